@@ -12,6 +12,7 @@ from resprout.client.receipts import Stream
 from resprout.core import limits
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.edge.broker import advertising
 from tests.net.stage import broker, run
 
 GUARANTEES: tuple[Any, ...] = ("fifo", "causal", Guarantee.CAUSAL, Guarantee.FIFO)
@@ -148,18 +149,35 @@ def test_iterating_may_be_broken_off_and_taken_up_again_in_any_way() -> None:
     run(story())
 
 
+def test_a_client_publishes_on_more_topics_than_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advertising, "TOPICS_MAX", 10)
+
+    async def story() -> None:
+        events: list[object] = []
+        async with broker() as running, connect(str(running), on_event=events.append) as client:
+            inbox = await client.subscribe("#")
+            for number in range(30):
+                await client.advertise(f"advertised/{number}")
+                receipt = await client.publish(f"t/{number}", b"x")
+            await receipt.safe()
+            assert [(await inbox.next()).topic for _ in range(30)] == [f"t/{number}" for number in range(30)]
+            assert not events, "the session went on"
+
+    run(story())
+
+
 def test_receipts_are_asked_for_at_once_while_somebody_waits_and_for_the_very_first_publication() -> None:
     async def story() -> None:
-        stream = Stream("c", 1, "ordered", asyncio.get_running_loop())
-        assert stream.take_awaited(), "nobody can have waited yet, and somebody may be about to"
-        assert not stream.take_awaited()
+        stream = Stream("c", 1, "ordered", asyncio.get_running_loop(), lambda: None)
+        assert stream.take_awaited(0), "nobody can have waited yet, and somebody may be about to"
+        assert not stream.take_awaited(0)
         waiting = asyncio.create_task(stream.reach(ReceiptLevel.SAFE, 1))
         await asyncio.sleep(0)
-        assert stream.take_awaited()
-        assert stream.take_awaited(), "it still waits"
+        assert stream.take_awaited(0)
+        assert stream.take_awaited(0), "it still waits"
         stream.turned(ReceiptLevel.SAFE, 1, 1)
         await waiting
-        assert stream.take_awaited(), "it waited until now, and what it publishes next may leave before it waits again"
-        assert not stream.take_awaited()
+        assert stream.take_awaited(0), "it waited until now, and what it publishes next may leave before it waits again"
+        assert not stream.take_awaited(0)
 
     run(story())

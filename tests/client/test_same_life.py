@@ -1,6 +1,9 @@
 """A publisher that returns from another process, in the same life, and says again what it said: nothing comes twice."""
 
 import asyncio
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +12,9 @@ from resprout.client.client import Client
 from resprout.client.local import Local
 from resprout.client.receipts import Receipt
 from resprout.core.errors import UsageError
+from resprout.core.guarantee import GuaranteeName
+from resprout.net.tree import LocalTree
+from resprout.scenario.model import BrokerSpec, OptionValue, Scenario
 from tests.patience import PATIENCE_S
 
 PARTS = [[b"%d.%d" % (part, n) for n in range(part + 1)] for part in range(6)]
@@ -58,6 +64,108 @@ def test_an_earlier_life_is_not_served_and_the_same_one_elsewhere_ends_the_sessi
             await p.close()
             with pytest.raises(resprout.ConnectError, match="incarnation 4 of p is over"):
                 await returning(network, 0, life=4)
+
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
+
+
+ALL = [b"%d" % number for number in range(1, 6)]
+
+
+async def said_again(addresses: Sequence[str], guarantee: GuaranteeName, first: int, second: int) -> list[bytes]:
+    """Publish 1 to 3, and 1 to 5 from another process, as far as brokers can tell; return what a subscriber got."""
+    async with resprout.connect(addresses[1], name="s") as s:
+        inbox = await s.subscribe("a")
+        async with resprout.connect(addresses[first], name="p", life=5) as p:
+            before = [await p.publish("a", payload, guarantee=guarantee) for payload in ALL[:3]]
+            await before[-1].accepted()
+        async with resprout.connect(addresses[second], name="p", life=5) as p:
+            for receipt in [await p.publish("a", payload, guarantee=guarantee) for payload in ALL]:
+                await receipt.safe()
+            await (await p.publish("a", b"end", guarantee=guarantee)).safe()
+            got: list[bytes] = []
+            while not got or got[-1] != b"end":
+                got.append((await inbox.next()).payload)
+            return got
+
+
+@pytest.mark.parametrize("guarantee", ["eventual", "causal", "total"])
+@pytest.mark.parametrize(("first", "second"), [(1, 1), (1, 2)])
+def test_single_publications_are_said_again_with_more_behind_them(
+    guarantee: GuaranteeName, first: int, second: int
+) -> None:
+    async def scene() -> None:
+        async with resprout.local(brokers=3) as network:
+            assert await said_again(network.addresses, guarantee, first, second) == [*ALL, b"end"]
+
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
+
+
+@pytest.mark.parametrize(
+    ("stack", "guarantee"),
+    [
+        ("ginger", "total"), ("cbcast", "causal"), ("causal-barriers", "causal"), ("delta", "fifo"),
+        ("sites", "total"), ("scribe", "total"),
+    ],
+)  # fmt: skip
+def test_other_stacks_take_single_publications_again_too(stack: str, guarantee: GuaranteeName) -> None:
+    async def scene() -> None:
+        async with resprout.local(brokers=3, stack=stack) as network:
+            assert await said_again(network.addresses, guarantee, 0, 2) == [*ALL, b"end"]
+
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
+
+
+def test_single_publications_are_said_again_to_processes_that_were_killed_in_between(tmp_path: Path) -> None:
+    async def scene() -> None:
+        options: dict[str, OptionValue] = {"faults_tolerated": 0, "durable": "journal"}
+        scenario = Scenario(name="again", brokers=(BrokerSpec("b0", None),), options=options)
+        async with LocalTree(scenario, data=tmp_path) as tree:
+            async with resprout.connect(str(tree.address("b0")), name="p", life=5) as p:
+                for payload in ALL[:3]:
+                    receipt = await p.publish("a", payload)
+                await receipt.safe()
+            tree.process("b0").kill()
+            await tree.process("b0").wait()
+            address = str(await tree.restart("b0", found=True))
+            async with resprout.connect(address, name="s") as s, resprout.connect(address, name="p", life=5) as p:
+                inbox = await s.subscribe("a")
+                for receipt in [await p.publish("a", payload) for payload in ALL]:
+                    await receipt.safe()
+                assert [(await inbox.next()).payload for _ in range(2)] == ALL[3:], "the first three came before"
+
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
+
+
+@pytest.mark.parametrize("guarantee", ["eventual", "causal", "total"])
+@pytest.mark.parametrize(("first", "second"), [(1, 1), (1, 2)])
+@pytest.mark.parametrize(
+    ("before", "again"), [([3], [5, 3]), ([3, 3], [2, 5, 1]), ([1, 1, 1], [5, 3]), ([4, 2], [1] * 8)]
+)
+def test_bundles_are_said_again_with_other_boundaries(
+    guarantee: GuaranteeName, first: int, second: int, before: list[int], again: list[int]
+) -> None:
+    async def bundles(client: Client, sizes: list[int]) -> list[Receipt]:
+        numbers, receipts = itertools.count(1), []
+        for size in sizes:
+            rows = [{"n": next(numbers)} for _ in range(size)]
+            payloads = [b"%d" % row["n"] for row in rows]
+            receipts.append(await client.publish_bundle("a", payloads, guarantee=guarantee, attributes=rows))
+        return receipts
+
+    async def scene() -> None:
+        async with resprout.local(brokers=3) as network, network.connect("s", broker=1) as s:
+            inbox = await s.subscribe("a", where="n > 0")
+            p = await returning(network, first)
+            await (await bundles(p, before))[-1].accepted()
+            async with returning(network, second) as q:
+                for receipt in await bundles(q, again):
+                    await receipt.safe()
+                got = [await inbox.next() for _ in range(sum(again))]
+                assert [int(message.payload) for message in got] == [message.seq for message in got]
+                assert [message.seq for message in got] == list(range(1, sum(again) + 1))
+                assert all(message.attributes == {"n": message.seq} for message in got)
+            assert len(inbox) == 0
+            await p.close()
 
     asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
 

@@ -1,9 +1,10 @@
 """The client for code that blocks."""
 
 import concurrent.futures
+import inspect
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -227,6 +228,21 @@ def test_both_clients_can_do_the_same() -> None:
 
     missing = calls(resprout.Client) - calls(sync.Client)
     assert missing == {"hear", "read_events"}, "for the host, and for what makes columns of many messages"
+
+
+def test_what_the_blocking_client_cannot_do_is_what_the_changelog_says() -> None:
+    def takes(call: Callable[..., object]) -> set[str]:
+        return set(inspect.signature(call).parameters)
+
+    assert takes(resprout.connect) - takes(sync.connect) == {"links"}
+    assert takes(resprout.Client.subscribe) <= takes(sync.Client.subscribe) | takes(sync.Client.consume)
+    assert takes(resprout.Client.subscribe) - takes(sync.Client.consume) == {"into", "type"}
+
+
+def test_inboxes_and_services_of_both_clients_can_do_the_same() -> None:
+    def calls(kind: type) -> set[str]:
+        return {name for name in dir(kind) if not name.startswith("_")}
+
     assert calls(resprout.Inbox) - calls(sync.Inbox) == {"belongs_to", "end", "put"}, "these are for the client"
     assert calls(resprout.Service) - calls(sync.Service) == {"inbox", "ready", "request_of"}
     assert calls(resprout.ServedRequest) <= calls(sync.Request)

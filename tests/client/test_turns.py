@@ -10,7 +10,7 @@ import pytest
 from resprout.client import pulse, turns
 from resprout.client.connect import connect
 from resprout.client.pulse import Pulse
-from resprout.client.receipts import LATELY
+from resprout.client.receipts import LATELY, Receipt
 from resprout.client.turns import GATHER_SECONDS, GATHER_TURNS, IDLE_SECONDS, Turns
 from resprout.core.guarantee import ALL_LEVELS, ReceiptLevel
 from resprout.edge.messages import Publish, Taken
@@ -251,6 +251,62 @@ def test_those_who_were_answered_together_go_on_together(monkeypatch: pytest.Mon
     run(story())
     assert sum(left) == 60
     assert max(left) == 10, left
+
+
+@pytest.mark.parametrize("gives_way", [False, True])
+def test_a_sliding_window_shares_bundles(monkeypatch: pytest.MonkeyPatch, gives_way: bool) -> None:
+    """A publisher with publications that are not safe yet is not alone: what it publishes when the oldest of them is
+    safe leaves together."""
+    monkeypatch.setattr(turns, "IDLE_SECONDS", 60.0)
+    monkeypatch.setattr(turns, "GATHER_SECONDS", 60.0)
+    window, count = 64, 1280
+    left: list[int] = []
+    send = TcpConnection.send
+
+    def note(self: TcpConnection, frame: Any) -> None:
+        left.extend(one.bundle.count for one in getattr(frame, "messages", ()) if isinstance(one, Publish))
+        send(self, frame)
+
+    async def story() -> None:
+        async with broker() as running, connect(str(running)) as client:
+            in_flight: deque[Receipt] = deque()
+            for _ in range(count):
+                in_flight.append(await client.publish("t", b"x"))
+                if gives_way:
+                    await asyncio.sleep(0)
+                if len(in_flight) == window:
+                    await in_flight.popleft().safe()
+            await in_flight.pop().safe()
+
+    monkeypatch.setattr(TcpConnection, "send", note)
+    run(story())
+    assert sum(left) == count
+    assert len(left) <= count // 16, left
+
+
+def test_a_window_whose_publications_are_all_safe_is_alone_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "IDLE_SECONDS", 60.0)
+    left: list[int] = []
+    send = TcpConnection.send
+
+    def note(self: TcpConnection, frame: Any) -> None:
+        left.extend(one.bundle.count for one in getattr(frame, "messages", ()) if isinstance(one, Publish))
+        send(self, frame)
+
+    async def story() -> None:
+        async with broker() as running, connect(str(running)) as client:
+            for turn in range(1, 6):
+                receipts = [await client.publish("t", b"x") for _ in range(8)]
+                await receipts[-1].safe()
+                await receipts[0].safe()
+                assert sum(left) == 8 * turn
+
+            await client.publish("t", b"alone")
+            assert left[-1] == 1 and sum(left) == 41, "it has left when publish returns"
+
+    monkeypatch.setattr(TcpConnection, "send", note)
+    run(story())
+    assert max(left) == 7, left
 
 
 def test_what_is_taken_in_one_turn_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from resprout.core.bundle import (
     pack_attributes,
     pack_payloads,
     pick,
+    split,
     unpack_attributes,
     unpack_payloads,
 )
@@ -130,6 +131,17 @@ def test_stamping_makes_a_copy_that_differs_in_nothing_else() -> None:
     assert later != made and later.stamped(9) == made
     assert hash(later) == hash(made), "the same publications"
     assert made != "something else"
+
+
+@pytest.mark.parametrize("attributes", [b"", pack_attributes(ROWS)])
+def test_a_bundle_is_split_behind_a_number(attributes: bytes) -> None:
+    whole = bundle(attributes=attributes)
+    for last in (5, 6):
+        before, after = split(whole, last)
+        assert (before.first, before.last, after.first, after.last) == (5, last, last + 1, 7)
+        assert unpack_payloads(before) + unpack_payloads(after) == unpack_payloads(whole)
+        assert unpack_attributes(before) + unpack_attributes(after) == unpack_attributes(whole)
+        assert before.origin == after.origin == whole.origin and after.stamp == whole.stamp
 
 
 def test_what_a_bundle_says_about_itself() -> None:

@@ -215,3 +215,17 @@ def test_such_a_receipt_says_nothing_of_the_publications_around_it() -> None:
     assert client.take_turned() == [Turned("ordered", ReceiptLevel.DELIVERED, 7, first=6)], "the entries know better"
     assert delivered(client, before) == [Turned("ordered", ReceiptLevel.DELIVERED, 4)]
     assert delivered(client, after) == [Turned("ordered", ReceiptLevel.DELIVERED, 7)]
+
+
+def test_what_is_published_again_with_other_boundaries_is_answered_from_all_entries_that_hold_it() -> None:
+    client = session()
+    client.adopt([shown(1, 3, undone=1), shown(4, 2, is_shown=False)])
+    client.take_turned()
+    client.known(bundle(2, 1))
+    assert client.take_turned() == [Turned("ordered", ReceiptLevel.SAFE, 2)], "the entry is not delivered yet"
+    client.known(bundle(3, 2))
+    assert client.take_turned() == [
+        Turned("ordered", ReceiptLevel.ACCEPTED, 4), Turned("ordered", ReceiptLevel.SAFE, 3),
+    ]  # fmt: skip
+    client.known(bundle(5, 3), everywhere=False)
+    assert client.take_turned() == [Turned("ordered", ReceiptLevel.SAFE, 7)], "this broker is through with 6 and 7"

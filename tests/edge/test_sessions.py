@@ -283,8 +283,13 @@ def test_advertisements_are_passed_to_the_neighbours_up_to_a_limit(monkeypatch: 
     assert house.outbound == [("n", Advertised("t")), ("n", Unadvertised("t"))]
     house.advertising.advertise(client, Advertise("u"))
     house.advertising.advertise(client, Advertise("v"))
-    with pytest.raises(PeerError, match="more than 2 topics advertised"):
-        house.advertising.advertise(client, Advertise("w"))
+    house.outbound.clear()
+    house.advertising.advertise(client, Advertise("w"))
+    house.advertising.implied(client, "x")
+    assert house.outbound == [], "it is only a hint, and nothing happens to whoever gives more of them"
+    house.advertising.unadvertise(client, Unadvertise("u"))
+    house.advertising.implied(client, "x")
+    assert house.outbound == [("n", Unadvertised("u")), ("n", Advertised("x"))]
 
 
 def test_receipts_that_nobody_waits_for_are_told_together_later() -> None:

@@ -66,11 +66,11 @@ def command() -> None:
         resprout sub 'news/#'
         resprout pub news/today 'it rains'
 
-    Run a scenario in virtual time and judge what happened:
+    Draw a scenario from a seed, run it in virtual time and judge what happened:
 
     \b
-        resprout sim scenarios/bank.toml --trace out/bank
-        resprout audit out/bank
+        resprout sim --draw 1 --trace out/drawn
+        resprout audit out/drawn
     """
 
 

@@ -60,9 +60,10 @@ def connect(
     certificate of this `name` is used, if it is there; without it, no TLS is spoken. UsageError when they are not good.
     `login` is `NAME:SECRET`, a token or a password, for brokers that have rules; without a `name` the client is then
     called after it.
-    `life` is for a publisher that may have been here before, in another process, and says again what it said then: with
-    the same `name` and number it is the same to the network, which takes nothing twice (`publish_bundle`). A later life
-    has a higher number. Without it every client begins a new life.
+    `life` makes retries after a crash idempotent: a publisher that connects with the same `name` and number, from any
+    process and to any broker, and publishes the same messages in the same order, adds only those that are new. Each
+    publication is then a bundle of its own; `publish_bundle` is faster. A later life has a higher number. Without it
+    every client begins a new life.
 
     Raises ConnectError with one line that says why there is no session.
     """

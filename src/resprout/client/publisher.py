@@ -39,7 +39,9 @@ class Publisher:
         self._machine = machine
         self._host = host
         self._loop = asyncio.get_running_loop()
-        self._streams = {name: Stream(machine.name, machine.incarnation, name, self._loop, copies) for name in STREAMS}
+        self._turns = Turns(self._loop, self._progress, self._flush, Pulse.of(self._loop).leaves)
+        origin = (machine.name, machine.incarnation)
+        self._streams = {name: Stream(*origin, name, self._loop, self._turns.hurry, copies) for name in STREAMS}
         self._builder = machine.outgoing.open
         self._topic: object = None
         self._guarantee: object = None
@@ -48,7 +50,6 @@ class Publisher:
         """The bundle that the last publication went to, and what was asked for then."""
         self._counted = self._builder.next
         """Up to here, publications in that bundle are counted in the burst."""
-        self._turns = Turns(self._loop, self._progress, self._flush, Pulse.of(self._loop).leaves)
         self._burst = 0
         self._room: asyncio.Future[None] | None = None
         self._closed: str | None = None
@@ -94,8 +95,8 @@ class Publisher:
     ) -> Receipt:
         """Publish many messages as one bundle, which nothing else joins; the receipt is that of the last.
 
-        Brokers take bundles whole: a client that says again what it said before has to say it with the same boundaries,
-        and here they do not depend on when what leaves. UsageError for more than fits into one.
+        A client with a `life` that repeats bundles should repeat them with the same boundaries: only the default stack
+        splits a bundle that it knows in part. UsageError for more than fits into one.
         """
         publishing = self._machine.publishing
         target = publishing.target(topic, guarantee, keys)
@@ -133,11 +134,12 @@ class Publisher:
         self._topic, self._guarantee, self._stream = topic, guarantee, stream
         self._keys = keys if type(keys) is tuple else None  # a list may be another one next time
         turns = self._turns
-        if not turns.waiting:
-            if turns.idle or self._is_answered():
-                turns.go()
+        if not turns.waiting:  # decision 0110
+            awaited = [each for each in self._streams.values() if each.is_awaited]
+            if any(each.is_in_flight for each in awaited) if awaited else not turns.idle:
+                turns.wait()
             else:
-                turns.wait(any(stream.is_awaited for stream in self._streams.values()))
+                turns.go()
         if self._burst >= BURST:
             await self._give_way()
         # A bundle with attributes has a row for every message: no short cut past that.
@@ -149,22 +151,12 @@ class Publisher:
         self._builder.pause = 0
         if self._closed is None:
             awaits = 0
-            for stream in self._streams.values():
-                awaits |= stream.take_awaited()
+            for name, stream in self._streams.items():
+                awaits |= stream.take_awaited(self._machine.outgoing.last(name))
             self._machine.awaits = awaits
             self._ask(FlushRequest())
         self._turns.over()
         self._begin_burst(BURST if self._machine.crowded else 0)
-
-    def _is_answered(self) -> bool:
-        """Whoever has waited goes on with this one, and nobody waits: it is alone, however soon it comes."""
-        answered = False
-        for stream in self._streams.values():
-            if stream.is_answered:
-                answered = True
-            elif stream.is_awaited:
-                return False
-        return answered
 
     def _progress(self) -> int:
         """Something else whenever something was published; nearly: two streams may have come to the same number, and

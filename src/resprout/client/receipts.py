@@ -91,6 +91,8 @@ class Stream:
         "_copies",
         "_count",
         "_given",
+        "_hurry",
+        "_last",
         "_lately",
         "_loop",
         "_reached",
@@ -106,14 +108,22 @@ class Stream:
     )
 
     def __init__(
-        self, publisher: str, incarnation: int, name: str, loop: asyncio.AbstractEventLoop, copies: int = 1
+        self,
+        publisher: str,
+        incarnation: int,
+        name: str,
+        loop: asyncio.AbstractEventLoop,
+        hurry: Callable[[], None],
+        copies: int = 1,
     ) -> None:
-        """`copies`: on how many brokers `safe` rests until something else is told."""
+        """`hurry` is called when a task begins to wait. `copies`: on how many brokers `safe` rests until something else
+        is told."""
         self.name = name
         self.origin = (publisher, incarnation, name)
         self._copies = [(0, copies)]
         """(from this publication on, so many), in order; few, because it changes with the size of the tree."""
         self._loop = loop
+        self._hurry = hurry
         self._stack = ""
         self._given = tuple(ReceiptLevel)
         self._reached = [Ranges() for _ in ReceiptLevel]
@@ -130,6 +140,8 @@ class Stream:
         wait for any."""
         self._answers = 0
         """How many who waited were told since then."""
+        self._last = 0
+        """The number of the last publication that left."""
         self._told = 0
         """How often the broker was told that somebody waits."""
         self._lately = [-LATELY] * len(ReceiptLevel)
@@ -185,6 +197,7 @@ class Stream:
         future: asyncio.Future[None] = self._loop.create_future()
         waiting = self._waiting[kind]
         heapq.heappush(waiting, (seq, next(self._count), future))
+        self._hurry()
         try:
             await future
         except asyncio.CancelledError:
@@ -199,14 +212,21 @@ class Stream:
         return self.awaited != 0 or any(self._waiting)
 
     @property
-    def is_answered(self) -> bool:
-        """Whether one has waited since the last `take_awaited`, and nobody does now. Where many were told at the same
-        time, many go on at the same time."""
-        return self.awaited != 0 and self._answers <= 1 and not any(self._waiting)
+    def is_in_flight(self) -> bool:
+        """Return whether more publications are on their way, or about to be: a task waits for a receipt; several tasks
+        were told at the same time, so several go on; or the publication that left last lacks a receipt of a level that
+        the program waits for."""
+        if self._answers > 1 or any(self._waiting):
+            return True
+        last = self._last
+        return last not in self._refused and any(
+            self.awaited >> kind & 1 and last not in reached for kind, reached in enumerate(self._reached)
+        )
 
-    def take_awaited(self) -> int:
-        """Which receipts somebody waits for, if somebody does, and what was waited for before does not count any more.
+    def take_awaited(self, last: int) -> int:
+        """Return the receipts that somebody waits for, and start anew: everything up to the number `last` leaves now.
         A program that waits for one level now and another then has both told at once."""
+        self._last = last
         if not self.awaited and not any(self._waiting):
             return 0
         told = self._told = self._told + 1

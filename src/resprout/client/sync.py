@@ -49,11 +49,12 @@ def connect(
     options: ClientOptions | None = None,
     tls: Tls | str | os.PathLike[str] | None = None,
     login: str | None = None,
+    life: int | None = None,
 ) -> "BlockingClient":
     """A client of the broker at `HOST:PORT`; use it with `with`, or close it yourself. See `resprout.connect`. Events
     are told in the client's own thread: `on_event` must not call the client there, and must not block."""
     connecting = connect_async(
-        address, name=name, timeout=timeout, on_event=on_event, options=options, tls=tls, login=login
+        address, name=name, timeout=timeout, on_event=on_event, options=options, tls=tls, login=login, life=life
     )
     background = Background(f"resprout {address}")
 
@@ -168,6 +169,7 @@ class BlockingClient:
         most: int | None = None,
         window: int | None = None,
         by_hand: bool = False,
+        replay_from: Start | str | None = None,
         timeout: float | None = None,
     ) -> BlockingDurableInbox:
         """Consume a durable subscription, alone or in a group: `Client.subscribe` with a name."""
@@ -175,7 +177,7 @@ class BlockingClient:
         async def consume() -> DurableInbox:
             return await self._client.subscribe(
                 filter, where, durable=durable or group, group=group, when_full=when_full, most=most, window=window,
-                by_hand=by_hand,
+                by_hand=by_hand, replay_from=replay_from,
             )  # fmt: skip
 
         return BlockingDurableInbox(self._background, self._background.call(within(timeout, consume)))

@@ -3,11 +3,11 @@
 A frame, a walk through every broker on the way and a receipt cost the same for one publication as for fifty. A program
 that publishes one in each turn of the loop would pay all of it for each. So:
 
-- the first one after a pause leaves at once: whoever is alone waits for nothing, and nothing is counted or measured
-  before it has left;
+- one that is alone leaves at once, and nothing is counted or measured before it has left: the first one after a pause
+  of a program that waits for no receipts, or the next one of a program that waits for receipts and has got them all;
 - what follows closely waits as long as every turn brings more, and at most for `GATHER_SECONDS`; where turns take
   longer than that because many clients send in each of them, for at most `GATHER_TURNS`;
-- where somebody waits for what comes of it, it waits for the end of the turn and no longer.
+- when a task begins to wait for a receipt, everything leaves at the end of that turn.
 
 Turns are counted (`pulse`) and not only timed, because event loops do not tell the time so finely: a turn without
 anything new is the end, and comes within microseconds when the program has nothing more to say.
@@ -46,6 +46,7 @@ class Turns:
         self._leave = leave
         self._leaves = leaves if leaves is not None else Leaves()
         self.waiting = False
+        self._hurries = False
         self._since = 0
         """The turn in which something began to wait."""
         self._until = 0.0
@@ -56,17 +57,23 @@ class Turns:
         """Nothing has left for a while, and nobody in this loop gathers."""
         return self._pulse.next is None and monotonic() - self._leaves.last_at > IDLE_SECONDS
 
-    def wait(self, hurry: bool) -> None:
-        """Something is there that leaves with this turn if somebody waits for it, and with the last of those that
-        follow closely otherwise."""
+    def wait(self, hurry: bool = False) -> None:
+        """Let what is there leave with the last of those that follow closely, or with `hurry` at the end of this turn
+        of the loop."""
         self.waiting = True
         if hurry:
-            self._loop.call_soon(self._end_of_turn)
+            self.hurry()
             return
         self._since = self._pulse.turns
         self._until = monotonic() + GATHER_SECONDS
         self._seen = None  # the next turn may begin before the program has had its own: it does not count
         self._pulse.join(self)
+
+    def hurry(self) -> None:
+        """Let what waits leave at the end of this turn of the loop."""
+        if self.waiting and not self._hurries:
+            self._hurries = True
+            self._loop.call_soon(self._end_of_turn)
 
     def turn(self) -> None:
         """Another turn has begun: what waits leaves, or waits for another one."""
@@ -93,6 +100,7 @@ class Turns:
             self._pulse.leave(self)
 
     def _end_of_turn(self) -> None:
+        self._hurries = False
         if self.waiting:
             self.go()
 

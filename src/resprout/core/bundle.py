@@ -162,6 +162,22 @@ def pick(bundle: Bundle, offsets: Iterable[int]) -> Bundle:
     )  # fmt: skip
 
 
+def split(bundle: Bundle, last: int) -> tuple[Bundle, Bundle]:
+    """Return the messages up to the number `last`, and those after it, as two bundles. Raises WireError when a column
+    does not fit the bundle."""
+    payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
+    size = last - bundle.first + 1
+    assert 0 < size < bundle.count, "both parts hold a message"
+
+    def part(first: int, at: slice) -> Bundle:
+        return Bundle(
+            bundle.publisher, bundle.incarnation, first, len(payloads[at]), bundle.stamp, bundle.topic, bundle.keys,
+            bundle.guarantee, pack_attributes(rows[at]), pack_payloads(payloads[at]),
+        )  # fmt: skip
+
+    return part(bundle.first, slice(size)), part(last + 1, slice(size, None))
+
+
 def fits(payload_bytes: int, attribute_bytes: int, count: int) -> bool:
     """Whether a bundle of this size keeps the limits."""
     return count <= limits.BUNDLE_MESSAGES and payload_bytes + attribute_bytes <= limits.BUNDLE_BYTES

@@ -1,10 +1,14 @@
 """What the parent of a team tells its workers, and what they answer: one JSON object a line, each way."""
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from resprout.cli.load.stream import BLOCK
+
+FlightWay = Literal["workers", "window", "batches"]
+"""How a publisher keeps publications in flight: one task for each; one task that waits for the oldest before it
+publishes the next (a sliding window); one task that publishes all of them and waits for the last."""
 
 
 class SendProbe(msgspec.Struct, frozen=True, tag=True):
@@ -39,6 +43,7 @@ class Settle(msgspec.Struct, frozen=True, tag=True):
     size: int
     count: int
     in_flight: int
+    way: FlightWay = "workers"
 
 
 class Expect(msgspec.Struct, frozen=True, tag=True):

@@ -39,9 +39,11 @@ class OurSender:
     async def send(self, payload: bytes) -> None:
         await self._client.publish(TOPIC, payload, guarantee=self._guarantee)
 
+    async def begin(self, payload: bytes) -> Receipt:
+        return await self._client.publish(TOPIC, payload, guarantee=self._guarantee)
+
     async def settle(self, payload: bytes) -> None:
-        receipt = await self._client.publish(TOPIC, payload, guarantee=self._guarantee)
-        await receipt.safe()
+        await (await self.begin(payload)).safe()
 
     async def close(self) -> None:
         await self._client.close()

@@ -6,13 +6,16 @@ When standard input ends, so does the worker.
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, Protocol, TypeVar
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from resprout.cli.load.crowd import CrowdCheck, CrowdSource, shares
 from resprout.cli.load.orders import (
     Expect,
     Failed,
+    FlightWay,
     Flood,
     Got,
     LoadOrder,
@@ -46,6 +49,18 @@ class Sender(Protocol):
         """Publish one message and return when it is safe."""
 
     async def close(self) -> None: ...
+
+
+class SafeReceipt(Protocol):
+    async def safe(self) -> None: ...
+
+
+@runtime_checkable
+class ReceiptSender(Protocol):
+    """A publisher whose client has receipts."""
+
+    async def begin(self, payload: bytes) -> SafeReceipt:
+        """Publish one message."""
 
 
 class Receiver(Protocol):
@@ -165,7 +180,9 @@ async def _send(crowd: _Crowd, order: LoadOrder) -> Reply:
         case Pace():
             return await _measured(order.count, _pace(client, order))
         case Settle():
-            return await _measured(order.count, _settle(client, StreamSource(order.size, order.count), order.in_flight))
+            source = StreamSource(order.size, order.count)
+            payloads = (payload for block in source.blocks() for payload in block)
+            return await _measured(order.count, _WAYS[order.way](client, payloads, order.in_flight))
         case _:
             raise AssertionError(f"no order for a publisher: {order}")
 
@@ -184,14 +201,36 @@ async def _pace(client: Sender, order: Pace) -> None:
         await client.send(stamped(paced_number(number, order.count), order.size))
 
 
-async def _settle(client: Sender, source: StreamSource, in_flight: int) -> None:
-    payloads = (payload for block in source.blocks() for payload in block)
+async def _settle_window(client: Sender, payloads: Iterator[bytes], in_flight: int) -> None:
+    assert isinstance(client, ReceiptSender), "only our client is asked for this"
+    receipts: deque[SafeReceipt] = deque()
+    for payload in payloads:
+        receipts.append(await client.begin(payload))
+        if len(receipts) == in_flight:
+            await receipts.popleft().safe()
+    for receipt in receipts:
+        await receipt.safe()
 
+
+async def _settle_batches(client: Sender, payloads: Iterator[bytes], in_flight: int) -> None:
+    assert isinstance(client, ReceiptSender), "only our client is asked for this"
+    while batch := list(islice(payloads, in_flight)):
+        for payload in batch:
+            receipt = await client.begin(payload)
+        await receipt.safe()
+
+
+async def _settle_workers(client: Sender, payloads: Iterator[bytes], in_flight: int) -> None:
     async def one_after_the_other() -> None:
         for payload in payloads:
             await client.settle(payload)
 
     await asyncio.gather(*(one_after_the_other() for _ in range(in_flight)))
+
+
+_WAYS: Final[dict[FlightWay, Callable[[Sender, Iterator[bytes], int], Awaitable[None]]]] = {
+    "workers": _settle_workers, "window": _settle_window, "batches": _settle_batches,
+}  # fmt: skip
 
 
 async def _receive(client: Receiver, order: LoadOrder) -> Reply:

@@ -2,13 +2,12 @@
 
 from typing import Final
 
-from resprout.core.errors import PeerError
 from resprout.edge.broker.ports import AdvertisementPort
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Advertise, Unadvertise
 
 TOPICS_MAX: Final = 100_000
-"""That one client may advertise at a time."""
+"""Topics of one client that are announced at a time. Advertisements are hints: it may publish on more."""
 
 
 class Advertising:
@@ -20,7 +19,7 @@ class Advertising:
         self._advertise(session.name, message.topic)
 
     def implied(self, session: ClientSession, topic: str) -> None:
-        """By publishing. Beyond the limit the client must not go on to new topics."""
+        """By publishing."""
         if not self._has(session.name, topic):
             self._advertise(session.name, topic)
 
@@ -32,6 +31,5 @@ class Advertising:
         self._adverts.withdraw_all(name)
 
     def _advertise(self, name: str, topic: str) -> None:
-        if self._adverts.count(name) >= TOPICS_MAX:
-            raise PeerError(f"more than {TOPICS_MAX} topics advertised")
-        self._adverts.advertise(name, topic)
+        if self._adverts.count(name) < TOPICS_MAX:
+            self._adverts.advertise(name, topic)

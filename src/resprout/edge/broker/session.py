@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable
 
+from resprout.core import limits
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import ReceiptLevel
@@ -127,14 +128,29 @@ class ClientSession:
                 self.turn(item.stream, ReceiptLevel.SAFE, item.last)
             self.turn_delivered(item)
 
-    def known(self, bundle: Bundle) -> None:
-        """It published this again, and it had been here. Receipts go as far as the item has come; where there is none
-        any more, it is delivered as far as this broker knows."""
-        item = self.unturned.get(bundle.stream, {}).get(bundle.first)
-        if item is not None:
-            self.turn(bundle.stream, ReceiptLevel.SAFE if item.shown else ReceiptLevel.ACCEPTED, bundle.last)
-        else:
-            self._deliver(bundle.stream, bundle.first, bundle.last)
+    def known(self, bundle: Bundle, everywhere: bool = True) -> None:
+        """Tell how far a bundle has come that it published again, perhaps with other boundaries: as far as the items
+        that hold its messages. `everywhere`: messages without an item here are delivered; otherwise only this broker is
+        through with them."""
+        stream, at = bundle.stream, bundle.first
+        items = self.unturned.get(stream, {})
+        # The item with the first message may begin before it; the items after that one begin inside the bundle.
+        begins = range(at, max(0, at - limits.BUNDLE_MESSAGES), -1) if items else ()
+        item = next((items[first] for first in begins if first in items), None)
+        if item is not None and item.last < at:
+            item = None
+        while at <= bundle.last:
+            if item is not None:
+                last = min(bundle.last, item.last)
+                self.turn(stream, ReceiptLevel.SAFE if item.shown else ReceiptLevel.ACCEPTED, last)
+            else:
+                last = next((later - 1 for later in range(at + 1, bundle.last + 1) if later in items), bundle.last)
+                if everywhere:
+                    self._deliver(stream, at, last)
+                else:
+                    self.turn(stream, ReceiptLevel.SAFE, last)
+            at = last + 1
+            item = items.get(at)
 
     def settle(self, stream: str, last: int) -> None:
         """What it published up to here and has no item is delivered."""

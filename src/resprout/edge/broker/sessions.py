@@ -309,12 +309,9 @@ class ClientSessions:
         self.turned[session.name] = session
 
     def known(self, session: ClientSession, bundle: Bundle, everywhere: bool = True) -> None:
-        """A client publishes again what has been here before: it is told how far that has come. `everywhere`: what has
-        no item here is delivered; otherwise only this broker is through with it."""
-        if everywhere or bundle.first in session.unturned.get(bundle.stream, {}):
-            session.known(bundle)
-        else:
-            session.turn(bundle.stream, ReceiptLevel.SAFE, bundle.last)
+        """Tell a client that publishes again what has been here before how far that has come; see
+        `ClientSession.known`."""
+        session.known(bundle, everywhere)
         self.turned[session.name] = session
 
     def delivered(self, item: HeldBundle) -> None:

@@ -44,8 +44,12 @@ class Builder:
 class Outgoing:
     """One queue for all streams, so that what a client published first also leaves first."""
 
-    def __init__(self, publisher: str, incarnation: int, bundle_max: int = limits.BUNDLE_MESSAGES) -> None:
+    def __init__(
+        self, publisher: str, incarnation: int, bundle_max: int = limits.BUNDLE_MESSAGES, joins: bool = True
+    ) -> None:
+        """`joins`: whether publications that `add` takes share bundles; those of `add_bundle` always do."""
         self._bundle_max = bundle_max
+        self._joined_max = bundle_max if joins else 1
         self._publisher = publisher
         self._incarnation = incarnation
         self.queue: deque[Builder] = deque()
@@ -142,7 +146,7 @@ class Outgoing:
             self._bytes_closed += self._open.bytes
         stream = STREAM_OF[guarantee]
         latest = self._latest.get(stream)
-        builder = Builder(topic, keys, guarantee, latest.next if latest is not None else 1, self._bundle_max)
+        builder = Builder(topic, keys, guarantee, latest.next if latest is not None else 1, self._joined_max)
         self._latest[stream] = self._open = builder
         self.queue.append(builder)
         return builder

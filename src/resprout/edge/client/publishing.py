@@ -51,7 +51,7 @@ class Target:
 
 class Publishing:
     def __init__(self, name: str, incarnation: int, options: ClientOptions) -> None:
-        self.outgoing = Outgoing(name, incarnation, options.bundle_max)
+        self.outgoing = Outgoing(name, incarnation, options.bundle_max, joins=not options.returns)
         self.unconfirmed = Unconfirmed()
         self._options = options
         self._serving: Serving | None = None

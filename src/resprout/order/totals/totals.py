@@ -142,6 +142,11 @@ class Totals:
         """It was submitted, and is not delivered here yet."""
         return self.backlog.has(id_of(bundle))
 
+    def under_way(self, bundle: Bundle) -> Bundle | None:
+        """Return what was submitted, is not delivered here yet, and has the bundle's first message in it."""
+        own = (own for own in self.backlog.of(bundle.publisher) if own.origin == bundle.origin)
+        return next((each for each in own if each.first <= bundle.first <= each.last), None)
+
     def is_overtaken(self, bundle: Bundle) -> bool:
         """Something that its publisher made later is under way."""
         at = (bundle.incarnation, bundle.first)

@@ -14,7 +14,9 @@ there when that is known, and held while that is still being decided.
 
 from collections.abc import Callable, Collection
 
-from resprout.core.bundle import Bundle
+import msgspec
+
+from resprout.core.bundle import Bundle, split
 from resprout.core.contract import Close, EndCode, Send, SetTimer
 from resprout.core.guarantee import Guarantee
 from resprout.edge.broker.answering import Answering, NothingKept
@@ -307,7 +309,8 @@ class Clients:
         check_columns(bundle)
         core.advertising.implied(session, bundle.topic)
         if bundle.guarantee is Guarantee.EVENTUAL and not core.leaving:
-            self._take_eventual(session, message)
+            for part in self._parts(session, message):
+                self._take_eventual(session, part)
         else:
             session.waiting.append(message)
             core.log.local_bytes += bundle.cost
@@ -315,6 +318,19 @@ class Clients:
         core.show()
         if core.log.local_bytes > core.pressure.most:
             core.pressure.check(session.name, core.log.local_bytes, core.out)
+
+    def _parts(self, session: ClientSession, message: Publish) -> tuple[Publish, ...]:
+        """Return the message, or two: what is known here or under way as a total, and the rest. A publisher that
+        returns in the same life may bundle what it repeats in another way."""
+        if not session.moved:
+            return (message,)
+        bundle = message.bundle
+        known = self._core.seen.mark(bundle.origin)
+        if known < bundle.first and (under_way := self._core.totals.under_way(bundle)) is not None:
+            known = under_way.last
+        if not bundle.first <= known < bundle.last:
+            return (message,)
+        return tuple([msgspec.structs.replace(message, bundle=part) for part in split(bundle, known)])
 
     def _take_eventual(self, session: ClientSession, message: Publish) -> None:
         if self._core.seen.has(message.bundle):
@@ -349,13 +365,16 @@ class Clients:
         self._draining.add(session.name)
         queue = session.waiting
         while queue:
-            message = queue[0]
+            message, *rest = self._parts(session, queue[0])
             bundle = message.bundle
+            if rest:
+                core.log.local_bytes += bundle.cost + rest[0].bundle.cost - queue.popleft().bundle.cost
+                queue.extendleft((*rest, message))
             if core.seen.has(bundle):
                 core.sessions.known(session, bundle, everywhere=self.answering.is_settled(session))
             elif bundle.guarantee is not Guarantee.TOTAL and not self._must_follow(session, bundle):
                 self._accept(session, self._stamped(bundle), message)
-            elif totals.is_under_way(bundle):
+            elif totals.is_under_way(bundle) or (session.moved and totals.under_way(bundle) is not None):
                 pass  # said again: it is delivered at its place
             elif totals.is_overtaken(bundle):
                 break  # said again: it is on its way, or will be known when what overtook it here is delivered

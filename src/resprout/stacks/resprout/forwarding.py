@@ -6,7 +6,7 @@ the outbox has room for it again. A link that is not open is owed everything in 
 
 from typing import TYPE_CHECKING
 
-from resprout.core.bundle import Bundle
+from resprout.core.bundle import Bundle, split
 from resprout.core.stowed import whole
 from resprout.edge.broker.ports import Picks
 from resprout.edge.broker.session import ClientSession
@@ -44,8 +44,12 @@ class Forwarding:
         backup: bool = False,
     ) -> Entry | None:
         """Log a bundle and send it on; None when it was here before. A copy that comes back is kept all the same unless
-        it is certainly here: its sender was through with it, and needs it again for a ghost."""
+        it is certainly here: its sender was through with it, and needs it again for a ghost. Of a bundle that is partly
+        known only the rest is taken: a publisher that returned in the same life at another broker has bundled what it
+        repeats in another way."""
         core = self._core
+        if source is not None and bundle.first <= (known := core.seen.mark(bundle.origin)) < bundle.last:
+            bundle = split(bundle, known)[1]
         is_new = core.seen.is_new(bundle)
         needed_again = backup and source is not None and not source.waits_with(bundle)
         if not is_new and not needed_again:

@@ -8,7 +8,7 @@ star it came, so that both ends of each new link count it in the same direction.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from resprout.core.bundle import Bundle, shadow
+from resprout.core.bundle import Bundle, shadow, split
 from resprout.core.errors import PeerError
 from resprout.core.stowed import whole
 from resprout.order.entry import Entry, Id
@@ -212,6 +212,8 @@ class Taking:
             return nothing_more_to_do(left, source, hops, core.faults), False
         bundle = item.bundle
         is_new = not core.seen.has(bundle)
+        if bundle.first <= (known := core.seen.mark(bundle.origin)) < bundle.last:
+            bundle = split(bundle, known)[1]  # its publisher returned, and bundled in another way
         core.seen.raise_to(bundle.origin, bundle.last)
         core.clock.raise_to(bundle.stamp)
         if is_new and self._owed(bundle):
