@@ -117,7 +117,7 @@ class EventRecorder:
 
     def _begin(self) -> None:
         self._taken = 0
-        self._said.append(LinkUp(self.name, "client", self._life, ROOM_BYTES))
+        self._said.append(LinkUp(self.name, "client", self._life, ROOM_BYTES, internal=True))
         self._said.append(Attend(0))
 
     def _say(self, now_us: int, out: list[Effect]) -> None:
