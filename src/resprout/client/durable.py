@@ -18,7 +18,7 @@ from resprout.core.errors import UnsupportedSubscriptionError, UsageError
 from resprout.core.names import check_name
 from resprout.edge.client.consumer import ConsumerMachine
 from resprout.edge.durable_messages import Terms, WhenFull
-from resprout.edge.messages import Extra, Serving
+from resprout.edge.messages import EventGap, Extra, Serving
 from resprout.filters.predicate import parse_predicate
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
@@ -88,6 +88,7 @@ async def consume(
     ends: bool = False,
     replay: str = "",
     read: Callable[[str, Start], Awaitable[EventsPage]] | None = None,
+    missing: Callable[[EventGap], None] = lambda gap: None,
 ) -> DurableInbox:
     """`host`: that of the client, which knows where `brokers` are. Returns when the subscription is confirmed; with
     `ends`, when it is over."""
@@ -99,7 +100,7 @@ async def consume(
         session, incarnation, here.name, name, terms, window=window, others=others, ends=ends, replay=replay
     )
     read_there = _reading_at(lambda: machine.broker, read) if read is not None else None
-    inbox = DurableInbox(name, by_hand, on_event, asyncio.get_running_loop(), read_there)
+    inbox = DurableInbox(name, by_hand, on_event, asyncio.get_running_loop(), read_there, missing)
     carried = Links(
         machine,
         name=session,

@@ -9,7 +9,7 @@ program ends, or another one takes over, is handed out again, marked as `redeliv
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,6 +28,7 @@ from resprout.core.contract import Answer, Deliver, Request
 from resprout.core.errors import ResproutError, UnsupportedSubscriptionError
 from resprout.core.message import Message
 from resprout.edge.durable_messages import Standing
+from resprout.edge.messages import EventGap
 from resprout.edge.requests import (
     AcknowledgeRequest,
     ConsumerBegan,
@@ -62,8 +63,9 @@ class DurableInbox(Inbox):
         on_event: OnEvent | None,
         loop: asyncio.AbstractEventLoop,
         read: ReadPage | None = None,
+        missing: Callable[[EventGap], None] = lambda gap: None,
     ) -> None:
-        """`read`: of the past, for a subscription that begins there."""
+        """`read`: of the past, for a subscription that begins there; `missing` is told of gaps in it."""
         super().__init__(_nothing, loop)
         self.name = name
         """Of the subscription."""
@@ -78,6 +80,7 @@ class DurableInbox(Inbox):
         self._standing: Standing | None = None
         self._is_ending = False
         self._read = read
+        self._missing = missing
         self._past: ReplayedPast | None = None
         self._is_replaying = self._is_replayed_again = False
         self._out: list[Message] = []
@@ -157,7 +160,7 @@ class DurableInbox(Inbox):
         """Somebody has to read it first: this one."""
         if began.replay and self._read is not None:
             start = read_start(began.replay)
-            self._past = ReplayedPast(start, self._read, lambda: bool(self._batches), lambda: self._over)
+            self._past = ReplayedPast(start, self._read, self._missing, lambda: bool(self._batches), lambda: self._over)
             self._is_replaying, self._is_replayed_again = True, began.again
 
     async def _next_past(self) -> Message | None:

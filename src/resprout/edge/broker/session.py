@@ -23,8 +23,8 @@ class ClientSession:
     __slots__ = (
         "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted",
         "delivered",
-        "delivered_now", "endings", "gave", "given", "gone", "incarnation", "is_inner", "is_internal", "last", "moved", "name",
-        "received",
+        "delivered_now", "endings", "gave", "given", "gone", "incarnation", "is_inner", "is_internal", "last",
+        "moved", "name", "received",
         "room", "safe", "subscriptions", "taken", "told_safe", "unconfirmed", "unsaid", "unturned", "users",
         "waiting", "withheld",
     )  # fmt: skip
