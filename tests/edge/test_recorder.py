@@ -257,8 +257,8 @@ def mark_at(position: int, *fields: Any) -> Kept:
 
 
 DOWN = (
-    "events between position 6 (1970-01-01T00:00:06.000Z) and position 8 (1970-01-01T00:00:07.000Z) are missing in b0.x:"
-    " broker b0 was down between its lives 3 and 4"
+    "events between position 6 (1970-01-01T00:00:06.000Z) and position 8 (1970-01-01T00:00:07.000Z) are missing in"
+    " b0.x: broker b0 was down between its lives 3 and 4"
 )
 
 
