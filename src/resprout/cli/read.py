@@ -76,7 +76,7 @@ async def _pages(
     async with connected(access) as client:
         while True:
             page = await client.read(filter, where, start=start, allow_gaps=allow_gaps)
-            tell_gaps(page.gaps)
+            tell_gaps(page)
             wanted = page.messages if limit is None else page.messages[:limit]
             await output.write(b"".join(_line(page, stored, json) for stored in wanted))
             if limit is not None:

@@ -27,6 +27,7 @@ from resprout.client.durable import WhenFullWord, check_offered_here, consume, r
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import PublishError, ReadError, SubscribeError
 from resprout.client.events import ClientEvent, DeliveriesMissing, EventsMissing, OnEvent, PublicationDelayed
+from resprout.client.gaps import TellGap, gap_text
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.past import PAGE_BYTES, EventsPage, Start, page_of, read_request
 from resprout.client.replaying import ReplayingInbox, read_start, replay_text
@@ -42,7 +43,6 @@ from resprout.core.message import Message
 from resprout.core.names import check_name, check_topic
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.durable_messages import Terms
-from resprout.edge.messages import EventGap
 from resprout.edge.requests import (
     AdvertiseRequest,
     BrokerChanged,
@@ -192,9 +192,9 @@ class Client(AskingClient, Conversing, Subscribing):
                 raise
         return inbox
 
-    def _missing(self, filter: str) -> Callable[[EventGap], None]:
+    def _missing(self, filter: str) -> TellGap:
         """Tell the program what a subscription that begins in the past has passed over."""
-        return lambda gap: self._raise_event(EventsMissing(filter, gap))
+        return lambda journal, gap: self._raise_event(EventsMissing(filter, gap, gap_text(journal, gap)))
 
     async def _read_whole(self, filter: str, where: str | None, start: Start, allow_gaps: bool) -> EventsPage:
         """A page of the past; ReadError unless everything that matches is kept."""

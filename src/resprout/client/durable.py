@@ -10,6 +10,7 @@ from typing import Final, Literal
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import SubscribeError
 from resprout.client.events import OnEvent
+from resprout.client.gaps import TellGap
 from resprout.client.past import EventsPage, Start
 from resprout.client.replaying import ReadPage
 from resprout.client.sessions import CODEC, next_incarnation
@@ -18,7 +19,7 @@ from resprout.core.errors import UnsupportedSubscriptionError, UsageError
 from resprout.core.names import check_name
 from resprout.edge.client.consumer import ConsumerMachine
 from resprout.edge.durable_messages import Terms, WhenFull
-from resprout.edge.messages import EventGap, Extra, Serving
+from resprout.edge.messages import Extra, Serving
 from resprout.filters.predicate import parse_predicate
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
@@ -88,7 +89,7 @@ async def consume(
     ends: bool = False,
     replay: str = "",
     read: Callable[[str, Start], Awaitable[EventsPage]] | None = None,
-    missing: Callable[[EventGap], None] = lambda gap: None,
+    missing: TellGap = lambda journal, gap: None,
 ) -> DurableInbox:
     """`host`: that of the client, which knows where `brokers` are. Returns when the subscription is confirmed; with
     `ends`, when it is over."""

@@ -9,7 +9,7 @@ program ends, or another one takes over, is handed out again, marked as `redeliv
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,13 +22,13 @@ from resprout.client.errors import (
     SubscribeError,
 )
 from resprout.client.events import MessagesDropped, OnEvent
+from resprout.client.gaps import TellGap
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.replaying import ReadPage, ReplayedPast, read_start
 from resprout.core.contract import Answer, Deliver, Request
 from resprout.core.errors import ResproutError, UnsupportedSubscriptionError
 from resprout.core.message import Message
 from resprout.edge.durable_messages import Standing
-from resprout.edge.messages import EventGap
 from resprout.edge.requests import (
     AcknowledgeRequest,
     ConsumerBegan,
@@ -63,7 +63,7 @@ class DurableInbox(Inbox):
         on_event: OnEvent | None,
         loop: asyncio.AbstractEventLoop,
         read: ReadPage | None = None,
-        missing: Callable[[EventGap], None] = lambda gap: None,
+        missing: TellGap = lambda journal, gap: None,
     ) -> None:
         """`read`: of the past, for a subscription that begins there; `missing` is told of gaps in it."""
         super().__init__(_nothing, loop)

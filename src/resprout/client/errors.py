@@ -1,5 +1,6 @@
 """What can go wrong for a user of the client, and whether it is certain."""
 
+from resprout.client.gaps import gap_text
 from resprout.core.errors import ResproutError
 from resprout.core.message import Message
 from resprout.edge.messages import EventGap
@@ -94,7 +95,7 @@ class GapError(ReadError):
 
     def __init__(self, journal: str, gap: EventGap) -> None:
         super().__init__(
-            f"{gap.reason}; allow_gaps=True (--allow-gaps) goes on without them,"
+            f"{gap_text(journal, gap)}; allow_gaps=True (--allow-gaps) goes on without them,"
             f" {journal}@{gap.following} begins behind them"
         )
         self.journal = journal

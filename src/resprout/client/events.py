@@ -38,7 +38,8 @@ class EventsMissing(msgspec.Struct, frozen=True):
 
     filter: str
     gap: EventGap
-    """Positions and times, and `reason`: one sentence for people."""
+    reason: str
+    """For people: which events are missing, and why."""
 
 
 ClientEvent = BrokerChanged | DeliveriesMissing | PublicationDelayed | MessagesDropped | EventsMissing

@@ -14,12 +14,12 @@ from datetime import datetime
 from typing import Final
 
 from resprout.client.errors import ClosedError, ReadError
+from resprout.client.gaps import TellGap
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.past import EventsPage, Offset, Start, read_offset
 from resprout.core.bundle import Origin
 from resprout.core.errors import UsageError
 from resprout.core.message import Message
-from resprout.edge.messages import EventGap
 
 LOOK_SECONDS_MIN: Final = 0.05
 LOOK_SECONDS_MAX: Final = 2.0
@@ -59,7 +59,7 @@ class ReplayedPast:
         self,
         start: Start,
         read: ReadPage,
-        missing: Callable[[EventGap], None],
+        missing: TellGap,
         has_come: Callable[[], bool],
         is_over: Callable[[], bool],
     ) -> None:
@@ -104,7 +104,9 @@ class ReplayedPast:
             raise ReadError(str(error)) from None
         self._start = page.next
         for gap in page.gaps:
-            self._missing(gap)
+            self._missing(page.journal, gap)
+        if page.gaps:
+            await asyncio.sleep(0)  # the program is told before it is handed what follows
         for stored in page.messages:
             message = stored.message
             if self.is_new(message):
@@ -134,7 +136,7 @@ class ReplayingInbox(Inbox):
         loop: asyncio.AbstractEventLoop,
         start: Start,
         read: ReadPage,
-        missing: Callable[[EventGap], None],
+        missing: TellGap,
     ) -> None:
         super().__init__(taken, loop)
         self.replaying = True

@@ -316,7 +316,7 @@ class EventGap(msgspec.Struct, frozen=True, array_like=True, gc=False):
     until_us: int
     """From when on everything is kept again; 0 when that is not known."""
     reason: str
-    """One sentence that names positions, times and cause."""
+    """Why they are missing: "broker b1 was down between its lives 3 and 4"."""
 
 
 class EventsEnd(ProtocolMessage, frozen=True, tag=45):

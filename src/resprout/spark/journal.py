@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from resprout.client.gaps import gap_text
 from resprout.client.past import Offset, read_request
 from resprout.edge.messages import EventRead
 from resprout.edge.requests import EventsAnswered, ReadRequest
@@ -66,7 +67,7 @@ class JournalView:
             request = self._request(read_request(self._filters[0], self._where, place, LOOK_BYTES), held.journal)
             answer = self._sound(request)
             for gap in answer.gaps:
-                lost(gap.reason)
+                lost(gap_text(answer.journal, gap))
             return max(answer.first, answer.following - 1) if answer.life else answer.end
         return held.first if place == "earliest" else held.end
 
@@ -81,7 +82,7 @@ class JournalView:
         for number, (life, end) in enumerate(segments):
             gaps = self._sound(self._at(journal, start, LOOK_BYTES)).gaps
             for gap in gaps:
-                lost(gap.reason)
+                lost(gap_text(journal, gap))
             if number and not gaps:  # written by a version that marked no gaps
                 lost(
                     f"the broker of {journal} began life {life} at position {start}: what was published between its "
@@ -152,7 +153,7 @@ class JournalView:
                 )
                 return
             for gap in answer.gaps:
-                lost(gap.reason)
+                lost(gap_text(answer.journal, gap))
             position = answer.following
             if position < wanted.end:
                 coming = self._brokers.begin(self._page(wanted, position))

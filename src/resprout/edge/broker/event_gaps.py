@@ -5,8 +5,6 @@ say so, see `event_record`); positions are missing because a damaged journal was
 retention has dropped what was kept at the time from which somebody wants to read.
 """
 
-from datetime import UTC, datetime
-
 from resprout.core import limits
 from resprout.core.event_journal import Kept
 from resprout.edge.broker.event_record import CoverageMark, KeptEvent
@@ -16,9 +14,8 @@ from resprout.edge.messages import EventGap, ReadEvents
 class GapFinder:
     """Reads one page. `first` is the first position that the journal holds."""
 
-    def __init__(self, broker: str, journal: str, first: int, asked: ReadEvents) -> None:
+    def __init__(self, broker: str, first: int, asked: ReadEvents) -> None:
         self._broker = broker
-        self._journal = journal
         self._first = first
         self._since_us = asked.time_us if asked.position == -1 else 0
         self._expected = asked.position if asked.position >= 0 else None
@@ -46,7 +43,9 @@ class GapFinder:
             from_us = found.earlier_us or from_us
             cause = self._lives(found)
             until_us = 0 if found.ended else until_us
-        return self._gap(start, following, from_us, until_us, cause) if cause else None
+        if not cause:
+            return None
+        return EventGap(start, following, from_us, until_us, as_reason(cause))
 
     def _lives(self, mark: CoverageMark) -> str:
         if mark.ended:
@@ -55,17 +54,7 @@ class GapFinder:
             return f"broker {self._broker} was down between its lives {mark.earlier_life} and {mark.life}"
         return f"broker {self._broker} was down before its life {mark.life}"
 
-    def _gap(self, start: int, following: int, from_us: int, until_us: int, cause: str) -> EventGap:
-        end = f"position {following}{_at(until_us)}"
-        where = f"between position {start - 1}{_at(from_us)} and {end}" if start else f"before {end}"
-        text = f"events {where} are missing in {self._journal}: {cause}"
-        return EventGap(
-            start, following, from_us, until_us, text.encode()[: limits.REASON_BYTES].decode(errors="ignore")
-        )
 
-
-def _at(time_us: int) -> str:
-    if not time_us:
-        return ""
-    time = datetime.fromtimestamp(time_us / 1_000_000, UTC).replace(tzinfo=None)
-    return f" ({time.isoformat(timespec='milliseconds')}Z)"
+def as_reason(text: str) -> str:
+    """Cut a text to what a message may hold."""
+    return text.encode()[: limits.REASON_BYTES].decode(errors="ignore")

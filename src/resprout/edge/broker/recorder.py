@@ -38,7 +38,7 @@ from resprout.core.contract import (
 )
 from resprout.core.errors import UsageError, WireError
 from resprout.core.event_journal import EventsFetched, FetchEvents, Kept, RecordEvent
-from resprout.edge.broker.event_gaps import GapFinder
+from resprout.edge.broker.event_gaps import GapFinder, as_reason
 from resprout.edge.broker.event_record import CoverageMark, KeptEvent, event_record, mark_record, read_event
 from resprout.edge.messages import (
     Attend,
@@ -194,8 +194,9 @@ class EventRecorder:
             return
         self._is_keeping = True
         self._write_mark("", out)
+        missing = "" if self._earlier is None else "; what was published since its last life ended is missing there"
         for kept in self._filters:
-            detail = f"{kept} is kept from here on, in {self._journal}, life {self._life}"
+            detail = f"{kept} is kept from here on, in {self._journal}, life {self._life}{missing}"
             out.append(Note("events", {"detail": detail}))
 
     def _stop_keeping(self, reason: str, out: list[Effect]) -> None:
@@ -258,14 +259,15 @@ class EventRecorder:
         gaps: list[EventGap] = []
         following = event.end if asked.position < 0 else max(asked.position, event.first)
         reason = event.reason
-        finder = GapFinder(self._broker, self._journal, event.first, asked)
+        finder = GapFinder(self._broker, event.first, asked)
         for number, kept in enumerate(event.events):
             if asked.until and kept.position >= asked.until:
                 break
             found = read_event(kept.record)
             if (gap := finder.look(kept, found)) is not None:
                 if not asked.allow_gaps and number == 0:
-                    following, reason, gaps = gap.position, gap.reason, [gap]
+                    following, gaps = gap.position, [gap]
+                    reason = as_reason(f"events before position {gap.following} are missing: {gap.reason}")
                 if not asked.allow_gaps or len(gaps) == GAPS_MAX:
                     break
                 gaps.append(gap)
