@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         DifferentSubscriptionError,
         FencedError,
         ForgetError,
+        GapError,
         MessagesMissingError,
         MistypedPayloadError,
         NobodyListensError,
@@ -35,7 +36,13 @@ if TYPE_CHECKING:
         RequestFailedError,
         SubscribeError,
     )
-    from resprout.client.events import BrokerChanged, DeliveriesMissing, MessagesDropped, PublicationDelayed
+    from resprout.client.events import (
+        BrokerChanged,
+        DeliveriesMissing,
+        EventsMissing,
+        MessagesDropped,
+        PublicationDelayed,
+    )
     from resprout.client.inbox import Inbox
     from resprout.client.local import local
     from resprout.client.past import EventsPage, Offset
@@ -53,6 +60,7 @@ if TYPE_CHECKING:
     )
     from resprout.core.guarantee import Guarantee
     from resprout.core.message import Message
+    from resprout.edge.messages import EventGap
     from resprout.net.tls.files import Tls
 
 __version__ = "0.1.0"
@@ -67,9 +75,12 @@ __all__ = [
     "DeliveriesMissing",
     "DifferentSubscriptionError",
     "DurableInbox",
+    "EventGap",
+    "EventsMissing",
     "EventsPage",
     "FencedError",
     "ForgetError",
+    "GapError",
     "Guarantee",
     "Inbox",
     "Message",
@@ -115,9 +126,12 @@ _HOMES = {
     "DeliveriesMissing": "resprout.client.events",
     "DifferentSubscriptionError": "resprout.client.errors",
     "DurableInbox": "resprout.client.durable_inbox",
+    "EventGap": "resprout.edge.messages",
+    "EventsMissing": "resprout.client.events",
     "EventsPage": "resprout.client.past",
     "FencedError": "resprout.client.errors",
     "ForgetError": "resprout.client.errors",
+    "GapError": "resprout.client.errors",
     "Guarantee": "resprout.core.guarantee",
     "Inbox": "resprout.client.inbox",
     "Message": "resprout.core.message",

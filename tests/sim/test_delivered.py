@@ -133,3 +133,38 @@ def test_a_subscription_is_not_confirmed_before_others_know_whom_to_wait_for() -
     result = run(*faults, clients=clients, workloads=(work("p", "a", operations=300),), f=1)
     confirmed = [row.time_us for row in result.rows if row.kind == "subscribed" and row.node == "late"]
     assert min(confirmed) > 15 * SECOND
+
+
+@pytest.mark.parametrize("kind", [FaultKind.CRASH, FaultKind.LEAVE])
+@pytest.mark.parametrize("broker", ["b0", "b2", "b4"])
+def test_nobody_waits_for_the_recorder_of_a_broker_that_is_gone(broker: str, kind: FaultKind) -> None:
+    brokers = [msgspec.structs.replace(each, keep=("#",)) for each in CHAIN]
+    scenario = Scenario(
+        "keepers",
+        tuple(brokers),
+        options={"ghost_us": 3_600 * SECOND},
+        clients=(client("p", "b1"), client("s", broker, "t"), client("other", "b3", "t")),
+        workloads=(work("p", "t", operations=80),),
+        faults=(FaultSpec(4 * SECOND, kind, (broker,)),),
+    )
+    result = run_scenario(scenario)
+    assert not judge(result.rows).violated and result.ended == "quiescent"
+    assert max(row.time_us for row in published(result, "p")) > 4 * SECOND
+    assert set(told(result, "p")) >= {80} and max(told(result, "p").values()) < 60 * SECOND
+
+
+@pytest.mark.parametrize("kind", [FaultKind.CRASH, FaultKind.LEAVE])
+def test_a_broker_with_a_recorder_and_no_clients_is_not_waited_for_either(kind: FaultKind) -> None:
+    brokers = [msgspec.structs.replace(each, keep=("t",)) for each in CHAIN]
+    scenario = Scenario(
+        "keepers",
+        tuple(brokers),
+        options={"ghost_us": 3_600 * SECOND},
+        clients=(client("p", "b1"),),
+        workloads=(work("p", "t", operations=80),),
+        faults=(FaultSpec(4 * SECOND, kind, ("b4",)), FaultSpec(8 * SECOND, FaultKind.LEAVE, ("b3",))),
+    )
+    result = run_scenario(scenario)
+    assert not judge(result.rows).violated and result.ended == "quiescent"
+    assert max(told(result, "p").values()) < 60 * SECOND
+    assert not [row for row in result.rows if row.kind == "undrained"], "the one that leaves does not wait for it"

@@ -8,7 +8,7 @@ import msgspec
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.core.names import AttributeValue
-from resprout.edge.messages import EventRead
+from resprout.edge.messages import EventGap, EventRead
 from resprout.edge.requests import EventsAnswered, ReadRequest
 from resprout.filters.topics import topic_matches
 
@@ -41,6 +41,8 @@ class Shelf:
         self.journal = journal
         self.first = self.events[0].position if self.events else 0
         self.asked: list[ReadRequest] = []
+        self.gaps: dict[int, EventGap] = {}
+        """By position."""
 
     @property
     def end(self) -> int:
@@ -53,6 +55,7 @@ class Shelf:
 
     def ask(self, request: ReadRequest) -> EventsAnswered:
         self.asked.append(request)
+        assert request.allow_gaps, "a query decides itself what is to be done about gaps"
         assert request.journal in ("", self.journal)
         if request.position == -1:
             later = [each for each in self.events if each.time_us >= request.time_us]
@@ -72,6 +75,7 @@ class Shelf:
             self.first,
             self.end,
             life=found[-1].life if found else 0,
+            gaps=tuple(self.gaps[each.position] for each in found if each.position in self.gaps),
         )
 
     def drop(self, first: int) -> None:

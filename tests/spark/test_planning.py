@@ -5,6 +5,7 @@ import re
 import pytest
 
 from resprout.client.past import Offset
+from resprout.edge.messages import EventGap
 from resprout.spark.errors import DataLossError, SourceError
 from resprout.spark.journal import JournalView, must_not_lose
 from resprout.spark.offsets import JournalOffset
@@ -133,7 +134,38 @@ def test_a_life_that_began_after_the_query_may_have_missed_something(shelf: Shel
     assert strict.advance(start, 1) == {"tap.1": {"7": 7}}, "before that nothing is missing"
     assert easy.advance(start, None) == {"tap.1": {"7": 7, "9": 9}}
     began_later = StreamProgress(options(startingOffsets="earliest")).begin()
-    assert strict.advance(began_later, None) == {"tap.1": {"9": 9, "7": 7}}, "a query that began in life 9"
+    with pytest.raises(DataLossError, match="began life 9 at position 7"):
+        strict.advance(began_later, None)
+    behind = StreamProgress(options(startingOffsets="tap.1@7"))
+    assert behind.advance(behind.begin(), None) == {"tap.1": {"9": 9}}, "a query that begins behind it"
+
+
+def test_a_gap_is_named_by_streams_and_batches_also_where_a_query_begins_with_it(shelf: Shelf) -> None:
+    shelf.events += [event(6, life=9), event(7, life=9)]
+    shelf.gaps[6] = EventGap(6, 7, 0, 0, "broker tap was down")
+    for start in ("earliest", "tap.1@2", "tap.1@6"):
+        stream = StreamProgress(options(startingOffsets=start))
+        with pytest.raises(
+            DataLossError, match=r"events between position 5 and position 7 are missing in tap\.1: broker tap was"
+        ):
+            stream.advance(stream.begin(), None)
+        with pytest.raises(
+            DataLossError, match=r"events between position 5 and position 7 are missing in tap\.1: broker tap was"
+        ):
+            batch_ranges(options(startingOffsets=start, endingOffsets="latest"))
+    assert batch_ranges(options(startingOffsets="tap.1@7", endingOffsets="latest"))
+    assert batch_ranges(options(startingOffsets="tap.1@1", endingOffsets="tap.1@6"))
+    easy = options(startingOffsets="earliest", endingOffsets="latest", failOnDataLoss="false")
+    assert sum(part.size for part in batch_ranges(easy)) == 8
+
+
+def test_a_gap_at_the_end_of_a_journal_is_a_batch_though_no_row_follows_it(shelf: Shelf) -> None:
+    stream = StreamProgress(options(subscribe="b"))
+    start = stream.begin()
+    shelf.events.append(event(6, life=9))
+    shelf.gaps[6] = EventGap(6, 7, 1, 2, "down")
+    with pytest.raises(DataLossError, match=r"are missing in tap\.1: down"):
+        stream.advance(start, None)
 
 
 def test_a_stream_that_was_overtaken_by_retention_ends_or_goes_on(shelf: Shelf) -> None:
@@ -149,7 +181,10 @@ def test_a_stream_that_was_overtaken_by_retention_ends_or_goes_on(shelf: Shelf) 
 
 def test_a_batch_lies_between_two_places_of_one_journal(shelf: Shelf) -> None:
     shelf.events += [event(6, life=9)]
-    assert batch_ranges(options(startingOffsets="tap.1@1", endingOffsets="latest", minPartitions="3")) == [
+    with pytest.raises(DataLossError, match="began life 9 at position 6"):
+        batch_ranges(options(startingOffsets="tap.1@1", endingOffsets="latest"))
+    easy = options(startingOffsets="tap.1@1", endingOffsets="latest", minPartitions="3", failOnDataLoss="false")
+    assert batch_ranges(easy) == [
         JournalRange("tap.1", 7, 1, 2),
         JournalRange("tap.1", 7, 2, 4),
         JournalRange("tap.1", 7, 4, 6),
@@ -162,4 +197,5 @@ def test_a_batch_lies_between_two_places_of_one_journal(shelf: Shelf) -> None:
     with pytest.raises(DataLossError, match="positions 1 to 1 of"):
         batch_ranges(options(startingOffsets="tap.1@1", endingOffsets="latest"))
     with pytest.raises(SourceError, match=r"another journal"):
-        JournalView(shelf, ("#",), None).position_of(Offset("tap.2", 1), JournalView(shelf, ("#",), None).held())
+        view = JournalView(shelf, ("#",), None)
+        view.position_of(Offset("tap.2", 1), view.held(), must_not_lose)

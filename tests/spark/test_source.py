@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,3 +123,35 @@ def test_a_stream_goes_on_where_its_checkpoint_says_and_has_every_message_once(
     assert ends == sorted(ends) and all(later - earlier <= 40 for earlier, later in itertools.pairwise(ends))
     rows = spark.read.parquet(str(tmp_path / "rows")).collect()
     assert len(rows) == len({row["offset"] for row in rows}) == 180
+
+
+def test_what_was_published_while_the_broker_was_dead_ends_a_query_unless_it_may_go_on_without(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    from pyspark.errors import PySparkException
+
+    resprout.spark.register(spark)
+    with keeping("b1", tmp_path / "b1") as (process, address):
+        publish(address, "p", 3)
+        process.end(signal.SIGKILL)
+    with keeping("b1", tmp_path / "b1") as (process, address):
+        publish(address, "q", 4)
+        gap = Place(process, address)
+        missing = "DataLossError: events between position"
+        with pytest.raises(PySparkException, match=missing) as raised:
+            reading(spark, gap).count()
+        assert "broker b1 was down between its lives" in str(raised.value)
+        assert reading(spark, gap, failOnDataLoss=False).count() == 7
+
+        def stream(loss: bool) -> int:
+            reader = spark.readStream.format("resprout").option("servers", address).option("subscribe", "a/#")
+            frame = reader.option("startingOffsets", "earliest").option("failOnDataLoss", loss).load()
+            writer = frame.select("value").writeStream.format("noop")
+            checkpoint = str(tmp_path / f"checkpoint {loss}")
+            query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+            assert query.awaitTermination(120)
+            return sum(part["numInputRows"] for part in query.recentProgress)
+
+        with pytest.raises(PySparkException, match=missing):
+            stream(loss=True)
+        assert stream(loss=False) == 7

@@ -1,12 +1,15 @@
 """`resprout read`: prints what a broker keeps of the past."""
 
 import sys
+from collections.abc import Coroutine
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 import msgspec
 
 from resprout.cli.blocking import Output
+from resprout.cli.gaps import allow_gaps_option, tell_gaps
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.server import Access, access_arguments, connected
 from resprout.cli.show import as_json, as_text
@@ -25,19 +28,26 @@ from resprout.filters.predicate import parse_predicate
 )  # fmt: skip
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="End after N messages.")
 @click.option("--json", "json", is_flag=True, help="Print everything that is known, one JSON object a line.")
+@allow_gaps_option
 @access_arguments
-def read(filter: str, where: str | None, start: str, limit: int | None, json: bool, access: Access) -> int:
+def read(
+    filter: str, where: str | None, start: str, limit: int | None, json: bool, allow_gaps: bool, access: Access
+) -> int:
     """Print what the broker keeps of topics that match FILTER, one message a line, and end.
 
     Only a broker with `keep`, such as a tap, keeps events. Each line begins with the offset of the message, which is
     one of that broker's journal: --from goes on there, for as long as it is kept.
+
+    What was published while the broker was down is missing in its journal. The command fails where it comes to such a
+    gap, and says what is missing; with --allow-gaps it says so on standard error and goes on.
 
     \b
         resprout read 'bank/#' --server localhost:7455
         resprout read 'bank/#' --server localhost:7455 --from 2026-03-01T12:00:00Z --limit 10 --json
     """
     parse_predicate(filter, where)
-    run_loop(_print(filter, where, _start(start), limit, json, access))
+    work = _pages(filter, where, _start(start), limit, json, allow_gaps, access)
+    run_loop(_print(work))
     return 0
 
 
@@ -55,15 +65,18 @@ def _start(text: str) -> Start:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-async def _print(filter: str, where: str | None, start: Start, limit: int | None, json: bool, access: Access) -> None:
-    await unless_stopped(_pages(filter, where, start, limit, json, access), stopped_by_signals())
+async def _print(work: Coroutine[Any, Any, None]) -> None:
+    await unless_stopped(work, stopped_by_signals())
 
 
-async def _pages(filter: str, where: str | None, start: Start, limit: int | None, json: bool, access: Access) -> None:
+async def _pages(
+    filter: str, where: str | None, start: Start, limit: int | None, json: bool, allow_gaps: bool, access: Access
+) -> None:
     output = Output(sys.stdout.fileno())
     async with connected(access) as client:
         while True:
-            page = await client.read(filter, where, start=start)
+            page = await client.read(filter, where, start=start, allow_gaps=allow_gaps)
+            tell_gaps(page)
             wanted = page.messages if limit is None else page.messages[:limit]
             await output.write(b"".join(_line(page, stored, json) for stored in wanted))
             if limit is not None:

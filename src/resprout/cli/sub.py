@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from resprout.cli.blocking import Output
+from resprout.cli.gaps import allow_gaps_option, tell_missing
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.server import Access, access_arguments, connected, verbose_option
 from resprout.cli.show import Show, as_json, as_payload, as_text
@@ -33,6 +34,7 @@ from resprout.filters.topics import check_filter
     help="What becomes of a durable subscription that is not read fast enough.",
 )  # fmt: skip
 @click.option("--replay-from", metavar="WHERE", help="First what is kept: from 'beginning', an offset or a time on.")
+@allow_gaps_option
 @access_arguments
 @verbose_option
 def sub(
@@ -45,6 +47,7 @@ def sub(
     group: str | None,
     when_full: WhenFullWord,
     replay_from: str | None,
+    allow_gaps: bool,
     access: Access,
     verbose: bool,
 ) -> int:
@@ -70,6 +73,8 @@ def sub(
         if group is not None:
             raise UsageError("a group does not begin in the past: --replay-from is for others")
         read_start(replay_from)
+    elif allow_gaps and durable is None:
+        raise UsageError("--allow-gaps is for what begins in the past: --replay-from says where")
     if durable is None and group is None and when_full != "push back":
         raise UsageError("--when-full is for subscriptions that stay: --durable or --group names one")
     if json and raw:
@@ -77,7 +82,7 @@ def sub(
     _check(filter, where)
     show = as_json if json else as_payload if raw else as_text
     is_told = verbose or sys.stderr.isatty()
-    work = _follow(filter, where, count, show, access, is_told, durable, group, when_full, replay_from)
+    work = _follow(filter, where, count, show, access, is_told, durable, group, when_full, replay_from, allow_gaps)
     run_loop(_print(work))
     return 0
 
@@ -105,18 +110,19 @@ async def _follow(
     group: str | None,
     when_full: WhenFullWord,
     replay_from: str | None,
+    allow_gaps: bool,
 ) -> None:
     output = Output(sys.stdout.fileno())
-    async with connected(access) as client:
+    async with connected(access, tell_missing) as client:
         inbox: Inbox
         if durable is None and group is None:
-            inbox = await client.subscribe(filter, where, replay_from=replay_from)
+            inbox = await client.subscribe(filter, where, replay_from=replay_from, allow_gaps=allow_gaps)
         else:
             # By hand: exactly what was printed counts as processed, and of what came with the last message, the rest
             # is for the next one.
             inbox = await client.subscribe(
                 filter, where, durable=durable, group=group, when_full=when_full, by_hand=True,
-                replay_from=replay_from,
+                replay_from=replay_from, allow_gaps=allow_gaps,
             )  # fmt: skip
         if verbose:
             click.echo(f"subscribed to {filter}" + (f" where {where}" if where else ""), err=True)

@@ -35,6 +35,7 @@ class AskingClient(Publisher):
         *,
         start: Start = "earliest",
         size: int = PAGE_BYTES,
+        allow_gaps: bool = False,
     ) -> EventsPage:
         """A page of what the broker that serves this client keeps of the past, where it keeps any (`keep`).
 
@@ -42,10 +43,11 @@ class AskingClient(Publisher):
         journal of one broker: it stays valid for as long as that keeps it, and means nothing to another one. A page
         holds about `size` bytes of what is kept, and perhaps no message of it matches: go on until `page.at_end`.
 
-        Raises ReadError when the broker keeps no events, or not that position; UsageError for a filter or condition
-        that is none.
+        Raises GapError when events are missing at `start`, because the broker was down: a page ends before a gap. With
+        `allow_gaps` pages go on behind it, and `page.gaps` names what is missing. Raises ReadError when the broker
+        keeps no events, or not that position; UsageError for a filter or condition that is none.
         """
-        return page_of(await self.read_events(read_request(filter, where, start, size)))
+        return page_of(await self.read_events(read_request(filter, where, start, size, allow_gaps)))
 
     async def read_events(self, request: ReadRequest) -> EventsAnswered:
         """The same as the broker gives it: bundles, and a reason where `read` raises ReadError. For those who make

@@ -16,7 +16,7 @@ All of it runs in one event loop.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -26,7 +26,8 @@ from resprout.client.conversing import Conversing
 from resprout.client.durable import WhenFullWord, check_offered_here, consume, read_terms
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import PublishError, ReadError, SubscribeError
-from resprout.client.events import ClientEvent, DeliveriesMissing, OnEvent, PublicationDelayed
+from resprout.client.events import ClientEvent, DeliveriesMissing, EventsMissing, OnEvent, PublicationDelayed
+from resprout.client.gaps import TellGap, gap_text
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.past import PAGE_BYTES, EventsPage, Start, page_of, read_request
 from resprout.client.replaying import ReplayingInbox, read_start, replay_text
@@ -125,8 +126,13 @@ class Client(AskingClient, Conversing, Subscribing):
         window: int | None,
         by_hand: bool,
         replay_from: Start | str | None,
+        allow_gaps: bool,
     ) -> Inbox:
         self._check_open()
+
+        def read(start: Start) -> Awaitable[EventsPage]:
+            return self._read_whole(filter, where, start, allow_gaps)
+
         if durable is not None or group is not None:
             if into is not None:
                 raise UsageError("a durable subscription has an inbox of its own")
@@ -139,16 +145,17 @@ class Client(AskingClient, Conversing, Subscribing):
                 if group is not None:
                     raise UnsupportedSubscriptionError("a group does not begin in the past")
                 replay = replay_text(read_start(replay_from))
-                await self._read_whole(filter, where, read_start(replay_from))  # or nothing is begun
+                await read(read_start(replay_from))  # or nothing is begun
 
             async def read_at(home: str, start: Start) -> EventsPage:
                 if home != self._machine.broker:
                     raise ReadError(f"{name!r} is held by {home}, and its past is read there: connect to that broker")
-                return await self._read_whole(filter, where, start)
+                return await read(start)
 
             consumed = await consume(
                 self._host, self.name, self._machine.brokers, self._links, name, terms,
                 window=window, by_hand=by_hand, on_event=self._on_event, replay=replay, read=read_at,
+                missing=self._missing(filter),
             )  # fmt: skip
             self._durables.add(consumed)
             return consumed
@@ -162,7 +169,9 @@ class Client(AskingClient, Conversing, Subscribing):
             raise UsageError("this inbox is over, or belongs to another client")
         if replay_from is not None and into is not None:
             raise UsageError("what begins in the past has an inbox of its own")
-        replaying = self._replaying(filter, where, read_start(replay_from)) if replay_from is not None else None
+        replaying = None
+        if replay_from is not None:
+            replaying = ReplayingInbox(self._taken, self._loop, read_start(replay_from), read, self._missing(filter))
         inbox = replaying or into or Inbox(self._taken, self._loop)
         subscription = self._subscriptions.add(request, inbox)
         self._ask(request)
@@ -183,12 +192,13 @@ class Client(AskingClient, Conversing, Subscribing):
                 raise
         return inbox
 
-    def _replaying(self, filter: str, where: str | None, start: Start) -> ReplayingInbox:
-        return ReplayingInbox(self._taken, self._loop, start, lambda at: self._read_whole(filter, where, at))
+    def _missing(self, filter: str) -> TellGap:
+        """Tell the program what a subscription that begins in the past has passed over."""
+        return lambda journal, gap: self._raise_event(EventsMissing(filter, gap, gap_text(journal, gap)))
 
-    async def _read_whole(self, filter: str, where: str | None, start: Start) -> EventsPage:
+    async def _read_whole(self, filter: str, where: str | None, start: Start, allow_gaps: bool) -> EventsPage:
         """A page of the past; ReadError unless everything that matches is kept."""
-        request = read_request(filter, where, start, PAGE_BYTES)
+        request = read_request(filter, where, start, PAGE_BYTES, allow_gaps)
         return page_of(await self.read_events(msgspec.structs.replace(request, whole=True)))
 
     async def unsubscribe(self, inbox: Inbox | TypedInbox[Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Final, Literal
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import SubscribeError
 from resprout.client.events import OnEvent
+from resprout.client.gaps import TellGap
 from resprout.client.past import EventsPage, Start
 from resprout.client.replaying import ReadPage
 from resprout.client.sessions import CODEC, next_incarnation
@@ -88,6 +89,7 @@ async def consume(
     ends: bool = False,
     replay: str = "",
     read: Callable[[str, Start], Awaitable[EventsPage]] | None = None,
+    missing: TellGap = lambda journal, gap: None,
 ) -> DurableInbox:
     """`host`: that of the client, which knows where `brokers` are. Returns when the subscription is confirmed; with
     `ends`, when it is over."""
@@ -99,7 +101,7 @@ async def consume(
         session, incarnation, here.name, name, terms, window=window, others=others, ends=ends, replay=replay
     )
     read_there = _reading_at(lambda: machine.broker, read) if read is not None else None
-    inbox = DurableInbox(name, by_hand, on_event, asyncio.get_running_loop(), read_there)
+    inbox = DurableInbox(name, by_hand, on_event, asyncio.get_running_loop(), read_there, missing)
     carried = Links(
         machine,
         name=session,

@@ -22,6 +22,7 @@ from resprout.client.errors import (
     SubscribeError,
 )
 from resprout.client.events import MessagesDropped, OnEvent
+from resprout.client.gaps import TellGap
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.replaying import ReadPage, ReplayedPast, read_start
 from resprout.core.contract import Answer, Deliver, Request
@@ -62,8 +63,9 @@ class DurableInbox(Inbox):
         on_event: OnEvent | None,
         loop: asyncio.AbstractEventLoop,
         read: ReadPage | None = None,
+        missing: TellGap = lambda journal, gap: None,
     ) -> None:
-        """`read`: of the past, for a subscription that begins there."""
+        """`read`: of the past, for a subscription that begins there; `missing` is told of gaps in it."""
         super().__init__(_nothing, loop)
         self.name = name
         """Of the subscription."""
@@ -78,6 +80,7 @@ class DurableInbox(Inbox):
         self._standing: Standing | None = None
         self._is_ending = False
         self._read = read
+        self._missing = missing
         self._past: ReplayedPast | None = None
         self._is_replaying = self._is_replayed_again = False
         self._out: list[Message] = []
@@ -157,7 +160,7 @@ class DurableInbox(Inbox):
         """Somebody has to read it first: this one."""
         if began.replay and self._read is not None:
             start = read_start(began.replay)
-            self._past = ReplayedPast(start, self._read, lambda: bool(self._batches), lambda: self._over)
+            self._past = ReplayedPast(start, self._read, self._missing, lambda: bool(self._batches), lambda: self._over)
             self._is_replaying, self._is_replayed_again = True, began.again
 
     async def _next_past(self) -> Message | None:

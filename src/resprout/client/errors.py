@@ -1,7 +1,9 @@
 """What can go wrong for a user of the client, and whether it is certain."""
 
+from resprout.client.gaps import gap_text
 from resprout.core.errors import ResproutError
 from resprout.core.message import Message
+from resprout.edge.messages import EventGap
 
 
 class ClientError(ResproutError):
@@ -83,3 +85,18 @@ class ForgetError(ClientError):
 
 class ReadError(ClientError):
     """Nothing of the past was read; the text says why."""
+
+
+class GapError(ReadError):
+    """Events of the past are missing here: `gap` says which. Nothing before the gap is lost by this error.
+
+    Read with `allow_gaps=True` to go on without them, or begin at `Offset(journal, gap.following)`, behind the gap.
+    """
+
+    def __init__(self, journal: str, gap: EventGap) -> None:
+        super().__init__(
+            f"{gap_text(journal, gap)}; allow_gaps=True (--allow-gaps) goes on without them,"
+            f" {journal}@{gap.following} begins behind them"
+        )
+        self.journal = journal
+        self.gap = gap

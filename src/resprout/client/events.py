@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from resprout.edge.messages import EventGap
 from resprout.edge.requests import BrokerChanged
 
 
@@ -32,7 +33,19 @@ class MessagesDropped(msgspec.Struct, frozen=True):
     """Messages that were dropped, the oldest ones, since this was told last."""
 
 
-ClientEvent = BrokerChanged | DeliveriesMissing | PublicationDelayed | MessagesDropped
-__all__ = ["BrokerChanged", "ClientEvent", "DeliveriesMissing", "MessagesDropped", "OnEvent", "PublicationDelayed"]
+class EventsMissing(msgspec.Struct, frozen=True):
+    """A subscription that begins in the past has passed over a gap (`allow_gaps`): its broker was down."""
+
+    filter: str
+    gap: EventGap
+    reason: str
+    """For people: which events are missing, and why."""
+
+
+ClientEvent = BrokerChanged | DeliveriesMissing | PublicationDelayed | MessagesDropped | EventsMissing
+__all__ = [
+    "BrokerChanged", "ClientEvent", "DeliveriesMissing", "EventsMissing", "MessagesDropped", "OnEvent",
+    "PublicationDelayed",
+]  # fmt: skip
 
 OnEvent = Callable[[ClientEvent], object]

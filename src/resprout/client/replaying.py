@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Final
 
 from resprout.client.errors import ClosedError, ReadError
+from resprout.client.gaps import TellGap
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.past import EventsPage, Offset, Start, read_offset
 from resprout.core.bundle import Origin
@@ -51,14 +52,23 @@ def replay_text(start: Start) -> str:
 
 
 class ReplayedPast:
-    """What is read, until what comes is enough. `has_come`: something waits; `is_over`: nothing more will come."""
+    """What is read, until what comes is enough. `has_come`: something waits; `is_over`: nothing more will come;
+    `missing` is told of gaps that are passed over."""
 
-    def __init__(self, start: Start, read: ReadPage, has_come: Callable[[], bool], is_over: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        start: Start,
+        read: ReadPage,
+        missing: TellGap,
+        has_come: Callable[[], bool],
+        is_over: Callable[[], bool],
+    ) -> None:
         self.messages: deque[Message] = deque()
         self.came = asyncio.Event()
         """Set when something comes, or nothing more will."""
         self._start = start
         self._read = read
+        self._missing = missing
         self._has_come = has_come
         self._is_over = is_over
         self._reached: dict[Origin, int] = {}
@@ -93,6 +103,10 @@ class ReplayedPast:
         except ClosedError as error:
             raise ReadError(str(error)) from None
         self._start = page.next
+        for gap in page.gaps:
+            self._missing(page.journal, gap)
+        if page.gaps:
+            await asyncio.sleep(0)  # the program is told before it is handed what follows
         for stored in page.messages:
             message = stored.message
             if self.is_new(message):
@@ -113,15 +127,20 @@ class ReplayedPast:
 
 
 class ReplayingInbox(Inbox):
-    """As an inbox. Raises ReadError when the past cannot be read to its end: its broker was lost, or does not keep it
-    any more. `replaying` is true until everything of the past was handed out."""
+    """As an inbox. Raises GapError where events are missing, and ReadError when the past cannot be read to its end: its
+    broker was lost, or does not keep it any more. `replaying` is true until everything of the past was handed out."""
 
     def __init__(
-        self, taken: Callable[[Batch], None], loop: asyncio.AbstractEventLoop, start: Start, read: ReadPage
+        self,
+        taken: Callable[[Batch], None],
+        loop: asyncio.AbstractEventLoop,
+        start: Start,
+        read: ReadPage,
+        missing: TellGap,
     ) -> None:
         super().__init__(taken, loop)
         self.replaying = True
-        self._past = ReplayedPast(start, read, lambda: bool(self._batches), lambda: self._over)
+        self._past = ReplayedPast(start, read, missing, lambda: bool(self._batches), lambda: self._over)
 
     async def open(self) -> None:
         """The first page. ReadError when nothing of the kind is kept."""

@@ -28,6 +28,7 @@ class Subscribing:
         window: int | None,
         by_hand: bool,
         replay_from: Start | str | None,
+        allow_gaps: bool,
     ) -> Inbox:
         raise NotImplementedError
 
@@ -39,6 +40,7 @@ class Subscribing:
         *,
         into: Inbox | None = None,
         replay_from: Start | str | None = None,
+        allow_gaps: bool = False,
     ) -> Inbox: ...
     @overload
     async def subscribe(
@@ -53,6 +55,7 @@ class Subscribing:
         window: int | None = None,
         by_hand: bool = False,
         replay_from: Start | str | None = None,
+        allow_gaps: bool = False,
     ) -> DurableInbox: ...
     @overload
     async def subscribe(
@@ -68,6 +71,7 @@ class Subscribing:
         window: int | None = None,
         by_hand: bool = False,
         replay_from: Start | str | None = None,
+        allow_gaps: bool = False,
         type: builtins.type[T],
     ) -> TypedInbox[T]: ...
     async def subscribe(
@@ -83,6 +87,7 @@ class Subscribing:
         window: int | None = None,
         by_hand: bool = False,
         replay_from: Start | str | None = None,
+        allow_gaps: bool = False,
         type: builtins.type[Any] | None = None,
     ) -> Inbox | TypedInbox[Any]:
         """Subscribe and return when it is confirmed: from then on nothing that matches is missed.
@@ -91,7 +96,9 @@ class Subscribing:
         next goes on where it was (`client.durable_inbox`, docs/client.md). Members of a `group` share one.
 
         With `replay_from` it begins in the past, with what the broker that serves this client keeps: "beginning", an
-        offset or a time. ReadError when that broker does not keep all of it.
+        offset or a time. ReadError when that broker does not keep all of it. Where events are missing, because the
+        broker was down, the inbox raises GapError; with `allow_gaps` it goes on behind the gap, and the client is told
+        what is missing (`EventsMissing`).
 
         With a `type`, each message has a `value` of that type, which is decoded from its payload when it is asked for.
 
@@ -106,7 +113,7 @@ class Subscribing:
         else:
             fed = into
         inbox = await self._subscribe(
-            filter, where, fed, durable, group, when_full, most, window, by_hand, replay_from
+            filter, where, fed, durable, group, when_full, most, window, by_hand, replay_from, allow_gaps
         )  # fmt: skip
         if type is None:
             return inbox

@@ -121,6 +121,7 @@ class BlockingClient:
         *,
         into: BlockingInbox[Message] | None = None,
         replay_from: Start | str | None = None,
+        allow_gaps: bool = False,
         timeout: float | None = None,
     ) -> BlockingInbox[Message]: ...
     @overload
@@ -131,6 +132,7 @@ class BlockingClient:
         *,
         into: BlockingInbox[TypedMessage[T]] | None = None,
         replay_from: Start | str | None = None,
+        allow_gaps: bool = False,
         type: builtins.type[T],
         timeout: float | None = None,
     ) -> BlockingInbox[TypedMessage[T]]: ...
@@ -141,6 +143,7 @@ class BlockingClient:
         *,
         into: BlockingInbox[Any] | None = None,
         replay_from: Start | str | None = None,
+        allow_gaps: bool = False,
         type: builtins.type[Any] | None = None,
         timeout: float | None = None,
     ) -> BlockingInbox[Any]:
@@ -151,6 +154,8 @@ class BlockingClient:
             more["into"] = into.inbox
         if replay_from is not None:
             more["replay_from"] = replay_from
+        if allow_gaps:
+            more["allow_gaps"] = True
 
         async def subscribe() -> Any:
             return await self._client.subscribe(filter, where, **more)
@@ -262,10 +267,13 @@ class BlockingClient:
         *,
         start: Start = "earliest",
         size: int = PAGE_BYTES,
+        allow_gaps: bool = False,
         timeout: float | None = None,
     ) -> EventsPage:
         """A page of what the broker keeps of the past; see the asynchronous client."""
-        return self._background.call(within(timeout, self._client.read, filter, where, start=start, size=size))
+        return self._background.call(
+            within(timeout, self._client.read, filter, where, start=start, size=size, allow_gaps=allow_gaps)
+        )
 
     def forget(self, *names: str, force: bool = False, timeout: float | None = None) -> None:
         """Tell the network that these brokers never return. Everybody who can connect may do this: read what the

@@ -125,6 +125,8 @@ class LinkUp(Event):
     incarnation: int
     room: int
     """Bytes (sum of `cost`) that may be sent before the next `Writable`."""
+    internal: bool = False
+    """A client that runs inside this broker and ends with it, so it never moves to another broker."""
 
 
 class EndCause(enum.StrEnum):

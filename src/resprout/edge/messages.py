@@ -137,6 +137,9 @@ class ReadEvents(ProtocolMessage, frozen=True, tag=24):
     """Nothing from this position on; 0: no bound."""
     whole: bool = False
     """Nothing is read unless everything on these topics is kept."""
+    allow_gaps: bool = False
+    """Read across gaps, and name them in `EventsEnd`. Otherwise a page ends before a gap, and a page that would begin
+    with one is refused."""
 
 
 # broker to client
@@ -301,6 +304,21 @@ class EventRead(FreeBundleMessage, frozen=True, tag=44):
     """When it was kept."""
 
 
+class EventGap(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A part of the past that the journal does not hold."""
+
+    position: int
+    """Where it is found: who reads from here, or from an earlier position, comes across it."""
+    following: int
+    """The first position behind it."""
+    from_us: int
+    """When the last event before it was kept, in microseconds since 1970; 0 when that is not known."""
+    until_us: int
+    """From when on everything is kept again; 0 when that is not known."""
+    reason: str
+    """Why they are missing: "broker b1 was down between its lives 3 and 4"."""
+
+
 class EventsEnd(ProtocolMessage, frozen=True, tag=45):
     """That was all of one answer."""
 
@@ -315,6 +333,8 @@ class EventsEnd(ProtocolMessage, frozen=True, tag=45):
     """Why nothing was read; empty when it was."""
     life: int = 0
     """Of the broker that kept the last event that was looked at, whether it matched or not; 0 when there was none."""
+    gaps: tuple[EventGap, ...] = ()
+    """The gaps that the answer passes over, or the one for which it was refused."""
 
 
 class AudienceTold(ProtocolMessage, frozen=True, tag=31):

@@ -10,7 +10,7 @@ from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 from resprout.edge.durable_messages import Standing
-from resprout.edge.messages import EventRead
+from resprout.edge.messages import EventGap, EventRead
 
 
 class PublishRequest(msgspec.Struct, frozen=True):
@@ -80,6 +80,8 @@ class ReadRequest(msgspec.Struct, frozen=True):
     """Nothing from this position on; 0: no bound."""
     whole: bool = False
     """Nothing is read unless everything on these topics is kept."""
+    allow_gaps: bool = False
+    """Read across gaps; `EventsAnswered.gaps` names them."""
 
 
 class AcknowledgeRequest(msgspec.Struct, frozen=True):
@@ -204,6 +206,8 @@ class EventsAnswered(msgspec.Struct, frozen=True):
     """Why nothing was read; empty when it was."""
     life: int = 0
     """Of the broker that kept the last event that was looked at; 0 when there was none."""
+    gaps: tuple[EventGap, ...] = ()
+    """The gaps that the answer passes over, or the one for which it was refused."""
 
 
 class ConsumerBegan(msgspec.Struct, frozen=True):

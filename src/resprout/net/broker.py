@@ -234,7 +234,10 @@ class RunningBroker:
     def _recorder(self, machine: Machine) -> EventRecorder | None:
         if not self._spec.keep or self._folder is None:
             return None
-        return EventRecorder(machine, self.name, self.incarnation, self._folder.events_id, self._spec.keep)
+        folder = self._folder
+        return EventRecorder(
+            machine, self.name, self.incarnation, folder.events_id, self._spec.keep, folder.last_event()
+        )
 
     def _set_guard(self, machine: Machine, node: Links, host: Host, recorder: EventRecorder | None) -> None:
         if not isinstance(machine, Shell):

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from resprout.core.errors import UsageError
+from resprout.core.event_journal import Kept
 from resprout.journal.errors import DamagedError, DiskError
 from resprout.journal.journal import Journal, open_journal
 from resprout.journal.mending import Mended, mend
@@ -95,6 +96,13 @@ class DataFolder:
             except (OSError, msgspec.MsgspecError) as error:
                 raise UsageError(f"{self.path / _EVENTS_ID} does not name a journal: {error}") from None
         return self.events
+
+    def last_event(self) -> Kept | None:
+        """The last record of the journal of events."""
+        reader = self.events.reader() if self.events is not None else None
+        if reader is None or reader.end == reader.first:
+            return None
+        return next(iter(reader.read(reader.end - 1)), None)
 
     def begin_life(self, incarnation: int) -> None:
         """No later life takes this number again. DiskError when that cannot be kept."""

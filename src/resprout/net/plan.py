@@ -37,6 +37,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Brokers to ask for a place when the parent is not there."""
     data: Path | None = None
     """The folder for what must survive the process."""
+    keep: tuple[str, ...] = ()
+    """Filters of the events that it keeps there."""
     tls: Path | None = None
     """The folder with its certificates; None: it speaks without TLS."""
     rules: Path | None = None
@@ -66,6 +68,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
             words.append("--found")
         if self.data is not None:
             words += ["--data", str(self.data)]
+        for topic_filter in self.keep:
+            words += ["--keep", topic_filter]
         if self.tls is not None:
             words += ["--tls", str(self.tls)]
         if self.rules is not None:

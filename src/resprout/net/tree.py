@@ -181,6 +181,7 @@ class LocalTree:
             journal=self._journal,
             delays_us=self._delays_us.get(broker.name, {}),
             data=self._data / broker.name if self._data is not None else None,
+            keep=broker.keep if self._data is not None else (),
             tls=self._tls,
             rules=self._rules,
             opens=self._opens,

@@ -27,6 +27,8 @@ from resprout.scenario.topologies import SHAPES, parents_in
 from resprout.scenario.workload_options import ChatterOptions, RandomOptions, WorkloadOptions
 from resprout.scenario.workloads.vocabulary import draw_filter, draw_where
 
+KEEPERS: Final = 0.2
+"""How many of the drawn scenarios have brokers that keep events."""
 BROKERS_MAX: Final = 12
 CLIENTS_MAX: Final = 8
 OPERATIONS_MAX: Final = 60
@@ -89,6 +91,19 @@ def draw_scenario(
         clients=_with_listeners(rng, clients, workloads),
         workloads=tuple(workloads),
     )
+
+
+def with_keepers(scenario: Scenario) -> Scenario:
+    """Let some brokers of some drawn scenarios keep events. Everything else stays as the seed has it."""
+    rng = random_for(scenario.seed, "keep")
+    if rng.random() >= KEEPERS:
+        return scenario
+    share = rng.choice((0.3, 1.0))
+    brokers = []
+    for broker in scenario.brokers:
+        keep = rng.choice((("#",), ("a/#", "g"), ("+/b",))) if rng.random() < share else ()
+        brokers.append(msgspec.structs.replace(broker, keep=keep))
+    return msgspec.structs.replace(scenario, brokers=tuple(brokers))
 
 
 def _brokers(rng: random.Random, count: int, longest_us: int) -> tuple[BrokerSpec, ...]:

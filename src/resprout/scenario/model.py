@@ -43,6 +43,9 @@ class BrokerSpec(msgspec.Struct, frozen=True):
     that knows nobody founds the network."""
     disk_latency_us: int = 0
     """From writing a record until it is durable; what a broker does after it happens then. Only in the simulator."""
+    keep: tuple[str, ...] = ()
+    """Filters of the events that it keeps in a journal. The simulator has no such journal: there the client inside the
+    broker takes part, and what it is given is dropped."""
 
 
 class SubscriptionSpec(msgspec.Struct, frozen=True):

@@ -19,6 +19,8 @@ SUBSCRIPTIONS_MAX: Final = 10_000
 """Of one client."""
 CONTACTS_MAX: Final = 1_000
 """Of one broker."""
+KEEP_MAX: Final = 64
+"""Filters of one broker."""
 WHEN_FULL: Final = ("push back", "spill")
 """What becomes of a durable subscription that is not read fast enough. What is dropped the judge would call lost."""
 
@@ -36,7 +38,10 @@ def read_brokers(file: TomlTable, seed: int) -> tuple[BrokerSpec, ...]:
 
 
 def _broker(table: TomlTable) -> BrokerSpec:
-    table.only(("name", "parent", "latency", "bandwidth", "site", "contacts", "disk_latency"))
+    table.only(("name", "parent", "latency", "bandwidth", "site", "contacts", "disk_latency", "keep"))
+    keep = table.texts("keep", KEEP_MAX, ())
+    for number, topic_filter in enumerate(keep):
+        table.attempt(("keep", number), check_filter, topic_filter)
     return BrokerSpec(
         name=table.checked("name", check_name),
         parent=table.text("parent") if "parent" in table else None,
@@ -45,6 +50,7 @@ def _broker(table: TomlTable) -> BrokerSpec:
         site=table.checked("site", check_name) if "site" in table else None,
         contacts=read_contacts(table),
         disk_latency_us=table.duration("disk_latency", 0),
+        keep=keep,
     )
 
 

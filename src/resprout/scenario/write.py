@@ -57,6 +57,7 @@ def _broker(broker: BrokerSpec) -> Lines:
         _pair("name", broker.name),
         *_unless(broker.parent is None, "parent", broker.parent),
         *_place(broker),
+        *_unless(not broker.keep, "keep", list(broker.keep)),
     ]
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from resprout.core import limits
 from resprout.core.contract import Machine, Timer
+from resprout.edge.broker.recorder import EventRecorder
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.client.timers import AskAgain
 from resprout.journal.spill import SpillSegments
@@ -146,7 +147,9 @@ class Cast:
             node.founds = False
             parent, contacts = None, ()
         seat = BrokerSeat(broker.name, incarnation, parent, contacts, address, broker.site or "", _make_store)
-        machine = self._stack.make_broker(seat, self._options, rng)
+        machine: Machine = self._stack.make_broker(seat, self._options, rng)
+        if broker.keep:
+            machine = EventRecorder(machine, broker.name, incarnation, broker.name, broker.keep)
         return self._link(machine, broker.name, "broker", incarnation, rng)
 
     def _make_client(self, client: ClientSpec, above: ClientSide, incarnation: int, rng: Random) -> Machine:

@@ -38,6 +38,7 @@ from resprout.core.contract import (
     Transmit,
 )  # fmt: skip
 from resprout.core.errors import UsageError
+from resprout.core.event_journal import RecordEvent
 from resprout.scenario.seeds import random_for
 from resprout.sim.alarms import VirtualAlarms
 from resprout.sim.calendar import Action, Calendar
@@ -88,6 +89,7 @@ class World:
             CancelTimer: self._cancel_timer,
             Persist: self._persist,
             Forget: self._forget,
+            RecordEvent: self._record_event,
             Deliver: self._pass_up,
             Answer: self._pass_up,
             Note: self._note,
@@ -255,6 +257,17 @@ class World:
             process.held.popleft()
             self._execute[type(effect)](process, effect)
 
+    def _record_event(self, process: Process, effect: RecordEvent) -> None:
+        """The same barrier. No virtual node reads events, so none are written."""
+        latency_us = process.node.disk_latency_us
+        if latency_us or process.held:
+            process.held.append(None)
+            self.calendar.at(self.calendar.now_us + latency_us, self._event_durable, process)
+
+    def _event_durable(self, process: Process, _: None) -> None:
+        if not process.dead:
+            self._release(process, None)
+
     def _forget(self, process: Process, effect: Forget) -> None:
         process.node.disk.forget_before_latest(effect.count, self.calendar.now_us)
 
@@ -322,5 +335,5 @@ class World:
         return self._trips[0][0] if self._trips else sys.maxsize
 
 
-_INTERNAL = frozenset((SetTimer, CancelTimer, Persist, Note))
+_INTERNAL = frozenset((SetTimer, CancelTimer, Persist, RecordEvent, Note))
 """Effects that nobody outside the node can see: a record that is not durable does not hold them back."""

@@ -1,6 +1,7 @@
 """Questions about one journal: what it holds, where its lives begin, and all of a range, page by page.
 
-What retention has taken meanwhile is found out here. Who asked decides whether that is an error.
+What retention has taken meanwhile, and what the journal never held because its broker was down, is found out here. Who
+asked decides whether that is an error.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from resprout.client.gaps import gap_text
 from resprout.client.past import Offset, read_request
 from resprout.edge.messages import EventRead
 from resprout.edge.requests import EventsAnswered, ReadRequest
@@ -54,8 +56,9 @@ class JournalView:
         answer = self._sound(self._request(read_request(self._filters[0], self._where, "latest", LOOK_BYTES), journal))
         return JournalExtent(answer.journal, answer.first, answer.end)
 
-    def position_of(self, place: ReadPlace, held: JournalExtent) -> int:
-        """Where in this journal. SourceError when the place is one of another."""
+    def position_of(self, place: ReadPlace, held: JournalExtent, lost: Callable[[str], None]) -> int:
+        """Where in this journal. SourceError when the place is one of another. `lost` is told what was kept at that
+        time and is not any more."""
         if isinstance(place, Offset):
             if place.journal != held.journal:
                 raise SourceError(f"{place} is an offset of another journal than {held.journal}")
@@ -63,12 +66,29 @@ class JournalView:
         if isinstance(place, datetime):
             request = self._request(read_request(self._filters[0], self._where, place, LOOK_BYTES), held.journal)
             answer = self._sound(request)
+            for gap in answer.gaps:
+                lost(gap_text(answer.journal, gap))
             return max(answer.first, answer.following - 1) if answer.life else answer.end
         return held.first if place == "earliest" else held.end
 
     def life_at(self, journal: str, position: int) -> int:
         """Of the broker when it kept that event; 0 when it cannot be told."""
         return self._sound(self._at(journal, position, LOOK_BYTES)).life
+
+    def check_gaps(
+        self, journal: str, start: int, segments: tuple[tuple[int, int], ...], lost: Callable[[str], None]
+    ) -> None:
+        """Tell `lost` of every gap where one of these lives begins; `segments` as `lives` returns them."""
+        for number, (life, end) in enumerate(segments):
+            gaps = self._sound(self._at(journal, start, LOOK_BYTES)).gaps
+            for gap in gaps:
+                lost(gap_text(journal, gap))
+            if number and not gaps:  # written by a version that marked no gaps
+                lost(
+                    f"the broker of {journal} began life {life} at position {start}: what was published between its "
+                    "lives is not in its journal"
+                )
+            start = end
 
     def lives(self, journal: str, start: int, end: int) -> tuple[tuple[int, int], ...]:
         """(life, where it ends) of the positions from `start` to `end - 1`, rising. Lives rise with positions, so only
@@ -97,15 +117,17 @@ class JournalView:
         self._divide(journal, between, high, found)
 
     def first_match(self, journal: str, start: int, end: int) -> int | None:
-        """The first position from `start` to `end - 1` that matches, or is gone, which readers will find out."""
+        """The first position from `start` to `end - 1` that matches, or where events are missing, or that is gone,
+        which readers will find out."""
         position = start
         while position < end:
             request = msgspec.structs.replace(self._at(journal, position, SCAN_BYTES), until=end)
             answer = self._brokers.ask(request)
             if answer.reason:
                 return position
-            if answer.events:
-                return answer.events[0].position
+            found = [event.position for event in answer.events[:1]] + [gap.position for gap in answer.gaps[:1]]
+            if found:
+                return min(found)
             if answer.following <= position:
                 return None
             position = answer.following
@@ -113,7 +135,7 @@ class JournalView:
 
     def pages(self, wanted: JournalRange, lost: Callable[[str], None]) -> Iterator[tuple[EventRead, ...]]:
         """All events of a range that match. While one page is worked on, the next is on its way. `lost` is told what
-        retention has taken, and may raise."""
+        retention has taken and what was never kept, and may raise."""
         position = wanted.start
         coming = self._brokers.begin(self._page(wanted, position))
         while True:
@@ -130,6 +152,8 @@ class JournalView:
                     f"the journal ends at {answer.end}, before what was read of it"
                 )
                 return
+            for gap in answer.gaps:
+                lost(gap_text(answer.journal, gap))
             position = answer.following
             if position < wanted.end:
                 coming = self._brokers.begin(self._page(wanted, position))
@@ -155,7 +179,7 @@ class JournalView:
         return self._request(read_request(self._filters[0], self._where, Offset(journal, position), size), journal)
 
     def _request(self, request: ReadRequest, journal: str) -> ReadRequest:
-        return msgspec.structs.replace(request, journal=journal, also=self._filters[1:])
+        return msgspec.structs.replace(request, journal=journal, also=self._filters[1:], allow_gaps=True)
 
     def _sound(self, request: ReadRequest) -> EventsAnswered:
         answer = self._brokers.ask(request)

@@ -47,7 +47,7 @@ class StreamProgress:
         place = self._options.start
         view = view_of(self._options)
         held = view.held(place.journal if isinstance(place, Offset) else "")
-        position = view.position_of(place, held)
+        position = view.position_of(place, held, when_lost(self._options))
         if isinstance(place, Offset):
             position = self._checked(position, held)
         return to_json(JournalOffset(held.journal, ((_life_of_end(view, held), position),)))
@@ -72,7 +72,7 @@ class StreamProgress:
         if most is not None:
             end = min(end, match + most)
         segments = view.lives(held.journal, begin, end)
-        self._check_lives(reached, begin, segments)
+        view.check_gaps(held.journal, begin, segments, when_lost(self._options))
         return to_json(reached.moved(segments))
 
     def _next_match(self, view: JournalView, journal: str, begin: int, end: int) -> int | None:
@@ -109,18 +109,6 @@ class StreamProgress:
             return held.end
         return position
 
-    def _check_lives(self, reached: JournalOffset, begin: int, segments: tuple[tuple[int, int], ...]) -> None:
-        """Whatever began after the query did."""
-        known = max(life for life, _ in reached.lives)
-        for life, end in segments:
-            if known and life > known:
-                when_lost(self._options)(
-                    f"the broker of {reached.journal} began life {life} at position {begin}: what was published "
-                    "between its lives is not in its journal"
-                )
-                known = life
-            begin = end
-
 
 def batch_ranges(options: SourceOptions) -> list[JournalRange]:
     """What a batch reads."""
@@ -130,7 +118,7 @@ def batch_ranges(options: SourceOptions) -> list[JournalRange]:
         raise SourceError(f"startingOffsets and endingOffsets are of two journals: {', '.join(sorted(named))}")
     view = view_of(options)
     held = view.held(next(iter(named), ""))
-    start, end = (view.position_of(place, held) for place in places)
+    start, end = (view.position_of(place, held, when_lost(options)) for place in places)
     if start < held.first:
         when_lost(options)(gone(held.journal, start, min(end, held.first), held))
         start = held.first
@@ -138,6 +126,7 @@ def batch_ranges(options: SourceOptions) -> list[JournalRange]:
         when_lost(options)(f"{held.journal} ends at position {held.end}, before {end}")
         end = held.end
     segments = view.lives(held.journal, start, end)
+    view.check_gaps(held.journal, start, segments, when_lost(options))
     reached = JournalOffset(held.journal, ((0, start),))
     return split(ranges_between(reached, reached.moved(segments)), options.partitions_min) if segments else []
 

@@ -2,8 +2,11 @@
 
 The recorder stands between the links and the stack. To the stack it is a client like any other, with subscriptions of
 its own: it is given each event once, in order, from the confirmation on. An event is written before the stack hears
-that it was taken, so the network keeps it until then. Each life of the broker begins anew: what is published between
-two lives is not here, but with others.
+that it was taken, so the network keeps it until then.
+
+Each life of the broker is a new subscriber, so the journal has a gap between two lives. A life writes a coverage mark
+(`event_record`) when all its subscriptions are confirmed, and events only behind it. Requests to read wait until then:
+so nobody reads up to the end of an earlier life without coming across the mark.
 
 What clients ask of the past (`ReadEvents`) is answered here, and the stack hears nothing of it. Reading is as good as
 subscribing: whoever may not do the one may not do the other (`may_read`).
@@ -34,11 +37,13 @@ from resprout.core.contract import (
     Writable,
 )
 from resprout.core.errors import UsageError, WireError
-from resprout.core.event_journal import EventsFetched, FetchEvents, RecordEvent
-from resprout.edge.broker.event_record import event_record, read_event
+from resprout.core.event_journal import EventsFetched, FetchEvents, Kept, RecordEvent
+from resprout.edge.broker.event_gaps import GapFinder, as_reason
+from resprout.edge.broker.event_record import CoverageMark, KeptEvent, event_record, mark_record, read_event
 from resprout.edge.messages import (
     Attend,
     Delivery,
+    EventGap,
     EventRead,
     EventsEnd,
     Extra,
@@ -61,6 +66,8 @@ READS_MAX: Final = 64
 """Of one client, not answered yet."""
 FILTERS_MAX: Final = 64
 """In one request."""
+GAPS_MAX: Final = 64
+"""In one page."""
 
 
 class _Reading(msgspec.Struct, frozen=True):
@@ -70,20 +77,36 @@ class _Reading(msgspec.Struct, frozen=True):
 
 
 class EventRecorder:
-    def __init__(self, machine: Machine, broker: str, life: int, journal: str, filters: Sequence[str]) -> None:
-        """`journal`: what tells this journal from all others."""
+    def __init__(
+        self,
+        machine: Machine,
+        broker: str,
+        life: int,
+        journal: str,
+        filters: Sequence[str],
+        earlier: Kept | None = None,
+    ) -> None:
+        """`journal`: what tells this journal from all others; `earlier`: the last record that it holds."""
         self.machine = machine
         self.may_read: Callable[[str, str], bool] = lambda client, topic_filter: True
         self.name = own_name(broker)
         """As a client of the stack."""
+        self._broker = broker
+        self._earlier = earlier
         self._life = life
         self._journal = journal
         self._filters = tuple(filters)
+        self._unconfirmed = set(range(1, len(self._filters) + 1))
+        """Ids of subscriptions."""
+        self._is_keeping = False
+        """The coverage mark of this life is written, and events follow it."""
         self._taken = 0
         self._said: deque[Any] = deque()
         """To the stack, as its client."""
         self._reads: dict[int, _Reading] = {}
         """By token."""
+        self._early_reads: dict[int, FetchEvents] | None = {}
+        """By token: they wait for the coverage mark of this life; None once it is written."""
         self._tokens = 0
 
     def latest_life(self, client: str) -> int:
@@ -105,6 +128,8 @@ class EventRecorder:
             return [Close(self.name, f"{self.name} is a name of the broker itself")] if type(event) is LinkUp else []
         if type(event) is LinkDown:
             self._reads = {token: read for token, read in self._reads.items() if read.client != event.peer}
+            if self._early_reads is not None:
+                self._early_reads = {token: early for token, early in self._early_reads.items() if token in self._reads}
         effects = self.machine.step(event, now_us)
         if not effects:
             return effects
@@ -117,7 +142,7 @@ class EventRecorder:
 
     def _begin(self) -> None:
         self._taken = 0
-        self._said.append(LinkUp(self.name, "client", self._life, ROOM_BYTES))
+        self._said.append(LinkUp(self.name, "client", self._life, ROOM_BYTES, internal=True))
         self._said.append(Attend(0))
 
     def _say(self, now_us: int, out: list[Effect]) -> None:
@@ -140,7 +165,7 @@ class EventRecorder:
                     effect = Send(effect.peer, msgspec.structs.replace(effect.message, extras=extras))
             elif isinstance(effect, Close | Hold | Release) and effect.peer == self.name:
                 if isinstance(effect, Close):
-                    out.append(Note("note", {"detail": f"events are not kept any more: {effect.reason}"}))
+                    self._stop_keeping(effect.reason, out)
                 continue
             elif isinstance(effect, Retire):
                 self._said.clear()
@@ -149,19 +174,46 @@ class EventRecorder:
 
     def _hear(self, message: Any, out: list[Effect]) -> None:
         if isinstance(message, Delivery):
-            out.append(RecordEvent(event_record(self._life, message.tseq, message.bundle)))
+            if self._is_keeping:
+                out.append(RecordEvent(event_record(self._life, message.tseq, message.bundle)))
             self._taken += 1
             self._said.append(Taken(self._taken))
             self._said.append(Writable(self.name, ROOM_BYTES))
         elif isinstance(message, Serving):
             self._said.extend(Subscribe(id, topic_filter, None) for id, topic_filter in enumerate(self._filters, 1))
         elif isinstance(message, Subscribed) and not message.more:
-            kept = self._filters[message.id - 1]
-            out.append(
-                Note("events", {"detail": f"{kept} is kept from here on, in {self._journal}, life {self._life}"})
-            )
+            self._confirmed(message.id, out)
         elif isinstance(message, SubscribeRefused):
             out.append(Note("events", {"detail": f"{self._filters[message.id - 1]} is not kept: {message.reason}"}))
+            self._confirmed(message.id, out)
+
+    def _confirmed(self, id: int, out: list[Effect]) -> None:
+        """From the last confirmation on everything is kept."""
+        self._unconfirmed.discard(id)
+        if self._unconfirmed or self._is_keeping:
+            return
+        self._is_keeping = True
+        self._write_mark("", out)
+        missing = "" if self._earlier is None else "; what was published since its last life ended is missing there"
+        for kept in self._filters:
+            detail = f"{kept} is kept from here on, in {self._journal}, life {self._life}{missing}"
+            out.append(Note("events", {"detail": detail}))
+
+    def _stop_keeping(self, reason: str, out: list[Effect]) -> None:
+        """The stack has ended the session of this client."""
+        self._is_keeping = False
+        self._write_mark(reason, out)
+        out.append(Note("note", {"detail": f"events are not kept any more: {reason}"}))
+
+    def _write_mark(self, ended: str, out: list[Effect]) -> None:
+        earlier = self._earlier if not ended else None
+        before = read_event(earlier.record) if earlier is not None else None
+        earlier_life = before.life if before is not None else 0
+        earlier_us = earlier.time_us if earlier is not None else 0
+        out.append(RecordEvent(mark_record(CoverageMark(self._life, earlier_life, earlier_us, ended))))
+        if self._early_reads is not None:
+            out += self._early_reads.values()
+            self._early_reads = None
 
     # -- what clients read ---------------------------------------------------------------------------------------------
 
@@ -187,7 +239,12 @@ class EventRecorder:
             return [self._refusal(client, message, f"{READS_MAX} requests wait for their answers")]
         self._tokens += 1
         self._reads[self._tokens] = _Reading(client, message, predicates)
-        return [FetchEvents(self._tokens, message.position, message.time_us, max(1, min(message.size, PAGE_BYTES)))]
+        size = max(1, min(message.size, PAGE_BYTES))
+        fetch = FetchEvents(self._tokens, message.position, message.time_us, size)
+        if self._early_reads is None:
+            return [fetch]
+        self._early_reads[self._tokens] = fetch
+        return []
 
     def _refusal(self, client: str, message: ReadEvents, reason: str) -> Effect:
         return Send(client, EventsEnd(message.id, self._journal, max(0, message.position), 0, 0, reason))
@@ -196,24 +253,31 @@ class EventRecorder:
         read = self._reads.pop(event.token, None)
         if read is None:
             return []
-        id, life = read.asked.id, 0
+        asked = read.asked
+        id, life = asked.id, 0
         out: list[Effect] = []
-        until = read.asked.until
-        events = [kept for kept in event.events if kept.position < until] if until else event.events
-        for kept in events:
+        gaps: list[EventGap] = []
+        following = event.end if asked.position < 0 else max(asked.position, event.first)
+        reason = event.reason
+        finder = GapFinder(self._broker, event.first, asked)
+        for number, kept in enumerate(event.events):
+            if asked.until and kept.position >= asked.until:
+                break
             found = read_event(kept.record)
-            if found is None:
-                continue
-            life = found.life
-            picked = _picked(found.bundle, read.predicates)
-            if picked is not None:
+            if (gap := finder.look(kept, found)) is not None:
+                if not asked.allow_gaps and number == 0:
+                    following, gaps = gap.position, [gap]
+                    reason = as_reason(f"events before position {gap.following} are missing: {gap.reason}")
+                if not asked.allow_gaps or len(gaps) == GAPS_MAX:
+                    break
+                gaps.append(gap)
+            following = kept.position + 1
+            life = found.life if found is not None else life
+            if isinstance(found, KeptEvent) and (picked := _picked(found.bundle, read.predicates)) is not None:
                 bundle, offsets = picked
                 message = EventRead(id, bundle, offsets, found.tseq, kept.position, found.life, kept.time_us)
                 out.append(Send(read.client, message))
-        following = events[-1].position + 1 if events else max(read.asked.position, event.first)
-        if read.asked.position < 0 and not event.events:
-            following = event.end
-        end = EventsEnd(id, self._journal, following, event.first, event.end, event.reason, life)
+        end = EventsEnd(id, self._journal, following, event.first, event.end, reason, life, tuple(gaps))
         out.append(Send(read.client, end))
         return out
 

@@ -24,17 +24,19 @@ class ClientSession:
     __slots__ = (
         "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted",
         "delivered",
-        "delivered_now", "endings", "gave", "given", "gone", "incarnation", "is_inner", "last", "moved", "name",
-        "received",
+        "delivered_now", "endings", "gave", "given", "gone", "incarnation", "is_inner", "is_internal", "last",
+        "moved", "name", "received",
         "room", "safe", "subscriptions", "taken", "told_safe", "unconfirmed", "unsaid", "unturned", "users",
         "waiting", "withheld",
     )  # fmt: skip
 
-    def __init__(self, name: str, incarnation: int, room: int) -> None:
+    def __init__(self, name: str, incarnation: int, room: int, is_internal: bool = False) -> None:
         self.name = name
         self.incarnation = incarnation
         self.room = room
         self.gone = False
+        self.is_internal = is_internal
+        """It runs inside this broker and ends with it (`recorder`): no ghost waits for it when the broker dies."""
         self.is_inner = False
         """No peer: a durable subscription that this broker holds (`consumers`). It is told nothing."""
         self.consumes = False

@@ -78,9 +78,9 @@ class ClientSessions:
 
     # -- coming and going ----------------------------------------------------------------------------------------------
 
-    def arrive(self, name: str, incarnation: int, room: int) -> ClientSession:
+    def arrive(self, name: str, incarnation: int, room: int, is_internal: bool = False) -> ClientSession:
         """A session begins. The client will say `Attend`; it is served when the stack says `welcome`."""
-        session = self.all[name] = ClientSession(name, incarnation, room)
+        session = self.all[name] = ClientSession(name, incarnation, room, is_internal)
         return session
 
     def welcome(

@@ -36,7 +36,7 @@ class ReadRequests:
         self._ids += 1
         asked = ReadEvents(
             self._ids, request.filter, request.where, request.journal, request.position, request.time_us, request.size,
-            request.also, request.until, request.whole,
+            request.also, request.until, request.whole, request.allow_gaps,
         )  # fmt: skip
         self.unsent.append((asked, token))
 
@@ -69,8 +69,9 @@ class ReadRequests:
             raise WireError("the end of events that nobody asked for")
         token, events = asked
         answer = EventsAnswered(
-            tuple(events), message.journal, message.following, message.first, message.end, message.reason, message.life
-        )
+            tuple(events), message.journal, message.following, message.first, message.end, message.reason,
+            message.life, message.gaps,
+        )  # fmt: skip
         out.append(Answer(answer, token))
 
     def begin_session(self, out: list[Effect]) -> None:

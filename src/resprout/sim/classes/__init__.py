@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from resprout.scenario.draw import draw_scenario
+from resprout.scenario.draw import draw_scenario, with_keepers
 from resprout.scenario.seeds import random_for
 from resprout.sim.classes.blackout import blackout
 from resprout.sim.classes.consumers import consumers
@@ -31,7 +31,7 @@ ANY: Final = "any"
 
 
 def _faults(seed: int) -> Trial:
-    return with_mishaps(draw_scenario(seed))
+    return with_mishaps(with_keepers(draw_scenario(seed)))
 
 
 CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(

@@ -6,7 +6,7 @@ from random import Random
 
 import msgspec
 
-from resprout.scenario.draw import draw_scenario
+from resprout.scenario.draw import draw_scenario, with_keepers
 from resprout.scenario.model import FaultSpec, Scenario
 from resprout.sim.blows import LONG_EVENTS, TIME_LIMIT_US
 from resprout.sim.fault_model import FaultModel
@@ -19,7 +19,7 @@ class GrowingTrial:
     """A trial that grows fault by fault."""
 
     def __init__(self, seed: int, rng: Random, change: Callable[[Scenario], Scenario] = lambda drawn: drawn) -> None:
-        drawn = change(draw_scenario(seed))
+        drawn = change(with_keepers(draw_scenario(seed)))
         faults = max(1, int(drawn.options.get("faults_tolerated", 1)))
         options = {**drawn.options, "faults_tolerated": faults}
         limit_us = max(TIME_LIMIT_US, drawn.time_limit_us)

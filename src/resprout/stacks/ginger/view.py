@@ -114,7 +114,9 @@ class View:
         if (line, succession) != (self.line, self.succession):
             self.line, self.succession = line, succession
             self.successors = tuple(one for one in dict.fromkeys((*line, *succession)) if one.name != core.name)
-        clients = tuple(session.name for session in core.sessions.all.values() if session.attending)
+        clients = tuple(
+            session.name for session in core.sessions.all.values() if session.attending and not session.is_internal
+        )
         address = self.addresses.get(core.name, "")
         version = self._told.version
         if TreeViewUpdate(version, children, clients, line, succession, address) != self._told:

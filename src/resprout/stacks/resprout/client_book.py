@@ -51,7 +51,8 @@ class ListenerBook:
     Whoever repairs a dead broker keeps everything for its clients until they return. To know when all of them have,
     somebody must know who they were, so every broker tells its neighbours. No subscription of a client is confirmed to
     it before all of them have heard of the client: a wish that is covered by what is asked already is confirmed without
-    a word to anybody. One that has no confirmed subscription is owed nothing, and need not be waited for.
+    a word to anybody. One that has no confirmed subscription is owed nothing, and need not be waited for. Neither is a
+    client that runs inside its broker (`ClientSession.is_internal`): it ends with the broker and never returns.
 
     A broker also stands for the clients that its ghosts wait for. Where nobody is left who knew the clients of a dead
     broker, the ghost waits for a client that does not exist, until it expires.
@@ -73,6 +74,8 @@ class ListenerBook:
 
     def came(self, name: str) -> None:
         """A client is about to have its first subscription here."""
+        if self._core.sessions.all[name].is_internal:
+            return
         if name not in self._mine and self._core.links:
             self._unheard[name] = set(self._core.links)
         if name in self._unheard:
@@ -90,7 +93,10 @@ class ListenerBook:
 
     def _stands_for(self, name: str) -> bool:
         session = self._core.sessions.all.get(name)
-        is_here = session is not None and (session.attending or session.is_inner) and bool(session.subscriptions)
+        if session is None or session.is_internal:
+            is_here = False
+        else:
+            is_here = (session.attending or session.is_inner) and bool(session.subscriptions)
         return is_here or self._ghosts.awaits(name)
 
     def _change(self, came: Iterable[str], went: Iterable[str]) -> None:

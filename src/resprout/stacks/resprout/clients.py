@@ -78,12 +78,12 @@ class Clients:
 
     # -- coming --------------------------------------------------------------------------------------------------------
 
-    def arrive(self, name: str, incarnation: int, room: int) -> None:
+    def arrive(self, name: str, incarnation: int, room: int, is_internal: bool = False) -> None:
         core = self._core
         if name in core.links or core.peers.get(name) is not None:
             core.out.append(Close(name, f"{name!r} is the name of a broker"))
         else:
-            core.sessions.arrive(name, incarnation, room)
+            core.sessions.arrive(name, incarnation, room, is_internal)
 
     def attend(self, session: ClientSession, message: Attend) -> None:
         read_held(message.subscriptions)  # now, while it is its sender that is blamed

@@ -114,7 +114,7 @@ class Draining:
         if successors:
             message = GoTo(successors[0])
             core.out.extend([Send(session.name, message) for session in core.sessions.all.values() if session.asked])
-            clients = len(core.sessions.all)
+            clients = sum(session.asked and not session.is_internal for session in core.sessions.all.values())
             core.note(
                 "drain", f"{clients} clients and {len(core.links)} neighbours are handed over to {successors[0].name}"
             )

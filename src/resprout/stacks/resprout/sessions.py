@@ -48,7 +48,7 @@ class PeerSessions:
         core = self._core
         name = event.peer
         if event.role == "client":
-            self._clients.arrive(name, event.incarnation, event.room)
+            self._clients.arrive(name, event.incarnation, event.room, event.internal)
             return
         if name in core.sessions.all:
             core.out.append(Close(name, f"{name!r} is the name of a client"))

@@ -89,7 +89,7 @@ class ClientDesk:
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     def up(self, event: LinkUp) -> None:
-        self._sessions.arrive(event.peer, event.incarnation, event.room)
+        self._sessions.arrive(event.peer, event.incarnation, event.room, event.internal)
 
     def readers(self, topic: str) -> TopicReaders:
         """For people who ask."""
