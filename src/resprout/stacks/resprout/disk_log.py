@@ -17,6 +17,7 @@ from resprout.core.bundle import Origin
 from resprout.core.contract import Forget, Persist
 from resprout.core.marks import Mark, Marks, Reached, raise_to, to_marks
 from resprout.core.stowed import StowedBundle, whole
+from resprout.edge.durable_messages import Spans
 from resprout.order.entry import Entry
 from resprout.order.seen import ORIGINS_KEPT
 from resprout.overlay.places import Life
@@ -93,8 +94,8 @@ class DiskLog:
         self._durable.add(state.subscription)
         self._write(KeptDurable(state))
 
-    def durable_done(self, subscription: str, term: int, marks: Marks) -> None:
-        self._write(KeptDone(subscription, term, marks))
+    def durable_done(self, subscription: str, term: int, marks: Marks, spans: Spans) -> None:
+        self._write(KeptDone(subscription, term, marks, spans))
 
     def asked(self, place: int) -> None:
         """Clients have asked for more, and everything about that stands in the step from this place on: if some of it
