@@ -236,6 +236,28 @@ def test_what_was_done_elsewhere_beyond_the_watermark_is_handed_to_nobody() -> N
     assert scene.queue.progress() == ((Mark("p", "ordered", 1, 2),), (ordered(3, 5), ordered(7, 9)))
 
 
+@pytest.mark.parametrize("joins_first", [False, True])
+def test_whoever_has_a_message_of_a_key_says_that_earlier_ones_are_done_unless_it_has_them(joins_first: bool) -> None:
+    """Their acknowledgements died with the consumer and the broker; handed out again, the key would lose its order."""
+    scene = Scene(is_shared=True)
+    has = (ordered(2, 2), ordered(6, 6))
+    if joins_first:
+        scene.join("a", has=has)
+    scene.publish(1, "k")
+    scene.publish(1, "k")
+    scene.publish(1, "l")
+    scene.publish(1)
+    scene.publish(3, "k", "l")
+    scene.publish(1, "k")
+    if not joins_first:
+        scene.join("a", has=has)
+    assert [number for _, number, _ in scene.hand_out()] == [4, 7, 8]
+    assert len(scene.took) == 2
+    scene.queue.leave("a")
+    scene.join("b")
+    assert [number for _, number, _ in scene.hand_out()] == [2, 4, 6, 7, 8], "what it had is not done"
+
+
 def test_of_many_gaps_only_so_many_are_told() -> None:
     scene = Scene(is_shared=True)
     scene.join("a", window=10 * SPANS_TOLD_MAX)

@@ -3,7 +3,8 @@
 Messages wait in the order in which they were shown. A consumer is handed some, and each of them is out until it is
 acknowledged; whatever a consumer that is gone had out waits again, in its old place, marked as handed out before. Where
 several consumers share, a message goes to the one that has the least out; those that name a key go to whoever has
-others of that key out, and wait for it, so that each key keeps its order.
+others of that key out, and wait for it, so that each key keeps its order. So whoever says that it has a message of a
+key says, too, that all earlier ones of the same origin and key are done, but for those that it has as well.
 
 Not decided here: who may consume, and where the subscription lives.
 """
@@ -90,6 +91,8 @@ class SharedQueue:
             self._done.setdefault(span.origin, Ranges()).add(span.first, span.last)
         self._keys: dict[Pair, tuple[str, int]] = {}
         """Who has messages of this key out, and how many portions."""
+        self._claims: dict[tuple[Origin, Pair], int] = {}
+        """The last number of a key that a consumer said it has, until earlier ones that wait were looked for."""
         self._serial = 0
         self._handed = 0
 
@@ -122,6 +125,7 @@ class SharedQueue:
             keys = pairs_of(bundle.topic, bundle.keys) if self._is_shared and bundle.keys else ()
             again = item.no < self.again_below
             self._wait(self._claimed(Portion(item, self._serial, offsets, keys, again)))
+        self._settle_claims()
 
     def drop_oldest(self, most: int) -> None:
         """So many may wait."""
@@ -150,6 +154,7 @@ class SharedQueue:
             waiting, self._pending, self._waiting = self._pending, deque(), 0
             for portion in waiting:
                 self._wait(self._claimed(portion))
+            self._settle_claims()
 
     def leave(self, name: str) -> None:
         """What it has not acknowledged is for others."""
@@ -288,11 +293,33 @@ class SharedQueue:
                 mine = [offset for offset in portion.offsets if first + offset in has]
                 if mine:
                     self._lend(consumer, portion.cut(mine))
+                    for key in portion.keys:
+                        claim = (portion.bundle.origin, key)
+                        self._claims[claim] = max(self._claims.get(claim, 0), first + mine[-1])
                     rest = [offset for offset in portion.offsets if first + offset not in has]
                     if not rest:
                         return None
                     portion = portion.cut(rest)
         return portion
+
+    def _settle_claims(self) -> None:
+        """What waits of a key and an origin before something that a consumer has was done at the broker before this
+        one, or it would not have been handed something later. Handed out again, it would break the order of the key."""
+        claims, self._claims = self._claims, {}
+        if not claims:
+            return
+        waiting, self._pending, self._waiting = self._pending, deque(), 0
+        for portion in waiting:
+            bundle = portion.bundle
+            kept: Portion | None = portion
+            number = bundle.first + portion.offsets[0]
+            before = max([claims.get((bundle.origin, key), 0) for key in portion.keys], default=0)
+            if number < before:
+                done = Span(*bundle.origin, number, min(before - 1, bundle.last))
+                self._done.setdefault(done.origin, Ranges()).add(done.first, done.last)
+                self.dirty[done.origin] = None
+                kept = self._without(portion, done)
+            self._wait(kept)
 
     def _lend(self, consumer: Consumer, portion: Portion) -> None:
         consumer.out.setdefault(portion.bundle.origin, []).append(portion)
