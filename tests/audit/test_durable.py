@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from resprout.audit.calm import QUIET_US, Calm, Shock
+from resprout.audit.calm import QUIET_US, CalmTimes, Shock
 from resprout.audit.judge import judge
 from resprout.audit.subscriptions import NEVER
 from resprout.trace.schema import Row
@@ -172,7 +172,7 @@ def shocks(*told: tuple[int, str, str]) -> Iterator[Shock]:
 
 
 def test_it_is_calm_between_shocks_and_not_while_something_hangs() -> None:
-    calm = Calm(shocks((100, "freeze", "a"), (150, "crash", "b"), (200, "unfreeze", "a"), (210, "crash", "c")))
+    calm = CalmTimes(shocks((100, "freeze", "a"), (150, "crash", "b"), (200, "unfreeze", "a"), (210, "crash", "c")))
     assert calm.quiet_after(50 * S, NEVER) == 65 * S
     assert calm.quiet_after(90 * S, NEVER) == 225 * S
     assert calm.quiet_after(90 * S, 224 * S) == NEVER
@@ -181,7 +181,7 @@ def test_it_is_calm_between_shocks_and_not_while_something_hangs() -> None:
 
 
 def test_a_frozen_node_that_crashes_hangs_no_more_and_a_cut_link_until_it_heals() -> None:
-    calm = Calm(
+    calm = CalmTimes(
         shocks((1, "freeze", "a"), (2, "crash", "a"), (30, "cut", "x"), (60, "repair_end", "y"), (90, "heal", ""))
     )
     assert calm.quiet_after(3 * S, NEVER) == 18 * S

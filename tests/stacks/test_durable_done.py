@@ -10,7 +10,7 @@ from resprout.core.marks import MARKS_MAX, Mark
 from resprout.edge.broker.sharing import SPANS_TOLD_MAX
 from resprout.edge.durable_messages import Span
 from resprout.overlay.places import NUMBER_MAX
-from resprout.stacks.resprout.durable_done import GAPS_MAX, Progress, UnknownDone, check_progress
+from resprout.stacks.resprout.durable_done import GAPS_MAX, DurableProgress, UnknownDone, check_progress
 
 
 def mark(seq: int, publisher: str = "p") -> Mark:
@@ -21,7 +21,7 @@ def span(first: int, last: int, publisher: str = "p") -> Span:
     return Span(publisher, "ordered", 1, first, last)
 
 
-def numbers(progress: Progress) -> set[int]:
+def numbers(progress: DurableProgress) -> set[int]:
     spans = [(1, each.seq) for each in progress.marks()] + [(each.first, each.last) for each in progress.spans()]
     return {number for first, last in spans for number in range(first, last + 1)}
 
@@ -29,7 +29,7 @@ def numbers(progress: Progress) -> set[int]:
 @pytest.mark.parametrize("seed", range(30))
 def test_progress_is_exactly_what_was_told_in_any_order(seed: int) -> None:
     rng = random.Random(f"progress {seed}")
-    progress, model, watermark = Progress(), set[int](), 0
+    progress, model, watermark = DurableProgress(), set[int](), 0
     for _ in range(60):
         if rng.random() < 0.3:
             watermark = max(watermark, seq := rng.randint(1, 80))
@@ -48,7 +48,7 @@ def test_progress_is_exactly_what_was_told_in_any_order(seed: int) -> None:
 
 
 def test_a_watermark_takes_what_lies_below_it() -> None:
-    progress = Progress()
+    progress = DurableProgress()
     progress.add((), tuple([span(n, n) for n in range(2, 100, 2)]))
     progress.add((mark(97),))
     assert progress.spans() == (span(98, 98),)
@@ -57,7 +57,7 @@ def test_a_watermark_takes_what_lies_below_it() -> None:
 
 
 def test_more_gaps_than_the_bound_are_not_kept_and_those_known_still_grow() -> None:
-    progress = Progress()
+    progress = DurableProgress()
     progress.add((), tuple([span(2 * n, 2 * n) for n in range(1, GAPS_MAX + 50)]))
     assert len(progress.spans()) == GAPS_MAX
     assert progress.add((), (span(3, 3),))[1]

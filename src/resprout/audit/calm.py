@@ -32,7 +32,7 @@ class Shock(NamedTuple):
     detail: str
 
 
-class Calm:
+class CalmTimes:
     """The times without any such row, in which no node was frozen and no link cut."""
 
     def __init__(self, shocks: Iterable[Shock]) -> None:

@@ -17,7 +17,7 @@ delivery of a publication to a subscriber has a place in its order: what is inve
 from collections.abc import Iterable, Sequence
 
 from resprout.audit import presence
-from resprout.audit.calm import UNREST, Calm, Shock
+from resprout.audit.calm import UNREST, CalmTimes, Shock
 from resprout.audit.interest import Due, TraceInterest, WantedBy
 from resprout.audit.naming import MessageId, Naming
 from resprout.audit.presence import Stray
@@ -75,7 +75,7 @@ class History:
         self._strays: dict[MessageId, list[Stray]] = {}
         self._wanted: list[WantedBy] = []
         rows = _in_time_order(rows)
-        self.calm = Calm(Shock(r.time_us, r.kind, r.node, r.detail or "") for r in rows if r.kind in UNREST)
+        self.calm = CalmTimes(Shock(r.time_us, r.kind, r.node, r.detail or "") for r in rows if r.kind in UNREST)
         self.naming = Naming((r.publisher or "", r.incarnation or 0, "", 0) for r in rows if r.kind == kinds.PUBLISH)
         self._read(rows)
         self._settle()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from resprout.audit.calm import UNREST, Calm, Shock
+from resprout.audit.calm import UNREST, CalmTimes, Shock
 from resprout.core.promises import Promises
 from resprout.pipeline.judging.arrays import NULL, Array, is_same
 from resprout.pipeline.judging.bank_operations import Operations
@@ -132,11 +132,11 @@ def _nothing_hangs(talk: Rows, words: Words) -> bool:
     return not torn and not hanging
 
 
-def _calm(talk: Rows, words: Words) -> Calm:
+def _calm(talk: Rows, words: Words) -> CalmTimes:
     details = [*words.details.texts, ""]
     at = _at(talk, words, *UNREST)
     at = at[np.argsort(talk.row[at], kind="stable")]
-    return Calm(
+    return CalmTimes(
         Shock(
             int(talk.time_us[place]), words.kinds.texts[talk.kind[place]], words.names.texts[talk.node[place]],
             details[talk.detail[place]],

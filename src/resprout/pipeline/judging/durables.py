@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from resprout.audit.calm import Calm
+from resprout.audit.calm import CalmTimes
 from resprout.audit.durable import LONG_US
 from resprout.core.errors import UsageError
 from resprout.filters.predicate import Predicate, parse_predicate
@@ -122,7 +122,7 @@ class DurableArrays:
         publications: Publications,
         wishes: SubscriberWishes,
         judges_loss: bool,
-        calm: Calm,
+        calm: CalmTimes,
         ended_us: int,
     ) -> None:
         self._consumers, self._publications, self._wishes = consumers, publications, wishes

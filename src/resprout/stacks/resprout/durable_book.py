@@ -19,7 +19,7 @@ from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.overlay.places import LEAP_MAX, NUMBER_MAX
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.durable_done import Progress, check_progress
+from resprout.stacks.resprout.durable_done import DurableProgress, check_progress
 from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown, DurablePart
 from resprout.stacks.resprout.durable_state import MARKS_MAX, DurableState
 
@@ -35,7 +35,7 @@ class DurableBook:
         self._core = core
         self.states: dict[str, DurableState] = {}
         """By name; `done` and `spans` of them are in `_done`."""
-        self._done: dict[str, Progress] = {}
+        self._done: dict[str, DurableProgress] = {}
         self.waves: dict[_Wave, tuple[str, set[str]]] = {}
         """States that are on their way: who is to be answered (empty: this broker itself wants to know), and the
         neighbours that have not answered."""
@@ -134,7 +134,7 @@ class DurableBook:
         before = self.states.pop(state.subscription, None)
         if before is None or before.over or state.over:
             self._done.pop(state.subscription, None)
-        self._done.setdefault(state.subscription, Progress()).add(state.done, state.spans)
+        self._done.setdefault(state.subscription, DurableProgress()).add(state.done, state.spans)
         kept = self.states[state.subscription] = msgspec.structs.replace(state, done=(), spans=())
         if state.terms.when_full is WhenFull.SPILL:
             self._core.spilling.know(self.states.values())
@@ -142,7 +142,7 @@ class DurableBook:
             self._core.disk.durable(self.whole(kept))
 
     def _raise(self, subscription: str, marks: Marks, spans: Spans) -> None:
-        new, more = self._done.setdefault(subscription, Progress()).add(marks, spans)
+        new, more = self._done.setdefault(subscription, DurableProgress()).add(marks, spans)
         if (new or more) and self._core.disk is not None:
             self._core.disk.durable_done(subscription, self.states[subscription].term, new, more)
 

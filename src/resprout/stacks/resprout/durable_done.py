@@ -33,7 +33,7 @@ def check_progress(marks: Marks, spans: Spans) -> None:
         raise PeerError("a span that is none")
 
 
-class Progress:
+class DurableProgress:
     """Of one durable subscription."""
 
     __slots__ = ("_beyond", "_reached")
@@ -90,8 +90,8 @@ class UnknownDone:
     __slots__ = ("_before", "_latest", "_shared", "_turned_us")
 
     def __init__(self, now_us: int) -> None:
-        self._latest = Progress()
-        self._before = Progress()
+        self._latest = DurableProgress()
+        self._before = DurableProgress()
         self._shared: tuple[Marks, Spans] = ((), ())
         self._turned_us = now_us
 
@@ -104,11 +104,11 @@ class UnknownDone:
         if now_us - self._turned_us < period_us:
             return ()
         self._turned_us = now_us
-        known, self._before, self._latest = self._before, self._latest, Progress()
+        known, self._before, self._latest = self._before, self._latest, DurableProgress()
         return known.marks()
 
     def all(self) -> tuple[Marks, Spans]:
-        both = Progress()
+        both = DurableProgress()
         for each in (self._before, self._latest):
             both.add(each.marks(), each.spans())
         return both.marks(), both.spans()

@@ -14,7 +14,7 @@ from resprout.core.bundle_record import from_record, to_record
 from resprout.core.marks import Mark, Marks, raise_to
 from resprout.edge.durable_messages import Spans
 from resprout.overlay.places import Life
-from resprout.stacks.resprout.durable_done import Progress
+from resprout.stacks.resprout.durable_done import DurableProgress
 from resprout.stacks.resprout.durable_state import MARKS_MAX, DurableState
 
 BundleKey = tuple[str, str, int, int]
@@ -118,7 +118,7 @@ class Former:
         self._seen: dict[Origin, int] = {}
         self._listeners: set[str] = set()
         self._durables: dict[str, DurableState] = {}
-        self._done: dict[str, Progress] = {}
+        self._done: dict[str, DurableProgress] = {}
         for record in records:
             self.count += 1
             self._take(record)
@@ -141,9 +141,9 @@ class Former:
             if before is None or before.over:
                 self._done.pop(name, None)
             self._durables[name] = kept.state
-            self._done.setdefault(name, Progress()).add(kept.state.done, kept.state.spans)
+            self._done.setdefault(name, DurableProgress()).add(kept.state.done, kept.state.spans)
         elif isinstance(kept, KeptDone):
-            self._done.setdefault(kept.subscription, Progress()).add(kept.marks, kept.spans)
+            self._done.setdefault(kept.subscription, DurableProgress()).add(kept.marks, kept.spans)
         else:
             bundle = from_record(kept.record)
             if bundle is None:
@@ -168,7 +168,7 @@ class Former:
     @property
     def durables(self) -> list[DurableState]:
         """Durable subscriptions, those that were ended included."""
-        done = {name: self._done.get(name, Progress()) for name in self._durables}
+        done = {name: self._done.get(name, DurableProgress()) for name in self._durables}
         return [
             msgspec.structs.replace(state, done=done[name].marks()[-MARKS_MAX:], spans=done[name].spans())
             for name, state in self._durables.items()
