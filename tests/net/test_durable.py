@@ -105,7 +105,7 @@ client = [
 fault = [
     { at = "2500ms", kind = "freeze", nodes = ["d"] },
     { at = "4500ms", kind = "crash", nodes = ["b0"] },
-    { at = "7s", kind = "unfreeze", nodes = ["d"] },
+    { at = "8s", kind = "unfreeze", nodes = ["d"] },
 ]
 [[workload]]
 kind = "random"
