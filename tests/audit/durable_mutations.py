@@ -2,7 +2,9 @@
 
 import random
 
-from tests.audit.spoiling import MESSAGE, Rows, change, ident, mutation, pick, places
+from resprout.audit.calm import UNREST
+from resprout.trace.schema import Row
+from tests.audit.spoiling import MESSAGE, Rows, change, ident, lines, mutation, pick, places
 
 
 def _about(rows: Rows, i: int) -> dict[str, str]:
@@ -75,3 +77,90 @@ def swap_at_a_consumer(rows: Rows, rng: random.Random) -> Rows | None:
 def hand_out_what_nobody_published(rows: Rows, rng: random.Random) -> Rows | None:
     i = pick(rng, places(rows, "handed"))
     return None if i is None else [*rows[: i + 1], change(rows[i], seq=1_000_000), *rows[i + 1 :]]
+
+
+QUIET_US = 60_000_000
+"""So long that everything is known to everybody, and whoever is not heard is gone."""
+
+
+def _quiet_from(rows: Rows, place: int) -> Rows:
+    """Nothing happens for long before this place."""
+    return [*rows[:place], *[change(row, time_us=row.time_us + QUIET_US) for row in rows[place:]]]
+
+
+@mutation("durable")
+def lose_with_a_consumer(rows: Rows, rng: random.Random) -> Rows | None:
+    """It dies with something that nobody is handed again; it returns, or there are others."""
+    if any(row.kind in ("freeze", "cut", "partition", "timeout") for row in rows):
+        return None
+    shaken = {row.node for row in rows if row.kind in ("crash", "leave")}
+    failed = {ident(row) for row in rows if row.receipt == "failed"}
+    spoiled = []
+    for i in places(rows, "handed"):
+        died = [j for j in places(rows, "crash") if j > i and rows[j].node == rows[i].node]
+        if rows[i].publisher in shaken or ident(rows[i]) in failed or not died:
+            continue
+        name, lost = _about(rows, i)["durable"], ident(rows[i])
+        more = [
+            j
+            for j in (*places(rows, "handed"), *places(rows, "acknowledged"))
+            if j != i and ident(rows[j]) == lost and _about(rows, j)["durable"] == name
+        ]
+        if all(j > i for j in more):
+            spoiled.append((i, set(more)))
+    found = pick(rng, spoiled)
+    if found is None:
+        return None
+    kept = [row for j, row in enumerate(rows[:-1]) if j not in found[1]]
+    return [*kept, change(rows[-1], time_us=rows[-1].time_us + QUIET_US)]
+
+
+@mutation("durable")
+def hand_out_what_is_known_to_be_done(rows: Rows, rng: random.Random) -> Rows | None:
+    """To somebody else, long after it was acknowledged by one that lived on."""
+    if any(row.kind in ("freeze", "cut", "partition") for row in rows):
+        return None
+    died = {rows[i].node: i for i in places(rows, "crash")}
+    last = [i for i in places(rows, "acknowledged") if i > died.get(rows[i].node, -1)]
+    handed = {(ident(rows[i]), _about(rows, i)["durable"]): i for i in places(rows, "handed")}
+    i = pick(rng, [i for i in last if _about(rows, i)["durable"] == "workers"])
+    if i is None:
+        return None
+    given = rows[handed[ident(rows[i]), "workers"]]
+    other = "w1" if rows[i].node == "w2" else "w2"
+    at_us = rows[-1].time_us + 2 * QUIET_US
+    begun = [row for row in rows if row.kind in ("consume", "consuming") and row.node == other][:2]
+    crash = Row(time_us=at_us, node=other, kind="crash")
+    back = [crash, change(crash, kind="recover"), *[change(row, time_us=at_us) for row in begun]]
+    again = change(given, time_us=at_us, node=other, attributes={"durable": "workers", "redelivered": "yes"})
+    done = change(rows[i], time_us=at_us, node=other)
+    return [*rows[:-1], *back, again, done, change(rows[-1], time_us=at_us)]
+
+
+@mutation("durable")
+def give_a_key_to_two(rows: Rows, rng: random.Random) -> Rows | None:
+    """One has a message of the key, and the other is handed the next one."""
+    if any(row.kind in ("freeze", "cut", "partition") for row in rows):
+        return None
+    handed = [i for i in places(rows, "handed") if _about(rows, i) == {"durable": "workers"} and rows[i].keys]
+    done = {ident(rows[i]): i for i in places(rows, "acknowledged") if _about(rows, i)["durable"] == "workers"}
+    ends = [i for i, row in enumerate(rows) if row.kind in UNREST]
+    found = [
+        (i, j)
+        for n, i in enumerate(handed)
+        for j in handed[n + 1 :]
+        if rows[i].node == rows[j].node
+        and lines(rows[i]) & lines(rows[j])
+        and done.get(ident(rows[i]), -1) > j
+        and done.get(ident(rows[j]), -1) > j
+        and not any(i < at < done[ident(rows[j])] for at in ends)
+    ]
+    pair = pick(rng, found)
+    if pair is None:
+        return None
+    i, j = pair
+    other = "w1" if rows[i].node == "w2" else "w2"
+    fresh = list(rows)
+    fresh[j] = change(rows[j], node=other)
+    fresh[done[ident(rows[j])]] = change(rows[done[ident(rows[j])]], node=other)
+    return _quiet_from(fresh, i)

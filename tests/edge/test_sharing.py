@@ -10,17 +10,17 @@ from resprout.core.marks import Mark
 from resprout.edge.broker.item import KeptItem
 from resprout.edge.broker.portion import Portion
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.broker.sharing import Consumer, SharedQueue
+from resprout.edge.broker.sharing import SPANS_TOLD_MAX, Consumer, SharedQueue
 from resprout.edge.durable_messages import Span
 from tests.soak import cases
 
 
 class Scene:
-    def __init__(self, is_shared: bool, done: tuple[Mark, ...] = ()) -> None:
+    def __init__(self, is_shared: bool, done: tuple[Mark, ...] = (), spans: tuple[Span, ...] = ()) -> None:
         self.is_shared = is_shared
         self.session = ClientSession("=jobs", 0, 0)
         self.took: list[KeptItem] = []
-        self.queue = SharedQueue(self.session, is_shared, self.took.append, done)  # type: ignore[arg-type]
+        self.queue = SharedQueue(self.session, is_shared, self.took.append, done, spans)  # type: ignore[arg-type]
         self.handed: list[tuple[str, int, bool]] = []
         """(consumer, number, whether it says that it may have been handed out before)."""
         self._last = 0
@@ -32,6 +32,9 @@ class Scene:
         item = KeptItem(bundle, 0, None, False)
         self.session.backlog.append(item)
         self.queue.fill()
+
+    def skip(self, count: int) -> None:
+        self._last += count
 
     def join(self, name: str, window: int = 100, has: tuple[Span, ...] = (), done: tuple[Span, ...] = ()) -> None:
         self.queue.join(Consumer(ClientSession(name, 1, 1 << 20), window, has), done)
@@ -50,6 +53,10 @@ class Scene:
             self.queue.acknowledge(name, Span("p", "ordered", 1, number, number))
 
 
+def ordered(first: int, last: int) -> Span:
+    return Span("p", "ordered", 1, first, last)
+
+
 def test_a_bundle_is_shared_and_is_taken_when_all_of_it_is_done() -> None:
     scene = Scene(is_shared=True)
     scene.join("a")
@@ -63,7 +70,7 @@ def test_a_bundle_is_shared_and_is_taken_when_all_of_it_is_done() -> None:
     assert not scene.took
     scene.acknowledge(given[-1][0], given[-1][1])
     assert len(scene.took) == 1
-    assert scene.queue.marks() == (Mark("p", "ordered", 1, 10),)
+    assert scene.queue.progress() == ((Mark("p", "ordered", 1, 10),), ())
 
 
 def test_a_key_stays_with_whoever_has_messages_of_it_out_and_is_free_afterwards() -> None:
@@ -127,9 +134,9 @@ def test_marks_stop_before_a_bundle_of_which_something_is_not_done() -> None:
     scene.publish(3)
     scene.hand_out()
     scene.acknowledge("a", 1, 2, 3, 4, 5)
-    assert scene.queue.marks() == (Mark("p", "ordered", 1, 3),)
+    assert scene.queue.progress() == ((Mark("p", "ordered", 1, 3),), (Span("p", "ordered", 1, 4, 5),))
     scene.acknowledge("a", 6)
-    assert scene.queue.marks() == (Mark("p", "ordered", 1, 6),)
+    assert scene.queue.progress() == ((Mark("p", "ordered", 1, 6),), ())
 
 
 def test_the_oldest_are_dropped_in_the_middle_of_a_bundle_too() -> None:
@@ -194,3 +201,69 @@ def test_over_arbitrary_comings_and_goings_everything_is_done_and_every_key_keep
     scene.acknowledge("last", *out["last"])
     assert scene.queue.waiting == 0
     assert sum(item.bundle.count for item in scene.took) == last
+
+
+def test_what_is_done_beyond_a_message_that_waits_is_told_exactly_and_as_few_ranges() -> None:
+    scene = Scene(is_shared=True)
+    scene.join("a")
+    scene.publish(4)
+    scene.publish(1)
+    for _ in range(3):
+        scene.skip(10)  # is not for this subscription
+        scene.publish(2)
+    scene.hand_out()
+    scene.acknowledge("a", 1, 3, 5, 16, 17, 28, 29)
+    assert scene.queue.progress() == ((), (ordered(1, 1), ordered(3, 3), ordered(5, 29)))
+    scene.acknowledge("a", 41)
+    assert scene.queue.progress() == ((), (ordered(1, 1), ordered(3, 3), ordered(5, 39), ordered(41, 41)))
+    scene.acknowledge("a", 2, 4)
+    assert scene.queue.progress() == ((Mark("p", "ordered", 1, 39),), (ordered(41, 41),))
+    scene.acknowledge("a", 40)
+    assert scene.queue.progress() == ((Mark("p", "ordered", 1, 41),), ())
+    assert scene.queue.progress() == ((), ())
+
+
+def test_what_was_done_elsewhere_beyond_the_watermark_is_handed_to_nobody() -> None:
+    scene = Scene(is_shared=True, done=(Mark("p", "ordered", 1, 2),), spans=(ordered(4, 5), ordered(8, 9)))
+    scene.publish(2)
+    scene.publish(4)
+    scene.publish(3)
+    scene.publish(1)
+    scene.join("a")
+    assert [number for _, number, _ in scene.hand_out()] == [3, 6, 7, 10]
+    assert len(scene.took) == 1
+    scene.acknowledge("a", 3, 7)
+    assert scene.queue.progress() == ((Mark("p", "ordered", 1, 2),), (ordered(3, 5), ordered(7, 9)))
+
+
+@pytest.mark.parametrize("joins_first", [False, True])
+def test_whoever_has_a_message_of_a_key_says_that_earlier_ones_are_done_unless_it_has_them(joins_first: bool) -> None:
+    """Their acknowledgements died with the consumer and the broker; handed out again, the key would lose its order."""
+    scene = Scene(is_shared=True)
+    has = (ordered(2, 2), ordered(6, 6))
+    if joins_first:
+        scene.join("a", has=has)
+    scene.publish(1, "k")
+    scene.publish(1, "k")
+    scene.publish(1, "l")
+    scene.publish(1)
+    scene.publish(3, "k", "l")
+    scene.publish(1, "k")
+    if not joins_first:
+        scene.join("a", has=has)
+    assert [number for _, number, _ in scene.hand_out()] == [4, 7, 8]
+    assert len(scene.took) == 2
+    scene.queue.leave("a")
+    scene.join("b")
+    assert [number for _, number, _ in scene.hand_out()] == [2, 4, 6, 7, 8], "what it had is not done"
+
+
+def test_of_many_gaps_only_so_many_are_told() -> None:
+    scene = Scene(is_shared=True)
+    scene.join("a", window=10 * SPANS_TOLD_MAX)
+    for _ in range(4):
+        scene.publish(SPANS_TOLD_MAX)
+    scene.hand_out()
+    scene.acknowledge("a", *range(2, 4 * SPANS_TOLD_MAX, 2))
+    marks, spans = scene.queue.progress()
+    assert not marks and spans == tuple([ordered(n, n) for n in range(2, 2 * SPANS_TOLD_MAX + 1, 2)])

@@ -91,3 +91,37 @@ def test_consumers_brokers_and_then_all_brokers_are_killed_and_everything_is_han
             row for row in result.rows if row.kind == "handed" and (row.attributes or {}).get("durable") == durable
         ]
         assert len({row.seq for row in handed}) == 150, durable
+
+
+SPILLING = """
+seed = 80
+time_limit = "60s"
+options = { log_bytes = 65536, heartbeat_us = 200_000, lease_us = 1_000_000 }
+broker = [{ name = "b0" }, { name = "b1", parent = "b0" }, { name = "b2", parent = "b0" }]
+client = [
+    { name = "p", broker = "b2" },
+    { name = "d", broker = "b1", subscribe = [{ filter = "jobs", durable = "d", when_full = "spill" }] },
+]
+fault = [
+    { at = "2500ms", kind = "freeze", nodes = ["d"] },
+    { at = "4500ms", kind = "crash", nodes = ["b0"] },
+    { at = "8s", kind = "unfreeze", nodes = ["d"] },
+]
+[[workload]]
+kind = "random"
+clients = ["p"]
+topics = ["jobs"]
+start = "2s"
+operations = 400
+interval = "10ms"
+payload = 1000
+"""
+
+
+def test_a_broker_dies_while_a_subscription_spills_and_everything_is_handed_out() -> None:
+    """The broker behind the dead one had forgotten what waits, and takes it back: more than it keeps in memory."""
+    result = asyncio.run(RealRun(parse_scenario(SPILLING)).finish())
+    assert result.ended == "quiescent"
+    verdict = judge(result.rows)
+    assert not verdict.violated, "\n".join(lines(verdict))
+    assert len({row.seq for row in result.rows if row.kind == "handed"}) == 400

@@ -138,3 +138,88 @@ def test_a_durable_subscription_survives_being_written_down() -> None:
 def test_what_cannot_be_is_refused_with_the_reason(override: str, reason: str) -> None:
     with pytest.raises(ScenarioError, match=reason):
         load_scenario(SCENARIO, [override, "options={}"] if "stack" in override else [override])
+
+
+SPILL_CRASH = """
+seed = 80
+time_limit = "900s"
+options = { faults_tolerated = 1, log_bytes = 65536 }
+broker = [
+    { name = "b0" },
+    { name = "b1", parent = "b0", latency = "300us" },
+    { name = "b2", parent = "b0", latency = "300us" },
+]
+client = [
+    { name = "p0", broker = "b2" },
+    { name = "d1", broker = "b1", subscribe = [{ filter = "jobs/#", durable = "ss", when_full = "spill" }] },
+]
+fault = [
+    { at = "15s", kind = "freeze", nodes = ["d1"] },
+    { at = "17956ms", kind = "crash", nodes = ["b0"] },
+    { at = "24s", kind = "unfreeze", nodes = ["d1"] },
+]
+[[workload]]
+kind = "random"
+clients = ["p0"]
+topics = ["jobs/a", "jobs/b"]
+keys = 3
+keys_max = 1
+start = "5s"
+operations = 289
+interval = "55ms"
+payload = 1000
+payload_min = 20
+mix = { eventual = 0.2, fifo = 0.2, causal = 0.5, total = 0.1 }
+"""
+
+
+def test_a_broker_dies_while_a_subscription_spills_and_nothing_is_lost() -> None:
+    rows = run(parse_scenario(SPILL_CRASH))
+    assert len(handed(rows, "ss")) == 289
+
+
+GROUP_BUNDLE = """
+seed = 1
+time_limit = "100s"
+options = { faults_tolerated = 1 }
+broker = [{ name = "b0" }, { name = "b1", parent = "b0" }, { name = "b2", parent = "b0" }]
+client = [
+    { name = "p", broker = "b0" },
+    { name = "w0", broker = "b1", reading = "20s", subscribe = [{ filter = "t", durable = "g", group = true }] },
+    { name = "w1", broker = "b1", latency = "200us", subscribe = [{ filter = "t", durable = "g", group = true }] },
+    { name = "w2", broker = "b2", subscribe = [{ filter = "t", durable = "g", group = true }] },
+]
+fault = [
+    { at = "1us", kind = "crash", nodes = ["w2"] },
+    { at = "20s", kind = "leave", nodes = ["w1"] },
+    { at = "30s", kind = "crash", nodes = ["b1"] },
+    { at = "40s", kind = "recover", nodes = ["w2"] },
+]
+[[workload]]
+kind = "random"
+clients = ["p"]
+topics = ["t"]
+keys = 0
+keys_max = 0
+burst = 4
+operations = 4
+interval = "100ms"
+start = "3s"
+"""
+
+
+@pytest.mark.parametrize("all_stop", [False, True])
+def test_what_a_group_has_acknowledged_inside_a_bundle_is_known_when_its_broker_dies(all_stop: bool) -> None:
+    """Also from disk: all brokers stop instead of one."""
+    scenario = parse_scenario(GROUP_BUNDLE)
+    if all_stop:
+        names = tuple([broker.name for broker in scenario.brokers])
+        gone = [crash(30_000, *names), crash(30_000, "w0"), recover(31_000, "b0", found=True)]
+        back = [recover(31_100, "b1", "b2"), recover(40_000, "w2")]
+        options = {**scenario.options, "durable": "journal"}
+        scenario = with_faults(scenario, [*scenario.faults[:2], *gone, *back], options=options)
+    rows = run(scenario)
+    done = {row.seq for row in rows if row.kind == "acknowledged" and row.time_us < 30_000_000}
+    again = {row.seq for row in rows if row.kind == "handed" and row.time_us > 30_000_000}
+    assert len(done) == 3 and not done & again
+    assert handed(rows, "g") == {("p", "ordered", seq) for seq in range(1, 5)}

@@ -27,7 +27,9 @@ def test_drawn_scenarios_keep_every_promise(first: int) -> None:
     assert not failures, "\n\n".join(failures)
 
 
-@pytest.mark.parametrize(("drawn", "first"), [("consumers", 6), ("unread", 1), ("doubled-clients", 1), ("rolling", 1)])
+@pytest.mark.parametrize(
+    ("drawn", "first"), [("consumers", 6), ("spilling", 51), ("unread", 1), ("doubled-clients", 1), ("rolling", 1)]
+)
 def test_trials_with_what_people_do_keep_every_promise(drawn: str, first: int) -> None:
     failures = [
         outcome.report for outcome in try_seeds(range(first, first + cases(4, 12)), wanted=drawn) if outcome.failed

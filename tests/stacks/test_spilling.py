@@ -2,6 +2,7 @@
 
 import gc
 import random
+from collections import Counter
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 
@@ -12,6 +13,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.durable_messages import Standing, Terms, WhenFull
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.journal.spill import SpillSegments
+from resprout.order.entry import SpillState
 from resprout.sim.files import VirtualFiles
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat
@@ -208,3 +210,25 @@ def test_a_broker_that_spills_nothing_does_not_begin_such_a_subscription() -> No
     tree.consume("w", "b0", "archive", SPILL)
     settle(tree)
     assert over(tree, "w") is Standing.UNSUPPORTED
+
+
+@pytest.mark.parametrize("disk", [4 * LOG, 64 * LOG])
+def test_what_is_taken_back_in_a_repair_is_put_on_disk_once(disk: int) -> None:
+    """b0 had forgotten it and takes it back when b1 dies: then it is the only one beside the home that has it."""
+    tree = SpillTree(ResproutOptions(log_bytes=LOG, spill_bytes=disk), brokers=3)
+    tree.waits_at("b2")
+    count = 3 * LOG // BODY
+    tree.publish(count)
+    assert not tree.brokers["b0"].core.log.entries, "b1 has it"
+    tree.crash("b1")
+    settle(tree)
+    log, spilling = tree.brokers["b0"].core.log, tree.brokers["b0"].core.spilling
+    assert len(log.entries) == count
+    states = Counter(entry.spill for entry in log.entries.values())
+    assert states[SpillState.DISK] == spilling.bundles_on_disk > count // 2
+    assert len(set(spilling.candidates)) == len(spilling.candidates) == states[SpillState.CANDIDATE]
+    tree.consume("again", "b0", "archive", SPILL)
+    settle(tree)
+    assert tree.got("again") == list(range(count))
+    settle(tree)
+    assert not log.entries and not log.bytes_held and not log.local_bytes and not spilling.bundles_on_disk

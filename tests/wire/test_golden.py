@@ -242,10 +242,11 @@ CONVERSATION: dict[str, Any] = {
         Consume("jobs", Terms("#", None, False), 1, ends=True),
         Consuming(Standing.CONSUMER, "", 3), Consuming(Standing.FENCED, "another consumer has taken over"),
         Handed(bundle(), 2, 9, None, -1, False, 0), Handed(TOTAL, 2, 9, (0,), 1 << 40, True, 7),
-        Acknowledge((SPAN,)), Acknowledged((MARK,)), Replayed(), EndSubscription(),
+        Acknowledge((SPAN,)), Acknowledged((MARK,)), Acknowledged((MARK,), False, (SPAN,)),
+        Replayed(), EndSubscription(),
     ),
     "durable subscriptions, from broker to broker": data(
-        DurableKnown(STATE), DurableHeard("jobs", 2, 5), DurableDone("jobs", 2, (MARK,)), DurablePart(STATE),
+        DurableKnown(STATE), DurableHeard("jobs", 2, 5), DurableDone("jobs", 2, (MARK,), (SPAN,)), DurablePart(STATE),
     ),
     "after everything had stopped": data(
         Recollect(), Recollected("b2", bundle(), -1, ("b1",)), Recollected("b2", TOTAL, 1 << 40, ()),

@@ -3,8 +3,14 @@
 - Nothing is lost: what is owed (see `audit.owed`), matches, and was published after the subscription was confirmed, was
   handed to somebody. Judged of a run that came to rest with all links whole and no node frozen, if somebody consumes
   the subscription then; not where probability is promised, nor where the oldest are dropped.
+- It is not lost with a consumer: what nobody has acknowledged is with a consumer that is still there. Judged where the
+  former is, of consumers that were gone, and others there, for `LONG_US` at the end.
 - Only what was published before, and matches, is handed out.
 - It is handed out once without saying that it may have been before; and never to a consumer that has acknowledged it.
+- It is handed to nobody once its acknowledgement is known to all brokers: when its consumer consumed on, and nothing
+  happened to any node or link, for so long that there is no doubt (`audit.calm`).
+- In a group, nobody is handed a message of a key of which another consumer has one that it has not acknowledged. Judged
+  where nothing happened to any node or link, since whoever is not heard has what it has taken from it.
 - Each consumer is handed the ordered publications of a client, and of one lane, in the order they were made (see
   `audit.fifo`); in a group, those that name a common key.
 """
@@ -12,14 +18,17 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from resprout.audit.calm import QUIET_US
 from resprout.audit.fifo import Delivered, overtaken_by
 from resprout.audit.history import History
 from resprout.audit.interest import matches
 from resprout.audit.naming import MessageId, seconds
 from resprout.audit.records import PublicationRecord
 from resprout.audit.sense import durable_of, identity_of
+from resprout.audit.subscriptions import NEVER
 from resprout.audit.verdict import Anomaly
 from resprout.core.errors import UsageError
+from resprout.core.keys import Pair
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.trace import kinds
 from resprout.trace.errors import TraceError
@@ -27,6 +36,8 @@ from resprout.trace.schema import Row
 
 RULE: Final = "durable"
 NO_DURABLES: Final = "the trace holds no durable subscription"
+LONG_US: Final = 8_000_000
+"""A consumer that was not heard for six heartbeats counts as gone; see docs/guarantees.md."""
 
 ConsumerLife = tuple[str, int]
 """A client, and how often it had begun to consume the subscription."""
@@ -52,10 +63,17 @@ class DurableRecord:
         self.confirmed: int | None = None
         self.handed: dict[MessageId, list[HandedOut]] = {}
         self.acknowledged: dict[tuple[ConsumerLife, MessageId], int] = {}
+        self.done: dict[MessageId, list[tuple[int, ConsumerLife]]] = {}
+        """When it was acknowledged by whom."""
         self.lives: dict[str, int] = {}
         """By client: how often it began."""
-        self.present: set[str] = set()
-        """Who consumes."""
+        self.over: dict[ConsumerLife, int] = {}
+        """When they were over."""
+        self.present: dict[str, int] = {}
+        """Who consumes, and since when."""
+        self.asked: int | None = None
+        """The row of the first that wanted to consume it."""
+        self.hands = Hands()
 
     def is_judged_for_loss(self, history: History) -> bool:
         is_kept = self.confirmed is not None and bool(self.present) and not self.drops
@@ -64,6 +82,46 @@ class DurableRecord:
     def life(self, node: str) -> ConsumerLife:
         return node, self.lives.get(node, 0)
 
+    def may_hold(self, p: PublicationRecord) -> bool:
+        """Whether it may keep a publication from being delivered everywhere: nobody has acknowledged it. What was
+        published before anybody asked may still have been on its way."""
+        if self.predicate is None or self.asked is None or p.id in self.done:
+            return False
+        return (p.row > self.asked or not self.present) and matches(self.predicate, p)
+
+    def end(self, node: str, time_us: int) -> None:
+        """It consumes no longer."""
+        self.present.pop(node, None)
+        self.over.setdefault(self.life(node), time_us)
+        self.hands.leave(self.life(node))
+
+
+class Hands:
+    """Who has messages of which key, and has not acknowledged them."""
+
+    def __init__(self) -> None:
+        self._of: dict[Pair, dict[tuple[ConsumerLife, MessageId], HandedOut]] = {}
+        self.found: list[tuple[MessageId, HandedOut, MessageId, HandedOut]] = []
+        """What was handed to one while another had something of the same key."""
+
+    def give(self, pairs: Iterable[Pair], id: MessageId, handed: HandedOut) -> None:
+        for pair in pairs:
+            mine = self._of.setdefault(pair, {})
+            self.found += [(id, handed, other, had) for (life, other), had in mine.items() if life != handed.life]
+            mine.setdefault((handed.life, id), handed)
+
+    def take(self, pairs: Iterable[Pair], id: MessageId) -> None:
+        """Somebody has acknowledged it."""
+        for pair in pairs:
+            mine = self._of.get(pair, {})
+            for held in [held for held in mine if held[1] == id]:
+                del mine[held]
+
+    def leave(self, life: ConsumerLife) -> None:
+        for mine in self._of.values():
+            for held in [held for held in mine if held[0] == life]:
+                del mine[held]
+
 
 def read_durables(history: History) -> list[DurableRecord]:
     """Every durable subscription of a trace. Raises TraceError for rows that do not make sense."""
@@ -71,36 +129,47 @@ def read_durables(history: History) -> list[DurableRecord]:
     for number, row in history.consumed:
         if row.kind in (kinds.CRASH, kinds.LEAVE):
             for each in found.values():
-                each.present.discard(row.node)
+                each.end(row.node, row.time_us)
             continue
         name = durable_of(number, row)
         each = found.setdefault(name, DurableRecord(name))
         about = row.attributes or {}
         if row.kind == kinds.CONSUME:
+            each.end(row.node, row.time_us)
             each.lives[row.node] = each.lives.get(row.node, 0) + 1
+            each.asked = number if each.asked is None else each.asked
             asked = _predicate(number, row)
             if each.confirmed is None:
                 each.predicate, each.is_group = asked, "group" in about
         elif row.kind == kinds.CONSUMING:
             each.confirmed = number if each.confirmed is None else each.confirmed
-            each.present.add(row.node)
+            each.present.setdefault(row.node, row.time_us)
         elif row.kind == kinds.CONSUME_OVER:
-            each.present.discard(row.node)
+            each.end(row.node, row.time_us)
         elif row.kind == kinds.ACKNOWLEDGED:
-            each.acknowledged.setdefault((each.life(row.node), identity_of(number, row)), number)
+            id = identity_of(number, row)
+            each.acknowledged.setdefault((each.life(row.node), id), number)
+            each.done.setdefault(id, []).append((row.time_us, each.life(row.node)))
+            each.hands.take(_pairs(history, id), id)
         else:
             each.drops |= "dropped" in about
+            id = identity_of(number, row)
             handed = HandedOut(number, row.time_us, each.life(row.node), "redelivered" in about)
-            each.handed.setdefault(identity_of(number, row), []).append(handed)
+            each.handed.setdefault(id, []).append(handed)
+            if each.is_group:
+                each.hands.give(_pairs(history, id), id, handed)
     return list(found.values())
 
 
 def check_durables(history: History, durables: Iterable[DurableRecord], owed: bytearray) -> Iterator[Anomaly]:
     for each in durables:
         yield from _handed_rightly(each, history)
+        yield from _handed_though_known(each, history)
+        yield from _in_two_hands(each, history)
         yield from _in_order(each, history)
         if each.is_judged_for_loss(history):
             yield from _lost(each, history, owed)
+            yield from _lost_with_a_consumer(each, history, owed)
 
 
 def unjudged_note(unjudged: int, durables: int) -> str:
@@ -121,6 +190,26 @@ def _handed_rightly(each: DurableRecord, history: History) -> Iterator[Anomaly]:
         for handed in times:
             if each.acknowledged.get((handed.life, id), handed.row) < handed.row:
                 yield _anomaly(each, history, id, handed, "which it had acknowledged")
+
+
+def _handed_though_known(each: DurableRecord, history: History) -> Iterator[Anomaly]:
+    for id, times in each.handed.items():
+        done = each.done.get(id)
+        if done is None or id not in history.number_of or times[-1].time_us <= done[0][0] + QUIET_US:
+            continue
+        known, at_us, who = min(
+            (history.calm.quiet_after(time_us, each.over.get(life, NEVER)), time_us, life[0]) for time_us, life in done
+        )
+        for handed in times:
+            if handed.time_us > known and each.acknowledged.get((handed.life, id), NEVER) > handed.row:
+                yield _anomaly(each, history, id, handed, f"which {who} had acknowledged at {seconds(at_us)}")
+
+
+def _in_two_hands(each: DurableRecord, history: History) -> Iterator[Anomaly]:
+    for id, handed, other, had in each.hands.found:
+        if history.calm.covers(had.time_us, handed.time_us):
+            what = f"while {had.life[0]} had {history.naming.message(other)} of the same key"
+            yield _anomaly(each, history, id, handed, what)
 
 
 def _in_order(each: DurableRecord, history: History) -> Iterator[Anomaly]:
@@ -145,6 +234,25 @@ def _lost(each: DurableRecord, history: History, owed: bytearray) -> Iterator[An
             name = history.name(p.number)
             text = f"{each.name}: nobody was handed {name}, published on {p.topic} at {seconds(p.time_us)}"
             yield Anomaly(RULE, p.time_us, each.name, (name,), text)
+
+
+def _lost_with_a_consumer(each: DurableRecord, history: History, owed: bytearray) -> Iterator[Anomaly]:
+    latest = history.ended_us - LONG_US
+    if each.predicate is None or min(each.present.values()) > latest:
+        return
+    for id, times in each.handed.items():
+        p = _published(history, id)
+        if p is None or id in each.done or p.row < (each.confirmed or 0) or not owed[p.number]:
+            continue
+        if all(each.over.get(handed.life, NEVER) <= latest for handed in times):
+            gone = f"{times[-1].life[0]}, which is gone and has not acknowledged it"
+            name = history.name(p.number)
+            yield Anomaly(RULE, p.time_us, each.name, (name,), f"{each.name}: nobody was handed {name} after {gone}")
+
+
+def _pairs(history: History, id: MessageId) -> tuple[Pair, ...]:
+    p = _published(history, id)
+    return tuple([pair for pair in p.pairs if pair[1]]) if p is not None else ()
 
 
 def _published(history: History, id: MessageId) -> PublicationRecord | None:

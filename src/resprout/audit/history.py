@@ -17,6 +17,7 @@ delivery of a publication to a subscriber has a place in its order: what is inve
 from collections.abc import Iterable, Sequence
 
 from resprout.audit import presence
+from resprout.audit.calm import UNREST, CalmTimes, Shock
 from resprout.audit.interest import Due, TraceInterest, WantedBy
 from resprout.audit.naming import MessageId, Naming
 from resprout.audit.presence import Stray
@@ -63,6 +64,7 @@ class History:
         self.other_claims: dict[int, ClaimedPlace] = {}
         """The first that differs from it."""
         self.ended = ""
+        self.ended_us = 0
         self._torn: set[tuple[str, str]] = set()
         self._halves = False
         self._frozen: set[str] = set()
@@ -73,6 +75,7 @@ class History:
         self._strays: dict[MessageId, list[Stray]] = {}
         self._wanted: list[WantedBy] = []
         rows = _in_time_order(rows)
+        self.calm = CalmTimes(Shock(r.time_us, r.kind, r.node, r.detail or "") for r in rows if r.kind in UNREST)
         self.naming = Naming((r.publisher or "", r.incarnation or 0, "", 0) for r in rows if r.kind == kinds.PUBLISH)
         self._read(rows)
         self._settle()
@@ -287,7 +290,7 @@ class History:
             self._halves = False
 
     def _finish(self, number: int, row: Row) -> None:
-        self.ended = row.kind
+        self.ended, self.ended_us = row.kind, row.time_us
 
     # -- settling ------------------------------------------------------------------------------------------------------
 

@@ -86,7 +86,7 @@ class Case:
         if "barrier" in rules:
             found += check_barrier(history, self._groups, self._order)
         if "receipt" in rules:
-            found += check_receipts(history)
+            found += check_receipts(history, self._durables)
         if "durable" in rules:
             found += check_durables(history, self._durables, self._owed)
         if history.applied and any(rule.startswith("bank_") for rule in rules):

@@ -7,14 +7,15 @@
 - What was refused is refused for good: neither a delivery nor a receipt comes after it.
 - The last one is told. It is due in a run that came to rest with all links whole and no node frozen, for a publication
   that was accepted and neither failed nor was refused, if the client that made it is correct: `safe` in any case, and
-  `delivered` if every subscriber where it was ever due is correct, wants it still, and has it. Of receipts that the run
-  does not promise none is due.
+  `delivered` if every subscriber where it was ever due is correct, wants it still, and has it, and somebody has
+  acknowledged it in each durable subscription that may hold it. Of receipts that the run does not promise none is due.
 
 Each publication is looked at by itself: nothing is said about the order of receipts of different ones.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from resprout.audit.durable import DurableRecord
 from resprout.audit.history import History
 from resprout.audit.naming import MessageId, seconds
 from resprout.audit.records import NEVER, PublicationRecord
@@ -26,7 +27,7 @@ from resprout.trace.schema import Row
 _STEPS = {"accepted": 0, "safe": 1, "delivered": 2}
 
 
-def check_receipts(history: History) -> Iterator[Anomaly]:
+def check_receipts(history: History, durables: Sequence[DurableRecord] = ()) -> Iterator[Anomaly]:
     reached: dict[MessageId, str] = {}
     for number, row in history.receipts:
         id = (row.publisher or "", row.incarnation or 0, row.stream or "", row.seq or 0)
@@ -49,10 +50,12 @@ def check_receipts(history: History) -> Iterator[Anomaly]:
                     yield from _too_early(history, p, number, row)
     yield from _delivered_though_refused(history)
     if history.is_whole:
-        yield from _never_told(history, reached)
+        yield from _never_told(history, durables, reached)
 
 
-def _never_told(history: History, reached: Mapping[MessageId, str]) -> Iterator[Anomaly]:
+def _never_told(
+    history: History, durables: Sequence[DurableRecord], reached: Mapping[MessageId, str]
+) -> Iterator[Anomaly]:
     given = history.promise.receipts
     failed = {identity_of(number, row) for number, row in history.receipts if row.receipt == "failed"}
     for id, receipt in reached.items():
@@ -62,6 +65,7 @@ def _never_told(history: History, reached: Mapping[MessageId, str]) -> Iterator[
         lives = [(history.lives[number], until) for number, until in history.due[p.number]]
         name = history.name(p.number)
         everywhere = all(life.correct and until == NEVER and life.has(p.number) for life, until in lives)
+        everywhere = everywhere and not any(each.may_hold(p) for each in durables)
         if "delivered" in given and everywhere:
             text = f"{id[0]} was never told that {name} is delivered, though all {len(lives)} that are owed it have it"
         elif "safe" in given and receipt == "accepted":

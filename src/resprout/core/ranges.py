@@ -57,6 +57,16 @@ class Ranges:
         return [*missing, (at, last)] if at <= last else missing
 
     @property
+    def highest(self) -> int:
+        """The last number in it; 0 when it is empty."""
+        return self._lasts[-1] if self._lasts else self.upto
+
+    def above(self, number: int) -> list[Range]:
+        """The parts of it that lie above a number, in order."""
+        parts = [(number + 1, self.upto)] if self.upto > number else []
+        return [*parts, *[(max(first, number + 1), last) for first, last in self.islands() if last > number]]
+
+    @property
     def gaps(self) -> int:
         """As many as islands: one before each."""
         return len(self._firsts)

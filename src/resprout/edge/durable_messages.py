@@ -33,6 +33,12 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return (self.publisher, self.stream, self.incarnation)
 
 
+Spans = tuple[Span, ...]
+
+SPAN_BYTES: Final = MARK_BYTES + 9
+"""At most what a span takes in a frame: a mark, and one more number."""
+
+
 class WhenFull(enum.IntEnum):
     """What becomes of a durable subscription that is not read fast enough, or not at all."""
 
@@ -157,10 +163,12 @@ class Acknowledged(ProtocolMessage, frozen=True, tag=28):
     marks: Marks
     known: bool = True
     """False: it may not be known yet, so whoever hears it says so to the next broker, as if it had done it."""
+    spans: Spans = ()
+    """Done beyond those. Told only where it may not be known."""
 
     @property
     def bulk(self) -> int:
-        return MARK_BYTES * len(self.marks)
+        return MARK_BYTES * len(self.marks) + SPAN_BYTES * len(self.spans)
 
     @property
     def background(self) -> bool:

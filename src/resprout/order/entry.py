@@ -7,9 +7,13 @@ Two ladders say how far it has come, each from reports of the neighbours concern
   set of f crashes can bring a demand for this copy, and the log may forget it.
 """
 
-from typing import TYPE_CHECKING, Any
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from resprout.core.bundle import Bundle, CausalKey, Origin
+from resprout.core.states import transition
 
 if TYPE_CHECKING:
     from resprout.order.link import Link
@@ -19,11 +23,31 @@ if TYPE_CHECKING:
 Id = CausalKey
 
 
+class SpillState(enum.Enum):
+    """Where the columns of an entry are, for brokers that spill to disk."""
+
+    MEMORY = enum.auto()
+    """In memory, or nowhere: the entry has no bundle any more."""
+    CANDIDATE = enum.auto()
+    """The same, and the entry stands once in the line of those that may be put on disk."""
+    DISK = enum.auto()
+    """On disk: the bundle is a `StowedBundle`."""
+
+
+SPILL_TRANSITIONS: Final[Mapping[SpillState, frozenset[SpillState]]] = MappingProxyType(
+    {
+        SpillState.MEMORY: frozenset({SpillState.CANDIDATE}),
+        SpillState.CANDIDATE: frozenset({SpillState.DISK, SpillState.MEMORY}),
+        SpillState.DISK: frozenset({SpillState.MEMORY}),
+    }
+)
+
+
 class Entry:
     __slots__ = (
         "awaits", "bundle", "client", "copies", "cost", "first", "hops", "incarnation", "is_backup", "lacking",
         "last", "level", "no", "picks", "pins", "prompt", "publisher", "reach", "reach_lacking", "readers",
-        "restored", "shown", "source", "stamp", "stream", "tseq", "undone", "waits",
+        "restored", "shown", "source", "spill", "stamp", "stream", "tseq", "undone", "waits",
     )  # fmt: skip
 
     def __init__(self, no: int, bundle: Bundle, source: "Link | None", client: Any, hops: int) -> None:
@@ -70,8 +94,12 @@ class Entry:
         self.picks: dict[str, tuple[int, ...]] | None = None
         """Where a content filter picked only some of its messages for a reader: their offsets, by the reader's name."""
         self.shown = False
+        self.spill = SpillState.MEMORY
         self.is_backup = False
         """Kept for others only: nobody on this side was owed it when it came in a repair."""
+
+    def to_spill_state(self, state: SpillState) -> None:
+        self.spill = transition(SPILL_TRANSITIONS, self.spill, state)
 
     @property
     def origin(self) -> Origin:

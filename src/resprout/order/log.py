@@ -21,7 +21,7 @@ from typing import Any
 from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.core.stowed import StowedBundle
-from resprout.order.entry import Entry
+from resprout.order.entry import Entry, SpillState
 from resprout.order.link import Link
 from resprout.order.log_holdback import LogHoldBack
 
@@ -288,6 +288,15 @@ class Log:
         """It was sent wherever it goes, and shown; and whoever has not taken it here lets it wait on disk."""
         return entry.shown and entry.waits - (entry in self.stuck) == self.patient.get(entry, 0)
 
+    def stow(self, entry: Entry, stowed: StowedBundle) -> None:
+        """Its columns are on disk, and a fetched copy of them counts nothing."""
+        assert type(entry.bundle) is Bundle, "columns are put on disk once"
+        entry.to_spill_state(SpillState.DISK)
+        entry.bundle = stowed
+        if entry.restored is not None:
+            entry.restored = entry.restored.passed_on(stowed, entry.restored.hops)
+        self.unstick(entry)
+
     def weigh(self, entry: Entry, cost: int) -> None:
         """Its columns are put aside, or are back: it counts so much from now on."""
         more = cost - entry.cost
@@ -326,6 +335,7 @@ class Log:
         entry.bundle = None
         if type(bundle) is StowedBundle:
             bundle.forget()
+            entry.to_spill_state(SpillState.MEMORY)
         del self.entries[entry.no]
         self.bytes_held -= entry.cost
         if entry.source is None and entry.undone == 0:

@@ -27,6 +27,7 @@ from resprout.edge.durable_messages import (
     Consuming,
     Handed,
     Replayed,
+    Spans,
     Standing,
     Terms,
     WhenFull,
@@ -93,11 +94,11 @@ class Consumers:
 
     # -- subscriptions -------------------------------------------------------------------------------------------------
 
-    def open(self, name: str, terms: Terms, done: Marks = ()) -> HeldDurable:
+    def open(self, name: str, terms: Terms, done: Marks = (), spans: Spans = ()) -> HeldDurable:
         """It lives here from now on. Its session wants nothing yet, and has nothing."""
         session = self._sessions.arrive(inner_name(name), 0, 0)
         session.is_inner = True
-        queue = SharedQueue(session, terms.group, self._sessions.took, done)
+        queue = SharedQueue(session, terms.group, self._sessions.took, done, spans)
         if terms.when_full is WhenFull.SPILL and self._patience is not None:
             queue.patience = self._patience
         held = self.held[name] = HeldDurable(name, terms, queue)
@@ -239,13 +240,13 @@ class Consumers:
 
     # -- how far it has come -------------------------------------------------------------------------------------------
 
-    def progress(self, held: HeldDurable) -> Marks:
+    def progress(self, held: HeldDurable) -> tuple[Marks, Spans]:
         """What is done since this was asked last."""
-        return held.queue.marks() if held.queue.dirty else ()
+        return held.queue.progress() if held.queue.dirty else ((), ())
 
     def tell(self, held: HeldDurable, message: Acknowledged, out: list[Effect]) -> None:
         """What consumers need not remember any longer, or have to; unless it is nothing."""
-        if message.marks and held.is_confirmed:
+        if (message.marks or message.spans) and held.is_confirmed:
             out.extend([Send(consumer, message) for consumer in held.queue.consumers])
 
 

@@ -3,7 +3,8 @@
 Messages wait in the order in which they were shown. A consumer is handed some, and each of them is out until it is
 acknowledged; whatever a consumer that is gone had out waits again, in its old place, marked as handed out before. Where
 several consumers share, a message goes to the one that has the least out; those that name a key go to whoever has
-others of that key out, and wait for it, so that each key keeps its order.
+others of that key out, and wait for it, so that each key keeps its order. So whoever says that it has a message of a
+key says, too, that all earlier ones of the same origin and key are done, but for those that it has as well.
 
 Not decided here: who may consume, and where the subscription lives.
 """
@@ -15,11 +16,11 @@ from typing import Final
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.keys import Pair, pairs_of
 from resprout.core.marks import Mark, Marks
-from resprout.core.ranges import Ranges
+from resprout.core.ranges import Range, Ranges, as_ranges
 from resprout.edge.broker.portion import Portion
 from resprout.edge.broker.ports import HeldBundle, SpillPatience
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.durable_messages import Span
+from resprout.edge.durable_messages import Span, Spans
 
 OUT_BYTES_MAX: Final = 16 << 20
 """What one consumer may have out, and one bundle more."""
@@ -27,6 +28,9 @@ LOOK_AHEAD: Final = 1_000
 """What is looked at behind something that has to wait for its key."""
 ORIGINS_KEPT: Final = 20_000
 """Of which it is remembered how far they have come, when nothing of them is left here."""
+SPANS_TOLD_MAX: Final = 2_000
+"""What is done beyond the watermarks, in one message: it has to fit into a frame. Of more, some is not told; if the
+broker dies, that part is handed out again."""
 
 
 class Consumer:
@@ -52,10 +56,15 @@ class Consumer:
 
 class SharedQueue:
     def __init__(
-        self, session: ClientSession, is_shared: bool, took: Callable[[HeldBundle], None], done: Marks
+        self,
+        session: ClientSession,
+        is_shared: bool,
+        took: Callable[[HeldBundle], None],
+        done: Marks,
+        spans: Spans = (),
     ) -> None:
         """`session`: whose backlog this is fed from. `took` is told what is wholly done. `done`: up to where everything
-        was done elsewhere."""
+        was done elsewhere; `spans`: and what else was."""
         self.session = session
         self.consumers: dict[str, Consumer] = {}
         self.dropped = 0
@@ -63,7 +72,7 @@ class SharedQueue:
         self.again_below = 0
         """What has a place before this one may have been handed out by the broker that held the subscription before."""
         self.dirty: dict[Origin, None] = {}
-        """Of which more is done than was told (`marks`)."""
+        """Of which more is done than was told (`progress`)."""
         self.patience: SpillPatience | None = None
         """Told of what waits, where it may wait on disk."""
         self._is_shared = is_shared
@@ -73,13 +82,17 @@ class SharedQueue:
         """Messages in that."""
         self._left: dict[int, int] = {}
         """By item: its messages that are not done."""
-        self._open: dict[Origin, dict[int, None]] = {}
-        """By origin: the first numbers of bundles that are not done, in order."""
+        self._open: dict[Origin, dict[int, HeldBundle]] = {}
+        """By origin: the bundles that are not done, by their first numbers, in order."""
         self._top: dict[Origin, int] = {mark.origin: mark.seq for mark in done}
         """By origin: the last number that is done."""
         self._done: dict[Origin, Ranges] = {mark.origin: _upto(mark.seq) for mark in done}
+        for span in spans:
+            self._done.setdefault(span.origin, Ranges()).add(span.first, span.last)
         self._keys: dict[Pair, tuple[str, int]] = {}
         """Who has messages of this key out, and how many portions."""
+        self._claims: dict[tuple[Origin, Pair], int] = {}
+        """The last number of a key that a consumer said it has, until earlier ones that wait were looked for."""
         self._serial = 0
         self._handed = 0
 
@@ -99,8 +112,7 @@ class SharedQueue:
             assert bundle is not None, "a reader pins the bundle"
             if self.patience is not None:
                 self.patience.be_patient(item)
-            picks = item.picks.get(self.session.name) if item.picks is not None else None
-            offsets: Sequence[int] = range(bundle.count) if picks is None else picks
+            offsets = self._offsets(item, bundle)
             done = self._done.get(bundle.origin)
             if done is not None:
                 offsets = [offset for offset in offsets if bundle.first + offset not in done]
@@ -109,10 +121,11 @@ class SharedQueue:
                 continue
             self._serial += 1
             self._left[id(item)] = len(offsets)
-            self._open.setdefault(bundle.origin, {})[bundle.first] = None
+            self._open.setdefault(bundle.origin, {})[bundle.first] = item
             keys = pairs_of(bundle.topic, bundle.keys) if self._is_shared and bundle.keys else ()
             again = item.no < self.again_below
             self._wait(self._claimed(Portion(item, self._serial, offsets, keys, again)))
+        self._settle_claims()
 
     def drop_oldest(self, most: int) -> None:
         """So many may wait."""
@@ -127,6 +140,7 @@ class SharedQueue:
             done = self._done.setdefault(over.bundle.origin, Ranges())
             for offset in over.offsets:
                 done.add(over.bundle.first + offset, over.bundle.first + offset)
+            self.dirty[over.bundle.origin] = None
             self._less(over, len(over.offsets))
 
     # -- consumers -----------------------------------------------------------------------------------------------------
@@ -140,6 +154,7 @@ class SharedQueue:
             waiting, self._pending, self._waiting = self._pending, deque(), 0
             for portion in waiting:
                 self._wait(self._claimed(portion))
+            self._settle_claims()
 
     def leave(self, name: str) -> None:
         """What it has not acknowledged is for others."""
@@ -200,12 +215,19 @@ class SharedQueue:
 
     # -- how far it has come -------------------------------------------------------------------------------------------
 
-    def marks(self) -> Marks:
-        """Of origins of which more is done by now: everything up to there is. Bundles count as a whole."""
+    def progress(self) -> tuple[Marks, Spans]:
+        """Return how far origins have come of which more is done by now.
+
+        A mark is a watermark: everything up to it is done. It never lies inside a bundle, because a reader that returns
+        to the log claims whole bundles beyond it (`core.marks.is_beyond`). The spans are all that is done beyond it.
+        """
         marks: list[Mark] = []
+        spans: list[Span] = []
         for origin in self.dirty:
             still = self._open.get(origin)
             seq = next(iter(still)) - 1 if still else self._top.get(origin, 0)
+            if still and len(spans) < SPANS_TOLD_MAX:
+                spans += [Span(*origin, first, last) for first, last in self._beyond(origin, still)]
             if seq > 0:
                 marks.append(Mark(*origin, seq))
                 before = self._done.get(origin)
@@ -217,7 +239,38 @@ class SharedQueue:
             for origin in [origin for origin in self._top if origin not in self._open][: ORIGINS_KEPT // 4]:
                 del self._top[origin]
                 self._done.pop(origin, None)
-        return tuple(marks)
+        return tuple(marks), tuple(spans[:SPANS_TOLD_MAX])
+
+    def _beyond(self, origin: Origin, still: dict[int, HeldBundle]) -> list[Range]:
+        """What is done behind the first bundle that is not done, without what nobody was handed yet. Numbers that are
+        not for this subscription count as done, as they do below a mark: so there are few ranges."""
+        done = self._done.get(origin)
+        if done is None:
+            return []
+        ranges: list[Range] = []
+        at = next(iter(still))
+        for first, item in still.items():
+            if first > done.highest or len(ranges) >= SPANS_TOLD_MAX:
+                break
+            for low, high in self._lacking(item, done):
+                if low > at:
+                    ranges.append((at, low - 1))
+                at = high + 1
+        return [*ranges, (at, done.highest)] if at <= done.highest else ranges
+
+    def _lacking(self, item: HeldBundle, done: Ranges) -> list[Range]:
+        """Its messages that are not done."""
+        bundle = item.bundle
+        assert bundle is not None, "a reader pins the bundle"
+        if item.picks is None:
+            return done.lacks(bundle.first, bundle.last)
+        numbers = [bundle.first + offset for offset in self._offsets(item, bundle)]
+        return as_ranges(number for number in numbers if number not in done)
+
+    def _offsets(self, item: HeldBundle, bundle: Bundle) -> Sequence[int]:
+        """The places of its messages that are for this subscription."""
+        picks = item.picks.get(self.session.name) if item.picks is not None else None
+        return range(bundle.count) if picks is None else picks
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -240,11 +293,33 @@ class SharedQueue:
                 mine = [offset for offset in portion.offsets if first + offset in has]
                 if mine:
                     self._lend(consumer, portion.cut(mine))
+                    for key in portion.keys:
+                        claim = (portion.bundle.origin, key)
+                        self._claims[claim] = max(self._claims.get(claim, 0), first + mine[-1])
                     rest = [offset for offset in portion.offsets if first + offset not in has]
                     if not rest:
                         return None
                     portion = portion.cut(rest)
         return portion
+
+    def _settle_claims(self) -> None:
+        """What waits of a key and an origin before something that a consumer has was done at the broker before this
+        one, or it would not have been handed something later. Handed out again, it would break the order of the key."""
+        claims, self._claims = self._claims, {}
+        if not claims:
+            return
+        waiting, self._pending, self._waiting = self._pending, deque(), 0
+        for portion in waiting:
+            bundle = portion.bundle
+            kept: Portion | None = portion
+            number = bundle.first + portion.offsets[0]
+            before = max([claims.get((bundle.origin, key), 0) for key in portion.keys], default=0)
+            if number < before:
+                done = Span(*bundle.origin, number, min(before - 1, bundle.last))
+                self._done.setdefault(done.origin, Ranges()).add(done.first, done.last)
+                self.dirty[done.origin] = None
+                kept = self._without(portion, done)
+            self._wait(kept)
 
     def _lend(self, consumer: Consumer, portion: Portion) -> None:
         consumer.out.setdefault(portion.bundle.origin, []).append(portion)

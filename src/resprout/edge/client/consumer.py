@@ -314,6 +314,8 @@ class ConsumerMachine:
         if not message.known:
             for mark in message.marks:
                 self._done.setdefault(mark.origin, Ranges()).add(1, mark.seq)
+            for span in message.spans:
+                self._done.setdefault(span.origin, Ranges()).add(span.first, span.last)
             return
         for mark in message.marks:
             ranges = self._done.get(mark.origin)

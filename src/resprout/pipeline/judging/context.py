@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from resprout.audit.calm import UNREST, CalmTimes, Shock
 from resprout.core.promises import Promises
 from resprout.pipeline.judging.arrays import NULL, Array, is_same
 from resprout.pipeline.judging.bank_operations import Operations
@@ -50,10 +51,13 @@ class Context:
         self.receipts = self._receipts(talk, of_publications)
         ended = talk.kind[_at(talk, words, kinds.QUIESCENT, kinds.TIMEOUT)]
         self.ended = words.kinds.texts[ended[-1]] if len(ended) else ""
+        ended_us = int(talk.time_us[_at(talk, words, kinds.QUIESCENT, kinds.TIMEOUT)][-1]) if len(ended) else 0
         self.is_whole = self.is_quiescent and _nothing_hangs(talk, words)
         """The run came to rest with all links whole and no node frozen; see `audit.history`."""
         judges_loss = self.is_whole and not promise.is_probable
-        self.durables = DurableArrays(consumers, self.index, self.publications, self.wishes, judges_loss)
+        self.durables = DurableArrays(
+            consumers, self.index, self.publications, self.wishes, judges_loss, _calm(talk, words), ended_us
+        )
         del self.publications.attributes  # read by now, and not small
 
     @property
@@ -126,6 +130,19 @@ def _nothing_hangs(talk: Rows, words: Words) -> bool:
         else:
             torn.clear()
     return not torn and not hanging
+
+
+def _calm(talk: Rows, words: Words) -> CalmTimes:
+    details = [*words.details.texts, ""]
+    at = _at(talk, words, *UNREST)
+    at = at[np.argsort(talk.row[at], kind="stable")]
+    return CalmTimes(
+        Shock(
+            int(talk.time_us[place]), words.kinds.texts[talk.kind[place]], words.names.texts[talk.node[place]],
+            details[talk.detail[place]],
+        )
+        for place in at.tolist()
+    )  # fmt: skip
 
 
 def _refused_subscriptions(rows: Rows, words: Words) -> Array:

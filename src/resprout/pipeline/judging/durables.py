@@ -8,9 +8,11 @@ from typing import Final
 
 import numpy as np
 
+from resprout.audit.calm import CalmTimes
+from resprout.audit.durable import LONG_US
 from resprout.core.errors import UsageError
 from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.pipeline.judging.arrays import NULL, Array, is_same, spread
+from resprout.pipeline.judging.arrays import NEVER, NULL, Array, is_same, spread
 from resprout.pipeline.judging.attributes import cells_of, text_of
 from resprout.pipeline.judging.columns import Rows, UnreadableError, Words
 from resprout.pipeline.judging.messages import MessageIndex
@@ -38,6 +40,7 @@ class ConsumedRows:
             raise UnreadableError("a row of a consumer without the name of a durable subscription")
         self.names = np.unique(self.name[~self.is_end]).tolist()
         self.life = self._lives()
+        self.over_row, self.over_us = self._ends()
         self.asked = self._asked()
         """By name: what it asks for, and whether it is a group."""
 
@@ -49,17 +52,18 @@ class ConsumedRows:
         found: Array = self._texts[what][places] >= 0
         return found
 
-    def present(self, name: int) -> set[int]:
-        """Who consumes it at the end."""
-        begins, ends = self._words.kinds.find(kinds.CONSUMING), self._words.kinds.find(kinds.CONSUME_OVER)
-        is_step = self.is_end | ((self.name == name) & np.isin(self.rows.kind, (begins, ends)))
-        found: set[int] = set()
+    def present(self, name: int) -> dict[int, int]:
+        """Who consumes it at the end, and since when."""
+        begins = self._words.kinds.find(kinds.CONSUMING)
+        steps = self._words.kinds.find_all((kinds.CONSUMING, kinds.CONSUME, kinds.CONSUME_OVER))
+        is_step = self.is_end | ((self.name == name) & np.isin(self.rows.kind, steps))
+        found: dict[int, int] = {}
         for place in np.flatnonzero(is_step).tolist():
             node = int(self.rows.node[place])
             if self.rows.kind[place] == begins:
-                found.add(node)
+                found.setdefault(node, int(self.rows.time_us[place]))
             else:
-                found.discard(node)
+                found.pop(node, None)
         return found
 
     def _lives(self) -> Array:
@@ -71,6 +75,26 @@ class ConsumedRows:
         life = np.empty(len(order), dtype=np.int64)
         life[order] = np.cumsum(is_first)
         return life
+
+    def _ends(self) -> tuple[Array, Array]:
+        """By life, the row and the time at which it was over: its client is gone, was told so, or begins anew."""
+        lives, begins = np.unique(self.life, return_index=True)
+        begins = begins[~self.is_end[begins]]
+        told = np.flatnonzero(self.rows.kind == self._words.kinds.find(kinds.CONSUME_OVER))
+        row, time_us = (np.full(int(lives.max(initial=0)) + 1, NEVER, dtype=np.int64) for _ in range(2))
+        current: dict[int, dict[int, int]] = {}
+        for place in np.unique(np.concatenate((begins, told, np.flatnonzero(self.is_end)))).tolist():
+            mine = current.setdefault(int(self.rows.node[place]), {})
+            name, life = int(self.name[place]), int(self.life[place])
+            over = list(mine.values()) if self.is_end[place] else [mine[name]] if mine.get(name, life) != life else []
+            if not self.is_end[place]:
+                mine[name] = life
+            if self.rows.kind[place] == self._words.kinds.find(kinds.CONSUME_OVER):
+                over.append(life)
+            for each in over:
+                if row[each] == NEVER:
+                    row[each], time_us[each] = self.rows.row[place], self.rows.time_us[place]
+        return row, time_us
 
     def _asked(self) -> dict[int, tuple[Predicate, bool]]:
         found: dict[int, tuple[Predicate, bool]] = {}
@@ -98,24 +122,33 @@ class DurableArrays:
         publications: Publications,
         wishes: SubscriberWishes,
         judges_loss: bool,
+        calm: CalmTimes,
+        ended_us: int,
     ) -> None:
         self._consumers, self._publications, self._wishes = consumers, publications, wishes
+        self._calm, self._ended_us = calm, ended_us
         self.count = len(consumers.names)
         self.unjudged = 0
         """In how many it is not judged what is missing."""
         self.is_broken = False
         """By what was handed out."""
         self._never: list[Array] = []
-        """Publications that were to be handed out, if they are owed, and were not."""
+        """Publications that were to be handed out, if they are owed, and were not; or not again."""
+        self.may_hold = np.zeros(len(publications), dtype=np.bool_)
+        """Publications that may not be delivered everywhere, because nobody has acknowledged them."""
         for name in consumers.names:
-            handed = consumers.at(kinds.HANDED, name)
-            number = self._numbers(index, handed)
-            self.is_broken |= self._hands_wrongly(name, handed, number, index)
+            handed, acknowledged = consumers.at(kinds.HANDED, name), consumers.at(kinds.ACKNOWLEDGED, name)
+            number, done = self._numbers(index, handed), self._numbers(index, acknowledged)
+            self.is_broken |= self._hands_wrongly(name, handed, number, acknowledged, done)
             self.is_broken |= self._breaks_order(name, handed, number)
+            self.is_broken |= self._hands_out_though_known(handed, number, acknowledged, done)
+            self.is_broken |= self._in_two_hands(name, handed, number, acknowledged, done)
             never = self._never_handed(name, handed, number) if judges_loss else None
             self.unjudged += never is None
-            self._never += [never] if never is not None else []
-        del self._consumers, self._wishes, self._publications  # read by now, and not small
+            if never is not None:
+                self._never += [never, self._lost_with_a_consumer(name, handed, number, done)]
+            self._hold(name, done)
+        del self._consumers, self._wishes, self._publications, self._calm  # read by now, and not small
 
     def misses(self, owed: Array) -> bool:
         return any(bool(owed[never].any()) for never in self._never)
@@ -130,9 +163,8 @@ class DurableArrays:
         number = index.find(rows.publisher, rows.incarnation, rows.stream, rows.seq)
         return np.where(number < len(self._publications), number, -1)
 
-    def _hands_wrongly(self, name: int, handed: Array, number: Array, index: MessageIndex) -> bool:
-        consumers, acknowledged = self._consumers, self._consumers.at(kinds.ACKNOWLEDGED, name)
-        done = self._numbers(index, acknowledged)
+    def _hands_wrongly(self, name: int, handed: Array, number: Array, acknowledged: Array, done: Array) -> bool:
+        consumers = self._consumers
         row = consumers.rows.row
         if np.any(number < 0) or np.any(row[handed] < self._publications.row[number]):
             return True
@@ -173,6 +205,71 @@ class DurableArrays:
         same = np.logical_and.reduce([is_same(line[order]) for line in lines])
         falls = rank[number[order]][1:] < rank[number[order]][:-1]
         return bool(np.any(falls & same))
+
+    def _hands_out_though_known(self, handed: Array, number: Array, acknowledged: Array, done: Array) -> bool:
+        """What was acknowledged, and has been known everywhere since."""
+        consumers, time_us = self._consumers, self._consumers.rows.time_us
+        latest = np.full(len(self._publications) + 1, -1, dtype=np.int64)
+        np.maximum.at(latest, number, time_us[handed])
+        known: dict[int, int] = {}
+        for place, n in zip(acknowledged.tolist(), done.tolist(), strict=True):
+            if n >= 0 and latest[n] > time_us[place]:
+                quiet = self._calm.quiet_after(int(time_us[place]), int(consumers.over_us[consumers.life[place]]))
+                known[n] = min(quiet, known.get(n, NEVER))
+        moments = zip(number.tolist(), time_us[handed].tolist(), strict=True)
+        return any(at_us > known.get(n, NEVER) for n, at_us in moments)
+
+    def _in_two_hands(self, name: int, handed: Array, number: Array, acknowledged: Array, done: Array) -> bool:
+        """Whether one consumer was handed something of a key while another had something of it."""
+        consumers, publications, asked = self._consumers, self._publications, self._consumers.asked.get(name)
+        if asked is None or not asked[1]:
+            return False
+        rows, start = consumers.rows, publications.pair_start
+        is_key = [bool(key) for key in publications.pair_keys.texts]
+        finished: dict[int, list[int]] = {}
+        for place, n in zip(acknowledged.tolist(), done.tolist(), strict=True):
+            finished.setdefault(n, []).append(int(rows.row[place]))
+        held: dict[int, list[tuple[int, int, int]]] = {}
+        for place, n in zip(handed.tolist(), number.tolist(), strict=True):
+            if n < 0:
+                continue
+            row, time_us, life = int(rows.row[place]), int(rows.time_us[place]), int(consumers.life[place])
+            until = min([at for at in (*finished.get(n, ()), int(consumers.over_row[life])) if at > row], default=NEVER)
+            for pair in publications.pair[start[n] : start[n + 1]].tolist():
+                if not is_key[publications.pair_key[pair]]:
+                    continue
+                mine = held[pair] = [one for one in held.get(pair, ()) if one[0] > row]
+                others = [since for _, other, since in mine if other != life]
+                if any(self._calm.covers(since, time_us) for since in others):
+                    return True
+                mine.append((until, life, time_us))
+        return False
+
+    def _lost_with_a_consumer(self, name: int, handed: Array, number: Array, done: Array) -> Array:
+        """What nobody has acknowledged, and only consumers were handed that are gone."""
+        consumers, latest = self._consumers, self._ended_us - LONG_US
+        asked, since = consumers.asked.get(name), consumers.present(name)
+        if asked is None or min(since.values()) > latest:
+            return np.zeros(0, dtype=np.int64)
+        confirmed = consumers.rows.row[consumers.at(kinds.CONSUMING, name)][0]
+        is_left = np.zeros(len(self._publications), dtype=np.bool_)
+        is_left[number[number >= 0]] = True
+        is_left[done[done >= 0]] = False
+        is_there = consumers.over_us[consumers.life[handed]] > latest
+        is_left[number[is_there & (number >= 0)]] = False
+        return np.flatnonzero(is_left & (self._publications.row > confirmed))
+
+    def _hold(self, name: int, done: Array) -> None:
+        consumers, asked = self._consumers, self._consumers.asked.get(name)
+        begun = consumers.rows.row[consumers.at(kinds.CONSUME, name)]
+        if asked is None or not len(begun):
+            return
+        is_left = np.ones(len(self._publications), dtype=np.bool_)
+        if consumers.present(name):
+            is_left = self._publications.row > begun[0]
+        is_left[done[done >= 0]] = False
+        left = np.flatnonzero(is_left)
+        self.may_hold[left[self._wishes.matches(asked[0], left)]] = True
 
     def _never_handed(self, name: int, handed: Array, number: Array) -> Array | None:
         """None: it is not judged."""

@@ -117,7 +117,7 @@ def _owed(context: Context, hints: Hints) -> Array:
 
 def _never_told(context: Context, findings: Sequence[ShardFindings]) -> bool:
     """Whether a last receipt is missing that was due; see `audit.receipts`."""
-    is_hindered = np.logical_or.reduce([f.is_hindered for f in findings])
+    is_hindered = np.logical_or.reduce([context.durables.may_hold, *[f.is_hindered for f in findings]])
     return context.is_whole and context.receipts.misses_last(
         is_hindered, context.lives.correct, context.promise.receipts
     )

@@ -19,6 +19,7 @@ from resprout.sim.classes.in_turn import in_turn
 from resprout.sim.classes.newcomers import newcomers
 from resprout.sim.classes.restarts import restarts
 from resprout.sim.classes.rolling import rolling
+from resprout.sim.classes.spilling import spilling
 from resprout.sim.classes.thin_links import thin_links
 from resprout.sim.classes.totals import totals
 from resprout.sim.classes.unread import unread
@@ -46,6 +47,7 @@ CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
         "newcomers": newcomers,
         "restarts": restarts,
         "rolling": rolling,
+        "spilling": spilling,
         "thin-links": thin_links,
         "totals": totals,
         "unread": unread,

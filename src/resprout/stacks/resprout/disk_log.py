@@ -18,6 +18,7 @@ from resprout.core.contract import Forget, Persist
 from resprout.core.marks import Mark, Marks, Reached, raise_to, to_marks
 from resprout.core.seen import ORIGINS_KEPT
 from resprout.core.stowed import StowedBundle, whole
+from resprout.edge.durable_messages import Spans
 from resprout.order.entry import Entry
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.durable_state import DurableState
@@ -93,8 +94,8 @@ class DiskLog:
         self._durable.add(state.subscription)
         self._write(KeptDurable(state))
 
-    def durable_done(self, subscription: str, term: int, marks: Marks) -> None:
-        self._write(KeptDone(subscription, term, marks))
+    def durable_done(self, subscription: str, term: int, marks: Marks, spans: Spans) -> None:
+        self._write(KeptDone(subscription, term, marks, spans))
 
     def asked(self, place: int) -> None:
         """Clients have asked for more, and everything about that stands in the step from this place on: if some of it

@@ -11,15 +11,15 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.bundle import Origin
 from resprout.core.errors import PeerError, UsageError
-from resprout.core.marks import NOTHING, Marks, Reached, raise_to, to_marks
+from resprout.core.marks import Marks, in_parts
 from resprout.core.names import check_name
-from resprout.edge.durable_messages import WhenFull
+from resprout.edge.durable_messages import Spans, WhenFull
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.overlay.places import LEAP_MAX, NUMBER_MAX
 from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.durable_done import DurableProgress, check_progress
 from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown, DurablePart
 from resprout.stacks.resprout.durable_state import MARKS_MAX, DurableState
 
@@ -34,8 +34,8 @@ class DurableBook:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.states: dict[str, DurableState] = {}
-        """By name; `done` of them is in `_done`."""
-        self._done: dict[str, dict[Origin, Reached]] = {}
+        """By name; `done` and `spans` of them are in `_done`."""
+        self._done: dict[str, DurableProgress] = {}
         self.waves: dict[_Wave, tuple[str, set[str]]] = {}
         """States that are on their way: who is to be answered (empty: this broker itself wants to know), and the
         neighbours that have not answered."""
@@ -46,13 +46,14 @@ class DurableBook:
         self.heard_of: Callable[[DurableState], None] = lambda state: None
         """Told when everybody knows what this broker has said."""
 
-    def done_of(self, subscription: str) -> Marks:
+    def done_of(self, subscription: str) -> tuple[Marks, Spans]:
         """The latest, where there are too many."""
-        marks = to_marks(self._done.get(subscription, {}))
-        return marks[-MARKS_MAX:]
+        progress = self._done.get(subscription)
+        return (progress.marks()[-MARKS_MAX:], progress.spans()) if progress is not None else ((), ())
 
     def whole(self, state: DurableState) -> DurableState:
-        return msgspec.structs.replace(state, done=self.done_of(state.subscription))
+        marks, spans = self.done_of(state.subscription)
+        return msgspec.structs.replace(state, done=marks, spans=spans)
 
     def whole_states(self) -> list[DurableState]:
         return [self.whole(state) for state in self.states.values()]
@@ -64,12 +65,13 @@ class DurableBook:
         self._keep(state)
         self._spread(state, "")
 
-    def raise_done(self, subscription: str, marks: Marks) -> None:
+    def raise_done(self, subscription: str, marks: Marks, spans: Spans) -> None:
         """More is done."""
         state = self.states[subscription]
-        self._raise(subscription, marks)
-        news = DurableDone(subscription, state.term, marks)
-        self._core.outbound.extend([(name, news) for name in self._core.links])
+        self._raise(subscription, marks, spans)
+        for part, more in in_parts(marks):
+            news = DurableDone(subscription, state.term, part, () if more else spans)
+            self._core.outbound.extend([(name, news) for name in self._core.links])
 
     # -- said by others ------------------------------------------------------------------------------------------------
 
@@ -81,9 +83,10 @@ class DurableBook:
 
     def learn(self, state: DurableState, source: str) -> bool:
         """Whether it is news; whoever says what is old is told better."""
+        check_progress(state.done, state.spans)
         before = self.states.get(state.subscription)
         if before is not None and state.age <= before.age:
-            self._raise(state.subscription, state.done)
+            self._raise(state.subscription, state.done, state.spans)
             if state.age < before.age and source:
                 self._core.outbound.append((source, DurableKnown(self.whole(before))))
             return False
@@ -99,10 +102,11 @@ class DurableBook:
         self._answered((message.subscription, message.term, message.edition), link.name)
 
     def done(self, link: Link, message: DurableDone) -> None:
+        check_progress(message.marks, message.spans)
         state = self.states.get(message.subscription)
         if state is None or state.term != message.term:
             return
-        self._raise(message.subscription, message.marks)
+        self._raise(message.subscription, message.marks, message.spans)
         self._core.outbound.extend([(name, message) for name in self._core.links if name != link.name])
 
     # -- new links -----------------------------------------------------------------------------------------------------
@@ -130,19 +134,17 @@ class DurableBook:
         before = self.states.pop(state.subscription, None)
         if before is None or before.over or state.over:
             self._done.pop(state.subscription, None)
-        raise_to(self._done.setdefault(state.subscription, {}), state.done)
-        kept = self.states[state.subscription] = msgspec.structs.replace(state, done=())
+        self._done.setdefault(state.subscription, DurableProgress()).add(state.done, state.spans)
+        kept = self.states[state.subscription] = msgspec.structs.replace(state, done=(), spans=())
         if state.terms.when_full is WhenFull.SPILL:
             self._core.spilling.know(self.states.values())
         if self._core.disk is not None:
             self._core.disk.durable(self.whole(kept))
 
-    def _raise(self, subscription: str, marks: Marks) -> None:
-        done = self._done.setdefault(subscription, {})
-        new = tuple([mark for mark in marks if mark.seq > done.get(mark.origin, NOTHING)])
-        raise_to(done, new)
-        if new and self._core.disk is not None:
-            self._core.disk.durable_done(subscription, self.states[subscription].term, new)
+    def _raise(self, subscription: str, marks: Marks, spans: Spans) -> None:
+        new, more = self._done.setdefault(subscription, DurableProgress()).add(marks, spans)
+        if (new or more) and self._core.disk is not None:
+            self._core.disk.durable_done(subscription, self.states[subscription].term, new, more)
 
     def _spread(self, state: DurableState, source: str) -> None:
         core = self._core

@@ -1,44 +1,122 @@
-"""What is done of durable subscriptions that live here, and may not be known everywhere yet: consumers remember it.
+"""What is done of durable subscriptions, and who knows of it.
 
-Everybody is told with the signs of life, and nobody answers. A broker that is cut off does not notice at once; but
-while all neighbours are heard, what was said a lease ago has arrived. Until then a consumer that lives brings it along
-to the next home; also what others have done, which it is told when it comes, and when a neighbour is not heard.
+Every broker keeps the progress of every durable subscription: per origin a watermark that lies between two bundles, and
+what is done beyond it, exact to the message. It is told with the signs of life, and nobody answers. A broker that is
+cut off does not notice at once; but while all neighbours are heard, what was said a lease ago has arrived. Until then a
+consumer that lives brings it along to the next home; also what others have done, which it is told when it comes, and
+when a neighbour is not heard.
 """
 
+from typing import Final
+
 from resprout.core.bundle import Origin
-from resprout.core.marks import Marks, Reached, raise_to, to_marks
+from resprout.core.errors import PeerError
+from resprout.core.marks import MARKS_MAX, NOTHING, Marks, Reached, raise_to, to_marks
+from resprout.core.ranges import Ranges
+from resprout.edge.broker.sharing import SPANS_TOLD_MAX
+from resprout.edge.durable_messages import Span, Spans
+from resprout.overlay.places import NUMBER_MAX
+
+GAPS_MAX: Final = 2_000
+"""Per origin, beyond its watermark."""
+ORIGINS_MAX: Final = 8_000
+"""Of which something is done beyond the watermark. Whatever exceeds a bound is handed out again if the home dies."""
+
+
+def check_progress(marks: Marks, spans: Spans) -> None:
+    """PeerError for what no honest broker says."""
+    if len(marks) > MARKS_MAX or len(spans) > SPANS_TOLD_MAX:
+        raise PeerError(f"{len(marks)} marks and {len(spans)} spans are done; at most {MARKS_MAX} and {SPANS_TOLD_MAX}")
+    if not all(0 < mark.seq <= NUMBER_MAX for mark in marks):
+        raise PeerError("a mark beyond every number")
+    if not all(0 < span.first <= span.last <= NUMBER_MAX for span in spans):
+        raise PeerError("a span that is none")
+
+
+class DurableProgress:
+    """Of one durable subscription."""
+
+    __slots__ = ("_beyond", "_reached")
+
+    def __init__(self) -> None:
+        self._reached: dict[Origin, Reached] = {}
+        self._beyond: dict[Origin, Ranges] = {}
+        """Everything up to the watermark, and some beyond it."""
+
+    def add(self, marks: Marks, spans: Spans = ()) -> tuple[Marks, Spans]:
+        """Take the further of both, and return what was new."""
+        reached, beyond = self._reached, self._beyond
+        new = tuple([mark for mark in marks if mark.seq > reached.get(mark.origin, NOTHING)])
+        raise_to(reached, new)
+        for mark in new if beyond else ():
+            ranges = beyond.get(mark.origin)
+            if ranges is not None:
+                ranges.add(1, mark.seq)
+                if ranges.highest <= mark.seq:
+                    del beyond[mark.origin]
+        return new, tuple([span for span in spans if self._add_span(span)])
+
+    def _add_span(self, span: Span) -> bool:
+        upto = self._reached.get(span.origin, NOTHING)
+        if span.last <= upto:
+            return False
+        ranges = self._beyond.get(span.origin)
+        if ranges is None:
+            if len(self._beyond) >= ORIGINS_MAX:
+                return False
+            ranges = self._beyond[span.origin] = Ranges()
+            ranges.add(1, upto)
+        if ranges.gaps >= GAPS_MAX and not ranges.touches(span.first - 1, span.last + 1):
+            return False
+        return bool(ranges.add(span.first, span.last))
+
+    def marks(self) -> Marks:
+        return to_marks(self._reached)
+
+    def spans(self) -> Spans:
+        """As many as fit into a message: the latest origins."""
+        spans = [
+            Span(*origin, first, last)
+            for origin, ranges in self._beyond.items()
+            for first, last in ranges.above(self._reached.get(origin, NOTHING))
+        ]
+        return tuple(spans[-SPANS_TOLD_MAX:])
 
 
 class UnknownDone:
-    """Of one subscription. Two generations: what is noted is remembered until the next turn but one."""
+    """Of a durable subscription that lives here: what may not be known everywhere yet. Two generations: what is noted
+    is remembered until the next turn but one."""
 
     __slots__ = ("_before", "_latest", "_shared", "_turned_us")
 
     def __init__(self, now_us: int) -> None:
-        self._latest: dict[Origin, Reached] = {}
-        self._before: dict[Origin, Reached] = {}
-        self._shared: Marks = ()
+        self._latest = DurableProgress()
+        self._before = DurableProgress()
+        self._shared: tuple[Marks, Spans] = ((), ())
         self._turned_us = now_us
 
-    def note(self, marks: Marks) -> None:
+    def note(self, marks: Marks, spans: Spans) -> None:
         """Everybody is being told."""
-        raise_to(self._latest, marks)
+        self._latest.add(marks, spans)
 
     def turn(self, now_us: int, period_us: int) -> Marks:
         """While everybody is heard: what is known everywhere by now."""
         if now_us - self._turned_us < period_us:
             return ()
         self._turned_us = now_us
-        known, self._before, self._latest = self._before, self._latest, {}
-        return to_marks(known)
+        known, self._before, self._latest = self._before, self._latest, DurableProgress()
+        return known.marks()
 
-    def all(self) -> Marks:
-        return to_marks(raise_to(dict(self._before), to_marks(self._latest)))
+    def all(self) -> tuple[Marks, Spans]:
+        both = DurableProgress()
+        for each in (self._before, self._latest):
+            both.add(each.marks(), each.spans())
+        return both.marks(), both.spans()
 
-    def unshared(self) -> Marks:
+    def unshared(self) -> tuple[Marks, Spans]:
         """All, if it is more than when this was asked last."""
-        marks = self.all()
-        if marks == self._shared:
-            return ()
-        self._shared = marks
-        return marks
+        done = self.all()
+        if done == self._shared:
+            return (), ()
+        self._shared = done
+        return done

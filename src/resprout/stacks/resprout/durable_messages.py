@@ -4,12 +4,14 @@ from typing import ClassVar
 
 from resprout.core.contract import Departure, ProtocolMessage
 from resprout.core.marks import MARK_BYTES, Marks
+from resprout.edge.durable_messages import SPAN_BYTES, Spans
 from resprout.stacks.resprout.durable_state import DurableState
 
 
 def _bytes_of(state: DurableState) -> int:
     names = 64 * (4 + len(state.consumers))
-    return MARK_BYTES * (len(state.base) + len(state.done)) + names + 4 * len(state.terms.filter) + 4096
+    marks = MARK_BYTES * (len(state.base) + len(state.done)) + SPAN_BYTES * len(state.spans)
+    return marks + names + 4 * len(state.terms.filter) + 4096
 
 
 class DurableKnown(ProtocolMessage, frozen=True, tag=75):
@@ -35,17 +37,18 @@ class DurableHeard(ProtocolMessage, frozen=True, tag=76):
 
 
 class DurableDone(ProtocolMessage, frozen=True, tag=77):
-    """Through the tree: up to here everything is done."""
+    """Through the tree: up to here everything is done, and of the same origins all of these spans."""
 
     leaves: ClassVar[Departure] = Departure.TURN
 
     subscription: str
     term: int
     marks: Marks
+    spans: Spans = ()
 
     @property
     def bulk(self) -> int:
-        return MARK_BYTES * len(self.marks)
+        return MARK_BYTES * len(self.marks) + SPAN_BYTES * len(self.spans)
 
     @property
     def background(self) -> bool:

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from resprout.core.marks import Marks
-from resprout.edge.durable_messages import Terms
+from resprout.edge.durable_messages import Spans, Terms
 from resprout.overlay.places import Life
 
 MARKS_MAX: Final = 8_000
@@ -28,7 +28,7 @@ class DurableState(msgspec.Struct, frozen=True, array_like=True):
     base: Marks = ()
     """What had passed before it was confirmed."""
     done: Marks = ()
-    """Up to where everything is done."""
+    """Up to where everything is done; never inside a bundle."""
     turn: int = 0
     """Of the consumer that has it alone."""
     consumers: tuple[str, ...] = ()
@@ -36,6 +36,8 @@ class DurableState(msgspec.Struct, frozen=True, array_like=True):
     """What of the past its consumer has to read first."""
     over: bool = False
     """It was ended. That is remembered, so that nobody who had not heard brings it back."""
+    spans: Spans = ()
+    """Done beyond `done`."""
 
     @property
     def age(self) -> tuple[int, str, int, int]:

@@ -111,14 +111,15 @@ class Durables:
         self._unknown = {name: one for name, one in self._unknown.items() if name in self.consumers.held}
         for held in list(self.consumers.held.values()):
             unknown = self._unknown.setdefault(held.name, UnknownDone(core.now_us))
-            marks = self.consumers.progress(held)
-            if marks and held.is_confirmed:
-                self._book.durables.raise_done(held.name, marks)
-                unknown.note(marks)
+            marks, spans = self.consumers.progress(held)
+            if (marks or spans) and held.is_confirmed:
+                self._book.durables.raise_done(held.name, marks, spans)
+                unknown.note(marks, spans)
             if all_heard:
                 self.consumers.tell(held, Acknowledged(unknown.turn(core.now_us, core.options.lease_us)), core.out)
             else:
-                self.consumers.tell(held, Acknowledged(unknown.unshared(), known=False), core.out)
+                marks, spans = unknown.unshared()
+                self.consumers.tell(held, Acknowledged(marks, known=False, spans=spans), core.out)
             if held.awaited and core.now_us >= held.awaited_until_us:
                 held.awaited.clear()
                 self.consumers.waking[inner_name(held.name)] = held.queue.session
@@ -163,8 +164,10 @@ class Durables:
             held = self._begin(message, state)
         self.consumers.join(held, session, message, core.out)
         unknown = self._unknown.get(held.name)
-        if unknown is not None and (marks := unknown.all()) and self.consumers.of(session.name) is held:
-            core.out.append(Send(session.name, Acknowledged(marks, known=False)))
+        if unknown is not None and self.consumers.of(session.name) is held:
+            marks, spans = unknown.all()
+            if marks or spans:
+                core.out.append(Send(session.name, Acknowledged(marks, known=False, spans=spans)))
 
     def _may_live(self, home: Life) -> bool:
         """As far as this broker knows; one that is far away may be dead, and then it will hear of another one."""
@@ -222,10 +225,11 @@ class Durables:
 
     def _state(self, held: HeldDurable) -> DurableState:
         core = self._core
+        marks, spans = self._book.durables.done_of(held.name)
         return DurableState(
             held.name, held.terms, held.term, Life(core.seat.name, core.seat.incarnation), core.seat.address,
-            held.edition, held.base, self._book.durables.done_of(held.name), held.turn,
-            tuple(held.queue.consumers)[:CONSUMERS_TOLD], held.replay,
+            held.edition, held.base, marks, held.turn, tuple(held.queue.consumers)[:CONSUMERS_TOLD], held.replay,
+            spans=spans,
         )  # fmt: skip
 
     def _consumers_changed(self, held: HeldDurable) -> None:
@@ -258,7 +262,7 @@ class Durables:
     def _end_held(self, held: HeldDurable) -> None:
         core = self._core
         held.edition += 1
-        over = msgspec.structs.replace(self._state(held), over=True, base=(), done=(), consumers=())
+        over = msgspec.structs.replace(self._state(held), over=True, base=(), done=(), consumers=(), spans=())
         self.consumers.close(held.name, Standing.ENDED, f"{held.name!r} was ended", core.out)
         self._left(inner_name(held.name))
         self._book.durables.say(over)
@@ -296,8 +300,8 @@ class Durables:
 
     def _adopt(self, state: DurableState) -> None:
         core, terms = self._core, state.terms
-        done = self._book.durables.done_of(state.subscription)
-        held = self.consumers.open(state.subscription, terms, done)
+        done, spans = self._book.durables.done_of(state.subscription)
+        held = self.consumers.open(state.subscription, terms, done, spans)
         held.term, held.turn, held.base = state.term + 1, state.turn, state.base
         held.replay = state.replay
         held.awaited = set(state.consumers)

@@ -11,8 +11,10 @@ import msgspec
 
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.bundle_record import from_record, to_record
-from resprout.core.marks import Mark, Marks, raise_to, to_marks
+from resprout.core.marks import Mark, Marks, raise_to
+from resprout.edge.durable_messages import Spans
 from resprout.overlay.places import Life
+from resprout.stacks.resprout.durable_done import DurableProgress
 from resprout.stacks.resprout.durable_state import MARKS_MAX, DurableState
 
 BundleKey = tuple[str, str, int, int]
@@ -78,11 +80,12 @@ class KeptDurable(msgspec.Struct, frozen=True, array_like=True, tag="durable"):
 
 
 class KeptDone(msgspec.Struct, frozen=True, array_like=True, tag="done"):
-    """Of a durable subscription: up to here everything is done."""
+    """Of a durable subscription: up to here everything is done, and all of these spans."""
 
     subscription: str
     term: int
     marks: Marks
+    spans: Spans = ()
 
 
 _Kept = KeptBundle | KeptRoster | KeptMarks | KeptListeners | KeptDurable | KeptDone
@@ -115,7 +118,7 @@ class Former:
         self._seen: dict[Origin, int] = {}
         self._listeners: set[str] = set()
         self._durables: dict[str, DurableState] = {}
-        self._done: dict[str, dict[Origin, int]] = {}
+        self._done: dict[str, DurableProgress] = {}
         for record in records:
             self.count += 1
             self._take(record)
@@ -138,9 +141,9 @@ class Former:
             if before is None or before.over:
                 self._done.pop(name, None)
             self._durables[name] = kept.state
-            raise_to(self._done.setdefault(name, {}), kept.state.done)
+            self._done.setdefault(name, DurableProgress()).add(kept.state.done, kept.state.spans)
         elif isinstance(kept, KeptDone):
-            raise_to(self._done.setdefault(kept.subscription, {}), kept.marks)
+            self._done.setdefault(kept.subscription, DurableProgress()).add(kept.marks, kept.spans)
         else:
             bundle = from_record(kept.record)
             if bundle is None:
@@ -165,8 +168,9 @@ class Former:
     @property
     def durables(self) -> list[DurableState]:
         """Durable subscriptions, those that were ended included."""
+        done = {name: self._done.get(name, DurableProgress()) for name in self._durables}
         return [
-            msgspec.structs.replace(state, done=to_marks(self._done.get(name, {}))[-MARKS_MAX:])
+            msgspec.structs.replace(state, done=done[name].marks()[-MARKS_MAX:], spans=done[name].spans())
             for name, state in self._durables.items()
         ]
 

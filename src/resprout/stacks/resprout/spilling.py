@@ -23,7 +23,7 @@ from resprout.core.bundle import Bundle
 from resprout.core.stowed import STOWED_COST, StowedBundle, stow
 from resprout.edge.durable_messages import WhenFull
 from resprout.filters.topics import topic_matches
-from resprout.order.entry import Entry
+from resprout.order.entry import Entry, SpillState
 from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.status import Absent, SpillSeen
 
@@ -94,15 +94,15 @@ class Spilling:
             return
         self.filters = filters
         self._known.clear()
-        known = set(self.candidates)
         for entry in self._core.log.entries.values():
-            if entry not in known:
-                self.came(entry)
+            self.came(entry)
 
     def came(self, entry: Entry) -> None:
-        """It is in the log now."""
-        bundle = entry.bundle
-        if type(bundle) is Bundle and entry.tseq < 0 and self._matches(bundle):
+        """It is in the log now, perhaps again: one that was dropped and is taken back may still stand in line."""
+        if entry.spill is not SpillState.MEMORY or entry.bundle is None or entry.tseq >= 0:
+            return
+        if self._matches(entry.bundle):
+            entry.to_spill_state(SpillState.CANDIDATE)
             self.candidates.append(entry)
             self._fresh += 1
 
@@ -126,29 +126,34 @@ class Spilling:
         count, self._fresh = self._fresh + (AT_ONCE_IN_VAIN if is_full else AT_ONCE), 0
         if log.bytes_held <= self._memory and log.local_bytes <= self._memory:
             if len(candidates) > self._look_at:
-                counting = [entry for entry in candidates if _counts(entry)]
-                candidates.clear()
-                candidates.extend(counting)
-                self._look_at = max(CANDIDATES_MIN, 2 * len(counting))
+                for _ in range(len(candidates)):
+                    self._keep_in_line(candidates.popleft())
+                self._look_at = max(CANDIDATES_MIN, 2 * len(candidates))
             return
         for _ in range(min(count, len(candidates))):
             if log.bytes_held <= self._memory and log.local_bytes <= self._memory:
                 break
             entry = candidates.popleft()
-            if _counts(entry) and not (log.is_idle(entry) and self._put_aside(entry)):
-                candidates.append(entry)
+            if not (_counts(entry) and log.is_idle(entry) and self._put_aside(entry)):
+                self._keep_in_line(entry)
+
+    def _keep_in_line(self, entry: Entry) -> None:
+        """At the end of the line, unless nothing would be gained by putting it on disk."""
+        if _counts(entry):
+            self.candidates.append(entry)
+        else:
+            entry.to_spill_state(SpillState.MEMORY)
 
     def _put_aside(self, entry: Entry) -> bool:
         log, bundle = self._core.log, entry.bundle
-        if bundle is not None:
+        if bundle is None:
+            entry.to_spill_state(SpillState.MEMORY)
+        else:
             stowed = self._stow(bundle)
             if stowed is None:
                 self._stick(entry)
                 return False
-            entry.bundle = stowed
-            if entry.restored is not None:
-                entry.restored = entry.restored.passed_on(stowed, entry.restored.hops)
-            log.unstick(entry)
+            log.stow(entry, stowed)
         log.weigh(entry, STOWED_COST)
         return True
 

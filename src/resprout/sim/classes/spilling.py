@@ -1,0 +1,159 @@
+"""`spilling`: durable subscriptions that spill, with logs so large that entries lie on disk when brokers die.
+
+Consumers freeze, crash, return or read slowly. From a quarter of the log on, brokers put what waits on disk; several
+times that much waits. Meanwhile brokers die: in half of the trials a broker between a publisher and the subscription,
+where those behind it had forgotten what they keep again after the repair; otherwise by chance. `consumers` draws
+smaller logs, and disks that fill up.
+"""
+
+from random import Random
+from typing import Final
+
+import msgspec
+
+from resprout.scenario.draw import draw_scenario
+from resprout.scenario.model import (
+    BrokerSpec,
+    ClientSpec,
+    FaultKind,
+    FaultSpec,
+    Mix,
+    Scenario,
+    SubscriptionSpec,
+    WorkloadSpec,
+)
+from resprout.scenario.seeds import random_for
+from resprout.scenario.workload_options import RandomOptions
+from resprout.sim.blows import with_blows
+from resprout.sim.classes.blackout import with_disks
+from resprout.sim.trial import Trial, formed_us
+
+BROKERS_MAX: Final = 6
+REACH_US: Final = 20_000
+LOG_BYTES: Final = (1 << 14, 1 << 15, 1 << 16)
+SPILL_BYTES: Final = (1 << 16, 1 << 20, 1 << 20)
+PAYLOADS: Final = (300, 1_000, 1_000, 5_000)
+INTERVALS_US: Final = (2_000, 20_000, 50_000)
+READING_US: Final = (0, 0, 500, 30_000)
+TOPICS: Final = ("jobs/a", "jobs/b", "other")
+FILTERS: Final = ("jobs/#", "jobs/#", "jobs/a", "#")
+MIXES: Final = (
+    Mix(causal=1.0),
+    Mix(eventual=0.2, fifo=0.2, causal=0.5, total=0.1),
+    Mix(eventual=0.5, causal=0.5),
+)
+PUBLICATIONS_MAX: Final = 300
+TIME_LIMIT_US: Final = 3_600_000_000
+REPAIRED_US: Final = 30_000_000
+"""Ample for one repair of the slowest tree that is drawn."""
+
+
+def spilling(seed: int) -> Trial:
+    rng = random_for(seed, "spilling")
+    drawn = draw_scenario(seed, brokers_max=BROKERS_MAX, clients_max=1, reach_us=REACH_US)
+    is_between = rng.random() < 0.5
+    if is_between:
+        drawn = msgspec.structs.replace(drawn, brokers=_line(rng, rng.choice((3, 3, 4, 5))))
+    scenario = _with_clients(drawn, rng, is_between)
+    if rng.random() < 0.25:
+        scenario = with_disks(scenario, rng)
+    begin_us = formed_us(scenario)
+    scenario = msgspec.structs.replace(scenario, faults=_absences(scenario, rng, begin_us))
+    if not is_between and len(scenario.brokers) > 1:
+        return with_blows(rng, scenario, begin_us)
+    work = msgspec.structs.replace(scenario.workloads[0], start_us=begin_us)
+    faults = [*scenario.faults, *(_deaths_between(scenario, rng, begin_us) if is_between else [])]
+    faults.sort(key=lambda fault: fault.at_us)
+    return Trial(msgspec.structs.replace(scenario, faults=tuple(faults), workloads=(work,)))
+
+
+def _line(rng: Random, count: int) -> tuple[BrokerSpec, ...]:
+    """Its root is any of them."""
+    root = rng.randrange(count)
+    parents = [None if n == root else f"b{n + 1}" if n < root else f"b{n - 1}" for n in range(count)]
+    reach_us = rng.choice((300, 1_000, REACH_US))
+    return tuple([BrokerSpec(f"b{n}", parent, rng.randint(0, reach_us)) for n, parent in enumerate(parents)])
+
+
+def _with_clients(drawn: Scenario, rng: Random, is_between: bool) -> Scenario:
+    """`is_between`: publishers and the first subscription are at the ends of the line."""
+    brokers = [broker.name for broker in drawn.brokers]
+    log_bytes = rng.choice(LOG_BYTES)
+    payload = rng.choice(PAYLOADS)
+    publishers = [
+        ClientSpec(f"p{n}", brokers[-1] if is_between else rng.choice(brokers)) for n in range(rng.choice((1, 1, 2)))
+    ]
+    operations = int(log_bytes * rng.uniform(1, 6) / payload / len(publishers))
+    work = WorkloadSpec(
+        kind="random",
+        clients=tuple([each.name for each in publishers]),
+        topics=TOPICS,
+        keys=rng.choice((0, 3, 10)),
+        operations=max(5, min(PUBLICATIONS_MAX // len(publishers), operations)),
+        mix=rng.choice(MIXES),
+        interval_us=rng.choice(INTERVALS_US),
+        payload=payload,
+        options=RandomOptions(keys_max=rng.choice((0, 1, 2)), payload_min=20, burst=rng.choice((1, 1, 4, 20))),
+    )
+    options = {
+        "faults_tolerated": rng.choice((1, 1, 2)),
+        "log_bytes": log_bytes,
+        "spill_bytes": rng.choice(SPILL_BYTES),
+    }
+    consumers = [
+        each
+        for number in range(rng.choice((1, 1, 2)))
+        for each in _subscription(number, rng, brokers[:1] if is_between and not number else brokers)
+    ]
+    listener = ClientSpec("reader", rng.choice(brokers), subscriptions=(SubscriptionSpec("#"),))
+    return msgspec.structs.replace(
+        drawn, clients=(*publishers, *consumers, listener), workloads=(work,), options=options,
+        time_limit_us=TIME_LIMIT_US,
+    )  # fmt: skip
+
+
+def _subscription(number: int, rng: Random, brokers: list[str]) -> list[ClientSpec]:
+    group = rng.random() < 0.4
+    where = "amount < 500" if rng.random() < 0.2 else None
+    wanted = SubscriptionSpec(rng.choice(FILTERS), where, f"s{number}", group, spills=rng.random() < 0.85)
+    count = rng.randint(1, 3) if group else 1
+    return [
+        ClientSpec(
+            f"d{number}-{n}", rng.choice(brokers), subscriptions=(wanted,), reading_us=rng.choice(READING_US)
+        )
+        for n in range(count)
+    ]  # fmt: skip
+
+
+def _absences(scenario: Scenario, rng: Random, from_us: int) -> tuple[FaultSpec, ...]:
+    """Consumers freeze or crash, and return."""
+    faults: list[FaultSpec] = []
+    busy_us = _busy_us(scenario)
+    for client in scenario.clients:
+        if client.consumes is None or rng.random() < 0.1:
+            continue
+        at_us = from_us + rng.randint(0, busy_us // 3)
+        back_us = at_us + rng.choice((rng.randint(1, busy_us), rng.randint(busy_us, busy_us + 40_000_000)))
+        went, came = rng.choice(((FaultKind.FREEZE, FaultKind.UNFREEZE), (FaultKind.CRASH, FaultKind.RECOVER)))
+        faults += [FaultSpec(at_us, went, (client.name,)), FaultSpec(back_us, came, (client.name,))]
+    return tuple(sorted(faults, key=lambda fault: fault.at_us))
+
+
+def _deaths_between(scenario: Scenario, rng: Random, from_us: int) -> list[FaultSpec]:
+    """The neighbour of the first subscription's home dies; where enough are left, another one after the repair."""
+    brokers = [broker.name for broker in scenario.brokers]
+    at_us = from_us + rng.randint(_busy_us(scenario) // 3, _busy_us(scenario) * 5 // 4)
+    faults = [FaultSpec(at_us, FaultKind.CRASH, (brokers[1],))]
+    if rng.random() < 0.3:
+        back_us = at_us + rng.choice((rng.randint(1, 500_000), rng.randint(1, 15_000_000)))
+        faults.append(FaultSpec(back_us, FaultKind.RECOVER, (brokers[1],)))
+    if len(brokers) == 5 and scenario.options["faults_tolerated"] == 1 and rng.random() < 0.6:
+        later_us = at_us + REPAIRED_US + rng.randint(0, 5_000_000)
+        faults.append(FaultSpec(later_us, FaultKind.CRASH, (rng.choice((brokers[0], *brokers[2:4])),)))
+    return faults
+
+
+def _busy_us(scenario: Scenario) -> int:
+    work = scenario.workloads[0]
+    options = work.options
+    return work.operations * work.interval_us // (options.burst if isinstance(options, RandomOptions) else 1)
