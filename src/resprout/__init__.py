@@ -35,7 +35,13 @@ if TYPE_CHECKING:
         RequestFailedError,
         SubscribeError,
     )
-    from resprout.client.events import BrokerChanged, DeliveriesMissing, MessagesDropped, PublicationDelayed
+    from resprout.client.events import (
+        BrokerChanged,
+        DeliveriesMissing,
+        MessagesDropped,
+        PublicationDelayed,
+        PublishingHeld,
+    )
     from resprout.client.inbox import Inbox
     from resprout.client.local import local
     from resprout.client.past import EventsPage, Offset
@@ -83,6 +89,7 @@ __all__ = [
     "PayloadRefusedError",
     "PublicationDelayed",
     "PublishError",
+    "PublishingHeld",
     "ReadError",
     "Receipt",
     "RequestFailedError",
@@ -130,6 +137,7 @@ _HOMES = {
     "Offset": "resprout.client.past",
     "PayloadRefusedError": "resprout.core.errors",
     "PublicationDelayed": "resprout.client.events",
+    "PublishingHeld": "resprout.client.events",
     "PublishError": "resprout.client.errors",
     "ReadError": "resprout.client.errors",
     "Receipt": "resprout.client.receipts",

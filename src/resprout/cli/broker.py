@@ -188,10 +188,14 @@ class _Life:
         spec = await unless_stopped(self._spec(), stop)
         if spec is None:
             return 0
-        self._broker, _ = await serve(
+        serving = serve(
             spec, settings.stack, settings.options, settings.links, voice.note, self._announce,
             self._door,
         )  # fmt: skip
+        begun = await unless_stopped(serving, stop)  # on a full disk it takes until there is room
+        if begun is None:
+            return 0
+        self._broker, _ = begun
         if self._pages is not None:
             self._pages.show(self._broker)
             voice.note(Note("http", {"detail": self._pages.url}))

@@ -18,9 +18,21 @@ LOG_FORMATS: Final = ("short", "full", "json")
 
 LEVELS: Final = {
     **dict.fromkeys(
-        ("joined", "founded", "repair_end", "enough_copies", "recovery", "events", "leader", "http", "drain"), "info"
+        (
+            "joined",
+            "founded",
+            "repair_end",
+            "enough_copies",
+            "recovery",
+            "events",
+            "leader",
+            "http",
+            "drain",
+            "disk_ok",
+        ),
+        "info",
     ),
-    **dict.fromkeys(("fenced", "two_networks", "name_refused"), "error"),
+    **dict.fromkeys(("fenced", "two_networks", "name_refused", "disk_full"), "error"),
 }
 """By kind of note; all others are warnings."""
 

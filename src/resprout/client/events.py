@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from resprout.edge.requests import BrokerChanged
+from resprout.edge.requests import BrokerChanged, PublishingHeld
 
 
 class DeliveriesMissing(msgspec.Struct, frozen=True):
@@ -32,7 +32,15 @@ class MessagesDropped(msgspec.Struct, frozen=True):
     """Messages that were dropped, the oldest ones, since this was told last."""
 
 
-ClientEvent = BrokerChanged | DeliveriesMissing | PublicationDelayed | MessagesDropped
-__all__ = ["BrokerChanged", "ClientEvent", "DeliveriesMissing", "MessagesDropped", "OnEvent", "PublicationDelayed"]
+ClientEvent = BrokerChanged | DeliveriesMissing | PublicationDelayed | PublishingHeld | MessagesDropped
+__all__ = [
+    "BrokerChanged",
+    "ClientEvent",
+    "DeliveriesMissing",
+    "MessagesDropped",
+    "OnEvent",
+    "PublicationDelayed",
+    "PublishingHeld",
+]
 
 OnEvent = Callable[[ClientEvent], object]
