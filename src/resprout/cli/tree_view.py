@@ -83,7 +83,7 @@ def _line(node: Node) -> str:
     parts += [
         f"{store.name} disk {store.state}, {size(max(0, store.free_bytes))} free"
         for store in node.stores
-        if store.state != "ok"
+        if store.state != "ok" and store.name != "spill"
     ]
     if node.site is not msgspec.UNSET:
         parts.append(f"site {node.site}")

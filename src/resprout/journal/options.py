@@ -38,10 +38,10 @@ class JournalOptions(msgspec.Struct, frozen=True):
     """Segments that nobody needs are kept while the journal is no larger than this."""
     retain_us: Annotated[int, msgspec.Meta(ge=0)] = 0
     """And while their last record is no older than this; 0: whatever its age."""
-    min_free_bytes: Annotated[int, msgspec.Meta(ge=0)] = 32 << 20
+    min_free_bytes: Annotated[int, msgspec.Meta(ge=0)] = 64 << 20
     """With less room than this on the disk it counts as full. The rest is for what a broker must write while it holds
     publishers: what they had sent by then (a window each), and a repair. 0: full is what the system calls full."""
-    warn_free_bytes: Annotated[int, msgspec.Meta(ge=0)] = 256 << 20
+    warn_free_bytes: Annotated[int, msgspec.Meta(ge=0)] = 512 << 20
     """With less room than this the operator is told. 0: never."""
     when_disk_full: WhenDiskFull = WhenDiskFull.HOLD
     """Records of the broker itself are always held for."""

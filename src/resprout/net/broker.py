@@ -39,7 +39,7 @@ from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.data_folder import EVENTS, JOURNAL, DataFolder, open_folder
 from resprout.net.descriptors import room_for
 from resprout.net.door import Door
-from resprout.net.durable import EventGap
+from resprout.net.durable import LostEvents
 from resprout.net.frames import Here, Who, make_codec
 from resprout.net.host import CONNECTIONS_MAX, Host, HostEnd, Upward
 from resprout.net.incarnation import believed, incarnation_max
@@ -311,7 +311,7 @@ class RunningBroker:
             self._held = roles
             host.handle(HoldRoles(roles, HoldTold(reason) if roles else told))
 
-    def _events_missed(self, gap: EventGap) -> None:
+    def _events_missed(self, gap: LostEvents) -> None:
         detail = (
             f"{gap.bundles} bundles of events were not kept between {_clock(gap.first_us)} and {_clock(gap.last_us)},"
             f" before position {gap.position}: {gap.reason}"

@@ -56,11 +56,11 @@ _SIGN_OF_LIFE: Final[Express[Any]] = Express(1, 0, ())
 """To a client: it has said nothing in this lane, so nothing is acknowledged."""
 
 
-class EventGap(msgspec.Struct, frozen=True):
+class LostEvents(msgspec.Struct, frozen=True):
     """Events that were not kept."""
 
     position: int
-    """Of the first event that was kept after them."""
+    """Behind the last event that was kept before them."""
     bundles: int
     first_us: int
     last_us: int
@@ -81,7 +81,8 @@ class _Batch:
 class DurableEffects:
     """Of one life. `execute` is given what may leave; `failed` is told once that nothing can be kept any more, and
     nothing leaves after that. `rooms`: the stores that are written to. `missed` is told of each gap in the events when
-    it is over. `is_client` tells whether a connection is one of a client."""
+    it is over, and `gap_record` makes the record that stands for it in the journal, before the first event that is kept
+    again; None for none. `is_client` tells whether a connection is one of a client."""
 
     def __init__(
         self,
@@ -90,8 +91,9 @@ class DurableEffects:
         failed: Callable[[DiskError], None],
         events: Journal | None = None,
         rooms: Rooms | None = None,
-        missed: Callable[[EventGap], None] = lambda gap: None,
+        missed: Callable[[LostEvents], None] = lambda gap: None,
         is_client: Callable[[int], bool] = lambda connection: False,
+        gap_record: Callable[[LostEvents], bytes | None] = lambda gap: None,
     ) -> None:
         self._records = records
         self._events = events
@@ -100,6 +102,7 @@ class DurableEffects:
         self._rooms = rooms if rooms is not None else Rooms(lambda store, before: None)
         self._missed = missed
         self._is_client = is_client
+        self._gap_record = gap_record
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "records")
         self._gathered: list[Persist | Forget | RecordEvent] = []
@@ -118,9 +121,9 @@ class DurableEffects:
         """Connections on which a greeting waits: nothing may overtake it there."""
         self._flush_due: asyncio.TimerHandle | None = None
         self._over = False
-        self._gap: EventGap | None = None
+        self._gap: LostEvents | None = None
         """Of events that are being left out."""
-        self._gaps_over: list[EventGap] = []
+        self._gaps_over: list[LostEvents] = []
         self._next_try_s = 0.0
         """When to try again to write events, after an error."""
 
@@ -237,8 +240,11 @@ class DurableEffects:
             batch.events = []
             self._leave_out(len(events), journal.next, time_us, room.line())
             return
+        gap = msgspec.structs.replace(self._gap, position=journal.next) if self._gap is not None else None
+        mark = self._gap_record(gap) if gap is not None else None
+        records = events if mark is None else [mark, *events]
         try:
-            journal.append(events, time_us, journal.next + len(events))
+            journal.append(records, time_us, journal.next + len(records))
         except DiskError as error:
             if error.is_written:
                 batch.events = []
@@ -255,12 +261,12 @@ class DurableEffects:
             return
         batch.events = []
         self._kept_in(journal)
-        if self._gap is not None:
-            self._gaps_over.append(msgspec.structs.replace(self._gap, position=journal.next - len(events)))
+        if gap is not None:
+            self._gaps_over.append(gap)
             self._gap = None
 
     def _leave_out(self, count: int, position: int, time_us: int, reason: str) -> None:
-        gap = self._gap or EventGap(position, 0, time_us, time_us, reason)
+        gap = self._gap or LostEvents(position, 0, time_us, time_us, reason)
         self._gap = msgspec.structs.replace(gap, bundles=gap.bundles + count, last_us=time_us)
         room = self._store_of(self._events)
         if room is not None:

@@ -48,7 +48,7 @@ from resprout.net.clock import now_us
 from resprout.net.connection import CUT, GREETING_SECONDS_MAX, TcpConnection
 from resprout.net.dials import Dials
 from resprout.net.door import Door
-from resprout.net.durable import DurableEffects, EventGap
+from resprout.net.durable import DurableEffects, LostEvents
 from resprout.net.frames import AskAccount, Here, Who
 from resprout.net.inquiries import Inquiries
 from resprout.net.intake import TurnIntake, together
@@ -89,7 +89,8 @@ class Host:
         records: Records | None = None,
         events: Journal | None = None,
         rooms: Rooms | None = None,
-        missed: Callable[[EventGap], None] = lambda gap: None,
+        missed: Callable[[LostEvents], None] = lambda gap: None,
+        gap_record: Callable[[LostEvents], bytes | None] = lambda gap: None,
         ended: Callable[[HostEnd], None] = lambda end: None,
         remember: Callable[[Remember], None] = lambda effect: None,
         asked: Callable[[Who], None] = lambda who: None,
@@ -100,7 +101,7 @@ class Host:
         """`door`: who may come in; everybody, without one. `remember` keeps what the machine wants remembered; `asked`
         hears who wants to know who listens here, and `notices` is what such a one is told for people to read. `tells`:
         what is answered to those who ask how this node is, and may. `rooms`: the stores that records go to; `missed`
-        hears of events that were not kept."""
+        hears of events that were not kept, and `gap_record` makes the record that stands for them in the journal."""
         self.machine = machine
         self.codec = codec
         self.here = here
@@ -128,7 +129,7 @@ class Host:
         self._barred: frozenset[str] = frozenset()
         self._records = records
         self._durable = (
-            DurableEffects(records, self._execute, self._end, events, rooms, missed, self._is_client)
+            DurableEffects(records, self._execute, self._end, events, rooms, missed, self._is_client, gap_record)
             if records is not None
             else None
         )

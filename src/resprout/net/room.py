@@ -83,9 +83,12 @@ class StoreRoom:
         if self.trouble:
             self._was_full = True
         elif self.free >= 0:
-            least = self.least + self.least // 4 if self._was_full else self.least
-            self._was_full = self.free < least
+            self._was_full = self.free < (self._enough if self._was_full else self.least)
         return self._was_full
+
+    @property
+    def _enough(self) -> int:
+        return self.least + self.least // 4
 
     @property
     def is_scarce(self) -> bool:
@@ -98,7 +101,7 @@ class StoreRoom:
         if self.trouble:
             return f"{self.path}: {self.trouble}; {room}"
         if self.is_full:
-            return f"{self.path}: {room}, and {self.least} must stay free (min_free_bytes)"
+            return f"{self.path}: {room}; {self.least} must stay free (min_free_bytes), and {self._enough} end this"
         return f"{self.path}: {room}"
 
 
