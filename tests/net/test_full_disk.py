@@ -115,7 +115,9 @@ class Flood:
             self.receipts.append(await self._client.publish(self._topic, payload))
             if len(self.receipts) > self._window:
                 await self.receipts[-self._window].delivered()
-                await asyncio.sleep(0.01)  # brokers forget from time to time: what they have written until then must fit
+                await asyncio.sleep(
+                    0.01
+                )  # brokers forget from time to time: what they have written until then must fit
 
     async def end(self) -> int:
         """Everything that was published is safe by now; how much that is."""
@@ -252,7 +254,10 @@ def test_a_broker_that_waits_for_room_can_be_stopped(disk: SmallDisk) -> None:
 
 def test_a_full_disk_takes_no_spill_and_nothing_is_lost(disk: SmallDisk) -> None:
     limits = ("--set", "spill_bytes=16000000", "--set", "log_bytes=1000000", "--set", "events.min_free_bytes=8000000")
-    with broker("b0", "--data", str(disk.path / "b0"), "--set", "journal.min_free_bytes=0", *limits) as (process, address):
+    with broker("b0", "--data", str(disk.path / "b0"), "--set", "journal.min_free_bytes=0", *limits) as (
+        process,
+        address,
+    ):
 
         async def work() -> None:
             async with client_of(address, "pub") as (pub, _), client_of(address, "sub") as (sub, _):

@@ -113,6 +113,8 @@ class RunningBroker:
         self._few_copies = ""
         """What it has said about `safe` that rests on too few brokers."""
         self._address: Address | None = None
+        self._advertised: Address | None = None
+        """Where others reach it, as far as was found out last."""
         self._since_s = 0.0
         self._pause_s = 0.0
         self._rebirth: asyncio.Task[None] | None = None
@@ -200,7 +202,12 @@ class RunningBroker:
 
     async def _live(self, place: ListeningPlace, parent: str | None, contacts: tuple[str, ...]) -> None:
         name, spec = self.name, self._spec
-        told = await address_to_tell(place.address, spec.advertise)
+        try:
+            self._advertised = await address_to_tell(place.address, spec.advertise)
+        except UsageError:  # the name of this machine had an address when it started, and will have one again
+            if self._advertised is None:
+                raise
+        told = self._advertised
         if (folder := self._folder) is not None:
             await with_room(lambda: folder.begin_life(self.incarnation), self._heard)
         seat = BrokerSeat(name, self.incarnation, parent, contacts, str(told), spec.site, self._make_store)
