@@ -156,8 +156,8 @@ async def held_and_released(publisher: str, subscriber: str, full: "contextlib.A
 
 
 async def _read(inbox: "resprout.Inbox", numbers: list[int]) -> None:
-    async for message in inbox:
-        numbers.append(_number(message))
+    while True:
+        numbers.append(_number(await inbox.next()))
 
 
 @contextlib.contextmanager

@@ -282,8 +282,8 @@ class _Life:
         )  # fmt: skip
 
     def _reload(self) -> None:
-        """Certificates or rules may have changed. What is wrong is not taken. Without either there is nothing to do, and
-        a broker that is asked to (`systemctl reload`) goes on."""
+        """Certificates or rules may have changed. What is wrong is not taken. Without either there is nothing to do,
+        and a broker that is asked to (`systemctl reload`) goes on."""
         what = " and ".join(
             word for word, is_there in (("certificates", self._keyring), ("rules", self._door.has_rules)) if is_there
         )

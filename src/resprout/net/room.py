@@ -4,8 +4,8 @@ A *store* is a folder that the broker writes to: `journal` (its own records), `e
 
 - `ok` with more room than `warn_free_bytes`;
 - `low` with less: the operator is told;
-- `full` with less than `min_free_bytes`, or when a write failed: optional data is dropped or refused, and publishers are
-  held for the rest.
+- `full` with less than `min_free_bytes`, or when a write failed: optional data is dropped or refused, and publishers
+  are held for the rest.
 
 A full store is `ok` again when there is a quarter more than `min_free_bytes` and writes succeed, so that it does not
 change with every batch.
