@@ -65,6 +65,8 @@ ROOM_SECONDS: Final = 1.0
 ROOM_RETRY_SECONDS_MIN: Final = 0.1
 ROOM_RETRY_SECONDS_MAX: Final = 5.0
 """Between attempts to start on a full disk: doubled from the first to the last."""
+ROOM_KINDS: Final = {FULL: "disk_full", LOW: "disk_low", OK: "disk_ok"}
+"""Kinds of notes, by the state that a store has now."""
 ALL_ROLES: Final = ("client", "broker", "newcomer")
 
 T = TypeVar("T")
@@ -259,6 +261,7 @@ class RunningBroker:
         self._hold()
         await host.serve(place)
         self._began(self)
+        await host.settle()  # what is on the disk may name the network
         if host.network and parent is None and not contacts:
             self._tell_founded(host.network)
 
@@ -300,8 +303,7 @@ class RunningBroker:
     def _room_changed(self, store: StoreRoom, before: str) -> None:
         if store.name == "spill":  # a stack that has something to spill, and cannot, says so itself
             return
-        kind = {FULL: "disk_full", LOW: "disk_low", OK: "disk_ok"}[store.state]
-        self._heard(Note(kind, {"detail": _room_line(store)}))
+        self._heard(Note(ROOM_KINDS[store.state], {"detail": _room_line(store)}))
         asyncio.get_running_loop().call_soon(self._hold)  # not in the middle of what is being done
 
     def _hold(self) -> None:

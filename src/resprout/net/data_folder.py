@@ -24,6 +24,7 @@ from resprout.journal.options import JournalOptions
 from resprout.journal.reading import JournalReader, open_reader
 from resprout.journal.records import Records
 from resprout.net.disk import RealFiles, sync_folder
+from resprout.net.room import free_bytes
 
 _OPTIONS: Final = JournalOptions()
 JOURNAL: Final = "journal"
@@ -172,7 +173,7 @@ def mend_folder(path: Path) -> list[tuple[str, Mended]]:
             if (path / name).is_dir():
                 files = RealFiles(path / name)
                 try:
-                    done.append((name, mend(files, _draw)))
+                    done.append((name, mend(files, _draw, lambda: free_bytes(path))))
                 finally:
                     files.close()
     finally:

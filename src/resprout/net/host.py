@@ -177,6 +177,11 @@ class Host:
         if kept:
             self.handle(Recovered(kept))
 
+    async def settle(self) -> None:
+        """Until what it has listed so far is done; not for ever, because disks die."""
+        if self._durable is not None:
+            await self._durable.settle()
+
     def handle(self, event: Event) -> None:
         """After whatever came before it."""
         if self._intake.waiting:

@@ -278,10 +278,17 @@ class Bookkeeper:
 
 
 def _neighbour(one: LinkStatus, status: StackStatus) -> NeighbourAccount:
+    """A session without a connection is silent if its peer should be there: a broker that has left, or was replaced, is
+    not missed, though its session is kept for a while."""
+    is_missed = not one.connected and one.peer in {*status.neighbours, *_living(status)}
     return NeighbourAccount(
         one.peer, one.incarnation, one.connected, one.unconfirmed, one.unconfirmed_bytes,
-        one.peer in status.silent or not one.connected, one.peer in status.neighbours,
+        one.peer in status.silent or is_missed, one.peer in status.neighbours,
     )  # fmt: skip
+
+
+def _living(status: StackStatus) -> list[str]:
+    return [member.name for member in status.members if not member.dead]
 
 
 def _client(one: LinkStatus) -> ClientAccount:
