@@ -10,7 +10,7 @@ from resprout.net.broker import ROOM_KINDS
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("cli", "core", "edge", "links", "net", "order", "overlay", "replicas", "spread", "stacks")
-CALLS = {"Note": 0, "note": 0, "_note": 0, "_log": 1}
+CALLS = {"Note": 0, "note": 0, "log": 1}
 """Who writes a note, and which of the arguments is its kind."""
 
 
@@ -23,7 +23,8 @@ def in_code() -> set[str]:
 def _kinds(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name == "retire":
-            yield from (str(one.value) for one in node.args.defaults if isinstance(getattr(one, "value", None), str))
+            defaults = [one.value for one in node.args.defaults if isinstance(one, ast.Constant)]
+            yield from (one for one in defaults if isinstance(one, str))
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "retire":
             yield from (
                 str(one.value.value)
@@ -32,7 +33,7 @@ def _kinds(tree: ast.AST) -> Iterator[str]:
             )
         if isinstance(node, ast.Call):
             name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-            place = CALLS.get(name)
+            place = CALLS.get(name.lstrip("_"))
             if place is not None and len(node.args) > place:
                 kind = node.args[place]
                 if isinstance(kind, ast.IfExp):

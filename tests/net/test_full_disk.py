@@ -199,7 +199,14 @@ def test_a_write_that_fails_holds_publishers_until_it_succeeds(tmp_path: Path) -
 
 
 def test_events_that_there_is_no_room_for_are_left_out_and_the_broker_goes_on(disk: SmallDisk) -> None:
-    keeps = ("--keep", "a/#", "--set", "events.min_free_bytes=8000000", "--set", "events.warn_free_bytes=0")
+    keeps: tuple[str, ...] = (
+        "--keep",
+        "a/#",
+        "--set",
+        "events.min_free_bytes=8000000",
+        "--set",
+        "events.warn_free_bytes=0",
+    )
     keeps += ("--set", "journal.min_free_bytes=0")
     words = ("--data", str(disk.path / "b0"), *keeps)
     with running("broker", "--name", "b0", "--listen", "127.0.0.1:0", "--log-format", "full", *words) as process:
