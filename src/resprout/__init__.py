@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         EventsMissing,
         MessagesDropped,
         PublicationDelayed,
+        PublishingHeld,
     )
     from resprout.client.inbox import Inbox
     from resprout.client.local import local
@@ -94,6 +95,7 @@ __all__ = [
     "PayloadRefusedError",
     "PublicationDelayed",
     "PublishError",
+    "PublishingHeld",
     "ReadError",
     "Receipt",
     "RequestFailedError",
@@ -144,6 +146,7 @@ _HOMES = {
     "Offset": "resprout.client.past",
     "PayloadRefusedError": "resprout.core.errors",
     "PublicationDelayed": "resprout.client.events",
+    "PublishingHeld": "resprout.client.events",
     "PublishError": "resprout.client.errors",
     "ReadError": "resprout.client.errors",
     "Receipt": "resprout.client.receipts",

@@ -88,10 +88,11 @@ def broker(name: str, *words: str, listen: str = "127.0.0.1:0") -> Iterator[tupl
         yield process, json.loads(process.line())["address"]
 
 
-def until_note(process: Running, kind: str) -> None:
-    """A broker has noted something of this kind."""
-    while json.loads(process.line()).get("kind") != kind:
+def until_note(process: Running, kind: str) -> str:
+    """A broker has noted something of this kind; its detail."""
+    while (said := json.loads(process.line())).get("kind") != kind:
         pass
+    return str(said["columns"].get("detail", ""))
 
 
 @contextlib.contextmanager

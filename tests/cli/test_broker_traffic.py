@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import signal
 from collections.abc import Iterator
 
@@ -57,9 +58,10 @@ def test_json_tells_all_that_is_known(chain: tuple[str, str]) -> None:
         first, second = (json.loads(line) for line in client.rest()[0].splitlines())
     assert published == {
         "topic": "json/x", "publisher": "teller-1", "guarantee": "fifo", "count": 1,
-        "first": 1, "last": 1, "receipt": "accepted",
+        "first": 1, "last": 1, "receipt": "accepted", "first_id": first["id"], "last_id": first["id"],
     }  # fmt: skip
     del first["incarnation"]
+    assert first.pop("id").startswith("teller-1.")
     assert first == {
         "topic": "json/x", "payload": "deposit", "publisher": "teller-1", "seq": 1, "guarantee": "fifo",
         "keys": ["acc-1", "acc-7"], "position": 0,
@@ -83,7 +85,8 @@ def test_every_receipt_can_be_waited_for(chain: tuple[str, str], wait: str) -> N
     root, leaf = chain
     with subscriber(root, "wait/+"):
         done = resprout("pub", "wait/x", "x", "--wait", wait, "--server", leaf, "--verbose", "--timeout", "30")
-    assert (done.returncode, done.stderr.decode()) == (0, f"1 published on wait/x, {wait}\n")
+    assert done.returncode == 0
+    assert re.fullmatch(rf"1 published on wait/x, {wait}: client-\w+\.\d+/ordered:1\n", done.stderr.decode())
 
 
 def test_a_receipt_that_does_not_come_in_time_is_a_failure() -> None:

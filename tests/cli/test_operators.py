@@ -5,13 +5,15 @@ import json
 import signal
 import urllib.request
 from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from resprout.cli.main import run
 from resprout.cli.voice import LOG_FORMATS, Voice
 from resprout.core.contract import Note
-from tests.cli.processes import broker, complaint, resprout, subscriber, until_note
+from tests.cli.processes import broker, complaint, resprout, running, subscriber, until_note
 from tests.patience import PATIENCE_S
 from tests.telemetry.collector import collecting
 
@@ -25,9 +27,11 @@ def test_operators_see_the_tree_who_receives_what_and_where_it_went() -> None:
                 ("b0", ["b0"], []),
                 ("b1", ["b0", "b1"], ["reader"]),
             ]
-            assert resprout("pub", "bank/1", "x", "--server", address, "--name", "teller").returncode == 0
+            said = resprout("pub", "bank/1", "x", "--server", address, "--name", "teller", "--verbose").stderr.decode()
             message = json.loads(reader.line())
             id = f"{message['publisher']}.{message['incarnation']}/ordered:{message['seq']}"
+            assert said == f"1 published on bank/1, accepted: {id}\n", "it tells what `trace` takes"
+            assert message["id"] == id
             traced = json.loads(resprout("trace", id, "--server", at_b1, "--json").stdout)
             assert [(one["broker"], one["came_from"]) for one in traced["brokers"]] == [("b0", "teller"), ("b1", "b0")]
             assert traced["brokers"][1]["readers"] == ["reader"]
@@ -42,6 +46,9 @@ def test_operators_see_the_tree_who_receives_what_and_where_it_went() -> None:
             looks = (
                 resprout("top", "--server", address, "--count", "2", "--interval", "0.1").stdout.decode().splitlines()
             )
+            names, *looks = looks
+            assert names.split()[:4] == ["time", "broker", "parent", "clients"]
+            assert {len(line.split()) for line in looks} == {len(names.split())}
             assert [line.split()[1:4] for line in looks] == [["b0", "-", "0"], ["b1", "b0", "1"]] * 2
             told = json.loads(resprout("status", "--server", address, "--json").stdout)
             with urllib.request.urlopen(f"{told['brokers'][0]['http']}status.json", timeout=PATIENCE_S) as page:
@@ -86,3 +93,35 @@ def test_lines_of_the_log_have_times_and_levels_if_that_is_wanted(capsys: pytest
     assert all(datetime.fromisoformat(at).tzinfo is not None for at in times)
     assert as_json[0] == {"level": "warning", "broker": "b0", "kind": "repair_begin", "detail": "b1"}
     assert as_json[2]["level"] == "info"
+
+
+def test_a_broker_that_left_in_good_order_is_not_missed() -> None:
+    with (
+        broker("b0") as (_, address),
+        broker("b1", "--parent", address) as (b1, _),
+        broker("b2", "--parent", address) as (b2, _),
+    ):
+        until_note(b1, "joined")
+        until_note(b2, "joined")
+        assert b2.end() == 0
+        while (left := resprout("status", "--server", address)).stdout.count(b" life ") != 2:
+            pass
+        assert b"does not hear" not in left.stdout, left.stdout
+        told = json.loads(resprout("status", "--server", address, "--json").stdout)
+        assert not [one["name"] for each in told["brokers"] for one in each["neighbours"] if one["silent"]]
+
+
+def test_after_a_revival_the_log_names_the_network_that_status_names(tmp_path: Path) -> None:
+    words = ("--data", str(tmp_path / "b0"), "--set", "durable=journal", "--listen", "127.0.0.1:0", "--json")
+    networks = []
+    for _ in range(2):
+        with running("broker", "--name", "b0", *words) as process:
+            said: dict[str, Any] = {}
+            address = ""
+            while said.get("kind") != "founded":
+                said = json.loads(process.line())
+                address = said.get("address", address)
+            networks.append(json.loads(resprout("status", "--server", address, "--json").stdout)["network"])
+            assert said["columns"]["detail"].endswith(f" begins the network {networks[-1]}")
+            process.end(signal.SIGKILL)
+    assert networks[0] == networks[1]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from resprout.journal.errors import DamagedError, NotKeptError
+from resprout.journal.errors import DamagedError, DiskError, NotKeptError
 from resprout.journal.format import BATCH_BYTES, HEAD_BYTES, HEADER_BYTES, MAGIC, SegmentHead
 from resprout.journal.mending import mend
 from resprout.journal.segments import segment_name
@@ -200,3 +200,18 @@ def test_a_survey_of_noise_finds_nothing_and_ends() -> None:
     noise = random.Random(5).randbytes(50_000)
     found = survey(noise, SegmentHead(7, 0, 0, 0), is_sealed=False)
     assert (found.stretches, found.end, found.holes) == ([], HEAD_BYTES, [])
+
+
+def test_mending_without_room_says_how_much_it_needs_and_changes_nothing() -> None:
+    files = five_writes()
+    files.spoil(FIRST, HEAD_BYTES + WRITE, 0x10)
+    before = contents(files)
+    with pytest.raises(DiskError, match=r"(\d+) bytes are needed .* and 10 are free: make room") as caught:
+        mend(files, lambda: 1, lambda: 10)
+    assert caught.value.is_full and contents(files) == before
+    files.room = 10
+    with pytest.raises(DiskError, match="No space left"):
+        mend(files, lambda: 1)
+    assert contents(files) == before, "the draft is gone"
+    files.room = None
+    assert mend(files, lambda: 1).records >= 3

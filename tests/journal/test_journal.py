@@ -1,6 +1,9 @@
 """Records are appended, found again by position and time, and dropped when nobody needs them and they are too much."""
 
+import errno
+import os
 import random
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -158,17 +161,68 @@ def test_with_never_a_hole_that_a_loss_of_power_leaves_is_torn_and_not_spoiled()
     assert again.next == 3 and "a write was torn" in again.warning
 
 
-def test_after_an_error_nothing_more_is_written() -> None:
+def test_after_a_write_error_the_journal_goes_on_from_its_last_whole_record() -> None:
     files = VirtualFiles()
     journal = opened(files)
-    files.room = 10
-    with pytest.raises(DiskError, match="No space left on device"):
-        journal.append([b"x"], 0)
+    journal.append([b"before"], 0)
+    for room in (0, 10, 40):
+        files.room = room
+        with pytest.raises(DiskError, match="No space left on device") as caught:
+            journal.append([b"x" * 100], 0)
+        assert caught.value.is_full and not caught.value.is_written
+        assert journal.next == 1
     files.room = None
-    for attempt in (lambda: journal.append([b"y"], 0), journal.sync, lambda: journal.drop(0)):
-        with pytest.raises(DiskError, match="no more is written after an error"):
-            attempt()
-    assert opened(files).next == 0
+    assert journal.append([b"after"], 0) == 1
+    assert [kept.record for kept in opened(files).reader().all_from(0)] == [b"before", b"after"]
+    assert opened(files).warning == ""
+
+
+def test_a_segment_that_cannot_be_begun_is_begun_when_there_is_room() -> None:
+    files = VirtualFiles()
+    journal = opened(files, JournalOptions(segment_bytes=4_096, retain_bytes=1 << 20))
+    journal.append([b"x" * 5_000], 0)
+    for room in range(0, 200, 7):
+        files.room = room
+        with pytest.raises(DiskError):
+            journal.append([b"y" * 300], 0)
+    files.room = None
+    assert journal.append([b"z"], 0) == 1
+    assert [kept.record for kept in opened(files).reader().all_from(0)] == [b"x" * 5_000, b"z"]
+
+
+def test_what_a_failed_sync_may_have_lost_is_written_again() -> None:
+    """As Linux does it: after a failed fsync the pages count as clean, and the next one succeeds without them."""
+    files = VirtualFiles()
+    journal = opened(files)
+    journal.append([b"kept"], 0)
+    name = files.names()[0]
+    synced = files.size(name)
+
+    def refuse(what: str, file: str) -> None:
+        if what == "sync":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    files.before = refuse
+    with pytest.raises(DiskError) as caught:
+        journal.append([b"lost by the system"], 0)
+    assert caught.value.is_written and journal.next == 2
+    files.before = lambda what, file: None
+    files.truncate(name, synced)
+    journal.sync()
+    files.crash(Random(1))
+    assert [kept.record for kept in opened(files).reader().all_from(0)] == [b"kept", b"lost by the system"]
+
+
+def test_forgetting_makes_room_on_a_full_disk() -> None:
+    files = VirtualFiles()
+    records = Records(opened(files, JournalOptions(segment_bytes=4_096)))
+    for _ in range(10):
+        records.apply([Persist(b"x" * 2_000)], 0)
+    before = len(files.names())
+    files.room = 0
+    with pytest.raises(DiskError):
+        records.apply([Forget(1)], 0)
+    assert len(files.names()) < before
 
 
 @given(st.lists(st.one_of(st.binary(max_size=300), st.integers(0, 6)), max_size=60), st.integers(0, 5))

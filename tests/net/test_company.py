@@ -1,6 +1,7 @@
 """A broker's way into the network: whoever answers will do."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
@@ -95,8 +96,8 @@ def test_somebody_is_waited_for_and_that_is_said_once() -> None:
 
 def test_what_waiting_does_not_change_is_refused_unless_somebody_else_answers() -> None:
     async def scene() -> None:
-        nowhere = Address("no-such-host.invalid", 1)
-        with pytest.raises(UsageError, match=r"^contact no-such-host.invalid:1: "):
+        nowhere = Address("a..b", 1)
+        with pytest.raises(UsageError, match=r"^contact a..b:1: the host is not a name"):
             await find_company(None, [nowhere], "b1", quiet)
         async with AsyncExitStack() as stack:
             b0 = await listening(stack, "b0")
@@ -111,6 +112,30 @@ def test_what_waiting_does_not_change_is_refused_unless_somebody_else_answers() 
                 await find_company(flood, [b0], "b1", quiet)
             older = await listening(stack, "b3", of_stack="")
             assert (await find_company(older, [], "b1", quiet)).parent == "b3", "it does not say, and may be right"
+
+    run(scene())
+
+
+def test_a_name_that_does_not_resolve_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        async with AsyncExitStack() as stack:
+            b0 = await listening(stack, "b0")
+            loop = asyncio.get_running_loop()
+            resolve, asked = loop.getaddrinfo, list[str]()
+
+            async def getaddrinfo(host: str, *arguments: object, **options: object) -> object:
+                if host != "b0.example":
+                    return await resolve(host, *arguments, **options)  # type: ignore[arg-type]
+                asked.append(host)
+                if len(asked) < 3:
+                    raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+                return await resolve(b0.host, *arguments, **options)  # type: ignore[arg-type]
+
+            monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+            said: list[str] = []
+            found = await find_company(None, [Address("b0.example", b0.port)], "b1", said.append)
+            assert found.contacts == ("b0",) and len(asked) == 3
+            assert len(said) == 1 and "b0.example" in said[0] and "name resolution" in said[0]
 
     run(scene())
 

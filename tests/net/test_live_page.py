@@ -15,6 +15,7 @@ from resprout.core.contract import Note
 from resprout.net.address import Address
 from resprout.net.door import Door
 from resprout.net.http.pages import Pages
+from resprout.net.identity.secret import digest_of_token
 from resprout.net.plan import BrokerPlan
 from resprout.net.process import BrokerProcess
 
@@ -82,6 +83,30 @@ def test_the_page_shows_the_tree_and_moves_when_a_broker_dies(tmp_path: Path) ->
         await pages.close()
 
     run(scene())
+
+
+def test_the_page_behind_a_name_and_a_secret_shows_the_tree(tmp_path: Path) -> None:
+    """Opened with both in the address, as people and bookmarks do."""
+    token = "t0123456789abcdef"
+    rules = tmp_path / "rules.toml"
+    rules.write_text(f'[[identity]]\nname = "monitor"\nsecrets = ["{digest_of_token(token)}"]\nobserve = true\n')
+
+    async def scene() -> None:
+        assert BROWSER is not None
+        door = Door(rules=rules)
+        pages = Pages("b0", door, opens=False)
+        await pages.listen(Address("127.0.0.1", 0))
+        async with broker("b0", options=PATIENT, door=door) as b0, browse(BROWSER, tmp_path / "browser") as page:
+            pages.show(b0.broker)
+            await page.visit(pages.url.replace("http://", f"http://monitor:{token}@"))
+            await page.until(
+                'document.querySelector("#tree .node") !== null || document.getElementById("banner")?.hidden === false'
+            )
+            assert await page.evaluate('document.getElementById("banner").hidden'), "it says that nobody answers"
+            assert not page.complaints
+        await pages.close()
+
+    run(scene(), seconds=110)
 
 
 @contextlib.asynccontextmanager

@@ -13,7 +13,7 @@ from resprout.cli.paths import LocalPath
 from resprout.cli.settings import DRAIN_SECONDS_MAX, Settings, read_settings
 from resprout.cli.voice import LOG_FORMATS, Voice
 from resprout.core.contract import Note
-from resprout.core.errors import PeerError, UsageError
+from resprout.core.errors import PeerError, ResproutError, UsageError
 from resprout.net.address import Address, is_loopback, parse_address
 from resprout.net.broker import RunningBroker, serve
 from resprout.net.broker_to_run import BrokerToRun
@@ -108,7 +108,7 @@ def broker(
     stop_with_stdin: bool,
 ) -> int:
     """Run one broker of a tree until SIGTERM, which lets it hand over what it has and leave; Ctrl-C, or another
-    SIGTERM, ends it at once. With --tls or --rules, SIGHUP lets it read those files again.
+    SIGTERM, ends it at once. SIGHUP lets it read the files of --tls and --rules again, and does nothing without them.
 
     It prints where it listens when it can be connected to. Whoever knows others looks for them first: its parent, the
     brokers given with --join, and those that its data folder remembers. It waits until one of them answers. A broker
@@ -136,13 +136,20 @@ def broker(
         "rules": str(rules) if rules is not None else None, "open": "yes" if opens else None,
         "http": http, "http_open": "yes" if http_open else None,
     }  # fmt: skip
-    settings = read_settings(config, given, overrides, delays, contacts, keep, drain_seconds)
-    voice = Voice(settings.name, announce, as_json, log_format)
-    raise_limit(settings.links.sessions_max + settings.links.greetings_max)
-    most = incarnation_max()
-    if incarnation is not None and most is not None and incarnation > most:
-        raise UsageError(f"--incarnation {incarnation}: no other broker would believe it; at most {most} today")
-    return run_loop(_Life(settings, incarnation, voice, stop_with_stdin, founds_anew).live())
+    voice = Voice(name or "", announce, as_json, log_format)
+    try:
+        settings = read_settings(config, given, overrides, delays, contacts, keep, drain_seconds)
+        voice.name = settings.name
+        raise_limit(settings.links.sessions_max + settings.links.greetings_max)
+        most = incarnation_max()
+        if incarnation is not None and most is not None and incarnation > most:
+            raise UsageError(f"--incarnation {incarnation}: no other broker would believe it; at most {most} today")
+        return run_loop(_Life(settings, incarnation, voice, stop_with_stdin, founds_anew).live())
+    except ResproutError as error:
+        if log_format == LOG_FORMATS[0]:
+            raise
+        voice.fatal(str(error))
+        return 2 if isinstance(error, UsageError) else 1
 
 
 class _Life:
@@ -170,8 +177,7 @@ class _Life:
     async def live(self) -> int:
         stop = stopped_by_signals(self._stop)
         on_signal("SIGTERM", self._asked_to_go)
-        if self._keyring is not None or self._door.has_rules:
-            on_signal("SIGHUP", self._reload)
+        on_signal("SIGHUP", self._reload)
         if self._stop_with_stdin:
             leave_group()
             watch_stdin(stop, self._hear, LINE_BYTES_MAX)
@@ -188,10 +194,14 @@ class _Life:
         spec = await unless_stopped(self._spec(), stop)
         if spec is None:
             return 0
-        self._broker, _ = await serve(
+        serving = serve(
             spec, settings.stack, settings.options, settings.links, voice.note, self._announce,
             self._door,
         )  # fmt: skip
+        begun = await unless_stopped(serving, stop)  # on a full disk it takes until there is room
+        if begun is None:
+            return 0
+        self._broker, _ = begun
         if self._pages is not None:
             self._pages.show(self._broker)
             voice.note(Note("http", {"detail": self._pages.url}))
@@ -272,16 +282,22 @@ class _Life:
         )  # fmt: skip
 
     def _reload(self) -> None:
-        """Certificates or rules may have changed. What is wrong is not taken."""
+        """Certificates or rules may have changed. What is wrong is not taken. Without either there is nothing to do,
+        and a broker that is asked to (`systemctl reload`) goes on."""
         what = " and ".join(
             word for word, is_there in (("certificates", self._keyring), ("rules", self._door.has_rules)) if is_there
         )
+        if not what:
+            self._voice.note(
+                Note("reload", {"detail": "there is nothing to read again: it has no --tls and no --rules"})
+            )
+            return
         try:
             self._door.reload()
         except UsageError as error:
-            self._warn(f"{what} are as they were: {error}")
+            self._voice.note(Note("reload_failed", {"detail": f"{what} are as they were: {error}"}))
         else:
-            self._warn(f"{what} were read again")
+            self._voice.note(Note("reload", {"detail": f"{what} were read again"}))
             self._warn_of_door()
 
     def _warn_of_door(self) -> None:

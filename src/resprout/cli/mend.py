@@ -16,6 +16,10 @@ def mend(folder: Path) -> None:
     Damaged segments stay beside them under other names, and records keep their positions. What was damaged had not been
     passed on by the broker when it stopped, or had been, and nobody can tell: compare what publishers were told. Stop
     the broker first.
+
+    Each damaged segment is written anew beside the damaged file, so DIR needs as much free room as its intact records
+    take: at most the size of the damaged segments. Without it the file stays as it is, and the line says how much is
+    needed.
     """
     for name, done in mend_folder(folder):
         place = folder / name

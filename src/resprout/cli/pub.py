@@ -14,6 +14,7 @@ from resprout.cli.attributes import parse_attributes
 from resprout.cli.blocking import read_lines
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments, connected, verbose_option
+from resprout.cli.show import id_text
 from resprout.client.client import Client
 from resprout.client.errors import PublishError
 from resprout.client.receipts import Receipt
@@ -48,6 +49,9 @@ class PublishedLines(msgspec.Struct, frozen=True):
     first: int | None
     last: int | None
     receipt: str
+    first_id: str = ""
+    last_id: str = ""
+    """As `resprout trace` takes it; empty when nothing was published."""
 
 
 @click.command()
@@ -89,7 +93,7 @@ def pub(
         resprout pub bank/pt 'deposit 120' --key acc-7 --attr amount=120 --wait safe
         tail -f app.log | resprout pub logs/app -
 
-    Nothing is printed when all went well.
+    Nothing is printed when all went well. --verbose and --json tell the id, for `resprout trace`.
     """
     if payload is None:
         raise UsageError("what is to be published? Give a payload, or - for the lines of standard input")
@@ -107,7 +111,9 @@ def pub(
     if as_json:
         click.echo(msgspec.json.encode(published))
     elif verbose:
-        click.echo(f"{published.count} published on {published.topic}, {published.receipt}", err=True)
+        ids = {published.first_id: None, published.last_id: None}
+        named = f": {' to '.join(ids)}" if published.count else ""
+        click.echo(f"{published.count} published on {published.topic}, {published.receipt}{named}", err=True)
     return 0
 
 
@@ -129,8 +135,12 @@ async def _publish(order: Order, access: Access) -> PublishedLines:
             await _reach(last, order)
     return PublishedLines(
         order.topic, client.name, order.guarantee.label, count,
-        first.seq if first else None, last.seq if last else None, order.wait.label,
+        first.seq if first else None, last.seq if last else None, order.wait.label, _id(first), _id(last),
     )  # fmt: skip
+
+
+def _id(receipt: Receipt | None) -> str:
+    return id_text(receipt.id) if receipt is not None else ""
 
 
 async def _say(client: Client, order: Order, payload: bytes) -> Receipt:

@@ -35,9 +35,16 @@ def as_json(message: Message) -> bytes:
     fields["keys"] = message.keys
     fields["attributes"] = message.attributes
     fields["position"] = message.position
+    fields["id"] = id_text(message.id)
     if message.redelivered:
         fields["redelivered"] = True
     return msgspec.json.encode(fields) + b"\n"
+
+
+def id_text(id: tuple[Any, ...]) -> str:
+    """The id of a publication as `resprout trace` takes it."""
+    publisher, life, stream, seq = id
+    return f"{publisher}.{life}/{stream}:{seq}"
 
 
 def _readable(payload: bytes) -> str:

@@ -32,10 +32,10 @@ def top(access: Access, interval: float, count: int | None, as_json: bool) -> in
 
     \b
         resprout top --server b0.example:7450
-        resprout top --count 1 | sort -k4
+        resprout top --count 1 | tail -n +2 | sort -k4
 
-    In a terminal the table is drawn anew each time. In a pipe each look is a line for each broker, with the time in
-    front of it.
+    In a terminal the table is drawn anew each time. In a pipe the first line names the columns, and each look is a line
+    for each broker, with the time in front of it.
     """
     return run_loop(_watch(AskingCommand(access), interval, count, as_json))
 
@@ -43,7 +43,8 @@ def top(access: Access, interval: float, count: int | None, as_json: bool) -> in
 async def _watch(asking: AskingCommand, interval_s: float, count: int | None, as_json: bool) -> int:
     stop = stopped_by_signals()
     if as_json or not sys.stdout.isatty():
-        show = _as_json if as_json else _as_lines
+        lines = _Lines()
+        show = _as_json if as_json else lines.of
         await _look(asking, interval_s, count, stop, lambda found: click.echo(show(found)))
         return 0
     with Live(console=Console(), auto_refresh=False, screen=count is None) as live:
@@ -72,6 +73,17 @@ async def _pause(seconds: float) -> bool:
 
 def _as_json(found: TreeSurvey) -> bytes:
     return msgspec.json.encode(found)
+
+
+class _Lines:
+    """For a pipe: the first line names the columns."""
+
+    def __init__(self) -> None:
+        self._before = " ".join(("time", *[column.replace(" ", "_") for column in COLUMNS])) + "\n"
+
+    def of(self, found: TreeSurvey) -> str:
+        before, self._before = self._before, ""
+        return before + _as_lines(found)
 
 
 def _as_lines(found: TreeSurvey) -> str:

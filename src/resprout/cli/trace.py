@@ -32,7 +32,8 @@ def trace(id: str, access: Access, as_json: bool, otlp: str | None, traceparent:
         resprout trace "('teller', 1234, 'ordered', 7)" --server b0.example:7450
         resprout trace teller.1234/ordered:7
 
-    ID is what `receipt.id` and `message.id` are in a program. Each broker remembers the latest 4096 bundles that passed
+    ID is what `resprout pub --verbose` prints, the `id` of a line of `resprout sub --json`, and what `receipt.id` and
+    `message.id` are in a program. Each broker remembers the latest 4096 bundles that passed
     it, while there were less than some thousand in a second. Times are those of each broker's own clock. Exit status 1
     when nobody remembers it, or the collector does not take it.
     """

@@ -80,6 +80,11 @@ def _line(node: Node) -> str:
         parts.append(f"log {size(node.log_bytes)}")
     if node.spill is not msgspec.UNSET and node.spill.bytes:
         parts.append(f"on disk {size(node.spill.bytes)}")
+    parts += [
+        f"{store.name} disk {store.state}, {size(max(0, store.free_bytes))} free"
+        for store in node.stores
+        if store.state != "ok" and store.name != "spill"
+    ]
     if node.site is not msgspec.UNSET:
         parts.append(f"site {node.site}")
     if not node.ready:

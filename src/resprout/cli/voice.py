@@ -18,9 +18,22 @@ LOG_FORMATS: Final = ("short", "full", "json")
 
 LEVELS: Final = {
     **dict.fromkeys(
-        ("joined", "founded", "repair_end", "enough_copies", "recovery", "events", "leader", "http", "drain"), "info"
+        (
+            "joined",
+            "founded",
+            "repair_end",
+            "enough_copies",
+            "recovery",
+            "events",
+            "leader",
+            "http",
+            "drain",
+            "disk_ok",
+            "reload",
+        ),
+        "info",
     ),
-    **dict.fromkeys(("fenced", "two_networks", "name_refused"), "error"),
+    **dict.fromkeys(("fenced", "two_networks", "name_refused", "disk_full", "reload_failed", "fatal"), "error"),
 }
 """By kind of note; all others are warnings."""
 
@@ -41,16 +54,16 @@ class Voice:
 
     def __init__(self, name: str, file: Path | None, as_json: bool, log_format: str = LOG_FORMATS[0]) -> None:
         self._log_format = log_format
-        self._name = name
+        self.name = name
         self._file = file
         self._as_json = as_json
         self._last = ""
 
     def announce(self, address: Address, pid: int, incarnation: int) -> None:
-        announcement = Announcement(self._name, str(address), pid, incarnation)
+        announcement = Announcement(self.name, str(address), pid, incarnation)
         if self._file is not None:
             _write_whole(self._file, as_line(announcement))
-        _print(as_line(announcement) if self._as_json else f"{self._name} listens on {address}")
+        _print(as_line(announcement) if self._as_json else f"{self.name} listens on {address}")
 
     def say(self, text: str) -> None:
         """Once: an attempt that fails again and again for the same reason is worth one line."""
@@ -58,13 +71,17 @@ class Voice:
             self._last = text
             self._log("info", "start", text, text)
 
+    def fatal(self, text: str) -> None:
+        """Why the process ends."""
+        self._log("error", "fatal", text, f"resprout: {text}")
+
     def _log(self, level: str, kind: str, detail: str, short: str) -> None:
         line = short
         if self._log_format != "short":
             at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            line = f"{at} {level.upper()} {self._name} {kind}: {detail}"
+            line = f"{at} {level.upper()} {self.name} {kind}: {detail}"
             if self._log_format == "json":
-                line = msgspec.json.encode(LogLine(at, level, self._name, kind, detail)).decode()
+                line = msgspec.json.encode(LogLine(at, level, self.name, kind, detail)).decode()
         with contextlib.suppress(OSError):
             print(line, file=sys.stderr, flush=True)
 
@@ -73,7 +90,7 @@ class Voice:
             _print(as_line(SaidNote(note.kind, now_us(), note.columns)))
             return
         detail = str(note.columns.get("detail", ""))
-        short = f"{self._name}: {note.kind.replace('_', ' ')}: {detail}"
+        short = f"{self.name}: {note.kind.replace('_', ' ')}: {detail}"
         if short != self._last or self._log_format != "short":
             self._last = short
             self._log(LEVELS.get(note.kind, "warning"), note.kind, detail, short)

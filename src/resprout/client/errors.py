@@ -13,7 +13,7 @@ class ClientError(ResproutError):
 class ConnectError(ClientError):
     """No session with a broker could be made.
 
-    `hopeless`: trying again cannot help; there is no such host, or what answers there is no broker of this kind.
+    `hopeless`: trying again cannot help; the host is no name at all, or what answers there is no broker of this kind.
     """
 
     def __init__(self, reason: str, hopeless: bool = False) -> None:

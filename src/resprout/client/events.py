@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from resprout.edge.messages import EventGap
-from resprout.edge.requests import BrokerChanged
+from resprout.edge.requests import BrokerChanged, PublishingHeld
 
 
 class DeliveriesMissing(msgspec.Struct, frozen=True):
@@ -42,10 +42,10 @@ class EventsMissing(msgspec.Struct, frozen=True):
     """For people: which events are missing, and why."""
 
 
-ClientEvent = BrokerChanged | DeliveriesMissing | PublicationDelayed | MessagesDropped | EventsMissing
+ClientEvent = BrokerChanged | DeliveriesMissing | PublicationDelayed | PublishingHeld | MessagesDropped | EventsMissing
 __all__ = [
     "BrokerChanged", "ClientEvent", "DeliveriesMissing", "EventsMissing", "MessagesDropped", "OnEvent",
-    "PublicationDelayed",
+    "PublicationDelayed", "PublishingHeld",
 ]  # fmt: skip
 
 OnEvent = Callable[[ClientEvent], object]

@@ -285,6 +285,15 @@ class Release(Effect):
     peer: str
 
 
+class HoldRoles(Event):
+    """The driver has no room for what peers of these roles send: grant them nothing more, those that come later
+    included. No roles: what the driver has held is released. It is independent of what a stack holds."""
+
+    roles: tuple[str, ...]
+    told: Any = None
+    """A message for every client that is held, or held no more; None: they are told nothing."""
+
+
 class SetTimer(Effect):
     """Wake this machine at a time; setting an equal timer again moves it."""
 

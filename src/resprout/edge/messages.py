@@ -1,4 +1,5 @@
-"""Messages between a client and its broker. Tags 16..47 of the wire belong to this file and to `durable_messages`."""
+"""Messages between a client and its broker. Tags 16..47 and 320 of the wire belong to this file and to
+`durable_messages`."""
 
 import enum
 from typing import Annotated, ClassVar, Final
@@ -288,6 +289,19 @@ class PublicationWaits(ProtocolMessage, frozen=True, tag=42):
         return True
 
 
+class HoldTold(ProtocolMessage, frozen=True, tag=320):
+    """The broker takes no more publications for now, because of this; empty: it takes them again. It overtakes all
+    else, because everything else may wait for the same disk."""
+
+    express: ClassVar[bool] = True
+
+    reason: str
+
+    @property
+    def background(self) -> bool:
+        return True
+
+
 class EventRead(FreeBundleMessage, frozen=True, tag=44):
     """One bundle of the past. Free, because it was asked for, and is no more than was asked for."""
 
@@ -348,5 +362,5 @@ class AudienceTold(ProtocolMessage, frozen=True, tag=31):
 CLIENT_MESSAGES = (
     Publish, Subscribe, Unsubscribe, Advertise, Unadvertise, Taken, Attend, ForgetBrokers, ReadEvents, AskAudience,
     Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Successors,
-    BrokersForgotten, PublicationWaits, SafeCopies, EventRead, EventsEnd, AudienceTold, *DURABLE_MESSAGES,
+    BrokersForgotten, PublicationWaits, HoldTold, SafeCopies, EventRead, EventsEnd, AudienceTold, *DURABLE_MESSAGES,
 )  # fmt: skip

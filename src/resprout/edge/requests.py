@@ -170,6 +170,14 @@ class ReceiptWaits(msgspec.Struct, frozen=True):
     """For people: "waits for b3, which is not heard"."""
 
 
+class PublishingHeld(msgspec.Struct, frozen=True):
+    """The broker takes no more publications for now. They wait at this client, and leave by themselves when it does;
+    what was accepted before goes on."""
+
+    reason: str
+    """For people: "b1 has no room on its disk: ..."; empty when the broker takes publications again."""
+
+
 class ForgetAnswered(msgspec.Struct, frozen=True):
     """To a `ForgetRequest`. `reason` is empty when the network was told, otherwise it says why not."""
 
@@ -286,6 +294,7 @@ ClientNews = (
     | SubscriptionEnded
     | ReceiptTurned
     | ReceiptWaits
+    | PublishingHeld
     | ForgetAnswered
     | EventsAnswered
     | Refused

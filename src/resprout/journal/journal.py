@@ -2,7 +2,11 @@
 
 `append` returns when the batch is as safe as the flush policy says. A crash in the middle of it leaves a tail that is
 not whole: the next `open_journal` cuts it off and says so. What was whole once and is not any more is never cut off,
-but refused, with the place (`damage`). After an error nobody knows what is in the files, and nothing more is written.
+but refused, with the place (`damage`).
+
+After a write error the journal goes on from its last whole record: the next call cuts off what the failed write left,
+and tries again. After a failed sync the system may have dropped what it had not written, so the next `sync` writes
+everything since the last good one again (as PostgreSQL learnt in 2018: a second fsync alone proves nothing).
 
 A segment is dropped when nobody needs anything in it, and it is too much or too old to be retained. What is needed is
 kept in any case: everything from `floor` on, and what `hold` was told of.
@@ -42,7 +46,10 @@ class Journal:
         self._synced = 0
         """Of the active segment, so many bytes are on the disk."""
         self._holds: dict[str, int] = {}
-        self._broken = False
+        self._is_torn = False
+        """A write failed, and what it left stands behind the last whole record."""
+        self._unsynced: bytes | None = None
+        """What a failed sync may have lost, to be written again behind `_synced`."""
 
     @property
     def first(self) -> int:
@@ -65,30 +72,31 @@ class Journal:
 
     def append(self, records: Sequence[bytes], time_us: int, floor: int = 0) -> int:
         """Together; the position of the first. From `floor` on everything is needed: a lower one than before is none.
-        DiskError when they cannot be kept."""
-        self._begin()
+        DiskError when they cannot be kept; see there whether they have their positions all the same."""
         try:
+            self._mend()
+            if not records:  # forgetting may make the room that the note of it needs
+                self.floor = max(self.floor, floor)
+                self._drop(time_us)
             if self._active.size >= self.options.segment_bytes:
                 self._roll(time_us)
             first = self.next
             self.floor = max(self.floor, floor)
             self._write(records, time_us)
-            if self.options.flush is Flush.ALWAYS and records:  # what is only forgotten may come back
-                self._sync()
-            self._drop(time_us)
         except OSError as error:
             raise self._failed(error) from None
-        self._broken = False
+        if self.options.flush is Flush.ALWAYS and records:  # what is only forgotten may come back
+            self.sync()
+        self._drop(time_us)
         return first
 
     def sync(self) -> None:
         """Everything appended so far is on the disk when it returns. DiskError when it cannot be."""
-        self._begin()
         try:
+            self._mend()
             self._sync()
         except OSError as error:
-            raise self._failed(error) from None
-        self._broken = False
+            raise self._failed(error, is_written=True) from None
 
     def hold(self, who: str, position: int | None) -> None:
         """Somebody else needs everything from this position on; None: nothing any more."""
@@ -98,13 +106,8 @@ class Journal:
             self._holds[who] = position
 
     def drop(self, time_us: int) -> None:
-        """What need not be retained at this time. It happens with every `append`, too. DiskError when it cannot be."""
-        self._begin()
-        try:
-            self._drop(time_us)
-        except OSError as error:
-            raise self._failed(error) from None
-        self._broken = False
+        """What need not be retained at this time. It happens with every `append`, too."""
+        self._drop(time_us)
 
     def reader(self) -> JournalReader:
         """Of what is here now; it goes on when more is appended, and may be used by another thread."""
@@ -113,27 +116,40 @@ class Journal:
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        if self._broken:
-            raise DiskError(
-                f"{self._files.place_of(segment_name(self._active.base))}: no more is written after an error"
-            )
-        self._broken = True
+    def _failed(self, error: OSError, is_written: bool = False) -> DiskError:
+        place = self._files.place_of(segment_name(self._active.base))
+        return DiskError(f"{place}: {error.strerror or error}", error.errno or 0, is_written)
 
-    def _failed(self, error: OSError) -> DiskError:
-        return DiskError(f"{self._files.place_of(segment_name(self._active.base))}: {error.strerror or error}")
+    def _mend(self) -> None:
+        """Bring the active segment back to its last whole record, if an error has left more, or less, of it."""
+        name = segment_name(self._active.base)
+        if self._unsynced is not None:
+            self._files.truncate(name, self._synced)
+            self._files.append(name, self._unsynced)
+            self._unsynced = None
+        elif self._is_torn:
+            self._files.truncate(name, self._active.size)
+        self._is_torn = False
 
     def _write(self, records: Sequence[bytes], time_us: int) -> None:
         active = self._active
         time_us = max(time_us, active.last_us)  # clocks of machines go back; times of a journal do not
         content = batch_bytes(self._seed, active.end, records, time_us, self.floor, self._synced)
+        self._is_torn = True
         self._files.append(segment_name(active.base), content)
+        self._is_torn = False
         active.add(active.end, active.end + len(records), time_us, len(content))
 
     def _sync(self) -> None:
-        if not self.is_synced:
-            self._files.sync(segment_name(self._active.base))
-            self._synced = self._active.size
+        if self.is_synced:
+            return
+        name = segment_name(self._active.base)
+        try:
+            self._files.sync(name)
+        except OSError:
+            self._unsynced = self._files.read(name, self._synced, self._active.size - self._synced)
+            raise
+        self._synced = self._active.size
 
     def _roll(self, time_us: int) -> None:
         """A sealed segment is on the disk whatever the policy: only the last one can be torn."""
@@ -184,10 +200,14 @@ class Journal:
         needed = min((self.floor, *self._holds.values()))
         size = self.size
         while self._sealed and self._sealed[0].end <= needed and self._is_too_much(self._sealed[0], size, time_us):
-            gone = self._sealed.popleft()
+            gone = self._sealed[0]
+            try:
+                self._files.remove(segment_name(gone.base))
+                self._files.remove(index_name(gone.base))
+            except OSError:  # it takes room until the next attempt, with the next batch
+                return
+            self._sealed.popleft()
             size -= gone.size
-            self._files.remove(segment_name(gone.base))
-            self._files.remove(index_name(gone.base))
 
     def _is_too_much(self, segment: Index, size: int, time_us: int) -> bool:
         options = self.options
@@ -217,7 +237,7 @@ def open_journal(files: Files, options: JournalOptions, draw: Callable[[], int],
         else:
             journal.go_on_with(bases[-1], is_sealed)
     except OSError as error:
-        raise DiskError(f"{files.place_of('')}: {error.strerror or error}") from None
+        raise DiskError(f"{files.place_of('')}: {error.strerror or error}", error.errno or 0) from None
     return journal
 
 

@@ -3,6 +3,7 @@
 Records keep their positions, so there are gaps where something is missing. Whoever runs the broker decides on it.
 """
 
+import errno
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
@@ -25,18 +26,19 @@ class Mended(msgspec.Struct, frozen=True):
     """Positions, from and to (which is not missing)."""
 
 
-def mend(files: Files, draw: Callable[[], int]) -> Mended:
-    """DiskError when it cannot be written; NotKeptError when there is no journal."""
+def mend(files: Files, draw: Callable[[], int], free: Callable[[], int | None] = lambda: None) -> Mended:
+    """DiskError when it cannot be written; NotKeptError when there is no journal. `free` tells how many bytes can be
+    written, if that is known: a segment for which there is no room is not begun."""
     try:
         bases = bases_of(files.names())
         if not bases:
             raise NotKeptError(f"{files.place_of('')}: no journal is there")
-        return _mend(files, bases, draw)
+        return _mend(files, bases, draw, free)
     except OSError as error:
-        raise DiskError(f"{files.place_of('')}: {error.strerror or error}") from None
+        raise DiskError(f"{files.place_of('')}: {error.strerror or error}", error.errno or 0) from None
 
 
-def _mend(files: Files, bases: list[int], draw: Callable[[], int]) -> Mended:
+def _mend(files: Files, bases: list[int], draw: Callable[[], int], free: Callable[[], int | None]) -> Mended:
     kept: list[int] = []
     asides: list[str] = []
     damaged_bytes = 0
@@ -56,10 +58,21 @@ def _mend(files: Files, bases: list[int], draw: Callable[[], int]) -> Mended:
         if is_stillborn or (found is not None and is_whole and not found.holes and not is_short):
             continue
         new = SegmentHead(draw(), base, head.floor if head is not None else floor, time_us)
-        files.create(draft_name(name))
-        for piece in _pieces(new, content, found, end):
-            files.append(draft_name(name), piece)
-        files.sync(draft_name(name))
+        needed, room = sum(len(piece) for piece in _pieces(new, content, found, end)), free()
+        if room is not None and room < needed:
+            raise DiskError(
+                f"{files.place_of(name)}: {needed} bytes are needed to write what is intact beside it, and {room} are"
+                " free: make room, and mend again; nothing was changed in this file",
+                errno.ENOSPC,
+            )
+        try:
+            files.create(draft_name(name))
+            for piece in _pieces(new, content, found, end):
+                files.append(draft_name(name), piece)
+            files.sync(draft_name(name))
+        except OSError:
+            files.remove(draft_name(name))  # it would take the room that is missing
+            raise
         aside = _set_aside(files, name)
         files.rename(draft_name(name), name)
         files.remove(index_name(base))

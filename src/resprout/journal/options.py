@@ -18,6 +18,15 @@ class Flush(enum.StrEnum):
     """When the system thinks fit, and when a segment is full."""
 
 
+class WhenDiskFull(enum.StrEnum):
+    """What a broker does when there is no room for what it writes."""
+
+    HOLD = "hold"
+    """It takes no more publications until there is room. Nothing is missing."""
+    GAP = "gap"
+    """It goes on without writing. The gap is told, and everything from its end on is kept again."""
+
+
 class JournalOptions(msgspec.Struct, frozen=True):
     flush: Flush = Flush.ALWAYS
     flush_interval_us: Annotated[int, msgspec.Meta(ge=1_000, le=60_000_000)] = 100_000
@@ -29,3 +38,10 @@ class JournalOptions(msgspec.Struct, frozen=True):
     """Segments that nobody needs are kept while the journal is no larger than this."""
     retain_us: Annotated[int, msgspec.Meta(ge=0)] = 0
     """And while their last record is no older than this; 0: whatever its age."""
+    min_free_bytes: Annotated[int, msgspec.Meta(ge=0)] = 64 << 20
+    """With less room than this on the disk it counts as full. The rest is for what a broker must write while it holds
+    publishers: what they had sent by then (a window each), and a repair. 0: full is what the system calls full."""
+    warn_free_bytes: Annotated[int, msgspec.Meta(ge=0)] = 512 << 20
+    """With less room than this the operator is told. 0: never."""
+    when_disk_full: WhenDiskFull = WhenDiskFull.HOLD
+    """Records of the broker itself are always held for."""

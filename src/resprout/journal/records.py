@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from resprout.core.contract import Forget, Persist
+from resprout.journal.errors import DiskError
 from resprout.journal.journal import Journal
 
 
@@ -25,15 +26,34 @@ class Records:
         return [kept.record for kept in journal.reader().all_from(journal.floor)]
 
     def apply(self, changes: Sequence[Persist | Forget], time_us: int) -> None:
-        """In this order, and together: all of it is kept, or DiskError is raised."""
-        needed = self._needed
+        """In this order, and together: all of it is kept, or DiskError is raised and nothing has changed (unless it is
+        written, see there)."""
         position = self.journal.next
-        records: list[bytes] = []
+        records = [change.record for change in changes if isinstance(change, Persist)]
+        floor = self._floor_after(changes, position)
+        try:
+            self.journal.append(records, time_us, floor)
+        except DiskError as error:
+            if error.is_written:
+                self._take(position, len(records), floor)
+            raise
+        self._take(position, len(records), floor)
+
+    def _floor_after(self, changes: Sequence[Persist | Forget], position: int) -> int:
+        """The first position that is needed when these are done; `position` is the one of the first record."""
+        last = position
+        left = len(self._needed)
+        """Records that are not forgotten, of those before and those among the changes."""
         for change in changes:
             if isinstance(change, Persist):
-                needed.append(position + len(records))
-                records.append(change.record)
+                last += 1
+                left += 1
             else:
-                while len(needed) > max(0, change.count):
-                    needed.popleft()
-        self.journal.append(records, time_us, needed[0] if needed else position + len(records))
+                left = min(left, max(0, change.count))
+        behind = last - position
+        return last - left if left <= behind else self._needed[len(self._needed) - (left - behind)]
+
+    def _take(self, position: int, count: int, floor: int) -> None:
+        self._needed.extend(range(position, position + count))
+        while self._needed and self._needed[0] < floor:
+            self._needed.popleft()

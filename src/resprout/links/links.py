@@ -31,6 +31,7 @@ from resprout.core.contract import (
     EndCause,
     Event,
     Hold,
+    HoldRoles,
     LinkUp,
     Machine,
     Open,
@@ -56,6 +57,7 @@ from resprout.links.link import LinkSession, gives
 from resprout.links.lives import KnowsLives
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Bodies, SharedBodies
+from resprout.links.session import DRIVER
 from resprout.links.status import LinkStatus
 from resprout.links.switchboard import Switchboard
 from resprout.links.timers import (
@@ -118,6 +120,7 @@ class Links:
         self._deliveries_last = deliveries_last
         self._unsent: list[LinkSession] = []
         self._express: list[LinkSession] = []
+        self._held_roles = HoldRoles(())
         self._gathering = Gathering(options.ack_delay_us)
         self._acknowledging = Acknowledging(options, role == "client")
         self._on: dict[type[Event], Handler] = {
@@ -125,6 +128,7 @@ class Links:
             Disconnected: board.disconnected,
             Trickled: self._trickled,
             TimerFired: self._on_timer,
+            HoldRoles: self._hold_roles,
         }
         self._take: dict[type[Any], Callable[[LinkSession, Any, int, Effects], Sequence[Any]]] = {
             Part: self._take_part,
@@ -267,6 +271,8 @@ class Links:
             if isinstance(news, LinkSession):
                 self._up[news.peer] = news
                 news.announced = news.limit  # less than at the handshake where many links share what they begin with
+                if news.role in self._held_roles.roles:
+                    self._hold_for_driver(news, self._held_roles.told)
                 self._tell(LinkUp(news.peer, news.role, news.incarnation, news.room), now_us, out)
             else:
                 self._tell(news, now_us, out)
@@ -279,6 +285,26 @@ class Links:
     def _do_hold(self, effect: Hold, now_us: int, out: Effects) -> None:
         if link := self._up.get(effect.peer):
             link.hold()
+
+    def _hold_roles(self, event: HoldRoles, now_us: int, out: Effects) -> None:
+        before, self._held_roles = self._held_roles.roles, event
+        for link in self._up.values():
+            if link.role in event.roles:
+                self._hold_for_driver(link, event.told)
+            elif link.role in before:
+                link.release(DRIVER)
+                self._say_held(link, event.told)
+                if link.connection:
+                    link.nod(now_us, out)
+
+    def _hold_for_driver(self, link: LinkSession, told: Any) -> None:
+        link.hold(DRIVER)
+        self._say_held(link, told)
+
+    def _say_held(self, link: LinkSession, told: Any) -> None:
+        if told is not None and link.role == "client":
+            link.express.put(told)
+            self._express.append(link)
 
     def _do_release(self, effect: Release, now_us: int, out: Effects) -> None:
         if link := self._up.get(effect.peer):

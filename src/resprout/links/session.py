@@ -29,6 +29,9 @@ from resprout.links.parts import BODY_BYTES_MAX, Assembly, Bodies, Body
 MESSAGES_PER_FRAME: Final = limits.FRAME_ITEMS
 """What may share a frame, `cost` and `bulk` together, is as much as a part of a large message (`flight`): far below
 what the wire refuses, because every message has a few bytes more."""
+STACK: Final = 1
+DRIVER: Final = 2
+"""Who holds a session."""
 ROOM_BYTES_MIN: Final = 32 << 10
 """A stack is told of this much room at least, and of twice what may be on its way at most."""
 
@@ -93,7 +96,8 @@ class Session:
         self.received = 0
         self.received_bytes = 0
         self.granted = self._window
-        self.held = False
+        self.held = 0
+        """By whom: `STACK`, `DRIVER`, both or nobody."""
         self.told_received = 0
         """What the peer was last told of `received`, `granted` and, by that, of `received_bytes`."""
         self.told_granted = 0
@@ -301,13 +305,15 @@ class Session:
             raise PeerError(f"acknowledged {parted.part} bytes of a message, of which fewer were sent")
         self.acknowledged = max(self.acknowledged, come)
 
-    def hold(self) -> None:
+    def hold(self, by: int = STACK) -> None:
         """Grant nothing more until `release`."""
-        self.held = True
+        self.held |= by
 
-    def release(self) -> None:
-        self.held = False
-        self.granted = max(self.granted, self.received_bytes + self._window)
+    def release(self, by: int = STACK) -> None:
+        """Grant again, unless somebody else holds it."""
+        self.held &= ~by
+        if not self.held:
+            self.granted = max(self.granted, self.received_bytes + self._window)
 
     @property
     def acknowledge_now(self) -> bool:

@@ -26,5 +26,5 @@ class LinkStatus(msgspec.Struct, frozen=True):
     def of(cls, link: LinkSession) -> "LinkStatus":
         return cls(
             link.peer, link.role, link.incarnation, link.epoch, link.connection != 0, link.sent, link.received,
-            link.unconfirmed, link.unconfirmed_bytes, link.room, link.held,
+            link.unconfirmed, link.unconfirmed_bytes, link.room, link.held != 0,
         )  # fmt: skip

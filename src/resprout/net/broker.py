@@ -8,19 +8,24 @@ leaves for good ends the broker.
 import asyncio
 import random
 import secrets
+import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from resprout.core.contract import Machine, Note, Remember, Request, Retire
+from resprout.core.contract import HoldRoles, Machine, Note, Remember, Request, Retire
 from resprout.core.errors import ResproutError, UsageError
 from resprout.edge.broker.guard import Guard, Permit
 from resprout.edge.broker.recorder import EventRecorder
+from resprout.edge.messages import HoldTold
 from resprout.edge.requests import DRAIN_US, LeaveRequest
 from resprout.edge.rights import may_subscribe
 from resprout.journal.errors import DiskError
+from resprout.journal.options import WhenDiskFull
 from resprout.journal.spill import SpillSegments
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
@@ -31,14 +36,16 @@ from resprout.net.advertise import address_to_tell
 from resprout.net.bodies import EncodedBodies
 from resprout.net.book import AddressBook
 from resprout.net.broker_to_run import BrokerToRun
-from resprout.net.data_folder import DataFolder, open_folder
+from resprout.net.data_folder import EVENTS, JOURNAL, DataFolder, open_folder
 from resprout.net.descriptors import room_for
 from resprout.net.door import Door
+from resprout.net.durable import LostEvents
 from resprout.net.frames import Here, Who, make_codec
 from resprout.net.host import CONNECTIONS_MAX, Host, HostEnd, Upward
 from resprout.net.incarnation import believed, incarnation_max
 from resprout.net.listen import ListenError, ListeningPlace, take_place
 from resprout.net.lookout import Lookout
+from resprout.net.room import FULL, LOW, OK, Rooms, StoreRoom
 from resprout.net.sessions import random_epoch, with_signs_of_life
 from resprout.net.spill_files import UnnamedFiles
 from resprout.stacks.shell.shell import Shell
@@ -52,6 +59,17 @@ LIFE_SECONDS_MIN: Final = 5.0
 PAUSE_SECONDS_MIN: Final = 0.1
 PAUSE_SECONDS_MAX: Final = 5.0
 """Before the next life when the last one was shorter than that: doubled each time from the first to the last."""
+
+ROOM_SECONDS: Final = 1.0
+"""Between two looks at how much room there is; every batch that is written looks, too."""
+ROOM_RETRY_SECONDS_MIN: Final = 0.1
+ROOM_RETRY_SECONDS_MAX: Final = 5.0
+"""Between attempts to start on a full disk: doubled from the first to the last."""
+ROOM_KINDS: Final = {FULL: "disk_full", LOW: "disk_low", OK: "disk_ok"}
+"""Kinds of notes, by the state that a store has now."""
+ALL_ROLES: Final = ("client", "broker", "newcomer")
+
+T = TypeVar("T")
 
 
 class RunningBroker:
@@ -87,10 +105,18 @@ class RunningBroker:
         self._company: tuple[str, ...] = ()
         self._lookout = Lookout(spec.name, self._missing, self._tell_two_networks, door.keyring)
         self._watching: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self.rooms = self.books.rooms = Rooms(self._room_changed)
+        self._held: tuple[str, ...] = ()
+        """Roles that are held in this life, because there is no room for what they send."""
+        self._unremembered: Remember | None = None
+        """What could not be written, to be tried again."""
         self._host: Host | None = None
         self._few_copies = ""
         """What it has said about `safe` that rests on too few brokers."""
         self._address: Address | None = None
+        self._advertised: Address | None = None
+        """Where others reach it, as far as was found out last."""
         self._since_s = 0.0
         self._pause_s = 0.0
         self._rebirth: asyncio.Task[None] | None = None
@@ -113,7 +139,9 @@ class RunningBroker:
     @property
     def notices(self) -> tuple[str, ...]:
         """What people should know about it, a line each."""
-        return (*((self._few_copies,) if self._few_copies else ()), *self._lookout.notices)
+        few = (self._few_copies,) if self._few_copies else ()
+        rooms = [_room_line(store) for store in self.rooms if store.state != OK and store.name != "spill"]
+        return (*few, *rooms, *self._lookout.notices)
 
     async def ended(self) -> None:
         """Until it has left for good. The error when it could not go on."""
@@ -147,7 +175,7 @@ class RunningBroker:
 
     async def close(self, farewell: str | None = None) -> None:
         """Ends the life that runs, see `Host.close`, and begins no other."""
-        for task in (self._rebirth, self._watching):
+        for task in (self._rebirth, self._watching, self._looking):
             if task is not None:
                 task.cancel()
                 await asyncio.wait((task,))
@@ -168,6 +196,7 @@ class RunningBroker:
         try:
             self._address = place.address
             self._watching = asyncio.get_running_loop().create_task(self._lookout.watch())
+            self._watch_rooms()
             await self._live(place, self._spec.parent, self._spec.contacts)
         except BaseException:
             place.close()
@@ -175,9 +204,14 @@ class RunningBroker:
 
     async def _live(self, place: ListeningPlace, parent: str | None, contacts: tuple[str, ...]) -> None:
         name, spec = self.name, self._spec
-        told = await address_to_tell(place.address, spec.advertise)
-        if self._folder is not None:
-            self._folder.begin_life(self.incarnation)
+        try:
+            self._advertised = await address_to_tell(place.address, spec.advertise)
+        except UsageError:  # the name of this machine had an address when it started, and will have one again
+            if self._advertised is None:
+                raise
+        told = self._advertised
+        if (folder := self._folder) is not None:
+            await with_room(lambda: folder.begin_life(self.incarnation), self._heard)
         seat = BrokerSeat(name, self.incarnation, parent, contacts, str(told), spec.site, self._make_store)
         seed = secrets.randbits(64)
         self._few_copies = ""
@@ -208,6 +242,8 @@ class RunningBroker:
             book=self._book,
             records=self._folder.records if self._folder is not None else None,
             events=self._folder.events if self._folder is not None else None,
+            rooms=self.rooms,
+            missed=self._events_missed,
             ended=self._ended,
             remember=self._remember,
             asked=self._asked,
@@ -220,16 +256,76 @@ class RunningBroker:
             self._set_guard(machine, node, host, recorder)
         self._since_s = time.monotonic()
         host.bar(self._barred)
+        self._held = ()
         host.start()
+        self._hold()
         await host.serve(place)
         self._began(self)
+        await host.settle()  # what is on the disk may name the network
         if host.network and parent is None and not contacts:
             self._tell_founded(host.network)
 
     def _make_store(self, most: int) -> SpillSegments:
         """For what this life spills; nothing of the last one is left."""
         self._spilled.close()
+        if self.rooms.get("spill") is None:
+            path = self._folder.path if self._folder is not None else Path(tempfile.gettempdir())
+            store = self.rooms.add(StoreRoom("spill", path, self._spec.events.min_free_bytes, 0, is_optional=True))
+            self._spilled.is_full = lambda: store.is_full
         return SpillSegments(self._spilled, most)
+
+    # -- room on the disk ----------------------------------------------------------------------------------------------
+
+    def _watch_rooms(self) -> None:
+        folder, spec = self._folder, self._spec
+        if folder is not None:
+            options = spec.journal
+            path = folder.path / JOURNAL
+            self.rooms.add(StoreRoom("journal", path, options.min_free_bytes, options.warn_free_bytes, False))
+        if folder is not None and spec.keep:
+            options = spec.events
+            is_optional = options.when_disk_full is WhenDiskFull.GAP
+            path = folder.path / EVENTS
+            self.rooms.add(StoreRoom("events", path, options.min_free_bytes, options.warn_free_bytes, is_optional))
+        self._looking = asyncio.get_running_loop().create_task(self._look_at_rooms())
+
+    async def _look_at_rooms(self) -> None:
+        """Until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self.rooms.tell()
+            self._hold()
+            if self._unremembered is not None:
+                self._remember(self._unremembered)
+            await asyncio.sleep(ROOM_SECONDS)
+            await loop.run_in_executor(None, self.rooms.look)
+
+    def _room_changed(self, store: StoreRoom, before: str) -> None:
+        if store.name == "spill":  # a stack that has something to spill, and cannot, says so itself
+            return
+        self._heard(Note(ROOM_KINDS[store.state], {"detail": _room_line(store)}))
+        asyncio.get_running_loop().call_soon(self._hold)  # not in the middle of what is being done
+
+    def _hold(self) -> None:
+        """Take no more than there is room for: first nothing from clients, then nothing from other brokers either.
+        Signs of life and messages without a payload pass in any case."""
+        host = self._host
+        if host is None or host.is_over:
+            return
+        full = [store for store in self.rooms if store.is_full and not store.is_optional]
+        roles = () if not full else ALL_ROLES if any(store.is_scarce for store in full) else ALL_ROLES[:1]
+        if roles != self._held:
+            reason = f"{self.name} has no room on its disk: {full[0].line()}" if full else ""
+            told = HoldTold(reason) if bool(roles) != bool(self._held) else None
+            self._held = roles
+            host.handle(HoldRoles(roles, HoldTold(reason) if roles else told))
+
+    def _events_missed(self, gap: LostEvents) -> None:
+        detail = (
+            f"{gap.bundles} bundles of events were not kept between {_clock(gap.first_us)} and {_clock(gap.last_us)},"
+            f" before position {gap.position}: {gap.reason}"
+        )
+        self._heard(Note("events_gap", {"detail": detail}))
 
     def _recorder(self, machine: Machine) -> EventRecorder | None:
         if not self._spec.keep or self._folder is None:
@@ -299,8 +395,12 @@ class RunningBroker:
             members = {name: str(address) for name, address in places if address is not None}
             try:
                 self._folder.remember(effect.network, members)
+                self._unremembered = None
             except DiskError as error:
-                self._heard(Note("note", {"detail": str(error)}))
+                if self._unremembered is None:
+                    detail = f"who is in the network is not written down: {error}; it is tried again"
+                    self._heard(Note("note", {"detail": detail}))
+                self._unremembered = effect
 
     def _asked(self, who: Who) -> None:
         """Brokers ask whom they have known, even if those have forgotten them."""
@@ -361,13 +461,9 @@ async def serve(
     data folder is missing or not its own."""
     folder = None
     if spec.data is not None:
-        folder = open_folder(spec.data, spec.name, spec.journal)
+        data = spec.data
+        folder, warnings = await with_room(lambda: _open_data(data, spec), heard)
         spec = msgspec.structs.replace(spec, incarnation=max(spec.incarnation, folder.incarnation + 1))
-        try:
-            warnings = [folder.warning, folder.open_events(spec.events).warning if spec.keep else ""]
-        except BaseException:
-            folder.close()
-            raise
         for warning in filter(None, warnings):
             heard(Note("note", {"detail": warning}))
     elif spec.keep:
@@ -381,3 +477,54 @@ async def serve(
         await broker.close()
         raise
     return broker, broker.address
+
+
+def _open_data(path: Path, spec: BrokerToRun) -> tuple[DataFolder, list[str]]:
+    """The folder of a broker, and what is to be said of it."""
+    folder = open_folder(path, spec.name, spec.journal)
+    try:
+        return folder, [folder.warning, folder.open_events(spec.events).warning if spec.keep else ""]
+    except BaseException:
+        folder.close()
+        raise
+
+
+async def with_room(write: Callable[[], T], heard: Callable[[Note], None]) -> T:
+    """Do what needs room on the disk; wait for room, and say so, while there is none. DiskError for anything else."""
+    delay_s = ROOM_RETRY_SECONDS_MIN
+    said = ""
+    while True:
+        try:
+            done = write()
+        except DiskError as error:
+            if not error.is_full:
+                raise
+            line = f"{error}: it waits until there is room"
+            if line != said:
+                said = line
+                heard(Note("disk_full", {"detail": line}))
+        else:
+            if said:
+                heard(Note("disk_ok", {"detail": "there is room again: it goes on"}))
+            return done
+        await asyncio.sleep(delay_s)
+        delay_s = min(ROOM_RETRY_SECONDS_MAX, 2 * delay_s)
+
+
+_MEANS: Final = {
+    "journal": "publishers are held until there is room",
+    "events": "events are not kept until there is room",
+}
+
+
+def _room_line(store: StoreRoom) -> str:
+    """For people: how much room a store has, and what that means."""
+    state = store.state
+    means = ""
+    if state == FULL:
+        means = f": {_MEANS['journal'] if not store.is_optional else _MEANS[store.name]}"
+    return f"disk {state}, {store.name}: {store.line()}{means}"
+
+
+def _clock(time_us: int) -> str:
+    return datetime.fromtimestamp(time_us / 1e6, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

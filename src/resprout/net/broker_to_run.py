@@ -6,11 +6,12 @@ from typing import Final
 
 import msgspec
 
-from resprout.journal.options import JournalOptions
+from resprout.journal.options import JournalOptions, WhenDiskFull
 from resprout.net.address import Address
 
-EVENT_OPTIONS: Final = JournalOptions(retain_bytes=1 << 30)
-"""Events are retained for readers: as many as fit in a gigabyte."""
+EVENT_OPTIONS: Final = JournalOptions(retain_bytes=1 << 30, min_free_bytes=128 << 20, when_disk_full=WhenDiskFull.GAP)
+"""Events are retained for readers: as many as fit in a gigabyte. They are optional, so they stop before the records of
+the broker itself, and hold nobody."""
 
 
 class BrokerToRun(msgspec.Struct, frozen=True):

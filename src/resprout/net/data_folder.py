@@ -18,13 +18,14 @@ import msgspec
 
 from resprout.core.errors import UsageError
 from resprout.core.event_journal import Kept
-from resprout.journal.errors import DamagedError, DiskError
+from resprout.journal.errors import FULL, DamagedError, DiskError
 from resprout.journal.journal import Journal, open_journal
 from resprout.journal.mending import Mended, mend
 from resprout.journal.options import JournalOptions
 from resprout.journal.reading import JournalReader, open_reader
 from resprout.journal.records import Records
 from resprout.net.disk import RealFiles, sync_folder
+from resprout.net.room import free_bytes
 
 _OPTIONS: Final = JournalOptions()
 JOURNAL: Final = "journal"
@@ -126,7 +127,7 @@ class DataFolder:
             draft.replace(file)
             sync_folder(self.path)
         except OSError as error:
-            raise DiskError(f"{file}: {error.strerror or error}") from None
+            raise DiskError(f"{file}: {error.strerror or error}", error.errno or 0) from None
 
     def close(self) -> None:
         with contextlib.suppress(DiskError):  # whoever wrote was told so, and has given up
@@ -140,11 +141,14 @@ class DataFolder:
 
 
 def open_folder(path: Path, name: str, options: JournalOptions = _OPTIONS) -> DataFolder:
-    """For this broker; made when there is none. UsageError when it cannot be, or when somebody else uses it."""
+    """For this broker; made when there is none. UsageError when it cannot be, or when somebody else uses it; DiskError
+    when there is no room for it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
+        if error.errno in FULL:
+            raise DiskError(f"--data {path}: {error.strerror}", error.errno or 0) from None
         raise UsageError(f"--data {path}: {error.strerror or error}") from None
     try:
         _take(lock, path)
@@ -177,7 +181,7 @@ def mend_folder(path: Path) -> list[tuple[str, Mended]]:
             if (path / name).is_dir():
                 files = RealFiles(path / name)
                 try:
-                    done.append((name, mend(files, _draw)))
+                    done.append((name, mend(files, _draw, lambda: free_bytes(path))))
                 finally:
                     files.close()
     finally:
@@ -226,7 +230,7 @@ def _folder_in(path: Path, name: str) -> Path:
         folder.mkdir(exist_ok=True)
         sync_folder(path)
     except OSError as error:
-        raise DiskError(f"{folder}: {error.strerror or error}") from None
+        raise DiskError(f"{folder}: {error.strerror or error}", error.errno or 0) from None
     return folder
 
 

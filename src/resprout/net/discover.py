@@ -1,7 +1,6 @@
 """Asks who listens at an address, and what else can be asked without a session."""
 
 import asyncio
-import socket
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -24,8 +23,9 @@ T = TypeVar("T", Here, AccountTold)
 class UnreachableError(ResproutError):
     """Nobody that speaks this protocol answers at the address.
 
-    `hopeless`: trying again cannot help; there is no such host, or what answers speaks something else. `refused`: the
-    host says that nobody listens there.
+    `hopeless`: trying again cannot help; the host is no name at all, or what answers speaks something else. A name that
+    does not resolve may do so later: a resolver restarts, or an orchestrator registers names as machines come up.
+    `refused`: the host says that nobody listens there.
     """
 
     def __init__(self, reason: str, hopeless: bool = False, refused: bool = False) -> None:
@@ -55,9 +55,8 @@ async def exchange(
     except TimeoutError:
         raise UnreachableError(f"{address}: no answer within {timeout_s:g} s") from None
     except (OSError, UnicodeError) as error:
-        unknown = isinstance(error, UnicodeError | socket.gaierror)
         refused = isinstance(error, ConnectionRefusedError)
-        raise UnreachableError(f"{address}: {reason_of(error)}", unknown, refused) from None
+        raise UnreachableError(f"{address}: {reason_of(error)}", isinstance(error, UnicodeError), refused) from None
     except WireError as error:
         raise UnreachableError(f"{address}: {error}", hopeless=True) from None
 

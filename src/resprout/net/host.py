@@ -48,13 +48,14 @@ from resprout.net.clock import now_us
 from resprout.net.connection import CUT, GREETING_SECONDS_MAX, TcpConnection
 from resprout.net.dials import Dials
 from resprout.net.door import Door
-from resprout.net.durable import DurableEffects
+from resprout.net.durable import DurableEffects, LostEvents
 from resprout.net.frames import AskAccount, Here, Who
 from resprout.net.inquiries import Inquiries
 from resprout.net.intake import TurnIntake, together
 from resprout.net.line import HeavyLine
 from resprout.net.listen import ListeningPlace, take_place
 from resprout.net.reception import Reception, refuse
+from resprout.net.room import Rooms
 from resprout.wire.codec import Codec
 
 CONNECTIONS_MAX = 10_000
@@ -87,6 +88,9 @@ class Host:
         book: AddressBook | None = None,
         records: Records | None = None,
         events: Journal | None = None,
+        rooms: Rooms | None = None,
+        missed: Callable[[LostEvents], None] = lambda gap: None,
+        gap_record: Callable[[LostEvents], bytes | None] = lambda gap: None,
         ended: Callable[[HostEnd], None] = lambda end: None,
         remember: Callable[[Remember], None] = lambda effect: None,
         asked: Callable[[Who], None] = lambda who: None,
@@ -96,7 +100,8 @@ class Host:
     ) -> None:
         """`door`: who may come in; everybody, without one. `remember` keeps what the machine wants remembered; `asked`
         hears who wants to know who listens here, and `notices` is what such a one is told for people to read. `tells`:
-        what is answered to those who ask how this node is, and may."""
+        what is answered to those who ask how this node is, and may. `rooms`: the stores that records go to; `missed`
+        hears of events that were not kept, and `gap_record` makes the record that stands for them in the journal."""
         self.machine = machine
         self.codec = codec
         self.here = here
@@ -123,7 +128,11 @@ class Host:
         self._place: ListeningPlace | None = None
         self._barred: frozenset[str] = frozenset()
         self._records = records
-        self._durable = DurableEffects(records, self._execute, self._end, events) if records is not None else None
+        self._durable = (
+            DurableEffects(records, self._execute, self._end, events, rooms, missed, self._is_client, gap_record)
+            if records is not None
+            else None
+        )
         self._run = self._execute if self._durable is None else self.perform
         self._closing = False
         self._do: dict[type, Callable[[Any], None]] = {
@@ -167,6 +176,11 @@ class Host:
         self._run(self.machine.start(now_us()))
         if kept:
             self.handle(Recovered(kept))
+
+    async def settle(self) -> None:
+        """Until what it has listed so far is done; not for ever, because disks die."""
+        if self._durable is not None:
+            await self._durable.settle()
 
     def handle(self, event: Event) -> None:
         """After whatever came before it."""
@@ -377,6 +391,10 @@ class Host:
 
     def _cannot_persist(self, effect: Persist | RecordEvent) -> None:
         self._end(DiskError(f"{self.here.name} has something to keep, and no folder for it"))
+
+    def _is_client(self, number: int) -> bool:
+        connection = self._connections.get(number)
+        return connection is not None and connection.is_client
 
     def _set_timer(self, effect: SetTimer) -> None:
         self._alarms.set(effect.timer, effect.at_us - now_us())

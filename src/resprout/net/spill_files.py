@@ -3,8 +3,10 @@
 They lie in the broker's data folder, or where the system keeps what is temporary.
 """
 
+import errno
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from resprout.net.disk import write_all
@@ -15,6 +17,8 @@ class UnnamedFiles:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
+        self.is_full: Callable[[], bool] = lambda: False
+        """Whether room on the disk is so scarce that nothing more is spilled."""
         self._open: dict[str, int] = {}
 
     def create(self, name: str) -> None:
@@ -22,6 +26,8 @@ class UnnamedFiles:
             self._open[name] = os.dup(file.fileno())
 
     def append(self, name: str, content: bytes) -> None:
+        if self.is_full():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         write_all(self._open[name], content)
 
     def read(self, name: str, at: int, count: int) -> bytes:

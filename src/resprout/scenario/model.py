@@ -130,6 +130,11 @@ class FaultKind(enum.StrEnum):
     UNFREEZE = "unfreeze"
     HANG = "hang"
     UNHANG = "unhang"
+    DISK_LOW = "disk_low"
+    DISK_FULL = "disk_full"
+    DISK_FREE = "disk_free"
+    UNRESOLVE = "unresolve"
+    RESOLVE = "resolve"
     CUT = "cut"
     HEAL = "heal"
     PARTITION = "partition"
@@ -150,6 +155,10 @@ class FaultSpec(msgspec.Struct, frozen=True):
     begins the network anew |
     | freeze, unfreeze | nodes | processes stop and go on: nothing is lost, timers fire late |
     | hang, unhang | nodes | brokers answer nothing, while their links keep connections and acknowledge; they go on |
+    | disk_low | nodes | brokers take nothing more from clients: little room is left on their disks |
+    | disk_full | nodes | nothing more can be written on their disks: what depends on it waits for room |
+    | disk_free | nodes | there is room again, and everything goes on |
+    | unresolve, resolve | nodes | the names of these brokers do not resolve: nobody can open a connection to them |
     | cut | links | nothing passes between the two nodes of each pair, in both directions |
     | heal | links | these pairs pass again; no links: every cut and partition ends |
     | partition | nodes | nothing passes between `Scenario.side(fault)` and everybody else |

@@ -25,10 +25,14 @@ _OWN: Final[Mapping[FaultKind, tuple[str, ...]]] = {
     FaultKind.JOIN: ("parent", "latency", "bandwidth", "site", "contacts", "disk_latency"),
     FaultKind.DOUBLE: ("parent", "latency"),
 }
+_OF_BROKERS: Final = (
+    FaultKind.DISK_LOW, FaultKind.DISK_FULL, FaultKind.DISK_FREE, FaultKind.UNRESOLVE, FaultKind.RESOLVE,
+)  # fmt: skip
+"""Whatever a broker's process does meanwhile."""
 _LINKS: Final = (FaultKind.CUT, FaultKind.HEAL)
 _SHARED: Final = (
     FaultKind.CRASH, FaultKind.RECOVER, FaultKind.FREEZE, FaultKind.UNFREEZE, FaultKind.HANG, FaultKind.UNHANG,
-    FaultKind.PARTITION, FaultKind.LEAVE,
+    FaultKind.PARTITION, FaultKind.LEAVE, *_OF_BROKERS,
 )  # fmt: skip
 """What a share of the brokers can be drawn for."""
 
@@ -149,6 +153,8 @@ def settle_faults(
                 table.fail(("nodes", i), f"only a broker can join, and {name!r} is a client")
             if fault.kind in (FaultKind.HANG, FaultKind.RESTART) and name not in are_brokers:
                 table.fail(("nodes", i), f"only a broker can {fault.kind}, and {name!r} is a client")
+            if fault.kind in _OF_BROKERS and name not in are_brokers:
+                table.fail(("nodes", i), f"{fault.kind} is for brokers, and {name!r} is a client")
         if fault.kind is FaultKind.DOUBLE:
             _check_double(table, fault, states, are_brokers)
         if fault.kind is FaultKind.JOIN:

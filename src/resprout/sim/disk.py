@@ -20,9 +20,13 @@ _OPTIONS: Final = JournalOptions(segment_bytes=32 << 10)
 
 
 class Disk:
-    __slots__ = ("_files", "_kept", "_rng", "_written")
+    __slots__ = ("_files", "_kept", "_rng", "_written", "is_full", "is_low")
 
     def __init__(self) -> None:
+        self.is_low = False
+        """There is so little room that clients are held."""
+        self.is_full = False
+        """Nothing becomes durable until there is room."""
         self._files = VirtualFiles()
         self._kept: Records | None = None
         """None: nobody has looked since the last crash, or ever."""

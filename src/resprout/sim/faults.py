@@ -58,7 +58,9 @@ class VirtualFaults:
         if not disk:
             node.disk.wipe()
             node.company = ()
-        self._world.boot(node)
+        if node.disk.is_full:
+            self._tell(kinds.NOTE, name, "it waits for room on its disk")
+        self._world.boot_with_room(node)
 
     def freeze(self, name: str) -> None:
         process = self._running(name, kinds.FREEZE)
@@ -113,6 +115,43 @@ class VirtualFaults:
             if process.step is None:
                 return  # it has learnt that its life is over
             self._world.hand(process, event)
+
+    def disk(self, name: str, kind: str) -> None:
+        """The disk of a broker has little room, none, or enough again. It happens to the disk, whether the broker runs
+        or not."""
+        node = self._world.nodes.get(name)
+        if node is None:
+            self._ignored(name, kind, "there is no such node")
+            return
+        self._tell(kind, name, None)
+        disk, process = node.disk, node.process
+        disk.is_low, disk.is_full = kind == kinds.DISK_LOW, kind == kinds.DISK_FULL
+        if process is not None:
+            self._hold_soon(process)
+            if not disk.is_full:
+                self._world.make_room(process)
+        elif node.waits_for_room and not disk.is_full:
+            self._world.boot(node)
+
+    def _hold_soon(self, process: Process) -> None:
+        """A frozen process finds out when it goes on."""
+        if process.step is not None:
+            self._world.hold_for(process)
+        else:
+            process.put_off(lambda one, _: self._world.hold_for(one), process, None)
+
+    def name(self, name: str, resolves: bool) -> None:
+        """Whether connections can be opened to a broker by its name. Those that stand are not concerned."""
+        unresolved = self._network.unresolved
+        if (name not in unresolved) == resolves:
+            kind = kinds.RESOLVE if resolves else kinds.UNRESOLVE
+            self._ignored(name, kind, "it resolves" if resolves else "it does not resolve already")
+            return
+        self._tell(kinds.RESOLVE if resolves else kinds.UNRESOLVE, name, None)
+        if resolves:
+            unresolved.discard(name)
+        else:
+            unresolved.add(name)
 
     def cut(self, one: str, other: str) -> None:
         self._tell(kinds.CUT, one, other)

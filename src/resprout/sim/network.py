@@ -59,6 +59,8 @@ class Network:
         is_background: Callable[[Any], bool] = is_background,
     ) -> None:
         self.cuts = Cuts()
+        self.unresolved: set[str] = set()
+        """Nodes to which nobody can open a connection, because their names do not resolve."""
         self.distances = distances
         self._calendar = calendar
         self._nodes = nodes
@@ -74,7 +76,11 @@ class Network:
         calendar = self._calendar
         enter = calendar.at_idly if calendar.quiet else calendar.at
         target = process.node.book.get(effect.peer, effect.peer)
-        if target not in self._nodes or target == process.name:
+        if target in self.unresolved:
+            enter(
+                calendar.now_us + RESOLVE_US, self._failed, process, (effect.peer, "the name does not resolve", False)
+            )
+        elif target not in self._nodes or target == process.name:
             enter(calendar.now_us + RESOLVE_US, self._failed, process, (effect.peer, "unknown peer", False))
         else:
             latency_us = self.distances.between(process.name, target)

@@ -35,6 +35,7 @@ class Node:
     __slots__ = (
         "above", "bandwidth_bps", "book", "busy_until_us", "company", "disk", "disk_latency_us", "first", "founds",
         "host_up", "incarnation", "is_free", "is_weighed", "load", "make", "name", "process", "then", "toward",
+        "waits_for_room",
     )  # fmt: skip
 
     def __init__(self, name: str, make: Make, above: Above | None) -> None:
@@ -63,6 +64,8 @@ class Node:
         """What is to be done when the process that leaves has gone."""
         self.toward: str | None = None
         """Whom the life that retired last wants the next one to join."""
+        self.waits_for_room = False
+        """Its next life begins when there is room on its disk."""
         self.host_up = True
         """False after a silent crash: then not even a connection is refused."""
         self.busy_until_us = 0
@@ -84,7 +87,10 @@ class Node:
 
 
 class Process:
-    __slots__ = ("alarms", "ends", "held", "incarnation", "load", "machine", "name", "node", "step", "waiting")
+    __slots__ = (
+        "alarms", "ends", "held", "held_roles", "incarnation", "load", "machine", "name", "node", "step", "stuck",
+        "waiting",
+    )  # fmt: skip
 
     def __init__(self, node: Node, machine: Machine) -> None:
         self.node = node
@@ -98,6 +104,10 @@ class Process:
         self.ends: dict[int, End] = {}
         """Its connections by number, in the order in which they were made."""
         self.alarms: dict[Any, Alarm] = {}
+        self.stuck = 0
+        """Records that wait for room on the disk."""
+        self.held_roles: tuple[str, ...] = ()
+        """Of peers that may send nothing more, because there is no room."""
         self.held: deque[Effect | None] = deque()
         """Effects behind a record that is not durable yet; None stands for the record itself."""
 

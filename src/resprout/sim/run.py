@@ -114,6 +114,12 @@ class Run:
             case FaultKind.UNHANG:
                 for name in fault.nodes:
                     faults.unhang(name)
+            case FaultKind.DISK_LOW | FaultKind.DISK_FULL | FaultKind.DISK_FREE:
+                for name in fault.nodes:
+                    faults.disk(name, fault.kind)
+            case FaultKind.UNRESOLVE | FaultKind.RESOLVE:
+                for name in fault.nodes:
+                    faults.name(name, fault.kind is FaultKind.RESOLVE)
             case FaultKind.CUT:
                 for one, other in fault.links:
                     faults.cut(one, other)

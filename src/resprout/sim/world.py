@@ -25,6 +25,7 @@ from resprout.core.contract import (
     Effect,
     Event,
     Forget,
+    HoldRoles,
     Locate,
     Note,
     Persist,
@@ -39,6 +40,8 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.core.errors import UsageError
 from resprout.core.event_journal import RecordEvent
+from resprout.edge.messages import HoldTold
+from resprout.links.frames import Express, SessionWelcome
 from resprout.scenario.seeds import random_for
 from resprout.sim.alarms import VirtualAlarms
 from resprout.sim.calendar import Action, Calendar
@@ -49,6 +52,7 @@ from resprout.sim.nodes import Above, End, Make, Node, Process
 Ended = Literal["quiescent", "timeout"]
 OnNote = Callable[[Process, Note], None]
 
+ALL_ROLES: Final = ("client", "broker", "newcomer")
 RESTART_US: Final = 1_000
 """From the end of a life that retired to the beginning of the next."""
 
@@ -116,6 +120,7 @@ class World:
         """Begin the next life of a node that does not run. It finds the records that are on its disk."""
         node.incarnation += 1
         node.host_up = True
+        node.waits_for_room = False
         machine = node.make(node.incarnation, random_for(self.seed, "node", node.name, node.incarnation))
         node.toward = None
         process = node.process = Process(node, machine)
@@ -123,6 +128,7 @@ class World:
         self.perform(process, machine.start(self.calendar.now_us))
         if records and process.step is not None:
             self.hand(process, Recovered(records))
+        self.hold_for(process)
         if node.above is not None:
             node.above.began(process)
         return process
@@ -151,7 +157,23 @@ class World:
 
     def _return(self, node: Node, retired: int) -> None:
         if node.process is None and node.incarnation == retired:
+            self.boot_with_room(node)
+
+    def boot_with_room(self, node: Node) -> None:
+        """A broker writes the number of its life before anything else: on a full disk it waits."""
+        if node.disk.is_full:
+            node.waits_for_room = True
+        else:
             self.boot(node)
+
+    def hold_for(self, process: Process) -> None:
+        """Tell a process what its disk has room for."""
+        disk = process.node.disk
+        roles = ALL_ROLES if disk.is_full else ALL_ROLES[:1] if disk.is_low else ()
+        if process.step is not None and roles != process.held_roles:
+            process.held_roles = roles
+            told = HoldTold("the disk is full" if roles else "")
+            self.hand(process, HoldRoles(roles, told))
 
     def request(self, process: Process, body: Any, token: int = 0) -> None:
         """Ask something of a node, now; a frozen one is asked when it wakes up."""
@@ -193,7 +215,7 @@ class World:
                     else:
                         bucket.append((self._arrive, end.far, effect.frame))
                         calendar.pending += 1
-            elif process.held and type(effect) not in _INTERNAL:
+            elif process.held and type(effect) not in _INTERNAL and not _overtakes(process, effect):
                 process.held.append(effect)
             else:
                 self._execute[type(effect)](process, effect)
@@ -236,14 +258,25 @@ class World:
         """A barrier: what follows is seen by nobody before the record is durable."""
         node = process.node
         node.disk.write(effect.record)
-        if node.disk_latency_us == 0 and not process.held:
+        if node.disk.is_full:
+            process.held.append(None)
+            process.stuck += 1
+        elif node.disk_latency_us == 0 and not process.held:
             node.disk.settle(self.calendar.now_us)
         else:
             process.held.append(None)
             self.calendar.at(self.calendar.now_us + node.disk_latency_us, self._durable, process)
 
+    def make_room(self, process: Process) -> None:
+        """What could not be written is written now."""
+        count, process.stuck = process.stuck, 0
+        for _ in range(count):
+            self.calendar.at(self.calendar.now_us + process.node.disk_latency_us, self._durable, process)
+
     def _durable(self, process: Process, _: None) -> None:
-        if not process.dead:
+        if process.node.disk.is_full and not process.dead:
+            process.stuck += 1
+        elif not process.dead:
             process.node.disk.settle(self.calendar.now_us)
             self._release(process, None)
 
@@ -337,3 +370,11 @@ class World:
 
 _INTERNAL = frozenset((SetTimer, CancelTimer, Persist, RecordEvent, Note))
 """Effects that nobody outside the node can see: a record that is not durable does not hold them back."""
+
+
+def _overtakes(process: Process, effect: Effect) -> bool:
+    """Signs of life do not wait for the disk, unless a greeting waits on their connection."""
+    if type(effect) is not Transmit or type(effect.frame) is not Express:
+        return False
+    waiting = (held for held in process.held if type(held) is Transmit and held.connection == effect.connection)
+    return not any(type(held.frame) is SessionWelcome for held in waiting)

@@ -44,7 +44,7 @@ from resprout.edge.durable_messages import (
     Standing,
     Terms,
 )
-from resprout.edge.messages import GoTo, Serving, Successors
+from resprout.edge.messages import GoTo, HoldTold, Serving, Successors
 from resprout.edge.options import ClientOptions
 from resprout.edge.requests import (
     AcknowledgeRequest,
@@ -210,6 +210,8 @@ class ConsumerMachine:
 
     def _received(self, event: Received, now_us: int, out: list[Effect]) -> None:
         search, message = self._search, event.message
+        if type(message) is HoldTold:  # a consumer publishes nothing
+            return
         try:
             if event.peer == search.candidate:
                 if isinstance(message, GoTo):

@@ -45,6 +45,7 @@ from resprout.edge.messages import (
     Delivery,
     Extra,
     GoTo,
+    HoldTold,
     PublicationWaits,
     PublishRefused,
     SafeCopies,
@@ -63,6 +64,7 @@ from resprout.edge.requests import (
     ClientRequest,
     FlushRequest,
     LeaveRequest,
+    PublishingHeld,
     PublishRequest,
     Refused,
     SessionBegan,
@@ -298,6 +300,10 @@ class ClientMachine:
 
     def _received(self, event: Received, now_us: int, out: list[Effect]) -> None:
         search = self._search
+        if type(event.message) is HoldTold:  # before anything else: it overtakes `Serving`
+            if event.peer in (search.candidate, search.home):
+                out.append(Answer(PublishingHeld(event.message.reason)))
+            return
         try:
             if event.peer == search.candidate:
                 self._answered(event.peer, event.message, now_us, out)

@@ -27,12 +27,14 @@ from resprout.net.account.values import (
     NeighbourAccount,
     NotedLine,
     PassageAnswer,
+    StoreAccount,
     TopicAnswer,
 )
 from resprout.net.book import AddressBook
 from resprout.net.clock import now_us
 from resprout.net.data_folder import DataFolder
 from resprout.net.host import Host
+from resprout.net.room import Rooms
 from resprout.stacks.stack import Stack
 from resprout.stacks.status import Absent, MemberSeen, StackStatus, TellsStatus, TopicReaders
 
@@ -73,6 +75,7 @@ class Bookkeeper:
         self._life: _CurrentLife | None = None
         self._looking: asyncio.TimerHandle | None = None
         self.folder: DataFolder | None = None
+        self.rooms: Rooms | None = None
         self.http: str | Absent = msgspec.UNSET
 
     # -- what happens --------------------------------------------------------------------------------------------------
@@ -187,6 +190,16 @@ class Bookkeeper:
         events = folder.events.size if folder.events is not None else msgspec.UNSET
         return JournalAccount(folder.records.journal.size, len(folder.records), events)
 
+    def stores(self) -> list[StoreAccount]:
+        """What it writes to, and how much room there is."""
+        return [
+            StoreAccount(
+                one.name, one.state, one.free, one.least, one.warn, one.failures, one.lost, one.trouble,
+                round(one.held_since, 3) if one.held_since is not None else msgspec.UNSET,
+            )
+            for one in (self.rooms or ())
+        ]  # fmt: skip
+
     def account(self) -> BrokerAccount:
         self._fold()
         status, now_s, sessions = self.status(), time.monotonic(), self.sessions()
@@ -226,6 +239,7 @@ class Bookkeeper:
             safe_latency=_or_absent(safe),
             delivered_latency=_or_absent(delivered),
             http=self.http,
+            stores=tuple(self.stores()),
         )
 
     def readers(self, topic: str) -> TopicAnswer:
@@ -264,10 +278,17 @@ class Bookkeeper:
 
 
 def _neighbour(one: LinkStatus, status: StackStatus) -> NeighbourAccount:
+    """A session without a connection is silent if its peer should be there: a broker that has left, or was replaced, is
+    not missed, though its session is kept for a while."""
+    is_missed = not one.connected and one.peer in {*status.neighbours, *_living(status)}
     return NeighbourAccount(
         one.peer, one.incarnation, one.connected, one.unconfirmed, one.unconfirmed_bytes,
-        one.peer in status.silent or not one.connected, one.peer in status.neighbours,
+        one.peer in status.silent or is_missed, one.peer in status.neighbours,
     )  # fmt: skip
+
+
+def _living(status: StackStatus) -> list[str]:
+    return [member.name for member in status.members if not member.dead]
 
 
 def _client(one: LinkStatus) -> ClientAccount:

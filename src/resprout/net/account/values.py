@@ -83,6 +83,25 @@ class JournalAccount(msgspec.Struct, frozen=True):
     event_bytes: int | Absent = msgspec.UNSET
 
 
+class StoreAccount(msgspec.Struct, frozen=True):
+    """A folder that a broker writes to: `journal`, `events` or `spill`."""
+
+    name: str
+    state: str
+    """`ok`, `low` (less than `warn_bytes` are free) or `full` (less than `min_bytes`, or a write failed)."""
+    free_bytes: int
+    """-1 when nobody knows."""
+    min_bytes: int
+    warn_bytes: int
+    failures: int = 0
+    """Writes that failed since the process began."""
+    not_kept: int = 0
+    """Bundles of events that were left out since then."""
+    trouble: str = ""
+    """What the system said of the last write, if that failed."""
+    full_since: float | Absent = msgspec.UNSET
+
+
 class NotedLine(msgspec.Struct, frozen=True):
     time: float
     kind: str
@@ -132,6 +151,8 @@ class BrokerAccount(msgspec.Struct, frozen=True):
     delivered_latency: LatencySummary | Absent = msgspec.UNSET
     http: str | Absent = msgspec.UNSET
     """Where it serves the live page."""
+    stores: tuple[StoreAccount, ...] = ()
+    """What it writes to, with the room that there is."""
 
 
 class MissingBroker(msgspec.Struct, frozen=True):

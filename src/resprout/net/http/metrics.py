@@ -13,10 +13,15 @@ from prometheus_client.registry import Collector
 from resprout import __version__
 from resprout.edge.broker.tally import BOUNDS_US, LatencyCounts
 from resprout.net.account.bookkeeper import Bookkeeper
+from resprout.net.room import FULL, LOW, OK
 from resprout.stacks.status import SpillSeen
 
-_KINDS_FIRST: Final = ("suspect", "repair_begin", "repair_end", "fenced", "joined", "few_copies", "two_networks")
+_KINDS_FIRST: Final = (
+    "suspect", "repair_begin", "repair_end", "fenced", "joined", "few_copies", "two_networks",
+    "disk_low", "disk_full",
+)  # fmt: skip
 """Kinds of notes that are there from the beginning, so that the first one is seen as a change."""
+_STATES: Final = (OK, LOW, FULL)
 
 
 class BrokerCollector(Collector):
@@ -100,6 +105,21 @@ class BrokerCollector(Collector):
             if isinstance(journal.event_bytes, int):
                 disk.add_metric(["events"], journal.event_bytes)
             yield disk
+        yield from self._stores()
+
+    def _stores(self) -> Iterator[Metric]:
+        free = GaugeMetricFamily("resprout_disk_free_bytes", "Room for what it writes.", labels=["store"])
+        state = GaugeMetricFamily("resprout_disk_state", "0: ok, 1: low, 2: full.", labels=["store"])
+        failures = CounterMetricFamily("resprout_disk_write_failures", "Writes that failed.", labels=["store"])
+        stores = self._books.stores()
+        for store in stores:
+            free.add_metric([store.name], store.free_bytes)
+            state.add_metric([store.name], _STATES.index(store.state))
+            failures.add_metric([store.name], store.failures)
+        if stores:
+            yield from (free, state, failures)
+            lost = sum(store.not_kept for store in stores)
+            yield _counter("events_not_kept", "Bundles that were left out: the disk was full.", lost)
 
     def _trouble(self) -> Iterator[Metric]:
         books = self._books

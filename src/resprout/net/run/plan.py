@@ -12,6 +12,9 @@ CLIENTS_MAX: Final = 512
 WORKERS_MAX: Final = 16
 """Processes with clients. Where there are more clients than this, several share a process."""
 
+_ONLY_SIMULATED: Final = (
+    FaultKind.DISK_LOW, FaultKind.DISK_FULL, FaultKind.DISK_FREE, FaultKind.UNRESOLVE, FaultKind.RESOLVE,
+)  # fmt: skip
 _BY_SIGNAL: Final = (FaultKind.CRASH, FaultKind.FREEZE)
 
 
@@ -20,6 +23,11 @@ def check_runnable(scenario: Scenario) -> None:
     if hangs := [fault for fault in scenario.faults if fault.kind in (FaultKind.HANG, FaultKind.UNHANG)]:
         name = hangs[0].nodes[0]
         raise UsageError(f"{name} hangs: no signal does that to a process; `resprout sim` runs it, or take a freeze")
+    for fault in scenario.faults:
+        if fault.kind in _ONLY_SIMULATED:
+            raise UsageError(
+                f"{fault.kind} of {fault.nodes[0]}: the machine's disks and names are left alone; see `resprout sim`"
+            )
     for client in scenario.clients:
         if client.called is not None or client.reading_us or client.idle_us is not None:
             raise UsageError(f"client {client.name}: `called`, `reading` and `idle_from` are only for `resprout sim`")

@@ -12,6 +12,7 @@ from resprout.scenario.draw import draw_scenario, with_keepers
 from resprout.scenario.seeds import random_for
 from resprout.sim.classes.blackout import blackout
 from resprout.sim.classes.consumers import consumers
+from resprout.sim.classes.disks import disks
 from resprout.sim.classes.doubled_clients import doubled_clients
 from resprout.sim.classes.doubled_names import doubled_names
 from resprout.sim.classes.hung import hung
@@ -40,6 +41,7 @@ CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
         FAULTS: _faults,
         "blackout": blackout,
         "consumers": consumers,
+        "disks": disks,
         "doubled-clients": doubled_clients,
         "doubled-names": doubled_names,
         "hung": hung,

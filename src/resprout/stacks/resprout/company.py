@@ -9,7 +9,7 @@ from resprout.stacks.resprout.core import Core
 class Company:
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._told: tuple[str, ...] | None = None
+        self._told: tuple[str, tuple[str, ...]] | None = None
 
     def remember(self, admitted: Iterable[str]) -> None:
         """`admitted`: newcomers that are being taken in. To be said before they are: no process of this broker is to
@@ -17,6 +17,6 @@ class Company:
         view = self._core.view
         known = [name for name in view.places if name != view.name and not view.is_dead(name)]
         company = tuple(dict.fromkeys([*known, *admitted]))
-        if company != self._told:
-            self._told = company
+        if (view.network, company) != self._told:
+            self._told = (view.network, company)
             self._core.out.append(Remember(view.network, company))
