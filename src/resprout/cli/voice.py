@@ -18,7 +18,19 @@ LOG_FORMATS: Final = ("short", "full", "json")
 
 LEVELS: Final = {
     **dict.fromkeys(
-        ("joined", "founded", "repair_end", "enough_copies", "recovery", "events", "leader", "http", "drain"), "info"
+        (
+            "joined",
+            "founded",
+            "reunited",
+            "repair_end",
+            "enough_copies",
+            "recovery",
+            "events",
+            "leader",
+            "http",
+            "drain",
+        ),
+        "info",
     ),
     **dict.fromkeys(("fenced", "two_networks", "name_refused"), "error"),
 }

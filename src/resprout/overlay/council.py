@@ -17,10 +17,11 @@ from resprout.overlay import lineage
 from resprout.overlay.credence import Credence
 from resprout.overlay.election import Election
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.messages import Fenced, Ping, Pong
+from resprout.overlay.messages import Enrolled, Fenced, Ping, Pong
 from resprout.overlay.outcomes import Expelled
+from resprout.overlay.places import Life
 from resprout.overlay.probes import Probes
-from resprout.overlay.registry import Registry
+from resprout.overlay.registry import Heir, Registry
 from resprout.overlay.status import CouncilOptions, CouncilStatus
 from resprout.overlay.suspicions import Suspicions
 from resprout.overlay.view import MembershipView
@@ -53,6 +54,7 @@ class Council:
         waves.is_believed = self._credence.is_registered_by_right
         self._election = Election(view, self._detector, self._probes, self._post, outcomes)
         self._registry = Registry(view, self._detector, waves, self._post, outcomes)
+        self.configurations = self._registry.configurations
         self._suspicions = Suspicions(
             view, self._detector, self._probes, self._election, self._registry, self._post, outcomes
         )
@@ -217,6 +219,20 @@ class Council:
     def drop_registration(self) -> None:
         """The repair has ended, or somebody else leads it."""
         self._registry.drop()
+
+    @property
+    def awaited_voters(self) -> tuple[Life, ...]:
+        """Voters that are gone and without whose next lives the running registration cannot end."""
+        return self._registry.missing()
+
+    def met_heir(self, session: str, name: str, lives: Iterable[int]) -> None:
+        """A later life of a broker, which remembers these, looks for a place here: it may vote for them."""
+        heir = Heir(session, frozenset([Life(name, incarnation) for incarnation in lives]))
+        self._registry.met_heir(heir, name)
+
+    def heir_enrolled(self, name: str, message: Enrolled, now_us: int) -> None:
+        """Such a one has answered. The life that it votes for may have been declared dead."""
+        self._registry.handlers[Enrolled](name, message, now_us)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ class VirtualFaults:
         node.founds = found
         if not disk:
             node.disk.wipe()
-            node.company = ()
+            node.company, node.memory = (), b""
         self._world.boot(node)
 
     def freeze(self, name: str) -> None:
