@@ -32,7 +32,8 @@ class Files:
         for name in NAMES:
             others = [self.address[other] for other in NAMES if other != name]
             (folder / f"{name}.toml").write_text(
-                f'name = "{name}"\nlisten = "{self.address[name]}"\ndata = "{folder / name}"\njoin = {json.dumps(others)}\n'
+                f'name = "{name}"\nlisten = "{self.address[name]}"\ndata = "{folder / name}"\n'
+                f"join = {json.dumps(others)}\n"
                 f'found = {"true" if name == "b0" else "false"}\nhttp = "{self.http[name]}"\n'
                 f"[options]\ndurable = {durable}\nheartbeat_us = 200_000\nlease_us = 1_000_000\nghost_us = 2_000_000\n"
             )

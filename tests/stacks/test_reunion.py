@@ -2,6 +2,7 @@
 seeds each, and hundreds in `make soak`."""
 
 import random
+from functools import partial
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_brokers_that_have_all_stopped_go_on_as_the_same_network(size: int, faul
         version = max(broker.core.view.decided.version for broker in world.living())
         stop_all(world)
         for name in world.brokers:
-            world.after(chance.randrange(1, 2 * LEASE_US), lambda name=name, world=world: world.revive(name))  # type: ignore[misc]
+            world.after(chance.randrange(1, 2 * LEASE_US), partial(world.revive, name))
         run_until_settled(world, least=3, most=60)
         assert is_settled(world) and len(world.living()) == size
         assert networks(world) == {network}
@@ -128,12 +129,12 @@ def chance_size(seed: int, faults: int) -> int:
 def _strike(world: CouncilWorld, chance: random.Random, names: list[str]) -> None:
     for name in chance.sample(names, chance.randint(1, len(names))):
         if not world.lives(name):
-            world.after(chance.randrange(1, LEASE_US), lambda name=name: world.revive(name))  # type: ignore[misc]
+            world.after(chance.randrange(1, LEASE_US), partial(world.revive, name))
     kind = chance.choice(("crash", "crash", "partition", "sever", "heal", "nothing"))
     living = [name for name in names if world.lives(name)]
     if kind == "crash" and living:
         for name in chance.sample(living, chance.randint(1, len(living))):
-            world.after(chance.randrange(1, LEASE_US), lambda name=name: world.lives(name) and world.crash(name))  # type: ignore[misc]
+            world.after(chance.randrange(1, LEASE_US), partial(world.crash, name))
     elif kind == "partition" and len(names) > 1:
         world.partition(chance.sample(names, chance.randint(1, len(names) - 1)))
     elif kind == "sever" and len(names) > 1:

@@ -142,10 +142,19 @@ class Council:
         self._follow(now_us)
         self._detector.lost(peer, refused)
         if refused:
-            self._suspicions.ended(peer, now_us)
-            if self._election.ballot is not None or self._election.denied:
-                self._election.look_again(now_us)
-            self._registry.look_again()
+            self._look_again(peer, now_us)
+
+    def outlived(self, life: Life, now_us: int) -> None:
+        """A later life of this broker has shown that it remembers this one, which is over."""
+        if not self._detector.is_ended(life):
+            self._detector.ended(life)
+            self._look_again(life.name, now_us)
+
+    def _look_again(self, ended: str, now_us: int) -> None:
+        self._suspicions.ended(ended, now_us)
+        if self._election.ballot is not None or self._election.denied:
+            self._election.look_again(now_us)
+        self._registry.look_again()
 
     def connected(self, peer: str, now_us: int, incarnation: int | None = None) -> None:
         """A peer's connection stands; `incarnation` when its session begins."""

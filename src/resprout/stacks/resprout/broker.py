@@ -33,7 +33,7 @@ from resprout.order.totals.levels import TotalLevels
 from resprout.order.totals.messages import Lock, TotalCopy
 from resprout.overlay.council import Council
 from resprout.overlay.memory import Whereabouts
-from resprout.overlay.messages import Enrol, Enrolled, Probe, Probed, Seek, Sought
+from resprout.overlay.messages import Enrol, Enrolled, Probe, Probed, Seek, Sought, Suspect
 from resprout.overlay.outcomes import Declared, Expelled, Registered
 from resprout.overlay.status import CouncilOptions
 from resprout.spread.messages import SPREAD_MESSAGES
@@ -303,6 +303,7 @@ class ResproutBroker(Shell):
 
         probed = at_council(self.council.handlers[Probed])
         enrol, enrolled = at_council(self.council.handlers[Enrol]), at_council(self.council.handlers[Enrolled])
+        suspect = at_council(self.council.handlers[Suspect])  # who has no place judges nobody
         reunion = self.reunion
 
         def all_probed(peer: Peer, message: Probed) -> None:
@@ -325,6 +326,7 @@ class ResproutBroker(Shell):
                 **{kind: at_council(handler) for kind, handler in self.council.handlers.items()},
                 Probed: all_probed,
                 Whereabouts: self._seekers()[Whereabouts],
+                Suspect: lambda peer, message: suspect(peer, message) if core.attached else None,
                 Enrol: lambda peer, message: (
                     enrol(peer, message) if core.attached else reunion.asked(peer.name, message)
                 ),

@@ -23,7 +23,7 @@ from resprout.core.names import newcomer_name
 from resprout.overlay.council import Council
 from resprout.overlay.liveness import Liveness
 from resprout.overlay.memory import OTHERS_KEPT, Whereabouts
-from resprout.overlay.messages import Enrol, Enrolled
+from resprout.overlay.messages import Enrol, Enrolled, Fenced
 from resprout.overlay.places import Configuration, Life, Voter
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.joining.newcomer import Newcomer
@@ -97,6 +97,7 @@ class Reunion:
         self.look_for([*([seat.parent] if seat.parent is not None else []), *seat.contacts])
         for voter in (voter for x in (memory.decided, *memory.agreed) for voter in x.voters):
             self._add(voter.name, voter.address)
+        self._council.configurations.keep()  # others may make this very life a voter as soon as they hear of it
         self._announce()
         self._check()
 
@@ -131,8 +132,11 @@ class Reunion:
         name = newcomer_name(session) or session
         if core.attached:
             if not message.placed:
+                if self._is_left_out(name, incarnation):
+                    core.peers.post(session, Fenced(incarnation))
                 core.peers.post(session, Whereabouts(core.view.network, True))
                 if message.network == core.view.network and incarnation in message.lives:
+                    self._outlives(name, incarnation, message.lives)
                     self._council.met_heir(session, name, message.lives)
             return
         if core.memory is None or name == core.seat.name:
@@ -152,6 +156,24 @@ class Reunion:
         if known is None:
             self._announce_to(name)
         self._check()
+
+    def _is_left_out(self, name: str, incarnation: int) -> bool:
+        """This very life was about to be taken in by a broker that has died. Its place is known here, and it has none:
+        its next life can be taken in elsewhere."""
+        view = self._core.view
+        place = view.places.get(name)
+        if place is None or place.incarnation != incarnation or place.parent in (None, view.name):
+            return False
+        assert place.parent is not None
+        return view.is_dead(place.parent) or self._council.has_ended(place.parent)
+
+    def _outlives(self, name: str, incarnation: int, lives: tuple[int, ...]) -> None:
+        """This life has the memory of those before it, which only one process at a time can have: they are over. Nobody
+        else may say so, because the session with it is that of a newcomer."""
+        core = self._core
+        latest = max([life for life in lives if life < incarnation], default=0)
+        if latest and not core.peers.is_heard(name):
+            self._council.outlived(Life(name, latest), core.now_us)
 
     def lost(self, session: str) -> None:
         """Its session is over, and with it what it was told."""
