@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from resprout.overlay.memory import Memory, decode, encode
+from resprout.overlay.memory import MembershipMemory, decode, encode
 from resprout.overlay.places import Configuration, Life, Voter
 from resprout.overlay.view import MembershipView
 from tests.soak import cases
@@ -161,6 +161,6 @@ def test_those_who_come_back_and_those_who_went_on_always_have_a_voter_in_common
 
 
 def test_a_memory_that_is_damaged_is_none() -> None:
-    memory = Memory("b0.1.0", (1, 2), 3, Configuration(2, (Voter("b0", 1, "", True),)))
+    memory = MembershipMemory("b0.1.0", (1, 2), 3, Configuration(2, (Voter("b0", 1, "", True),)))
     assert decode(encode(memory)) == memory
     assert decode(encode(memory)[:-3]) is None

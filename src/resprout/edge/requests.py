@@ -55,7 +55,7 @@ class LeaveRequest(msgspec.Struct, frozen=True):
     """Of a broker: so long it may take to hand over what it has."""
 
 
-class MeetRequest(msgspec.Struct, frozen=True):
+class LookForRequest(msgspec.Struct, frozen=True):
     """To a broker that looks for its network: these may know it. The driver knows where they listen."""
 
     names: tuple[str, ...]

@@ -18,7 +18,7 @@ from resprout.core.contract import Machine, Note, Remember, Request, Retire
 from resprout.core.errors import ResproutError, UsageError
 from resprout.edge.broker.guard import Guard, Permit
 from resprout.edge.broker.recorder import EventRecorder
-from resprout.edge.requests import DRAIN_US, LeaveRequest, MeetRequest
+from resprout.edge.requests import DRAIN_US, LeaveRequest, LookForRequest
 from resprout.edge.rights import may_subscribe
 from resprout.journal.errors import DiskError
 from resprout.journal.spill import SpillSegments
@@ -316,7 +316,7 @@ class RunningBroker:
                     continue
                 if here.role == "broker" and here.name != self.name and here.stack in ("", self._stack.name):
                     self._book.locate(here.name, str(address))
-                    self.host.handle(Request(MeetRequest((here.name,))))
+                    self.host.handle(Request(LookForRequest((here.name,))))
             await asyncio.sleep(SEEK_SECONDS)
 
     def _ended(self, how: HostEnd) -> None:

@@ -23,7 +23,7 @@ OTHERS_KEPT: Final = 256
 NETWORK_LETTERS_MAX: Final = 512
 
 
-class Memory(msgspec.Struct, frozen=True, array_like=True):
+class MembershipMemory(msgspec.Struct, frozen=True, array_like=True):
     """Written by one life, read by the next."""
 
     network: str
@@ -71,10 +71,10 @@ class Whereabouts(ProtocolMessage, frozen=True, tag=99):
 
 
 encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(Memory).decode
+_decode: Final = msgspec.msgpack.Decoder(MembershipMemory).decode
 
 
-def decode(record: bytes) -> Memory | None:
+def decode(record: bytes) -> MembershipMemory | None:
     """None when it cannot be read."""
     try:
         return _decode(record)

@@ -25,7 +25,7 @@ from resprout.edge.broker.answering import NothingKept
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import AskAudience, Attend, ForgetBrokers, Publish, Taken
-from resprout.edge.requests import LeaveRequest, MeetRequest
+from resprout.edge.requests import LeaveRequest, LookForRequest
 from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
 from resprout.order.timers import ReportSpread, ReportTaken, ReportTotals
@@ -409,5 +409,5 @@ class ResproutBroker(Shell):
     def _request(self, event: Request) -> None:
         if isinstance(event.body, LeaveRequest):
             self.draining.begin(event.body.within_us)
-        elif isinstance(event.body, MeetRequest):
+        elif isinstance(event.body, LookForRequest):
             self.reunion.look_for(event.body.names)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from resprout.core.contract import Remember
 from resprout.overlay.council import Council
-from resprout.overlay.memory import LIVES_KEPT, OTHERS_KEPT, Memory, encode
+from resprout.overlay.memory import LIVES_KEPT, OTHERS_KEPT, MembershipMemory, encode
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.core import Core
 
@@ -36,14 +36,14 @@ class Company:
             self._told = told
             core.out.append(told)
 
-    def _memory(self, known: Iterable[Life]) -> Memory:
+    def _memory(self, known: Iterable[Life]) -> MembershipMemory:
         core, view, configurations = self._core, self._core.view, self._council.configurations
         before = core.memory
         if not core.attached and before is not None:
             network, epoch, others = before.network, before.epoch, before.others
         else:
             network, epoch, others = view.network, view.epoch, tuple(known)
-        return Memory(
+        return MembershipMemory(
             network,
             view.own_lives[-LIVES_KEPT:],
             epoch,

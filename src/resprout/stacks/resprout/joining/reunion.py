@@ -41,7 +41,7 @@ TELL_SECONDS_MAX: Final = 600
 """People are told who is missing after a lease, then after twice that, and so on up to this."""
 
 
-class Seeker(msgspec.Struct, frozen=True):
+class SeekingBroker(msgspec.Struct, frozen=True):
     """Another broker that looks for the same network."""
 
     incarnation: int
@@ -49,7 +49,7 @@ class Seeker(msgspec.Struct, frozen=True):
     heard_us: int
 
 
-class Proposal:
+class ReunionProposal:
     """The configuration that this broker wants decided."""
 
     def __init__(self, number: int, new: Configuration, dead: tuple[Life, ...], yes: set[Life], now_us: int) -> None:
@@ -65,7 +65,7 @@ class Reunion:
         self._core = core
         self._council = council
         self._newcomer = newcomer
-        self._seekers: dict[str, Seeker] = {}
+        self._seekers: dict[str, SeekingBroker] = {}
         self._told: dict[str, int] = {}
         """Life of a broker that was told all there is to tell, by name."""
         self._known: dict[tuple[int, str], Configuration] = {}
@@ -75,12 +75,14 @@ class Reunion:
         self._decided = Configuration()
         self._met_us: int | None = None
         """Since when enough voters are here."""
-        self._proposal: Proposal | None = None
+        self._proposal: ReunionProposal | None = None
         self._number = 0
         self._since_us = 0
         self._tell_us = 0
         self._tell_after_us = 0
         self._said = ""
+        self._awaited: list[str] = []
+        """Voters that people were told of."""
 
     def start(self) -> None:
         core, memory = self._core, self._core.memory
@@ -115,6 +117,8 @@ class Reunion:
         core = self._core
         if core.gathering:
             self._look_who_joined()
+        if core.attached:
+            self._tell_awaited()
         if not self.is_seeking:
             return
         fresh_us = core.now_us - FRESH_LEASES * core.options.lease_us
@@ -149,7 +153,7 @@ class Reunion:
             return
         self._add(name, message.address)
         known = self._seekers.get(name)
-        self._seekers[name] = Seeker(incarnation, message, core.now_us)
+        self._seekers[name] = SeekingBroker(incarnation, message, core.now_us)
         self._learn((message.decided, *message.undecided), message.others)
         if message.decided.version > self._decided.version:
             self._decided = message.decided
@@ -274,7 +278,7 @@ class Reunion:
         dead = tuple(sorted({voter.life for x in needed for voter in x.voters} - now))
         self._number += 1
         mine = {Life(here.name, incarnation) for incarnation in here.own_lives}
-        self._proposal = Proposal(self._number, Configuration(version, chosen), dead, mine, core.now_us)
+        self._proposal = ReunionProposal(self._number, Configuration(version, chosen), dead, mine, core.now_us)
         mind.agree(self._proposal.new)
         self._ask()
         self._count()
@@ -346,7 +350,7 @@ class Reunion:
         if all(view.may_reunite(x, proposal.yes) for x in needed) and view.is_majority(proposal.new, proposal.yes):
             self._lead(proposal)
 
-    def _lead(self, proposal: Proposal) -> None:
+    def _lead(self, proposal: ReunionProposal) -> None:
         core, view, memory = self._core, self._core.view, self._core.memory
         assert memory is not None
         self._proposal = None
@@ -398,6 +402,19 @@ class Reunion:
         self._tell_us = core.now_us + self._tell_after_us
         if missing:
             core.note("reunion_waits", f"{missing} ({(core.now_us - self._since_us) // 1_000_000} s so far)")
+
+    def _tell_awaited(self) -> None:
+        """More voters are gone at once than may be: the others cannot know that these do not go on by themselves."""
+        core, awaited = self._core, self._council.awaited_voters
+        names = sorted({life.name for life in awaited})
+        if names != self._awaited:
+            self._awaited = names
+            if names:
+                core.note(
+                    "voters_missing",
+                    f"the repair waits until enough of {listed(names)} are back, who might go on without"
+                    f" {core.seat.name}; if they never return: resprout forget {' '.join(names)}",
+                )
 
     def _missing(self) -> str:
         """Empty when enough voters are here."""
