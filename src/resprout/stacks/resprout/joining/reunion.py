@@ -138,7 +138,8 @@ class Reunion:
             if not message.placed:
                 if self._is_left_out(name, incarnation):
                     core.peers.post(session, Fenced(incarnation))
-                core.peers.post(session, Whereabouts(core.view.network, True))
+                if self._council.leased:  # otherwise it may have been left out itself
+                    core.peers.post(session, Whereabouts(core.view.network, True))
                 if message.network == core.view.network and incarnation in message.lives:
                     self._outlives(name, incarnation, message.lives)
                     self._council.met_heir(session, name, message.lives)
