@@ -105,7 +105,9 @@ class WitnessedCoordinator(Coordinator):
 
 
 class CouncilWorld:
-    def __init__(self, seed: int, parents: Mapping[str, str | None], faults: int) -> None:
+    def __init__(self, seed: int, parents: Mapping[str, str | None], faults: int, remembers: bool = False) -> None:
+        """`remembers`: brokers keep on disk what they have agreed to."""
+        self._remembers = remembers
         self.random = random.Random(seed)
         self.faults = faults
         self.brokers: dict[str, Witness] = {}
@@ -128,7 +130,8 @@ class CouncilWorld:
         parent = self._world.nodes[name].toward or self._parents[name]
         others = [other for other in self._parents if other != name]
         contacts = others if incarnation > 1 else [parent] if parent is not None else []
-        seat = BrokerSeat(name, incarnation, parent, tuple(contacts))
+        memory = self._world.nodes[name].memory if self._remembers else b""
+        seat = BrokerSeat(name, incarnation, parent, tuple(contacts), remembers=self._remembers, memory=memory)
         machine = self.brokers[name] = Witness(seat, self._options, rng, partial(self._tell, name))
         return Links(machine, name=name, role="broker", incarnation=incarnation, rng=rng, options=LINKS)
 
@@ -178,9 +181,9 @@ class CouncilWorld:
         """`refuses`: its host lives, and says so."""
         self._struck.crash(name, host=self.random.random() < 0.5 if refuses is None else not refuses)
 
-    def revive(self, name: str) -> None:
+    def revive(self, name: str, disk: bool = True) -> None:
         """The next life begins, unless it has by itself."""
-        self._struck.recover(name)
+        self._struck.recover(name, disk)
 
     def freeze(self, name: str) -> None:
         self._struck.freeze(name)

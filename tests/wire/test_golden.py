@@ -65,6 +65,7 @@ from resprout.order.totals.messages import (
     TotalCopy,
     WelcomeLock,
 )
+from resprout.overlay.memory import Whereabouts
 from resprout.overlay.messages import (
     Alive,
     Decided,
@@ -253,6 +254,8 @@ CONVERSATION: dict[str, Any] = {
         Recollection("b2", Roster("b0.1.00c0ffee", Life("b2", 3), 1, DEAD, DEAD, (), (WISH,), ("c1",))),
         Recollection("b3", None),
         Republished(bundle(), 1, -1, ("b2",)), Revived((Keeper(Life("b2", 3), "b2"),)),
+        Whereabouts("b0.1.00c0ffee", False, "host:7402", (1, 3), 2, LIST, (LIST,), DEAD),
+        Whereabouts("b0.1.00c0ffee", True),
     ),
     "names, copies and networks": data(
         Seek(5, ("b3", "b4")), Sought(5, (Namesake("b3", 2, "host:7403", "b1", True),), (1, 0), False),

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Iterable
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -46,8 +48,12 @@ LAST_WORDS_SECONDS: Final = 5.0
 )  # fmt: skip
 @click.option("--site", metavar="NAME", help="The group of brokers that replicate each other, for stacks of such.")
 @click.option(
-    "--found", "founds_anew", is_flag=True,
-    help="Begin a new network if none of the brokers that it knows answers, whatever it remembers.",
+    "--found", "founds", is_flag=True,
+    help="Begin a network if its --data folder remembers none and none of the brokers that it knows answers.",
+)  # fmt: skip
+@click.option(
+    "--force-found", is_flag=True,
+    help="Begin a network without those that its --data folder remembers: only if they never return.",
 )  # fmt: skip
 @click.option("--advertise", metavar="HOST:PORT", help="Where others reach it. [where it listens]")
 @click.option("--data", type=LocalPath(), metavar="DIR", help="A folder for what must survive the process.")
@@ -86,7 +92,8 @@ def broker(
     parent: str | None,
     contacts: tuple[str, ...],
     site: str | None,
-    founds_anew: bool,
+    founds: bool,
+    force_found: bool,
     advertise: str | None,
     data: Path | None,
     keep: tuple[str, ...],
@@ -110,10 +117,11 @@ def broker(
     """Run one broker of a tree until SIGTERM, which lets it hand over what it has and leave; Ctrl-C, or another
     SIGTERM, ends it at once. SIGHUP lets it read the files of --tls and --rules again, and does nothing without them.
 
-    It prints where it listens when it can be connected to. Whoever knows others looks for them first: its parent, the
-    brokers given with --join, and those that its data folder remembers. It waits until one of them answers. A broker
-    that knows nobody founds a network. So the same command, or file, serves for the first start and for every later
-    one, if there is a data folder.
+    It prints where it listens when it can be connected to. A broker that knows others looks for them first: its parent,
+    the brokers given with --join, and those that its --data folder remembers. With --found (at one broker), or if it
+    knows nobody, it begins a network the first time. Later it goes on with the network of its folder: it joins those
+    that run, or, if all have stopped, goes on together with them when most are back. So the same command, or file,
+    serves for the first start and for every later one, if there is a data folder.
 
     \b
         resprout broker --name b0 --listen :7450
@@ -134,7 +142,7 @@ def broker(
         "site": site, "data": str(data) if data is not None else None,
         "tls": str(tls) if tls is not None else None, "client_certificates": "yes" if client_certificates else None,
         "rules": str(rules) if rules is not None else None, "open": "yes" if opens else None,
-        "http": http, "http_open": "yes" if http_open else None,
+        "http": http, "http_open": "yes" if http_open else None, "found": "yes" if founds else None,
     }  # fmt: skip
     voice = Voice(name or "", announce, as_json, log_format)
     try:
@@ -144,7 +152,7 @@ def broker(
         most = incarnation_max()
         if incarnation is not None and most is not None and incarnation > most:
             raise UsageError(f"--incarnation {incarnation}: no other broker would believe it; at most {most} today")
-        return run_loop(_Life(settings, incarnation, voice, stop_with_stdin, founds_anew).live())
+        return run_loop(_Life(settings, incarnation, voice, stop_with_stdin, force_found).live())
     except ResproutError as error:
         if log_format == LOG_FORMATS[0]:
             raise
@@ -156,13 +164,13 @@ class _Life:
     """The process of a broker, from its first question to its last word."""
 
     def __init__(
-        self, settings: Settings, incarnation: int | None, voice: Voice, stop_with_stdin: bool, founds_anew: bool
+        self, settings: Settings, incarnation: int | None, voice: Voice, stop_with_stdin: bool, force_found: bool
     ) -> None:
         self._settings = settings
         self._incarnation = incarnation
         self._voice = voice
         self._stop_with_stdin = stop_with_stdin
-        self._founds_anew = founds_anew
+        self._force_found = force_found
         self._keyring = Keyring(settings.tls, settings.name) if settings.tls is not None else None
         is_closed = not settings.opens and not is_loopback(settings.listen)
         if is_closed:
@@ -257,29 +265,42 @@ class _Life:
     async def _spec(self) -> BrokerToRun:
         settings = self._settings
         life = self._incarnation or new_incarnation()
-        company = await self._company() or FoundCompany(None, {}, 0)
+        kept = remembered(settings.data)
+        members = _members(kept, settings.name)
+        given = tuple(address for address in (settings.parent, *settings.contacts) if address is not None)
+        company = None
+        if kept.memory and not self._force_found:
+            self._tell_members(members)
+        elif given or members:
+            company = await self._company(members)
+        founds = self._force_found and company is None
+        seeks = bool(kept.memory) and not founds
+        above = next((name for name, address in members.items() if address == settings.parent), None)
+        company = company or (FoundCompany(above, members, 0) if seeks else FoundCompany(None, {}, 0))
         if self._incarnation is None:
             life = max(life, company.met + 1)  # whatever the clock says
         return BrokerToRun(
             settings.name, life, settings.listen, company.parent, company.peers, settings.delays_s, company.contacts,
             settings.advertise, settings.data, self._barred, settings.site, settings.journal,
-            settings.keep, settings.events,
+            settings.keep, settings.events, kept.memory, founds, given if seeks else (), _force_command(),
         )  # fmt: skip
 
-    async def _company(self) -> FoundCompany | None:
+    async def _company(self, members: Mapping[str, Address]) -> FoundCompany | None:
         """Whom this broker joins; None when it founds a network. One that has been in a network never founds another
         one by itself: those it cannot reach may go on without it."""
-        settings, say = self._settings, self._voice.say
-        members = _members(remembered(settings.data), settings.name)
-        if settings.parent is None and not settings.contacts and not members:
-            return None
-        founds = self._founds_anew or (settings.founds and not members)
-        if members and not founds:
-            say(f"{settings.name} was in a network with {_listed(members)}: it looks for them, and founds no other one")
+        settings = self._settings
+        founds = self._force_found or (settings.founds and not members)
+        if not founds:
+            self._tell_members(members)
         return await look_for_company(
-            settings.parent, settings.contacts, settings.name, settings.stack.name, say, tuple(members.values()),
-            FOUND_SECONDS if founds else None, self._keyring,
+            settings.parent, settings.contacts, settings.name, settings.stack.name, self._voice.say,
+            tuple(members.values()), FOUND_SECONDS if founds else None, self._keyring, only_placed=self._force_found,
         )  # fmt: skip
+
+    def _tell_members(self, members: Iterable[str]) -> None:
+        me = self._settings.name
+        if names := sorted(members):
+            self._voice.say(f"{me} was in a network with {_listed(names)}: it looks for them, and founds no other one")
 
     def _reload(self) -> None:
         """Certificates or rules may have changed. What is wrong is not taken. Without either there is nothing to do,
@@ -337,6 +358,11 @@ class _Life:
                 self._broker.bar(order.peers)
         elif self._broker is not None:
             self._broker.found({name: parse_address(text) for name, text in order.addresses.items()})
+
+
+def _force_command() -> str:
+    """This command, as an operator types it to go on without the others."""
+    return shlex.join(["resprout", *sys.argv[1:], "--force-found"])
 
 
 def _members(network: Remembered, me: str) -> dict[str, Address]:

@@ -4,6 +4,7 @@
     listen = "0.0.0.0:7450"
     parent = "b0.example.org:7450"
     contacts = ["b2.example.org:7450"]        # whom to ask for a place when the parent is not there; also `join`
+    found = true                              # begin a network, if the folder remembers none and nobody answers
     site = "s0"                               # the group of brokers that replicate each other, for stacks of such
     advertise = "b1.example.org:7450"         # where others reach it, when that is not where it listens
     data = "/var/lib/resprout/b1"             # for what must survive the process
@@ -76,7 +77,7 @@ class Settings(msgspec.Struct, frozen=True):
     parent: Address | None
     contacts: tuple[Address, ...]
     founds: bool
-    """It begins a network when none of those it was told of answers, and it has never been in one."""
+    """It begins a network when its folder remembers none, and none of those that it was told of answers."""
     advertise: Address | None
     data: Path | None
     stack: Stack[Any]
@@ -130,7 +131,7 @@ def read_settings(
         listen=_address(file, texts, "listen", parse_address) or Address("localhost", DEFAULT_PORT),
         parent=_address(file, texts, "parent", address_of_peer),
         contacts=_contacts(file, contacts),
-        founds=file.flag("found", False),
+        founds="found" in texts or file.flag("found", False),
         advertise=_address(file, texts, "advertise", address_of_peer),
         data=_path(file, texts, "data"),
         stack=stack,

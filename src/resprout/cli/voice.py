@@ -21,6 +21,7 @@ LEVELS: Final = {
         (
             "joined",
             "founded",
+            "reunited",
             "repair_end",
             "enough_copies",
             "recovery",

@@ -259,6 +259,11 @@ class Remember(Effect):
     network: str
     """What tells this network from any other."""
     names: tuple[str, ...]
+    memory: bytes = b""
+    """For the next life of this node (`BrokerSeat.memory`). A barrier, like a record: nothing listed after it leaves
+    the node before it is durable, where there is a disk."""
+    placed: bool = True
+    """This node has its place in the network; otherwise it looks for it."""
 
 
 class Retire(Effect):

@@ -55,6 +55,12 @@ class LeaveRequest(msgspec.Struct, frozen=True):
     """Of a broker: so long it may take to hand over what it has."""
 
 
+class LookForRequest(msgspec.Struct, frozen=True):
+    """To a broker that looks for its network: these may know it. The driver knows where they listen."""
+
+    names: tuple[str, ...]
+
+
 class ForgetRequest(msgspec.Struct, frozen=True):
     """Brokers that the network waits for never return. Answered by `ForgetAnswered` under the same token."""
 

@@ -22,7 +22,7 @@ from resprout.core.errors import ResproutError, UsageError
 from resprout.edge.broker.guard import Guard, Permit
 from resprout.edge.broker.recorder import EventRecorder
 from resprout.edge.messages import HoldTold
-from resprout.edge.requests import DRAIN_US, LeaveRequest
+from resprout.edge.requests import DRAIN_US, LeaveRequest, LookForRequest
 from resprout.edge.rights import may_subscribe
 from resprout.journal.errors import DiskError
 from resprout.journal.options import WhenDiskFull
@@ -38,6 +38,7 @@ from resprout.net.book import AddressBook
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.data_folder import EVENTS, JOURNAL, DataFolder, open_folder
 from resprout.net.descriptors import room_for
+from resprout.net.discover import UnreachableError, who_is
 from resprout.net.door import Door
 from resprout.net.durable import LostEvents
 from resprout.net.frames import Here, Who, make_codec
@@ -70,6 +71,8 @@ ROOM_KINDS: Final = {FULL: "disk_full", LOW: "disk_low", OK: "disk_ok"}
 ALL_ROLES: Final = ("client", "broker", "newcomer")
 
 T = TypeVar("T")
+SEEK_SECONDS: Final = 2.0
+"""Between two rounds of asking who listens where others of the remembered network may be."""
 
 
 class RunningBroker:
@@ -114,6 +117,10 @@ class RunningBroker:
         self._host: Host | None = None
         self._few_copies = ""
         """What it has said about `safe` that rests on too few brokers."""
+        self.waits_for = ""
+        """What keeps it from its network, and what to do about it; empty when it has a place."""
+        self._memory = spec.memory
+        self._seeking: asyncio.Task[None] | None = None
         self._address: Address | None = None
         self._advertised: Address | None = None
         """Where others reach it, as far as was found out last."""
@@ -139,7 +146,7 @@ class RunningBroker:
     @property
     def notices(self) -> tuple[str, ...]:
         """What people should know about it, a line each."""
-        few = (self._few_copies,) if self._few_copies else ()
+        few = filter(None, (self.waits_for, self._few_copies))
         rooms = [_room_line(store) for store in self.rooms if store.state != OK and store.name != "spill"]
         return (*few, *rooms, *self._lookout.notices)
 
@@ -175,7 +182,7 @@ class RunningBroker:
 
     async def close(self, farewell: str | None = None) -> None:
         """Ends the life that runs, see `Host.close`, and begins no other."""
-        for task in (self._rebirth, self._watching, self._looking):
+        for task in (self._rebirth, self._watching, self._looking, self._seeking):
             if task is not None:
                 task.cancel()
                 await asyncio.wait((task,))
@@ -197,12 +204,16 @@ class RunningBroker:
             self._address = place.address
             self._watching = asyncio.get_running_loop().create_task(self._lookout.watch())
             self._watch_rooms()
-            await self._live(place, self._spec.parent, self._spec.contacts)
+            await self._live(place, self._spec.parent, self._spec.contacts, self._spec.founds)
+            if self._spec.seek:
+                self._seeking = asyncio.get_running_loop().create_task(self._seek())
         except BaseException:
             place.close()
             raise
 
-    async def _live(self, place: ListeningPlace, parent: str | None, contacts: tuple[str, ...]) -> None:
+    async def _live(
+        self, place: ListeningPlace, parent: str | None, contacts: tuple[str, ...], founds: bool = False
+    ) -> None:
         name, spec = self.name, self._spec
         try:
             self._advertised = await address_to_tell(place.address, spec.advertise)
@@ -212,9 +223,13 @@ class RunningBroker:
         told = self._advertised
         if (folder := self._folder) is not None:
             await with_room(lambda: folder.begin_life(self.incarnation), self._heard)
-        seat = BrokerSeat(name, self.incarnation, parent, contacts, str(told), spec.site, self._make_store)
+        has_memory = bool(self._memory)
+        seat = BrokerSeat(
+            name, self.incarnation, parent, contacts, str(told), spec.site, self._make_store,
+            self._folder is not None, self._memory, founds,
+        )  # fmt: skip
         seed = secrets.randbits(64)
-        self._few_copies = ""
+        self._few_copies = self.waits_for = ""
         machine = self._stack.make_broker(seat, self._options, random.Random(seed))
         recorder = self._recorder(machine)
         node = Links(
@@ -262,7 +277,7 @@ class RunningBroker:
         await host.serve(place)
         self._began(self)
         await host.settle()  # what is on the disk may name the network
-        if host.network and parent is None and not contacts:
+        if host.network and parent is None and not contacts and (founds or not has_memory):
             self._tell_founded(host.network)
 
     def _make_store(self, most: int) -> SpillSegments:
@@ -372,7 +387,35 @@ class RunningBroker:
         if isinstance(effect, Note) and effect.kind != "name_refused":  # that is the end, and told as such
             if effect.kind in ("few_copies", "enough_copies"):
                 self._few_copies = effect.columns["detail"] if effect.kind == "few_copies" else ""
+            elif effect.kind == "reunion_waits":
+                effect = self._with_advice(effect)
+            elif effect.kind in ("joined", "reunited"):
+                self.waits_for = ""
             self._heard(effect)
+
+    def _with_advice(self, note: Note) -> Note:
+        """What it waits for, and what an operator can do."""
+        command = f": {self._spec.force}" if self._spec.force else ""
+        advice = f"if they never return, go on without them by starting one broker with --force-found{command}"
+        self.waits_for = f"{note.columns['detail']}; {advice}"
+        return Note(note.kind, {"detail": self.waits_for})
+
+    async def _seek(self) -> None:
+        """While it looks for its network: ask who listens where it was told, and let it speak to them."""
+        told = ""
+        while True:
+            for address in self._spec.seek if not self.host.network else ():
+                try:
+                    here = await who_is(address, SEEK_SECONDS, self.name, keyring=self._door.keyring)
+                except UnreachableError as error:
+                    if error.hopeless and str(error) != told:
+                        told = str(error)
+                        self._heard(Note("note", {"detail": told}))
+                    continue
+                if here.role == "broker" and here.name != self.name and here.stack in ("", self._stack.name):
+                    self._book.locate(here.name, str(address))
+                    self.host.handle(Request(LookForRequest((here.name,))))
+            await asyncio.sleep(SEEK_SECONDS)
 
     def _ended(self, how: HostEnd) -> None:
         if isinstance(how, Retire) and how.again and not self._leaving:
@@ -387,20 +430,24 @@ class RunningBroker:
         self._over.set()
 
     def _remember(self, effect: Remember) -> None:
-        """Who is in the tree; with a folder also for the processes after this one."""
-        self._company = effect.names
-        self.host.network = self._lookout.network = effect.network
+        """Who is in the tree; with a folder also for the processes after this one. It is on disk when this returns."""
+        self._company = effect.names if effect.placed else ()
+        if effect.placed:
+            self.host.network = self._lookout.network = effect.network
         if self._folder is not None:
+            self._memory = effect.memory
             places = [(name, self._book.find(name)) for name in effect.names]
             members = {name: str(address) for name, address in places if address is not None}
             try:
-                self._folder.remember(effect.network, members)
+                self._folder.remember(effect.network, members, effect.memory)
                 self._unremembered = None
             except DiskError as error:
                 if self._unremembered is None:
                     detail = f"who is in the network is not written down: {error}; it is tried again"
                     self._heard(Note("note", {"detail": detail}))
                 self._unremembered = effect
+            except OSError as error:  # not even what was there before can be set aside
+                self._ended(DiskError(f"{self._folder.path}: {error.strerror or error}"))
 
     def _asked(self, who: Who) -> None:
         """Brokers ask whom they have known, even if those have forgotten them."""

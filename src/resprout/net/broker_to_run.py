@@ -42,5 +42,13 @@ class BrokerToRun(msgspec.Struct, frozen=True):
     """Filters of the events that are kept there, for whoever reads them later."""
     events: JournalOptions = EVENT_OPTIONS
     """Of these."""
+    memory: bytes = b""
+    """What the last process has left in the folder for this one."""
+    founds: bool = False
+    """It founds a network, whatever it remembers."""
+    seek: tuple[Address, ...] = ()
+    """Where somebody may listen who knows the network that it remembers."""
+    force: str = ""
+    """What to type when the others of that network never return."""
     metered: bool = True
     """Publications are counted, for those who ask."""

@@ -52,11 +52,12 @@ async def look_for_company(
     members: Sequence[Address],
     patience_s: float | None,
     keyring: Keyring | None = None,
+    only_placed: bool = False,
 ) -> FoundCompany | None:
     """Those who listen there; `say` is told once who is waited for. `members` were in the network when this broker was:
     perhaps something else listens there by now. Without `patience_s`, however long it takes until one does. With it,
     for a broker that does without: None when nobody has answered by then, or when all hosts say that nobody listens.
-    `keyring`: what it proves itself with.
+    `keyring`: what it proves itself with. `only_placed`: one that looks for its network itself does not count.
 
     UsageError when waiting is of no use: no such host, something else listens there, or a broker of the same name or
     of another stack.
@@ -70,6 +71,8 @@ async def look_for_company(
     until = loop.time() + patience_s if patience_s is not None else None
     while True:
         answers, refusals = await _ask_all(asked, me, stack, keyring)
+        if only_placed:
+            answers = [(address, here) for address, here in answers if here.network]
         if answers:
             _compare(answers, say)
             return _company(answers, parent)

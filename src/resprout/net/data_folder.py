@@ -37,6 +37,8 @@ _RECORDS_OF_OLD: Final = "records"
 _LIFE: Final = "life.json"
 _LOCK: Final = "lock"
 _COMPANY: Final = "company.json"
+_STALE: Final = "company.stale.json"
+"""The same, when something that was to be remembered could not be written: its broker must not vote with it."""
 MEMBERS_MAX: Final = 1_000
 """Brokers that are remembered; one that answers is enough."""
 
@@ -56,6 +58,8 @@ class Remembered(msgspec.Struct, frozen=True):
     network: str = ""
     members: dict[str, str] = {}
     """Where each of the others listens, by name. Empty for a broker that was alone."""
+    memory: bytes = b""
+    """What its last life wanted its next one to know (`BrokerSeat.memory`)."""
 
 
 class DataFolder:
@@ -110,10 +114,18 @@ class DataFolder:
         self.incarnation = max(self.incarnation, incarnation)
         self._write(_LIFE, msgspec.json.encode(_Life(self._name, self.incarnation)))
 
-    def remember(self, network: str, members: Mapping[str, str]) -> None:
-        """Whom the next process looks for. DiskError when that cannot be kept."""
+    def remember(self, network: str, members: Mapping[str, str], memory: bytes = b"") -> None:
+        """Whom the next process looks for, and what it is to know. DiskError when that cannot be kept: then what was
+        kept before is set aside, because the next process must not vote without knowing this."""
         kept = dict(list(members.items())[:MEMBERS_MAX])
-        self._write(_COMPANY, msgspec.json.encode(Remembered(network, kept)))
+        try:
+            self._write(_COMPANY, msgspec.json.encode(Remembered(network, kept, memory)))
+        except DiskError:
+            with contextlib.suppress(FileNotFoundError):  # it was set aside before
+                (self.path / _COMPANY).replace(self.path / _STALE)
+                sync_folder(self.path)
+            raise
+        (self.path / _STALE).unlink(missing_ok=True)
 
     def _write(self, name: str, content: bytes) -> None:
         """All of it or nothing, and for good."""
@@ -206,8 +218,10 @@ def remembered(path: Path | None) -> Remembered:
     if path is None:
         return Remembered()
     file = path / _COMPANY
+    is_stale = not file.exists() and (path / _STALE).exists()
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Remembered)
+        kept = msgspec.json.decode((path / _STALE if is_stale else file).read_bytes(), type=Remembered)
+        return msgspec.structs.replace(kept, memory=b"") if is_stale else kept
     except (FileNotFoundError, NotADirectoryError):  # whoever opens the folder complains of what is none
         return Remembered()
     except OSError as error:

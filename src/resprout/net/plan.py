@@ -46,8 +46,9 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     opens: bool = False
     """It lets in whoever comes, wherever it listens."""
     founds: bool = False
-    """It begins a network unless one that it knows answers, whatever its folder remembers."""
-
+    """It begins a network if its folder remembers none, and nobody that it knows answers."""
+    forces: bool = False
+    """It begins a network if nobody that it knows has a place in one, whatever its folder remembers."""
     http: Address | None = None
     """Where it serves its page and metrics; None: nowhere."""
 
@@ -66,6 +67,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
             words += ["--contact", str(contact)]
         if self.founds:
             words.append("--found")
+        if self.forces:
+            words.append("--force-found")
         if self.data is not None:
             words += ["--data", str(self.data)]
         for topic_filter in self.keep:

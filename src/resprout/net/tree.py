@@ -152,9 +152,9 @@ class LocalTree:
             raise ProcessError(f"broker {name} is still running")
         if not disk and old.plan.data is not None:
             await asyncio.to_thread(shutil.rmtree, old.plan.data, ignore_errors=True)
-        plan = msgspec.structs.replace(old.plan, listen=old.address, founds=False)
+        plan = msgspec.structs.replace(old.plan, listen=old.address, forces=False)
         above = next((process for process in self.processes if process.name == self._parents.get(name)), None)
-        return await self._enter(plan, None if found else above, alone=first or found, founds=found)
+        return await self._enter(plan, None if found else above, alone=first or found, forces=found)
 
     async def stop(self) -> None:
         """All of them at once. Afterwards none is left."""
@@ -227,16 +227,15 @@ class LocalTree:
         return [contact for contact in broker.contacts if contact in before]
 
     async def _enter(
-        self, plan: BrokerPlan, above: BrokerProcess | None, alone: bool = False, founds: bool = False
+        self, plan: BrokerPlan, above: BrokerProcess | None, alone: bool = False, forces: bool = False
     ) -> Address:
-        """Start a broker while others run. One that nobody could give a place waits for its parent; without a parent
-        it founds a network anew. `alone`: it is told of nobody but its parent."""
+        """Start a broker while others run. One that nobody could give a place waits for its parent, or for those that
+        its folder remembers. `alone`: it is told of nobody but its parent. `forces`: it founds a network anew."""
         awake = [p for p in self.processes if p.listening and not p.frozen and p.name != plan.name]
         known = self._contacts[plan.name] or tuple(process.name for process in awake if not alone)
         contacts = tuple(process.address for process in awake if process is not above and process.name in known)
         parent = above.place if above is not None and (above in awake or not contacts) else None
-        founds = founds or (above is None and not awake and plan.data is not None)
-        process = self._add(msgspec.structs.replace(plan, parent=parent, contacts=contacts, founds=founds))
+        process = self._add(msgspec.structs.replace(plan, parent=parent, contacts=contacts, forces=forces))
         async with self._starting:
             address = await process.start(self._start_seconds_max, [self._barred.get(plan.name, Bar(()))])
         self._introduce()

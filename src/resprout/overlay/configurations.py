@@ -6,9 +6,10 @@ configuration in between that anybody in those majorities had agreed to, and of 
 configuration per version, its own proposals included, and tells each candidate what it has agreed to since the last
 configuration that it knows to be decided. So any two configurations that are decided have met in a voter, and the later
 one was decided after the earlier one by its consent: there are never two roots with majorities. Only the life that
-is the voter may agree: a later one of the same name remembers nothing.
+is the voter may agree, or a later one of the same name that has read on disk what the earlier one agreed to (`memory`).
 """
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from resprout.overlay import lineage
@@ -31,6 +32,35 @@ class Configurations:
         self._view = view
         self._detector = detector
         self._agreed: dict[tuple[int, str], Configuration] = {}
+        self.proposed = 0
+        """The highest version that this broker has proposed, in any life that it remembers."""
+        self.keep: Callable[[], None] = lambda: None
+        """Called when this voter has agreed to something, before anybody is told: a voter that remembers writes it."""
+
+    def restore(self, decided: Configuration, agreed: Iterable[Configuration], proposed: int) -> None:
+        """As an earlier life of this broker has left it."""
+        self._view.decided = self._view.configuration = decided
+        self._agreed = {x.label: x for x in agreed}
+        self.proposed = proposed
+        self.withdraw()
+
+    def withdraw(self) -> None:
+        """Give up what this broker has proposed itself and does not know to be decided. Only the proposer can tell that
+        a configuration is decided, and it writes that down before anybody hears of it (`keep`): so it never was."""
+        self._agreed = {label: x for label, x in self._agreed.items() if not self.is_own(x)}
+
+    def is_own(self, configuration: Configuration) -> bool:
+        """A life of this broker has proposed it, and it was not decided."""
+        here = self._view
+        first = configuration.voters[0] if configuration.voters else None
+        is_later = configuration.version > here.decided.version
+        return first is not None and first.name == here.name and first.incarnation in here.own_lives and is_later
+
+    @property
+    def agreed(self) -> tuple[Configuration, ...]:
+        """What this voter has agreed to and does not know to be decided, oldest first."""
+        decided = self._view.decided.version
+        return tuple(sorted((x for x in self._agreed.values() if x.version > decided), key=lambda x: x.label))
 
     # -- as a voter ----------------------------------------------------------------------------------------------------
 
@@ -49,6 +79,9 @@ class Configurations:
 
     def agree(self, configuration: Configuration) -> None:
         self._agreed[configuration.label] = configuration
+        if configuration.root == self._view.name:
+            self.proposed = max(self.proposed, configuration.version)
+        self.keep()
 
     def answer(self, peer: str, message: Enrol) -> bool:
         """May this configuration follow? If so, it is agreed to."""
@@ -74,7 +107,10 @@ class Configurations:
         if latest.root in (None, peer) or message.latest.version > latest.version:
             return False
         voter = latest.voters[0]
-        is_dead = self._view.is_dead_life(voter.life)
+        here = self._view
+        place = here.places.get(voter.name)
+        is_child = place is not None and place.parent is not None and not here.is_dead(place.parent)
+        is_dead = here.is_dead_life(voter.life) or here.incarnation_of(voter.name) > voter.incarnation or is_child
         return not is_dead and not is_among(voter.name, voter.incarnation, message.dead)
 
     # -- the next configuration ----------------------------------------------------------------------------------------
@@ -84,7 +120,7 @@ class Configurations:
         here = self._view
         size = 2 * here.faults + 1
         latest = self.latest()
-        voters = [Voter(here.name, here.incarnation, here.address)]
+        voters = [here.as_voter()]
         left = [voter for voter in latest.voters if voter.name != here.name and voter.name not in dead]
         voters += [voter for voter in left if not self.has_lost(voter, now_us)]
         taken = {voter.name for voter in voters}
@@ -94,8 +130,8 @@ class Configurations:
             place = here.places.get(name)
             is_known = place is not None and place.version > 0
             if place is not None and is_known and self._may_sit(place, now_us):
-                voters.append(Voter(name, place.incarnation, place.address))
-        return Configuration(latest.version + 1, tuple(voters[:size]))
+                voters.append(Voter(name, place.incarnation, place.address, place.remembers))
+        return Configuration(max(latest.version, self.proposed) + 1, tuple(voters[:size]))
 
     def _may_sit(self, place: Place, now_us: int) -> bool:
         """Not one that is gone, or is not heard now: it would be lost again, and the configuration change for ever."""

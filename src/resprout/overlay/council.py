@@ -17,10 +17,11 @@ from resprout.overlay import lineage
 from resprout.overlay.credence import Credence
 from resprout.overlay.election import Election
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.messages import Fenced, Ping, Pong
+from resprout.overlay.messages import Enrolled, Fenced, Ping, Pong
 from resprout.overlay.outcomes import Expelled
+from resprout.overlay.places import Life
 from resprout.overlay.probes import Probes
-from resprout.overlay.registry import Registry
+from resprout.overlay.registry import Heir, Registry
 from resprout.overlay.status import CouncilOptions, CouncilStatus
 from resprout.overlay.suspicions import Suspicions
 from resprout.overlay.view import MembershipView
@@ -53,6 +54,7 @@ class Council:
         waves.is_believed = self._credence.is_registered_by_right
         self._election = Election(view, self._detector, self._probes, self._post, outcomes)
         self._registry = Registry(view, self._detector, waves, self._post, outcomes)
+        self.configurations = self._registry.configurations
         self._suspicions = Suspicions(
             view, self._detector, self._probes, self._election, self._registry, self._post, outcomes
         )
@@ -140,10 +142,19 @@ class Council:
         self._follow(now_us)
         self._detector.lost(peer, refused)
         if refused:
-            self._suspicions.ended(peer, now_us)
-            if self._election.ballot is not None or self._election.denied:
-                self._election.look_again(now_us)
-            self._registry.look_again()
+            self._look_again(peer, now_us)
+
+    def outlived(self, life: Life, now_us: int) -> None:
+        """A later life of this broker has shown that it remembers this one, which is over."""
+        if not self._detector.is_ended(life):
+            self._detector.ended(life)
+            self._look_again(life.name, now_us)
+
+    def _look_again(self, ended: str, now_us: int) -> None:
+        self._suspicions.ended(ended, now_us)
+        if self._election.ballot is not None or self._election.denied:
+            self._election.look_again(now_us)
+        self._registry.look_again()
 
     def connected(self, peer: str, now_us: int, incarnation: int | None = None) -> None:
         """A peer's connection stands; `incarnation` when its session begins."""
@@ -217,6 +228,20 @@ class Council:
     def drop_registration(self) -> None:
         """The repair has ended, or somebody else leads it."""
         self._registry.drop()
+
+    @property
+    def awaited_voters(self) -> tuple[Life, ...]:
+        """Voters that are gone and without whose next lives the running registration cannot end."""
+        return self._registry.missing()
+
+    def met_heir(self, session: str, name: str, lives: Iterable[int]) -> None:
+        """A later life of a broker, which remembers these, looks for a place here: it may vote for them."""
+        heir = Heir(session, frozenset([Life(name, incarnation) for incarnation in lives]))
+        self._registry.met_heir(heir, name)
+
+    def heir_enrolled(self, name: str, message: Enrolled, now_us: int) -> None:
+        """Such a one has answered. The life that it votes for may have been declared dead."""
+        self._registry.handlers[Enrolled](name, message, now_us)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ class Credence:
         self._rules: dict[type, Callable[[str, Any, int], bool]] = {
             Suspect: self._suspect,
             Gone: self._from_member,
-            Orphan: self._from_member,
+            Orphan: self._orphan,
             PreVote: self._from_member,
             Decided: self._decided,
             Fenced: self._fenced,
@@ -94,6 +94,12 @@ class Credence:
 
     def _from_voter(self, peer: str, message: Any, now_us: int) -> bool:
         return self._votes(peer) or self._from_member(peer, message, now_us)
+
+    def _orphan(self, peer: str, message: Orphan, now_us: int) -> bool:
+        """From whoever hangs below a life that is known to be dead, too: all above it may have stopped and gone on
+        without it, so that nobody here has heard of it."""
+        is_over = self._view.is_dead_life(message.parent) or self._detector.is_ended(message.parent)
+        return is_over or self._from_member(peer, message, now_us)
 
     def _suspect(self, peer: str, message: Suspect, now_us: int) -> bool:
         """What somebody merely does not hear, this broker judges for itself, whoever says so. What is to be done

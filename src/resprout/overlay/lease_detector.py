@@ -117,6 +117,10 @@ class LeaseDetector:
             known = self._view.incarnation_of(peer)
             self._ended[peer] = max(known, self._view.sessions.get(peer, known), self._ended.get(peer, 0))
 
+    def ended(self, life: Life) -> None:
+        """This life is over, and so are all before it."""
+        self._ended[life.name] = max(life.incarnation, self._ended.get(life.name, 0))
+
     def has_ended(self, name: str) -> bool:
         """The life that stands in the tree under this name is certainly over."""
         return self._ended.get(name, -1) >= self._view.incarnation_of(name)

@@ -1,5 +1,5 @@
 """What brokers say to each other about who lives and who stands where. Tags 80..97 of the wire belong to this file, 98
-to `detector.py`."""
+to `detector.py`, 99 to `memory.py`."""
 
 from typing import ClassVar
 

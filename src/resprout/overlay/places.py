@@ -57,6 +57,8 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     """Incarnations of the neighbours, in the same order."""
     looks_after: tuple[Life, ...] = ()
     """Dead brokers whose clients are looked after here."""
+    remembers: bool = False
+    """Its next life will know what this one has agreed to (`memory`)."""
 
     @property
     def life(self) -> Life:
@@ -103,6 +105,8 @@ class Voter(msgspec.Struct, frozen=True, array_like=True):
     name: str
     incarnation: int
     address: str
+    remembers: bool = False
+    """Its next life may vote in its place: it keeps on disk what it has agreed to (`memory`)."""
 
     @property
     def life(self) -> Life:

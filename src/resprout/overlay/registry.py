@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay.configurations import UNDECIDED_MAX, Configurations
 from resprout.overlay.lease_detector import LeaseDetector
@@ -19,6 +21,7 @@ from resprout.overlay.places import Configuration, Life, Registration, check_liv
 from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 
+HEIRS_MAX: Final = 1024
 TOMBSTONES_TOLD_MAX: Final = 256
 """Deaths that a voter tells a candidate: the latest. Older ones have long been repaired everywhere."""
 
@@ -50,12 +53,20 @@ class _Entry:
         self.new: Configuration | None = None
         self.needed: dict[tuple[int, str], Configuration] = {}
         """Configurations of which majorities must agree to the new one, itself included."""
-        self.yes: set[Life] = {Life(view.name, view.incarnation)}
+        self.yes: set[Life] = {Life(view.name, incarnation) for incarnation in view.own_lives}
         self.toward: tuple[str, ...] = ()
         self.spread = False
         self.done = False
         self.is_new = True
         """While this is so, whoever registers learns from the call itself that it is done."""
+
+
+class Heir(msgspec.Struct, frozen=True):
+    """A later life of a voter, which remembers what the earlier ones have agreed to."""
+
+    session: str
+    """Under which it is spoken to."""
+    lives: frozenset[Life]
 
 
 class Registry:
@@ -72,7 +83,9 @@ class Registry:
         self._waves = waves
         self._post = post
         self._outcomes = outcomes
-        self._configurations = Configurations(view, detector)
+        self.configurations = self._configurations = Configurations(view, detector)
+        self._heirs: dict[str, Heir] = {}
+        """Later lives of voters, by name. They look for a place, and may vote for the lives that they remember."""
         self._entry: _Entry | None = None
         self._number = 0
         self.wanted: frozenset[str] | None = None
@@ -100,6 +113,28 @@ class Registry:
         elif not entry.done and now_us - entry.asked_us > self._detector.patience_us:
             entry.asked_us = now_us
             self._ask(entry)
+            self._ask_next_lives(entry)
+
+    def met_heir(self, heir: Heir, name: str) -> None:
+        """A later life of a voter looks for a place: ask it, if a registration needs its consent."""
+        if name in self._heirs or len(self._heirs) < HEIRS_MAX:
+            self._heirs[name] = heir
+        entry = self._entry
+        if entry is not None and not entry.done:
+            self._ask_heir(entry, heir)
+
+    def missing(self) -> tuple[Life, ...]:
+        """Voters without which the running registration cannot end, although they are certainly gone: their next lives
+        may decide without this broker."""
+        entry = self._entry
+        if entry is None or entry.new is None or entry.done:
+            return ()
+        here, is_ended = self._view, self._detector.is_ended
+        stuck = [
+            x for x in entry.needed.values()
+            if here.is_majority(x, entry.yes, is_ended) and not here.may_decide(x, entry.yes, is_ended)
+        ]  # fmt: skip
+        return tuple(sorted({voter.life for x in stuck for voter in x.voters if voter.remembers} - entry.yes))
 
     def look_again(self) -> None:
         """A host has said that a process is gone: perhaps nobody is waited for any more."""
@@ -172,6 +207,27 @@ class Registry:
                 question = Enrol(entry.number, incarnation, entry.lives, entry.new, here.configuration, here.decided)
                 self._post(name, question)
 
+    def _ask_heir(self, entry: _Entry, heir: Heir) -> None:
+        asked = {voter.life for configuration in entry.needed.values() for voter in configuration.voters} & heir.lives
+        if entry.new is not None and asked - entry.yes:
+            here, incarnation = self._view, min(asked - entry.yes).incarnation
+            question = Enrol(entry.number, incarnation, entry.lives, entry.new, here.configuration, here.decided)
+            self._post(heir.session, question)
+
+    def _ask_next_lives(self, entry: _Entry) -> None:
+        """Of voters that are dead and remember: their next lives may be elsewhere in the tree, or in the one that has
+        gone on without this broker, and then they say so."""
+        here = self._view
+        if entry.new is None:
+            return
+        voters = {voter for configuration in entry.needed.values() for voter in configuration.voters}
+        for voter in sorted(voters, key=lambda voter: voter.life):
+            if voter.remembers and voter.life not in entry.yes and here.is_dead_life(voter.life):
+                question = Enrol(
+                    entry.number, voter.incarnation, entry.lives, entry.new, here.configuration, here.decided
+                )
+                self._post(voter.name, question)
+
     def _spread(self, entry: _Entry) -> None:
         entry.spread = True
         if self._check(entry) and not entry.is_new:
@@ -184,9 +240,10 @@ class Registry:
             return False
         if entry.new is not None:
             configurations, is_ended = entry.needed.values(), self._detector.is_ended
-            if not all(here.is_majority(configuration, entry.yes, is_ended) for configuration in configurations):
+            if not all(here.may_decide(configuration, entry.yes, is_ended) for configuration in configurations):
                 return False
             here.follow_decided(entry.new)
+            self._configurations.keep()
             for name in entry.new.names:
                 if name != here.name:
                     self._post(name, Decided(entry.new))
@@ -204,7 +261,7 @@ class Registry:
         if is_among(here.name, here.incarnation, message.dead):
             self._outcomes.append(Expelled(f"{peer} registers this broker as dead"))
             return
-        if message.incarnation != here.incarnation:
+        if message.incarnation not in here.own_lives:
             return
         tombstones = here.recent_tombstones(TOMBSTONES_TOLD_MAX)
         decided, undecided = here.decided, configurations.undecided()
@@ -212,7 +269,7 @@ class Registry:
         entry = self._entry
         if yes and entry is not None and entry.new is not None and not entry.done and entry.new != message.new:
             self._entry = None  # overtaken
-        self._post(peer, Enrolled(message.number, here.incarnation, yes, tombstones, decided, undecided))
+        self._post(peer, Enrolled(message.number, message.incarnation, yes, tombstones, decided, undecided))
 
     def _on_enrolled(self, peer: str, message: Enrolled, now_us: int) -> None:
         here = self._view
@@ -226,7 +283,11 @@ class Registry:
         configurations = message.undecided[: UNDECIDED_MAX + 1]
         if message.yes:
             entry.yes.add(Life(peer, message.incarnation))
-            self._detector.pinged(peer, now_us)
+            heir = self._heirs.get(peer)
+            if heir is not None and Life(peer, message.incarnation) in heir.lives:
+                entry.yes.update(heir.lives)
+            else:
+                self._detector.pinged(peer, now_us)
             for life in message.tombstones[:TOMBSTONES_TOLD_MAX]:
                 here.mark_dead(life.name, life.incarnation)
             if self._need(entry, (message.decided, *configurations)):

@@ -36,11 +36,15 @@ REPAIRED_MAX: Final = 4096
 
 
 class MembershipView:
-    def __init__(self, name: str, incarnation: int, address: str, faults: int) -> None:
+    def __init__(self, name: str, incarnation: int, address: str, faults: int, remembers: bool = False) -> None:
         self.name: Final = name
         self.incarnation: Final = incarnation
         self.address: Final = address
         self.faults: Final = faults
+        self.remembers: Final = remembers
+        """The next life of this broker will know what this one has agreed to."""
+        self.own_lives: tuple[int, ...] = (incarnation,)
+        """Incarnations of this broker whose consents are known here: this life may vote for each of them."""
         self.reach: Final = max(faults + 1, 2 * faults)
         """Hops that a new place must travel (`Waves.start`). For the repair f + 1 would do."""
         self.network = ""
@@ -76,12 +80,30 @@ class MembershipView:
         self._in_line: dict[str, Place] = {}
         self._is_swept = True
 
-    def found(self, mark: int = 0) -> None:
-        """Begin a network of which this broker is the root. `mark`: drawn, because numbers of lives may return."""
+    def found(self, mark: int = 0, version: int = 1) -> None:
+        """Begin a network of which this broker is the root. `mark`: drawn, because numbers of lives may return.
+        `version`: of its first configuration, above all that this broker remembers."""
+        network = f"{self.name}.{self.incarnation}.{mark:08x}"
+        self.lead(network, Configuration(version, (self.as_voter(),)))
+
+    def lead(self, network: str, configuration: Configuration) -> None:
+        """This broker is the root of a network without any other broker so far. The configuration is decided."""
         self.parent = None
-        self.network = f"{self.name}.{self.incarnation}.{mark:08x}"
-        self.configuration = self.decided = Configuration(1, (Voter(self.name, self.incarnation, self.address),))
+        self.network = network
+        self.configuration = self.decided = configuration
         self.publish_place()
+
+    def as_voter(self) -> Voter:
+        return Voter(self.name, self.incarnation, self.address, self.remembers)
+
+    def bury(self, lives: Iterable[Life]) -> None:
+        """Nobody has to repair these lives: they ended before this tree began."""
+        names = []
+        for life in lives:
+            if life.name != self.name:
+                self.mark_dead(life.name, life.incarnation)
+                names.append(life.name)
+        self.mark_replaced(names)
 
     # -- lives and deaths ----------------------------------------------------------------------------------------------
 
@@ -190,6 +212,29 @@ class MembershipView:
             return True
         return bool(lives) and all(is_ended(life) for life in others)
 
+    def may_decide(
+        self, configuration: Configuration, lives: Collection[Life], is_ended: Callable[[Life], bool]
+    ) -> bool:
+        """Like `is_majority`, but voters that are certainly gone count as long as they could return with what they
+        remember and decide without these lives (`may_reunite`)."""
+        if not self.is_majority(configuration, lives, is_ended):
+            return False
+        if self.is_majority(configuration, lives):
+            return True
+        heirs = [voter.life for voter in configuration.voters if voter.remembers and voter.life not in lives]
+        return not self.may_reunite(configuration, heirs)
+
+    def may_reunite(self, configuration: Configuration, lives: Collection[Life]) -> bool:
+        """After all of them have ended: may the next lives of these voters go on as the same network? More than half,
+        and more than f, because all but f may have gone on while f were certainly gone (`may_decide`)."""
+        return self.missing_for_reunion(configuration, lives) == 0
+
+    def missing_for_reunion(self, configuration: Configuration, lives: Collection[Life]) -> int:
+        """How many more voters are needed."""
+        voters = [voter.life for voter in configuration.voters]
+        least = max(len(voters) // 2 + 1, min(self.faults + 1, len(voters)))
+        return max(0, least - sum(life in lives for life in voters))
+
     def is_half_with_root(self, configuration: Configuration, lives: Collection[Life]) -> bool:
         """At least half of the voters, the root among them. Any two such halves have the root in common, and each has
         a voter in common with every majority: nobody can decide against them."""
@@ -252,7 +297,7 @@ class MembershipView:
         self.version += 1
         here = Place(
             self.name, self.incarnation, self.version, self.parent, tuple(bonds), self.address, tuple(bonds.values()),
-            self.looks_after[-LIVES_MAX:],
+            self.looks_after[-LIVES_MAX:], self.remembers,
         )  # fmt: skip
         self.places[self.name] = here
         for name, incarnation in bonds.items():

@@ -143,10 +143,13 @@ class Cast:
         parent = node.toward or broker.parent
         address = node_name if self._has_doubles else ""
         contacts = self._contacts(broker, node, incarnation)
-        if node.founds:
-            node.founds = False
+        founds, node.founds = node.founds, False
+        if founds:
             parent, contacts = None, ()
-        seat = BrokerSeat(broker.name, incarnation, parent, contacts, address, broker.site or "", _make_store)
+        seat = BrokerSeat(
+            broker.name, incarnation, parent, contacts, address, broker.site or "", _make_store, True, node.memory,
+            founds,
+        )  # fmt: skip
         machine: Machine = self._stack.make_broker(seat, self._options, rng)
         if broker.keep:
             machine = EventRecorder(machine, broker.name, incarnation, broker.name, broker.keep)

@@ -57,7 +57,7 @@ class VirtualFaults:
         node.founds = found
         if not disk:
             node.disk.wipe()
-            node.company = ()
+            node.company, node.memory = (), b""
         if node.disk.is_full:
             self._tell(kinds.NOTE, name, "it waits for room on its disk")
         self._world.boot_with_room(node)

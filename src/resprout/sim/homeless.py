@@ -26,6 +26,6 @@ def homeless(scenario: Scenario, rows: Iterable[Row]) -> list[str]:
         elif row.node in places:
             if row.kind in _BEGINS:
                 places[row.node] = row.detail is not None and kinds.ANEW in row.detail
-            elif row.kind == "joined" or row.kind in _ENDS:
+            elif row.kind in ("joined", "reunited") or row.kind in _ENDS:
                 places[row.node] = True
     return [name for name, has_place in places.items() if not has_place]

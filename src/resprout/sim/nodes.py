@@ -34,8 +34,8 @@ class Above(Protocol):
 class Node:
     __slots__ = (
         "above", "bandwidth_bps", "book", "busy_until_us", "company", "disk", "disk_latency_us", "first", "founds",
-        "host_up", "incarnation", "is_free", "is_weighed", "load", "make", "name", "process", "then", "toward",
-        "waits_for_room",
+        "host_up", "incarnation", "is_free", "is_weighed", "load", "make", "memory", "name", "process", "then",
+        "toward", "waits_for_room",
     )  # fmt: skip
 
     def __init__(self, name: str, make: Make, above: Above | None) -> None:
@@ -53,6 +53,8 @@ class Node:
         """Nodes that bear a name other than their own, as this one has heard; it outlives processes."""
         self.company: tuple[str, ...] = ()
         """On its disk, too: who else was in the network."""
+        self.memory = b""
+        """The same: what its last life wanted remembered."""
         self.first = False
         """It knows nobody but whom it was told at first and whom its disk remembers."""
         self.founds = False

@@ -241,7 +241,7 @@ class World:
             process.node.book[effect.peer] = effect.address
 
     def _remember(self, process: Process, effect: Remember) -> None:
-        process.node.company = effect.names
+        process.node.company, process.node.memory = effect.names, effect.memory
 
     def _pass_up(self, process: Process, effect: Deliver | Answer) -> None:
         if process.node.above is not None:

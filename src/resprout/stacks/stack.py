@@ -36,6 +36,12 @@ class BrokerSeat(msgspec.Struct, frozen=True):
     """The group of brokers that replicate each other; empty where there are no groups."""
     spill: MakeStore | None = None
     """Where it may put what waits for long; None: nowhere."""
+    remembers: bool = False
+    """What it wants remembered (`Remember`) is kept beyond the end of the process."""
+    memory: bytes = b""
+    """What an earlier life of this broker wanted remembered last; empty for none."""
+    founds: bool = False
+    """It founds a network whatever it remembers: an operator says that nobody else goes on."""
 
     @property
     def first_place(self) -> Place:

@@ -67,7 +67,7 @@ class Pages:
 
     async def _answer(self, request: HttpRequest) -> HttpAnswer:
         if request.path == "/healthz":
-            return HttpAnswer(b"ok\n")
+            return HttpAnswer(f"ok\n{self._waits_for()}".encode())
         if request.path == "/readyz":
             return self._ready()
         await self._admission.check(request)
@@ -77,11 +77,15 @@ class Pages:
             raise HttpRefusal(HTTPStatus.NOT_FOUND, f"there is nothing here: there are {known}")
         return await handler(request)
 
+    def _waits_for(self) -> str:
+        """A line, when it looks for its network and too few others do."""
+        return f"{self._broker.waits_for}\n" if self._broker is not None and self._broker.waits_for else ""
+
     def _ready(self) -> HttpAnswer:
         if self._broker is None:
             reason = LOOKS_FOR
         elif not self._broker.books.status().serving:
-            reason = "it has no place in the tree, or a repair goes on"
+            reason = self._broker.waits_for or "it has no place in the tree, or a repair goes on"
         else:
             return HttpAnswer(b"ready\n")
         return HttpAnswer(f"not ready: {reason}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)

@@ -38,7 +38,7 @@ def black_out(stage: GrowingTrial, rng: Random) -> None:
         stage.strike(event, FaultSpec(at_us, FaultKind.CRASH, tuple(names)))
         founder = stage.model.root if rng.random() < 0.6 else rng.choice(names)
         back_us = at_us + rng.choice((1_000, rng.randint(1, 500_000), rng.randint(1, 4_000_000)))
-        stage.later(FaultSpec(back_us, FaultKind.RECOVER, (founder,), found=True))
+        stage.later(FaultSpec(back_us, FaultKind.RECOVER, (founder,), found=rng.random() < 0.3))
         others = [name for name in names if name != founder]
         rng.shuffle(others)
         for name in others:

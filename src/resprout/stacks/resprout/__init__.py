@@ -23,6 +23,7 @@ from resprout.order.totals.messages import (
     TotalCopy,
     WelcomeLock,
 )
+from resprout.overlay.memory import Whereabouts
 from resprout.overlay.messages import OVERLAY_MESSAGES
 from resprout.spread.messages import SPREAD_MESSAGES
 from resprout.stacks.families import Family
@@ -85,6 +86,7 @@ RESPROUT = Stack(
     options=ResproutOptions,
     messages=(
         *CLIENT_MESSAGES, *SPREAD_MESSAGES, *BROKER_MESSAGES, TotalLevels, *TOTAL_MESSAGES, *OVERLAY_MESSAGES,
+        Whereabouts,
         *REPAIR_MESSAGES, *DURABLE_BROKER_MESSAGES,
     ),
     make_broker=ResproutBroker,
@@ -93,7 +95,8 @@ RESPROUT = Stack(
         Family.REPORTS: (Levels, TotalLevels),
         Family.SUBSCRIPTIONS: SPREAD_MESSAGES,
         Family.MEMBERSHIP: (
-            *OVERLAY_MESSAGES, JoinRequest, JoinElsewhere, JoinWithdrawn, Welcome, WelcomeLock, LastTotals, Leaving,
+            *OVERLAY_MESSAGES, Whereabouts,
+            JoinRequest, JoinElsewhere, JoinWithdrawn, Welcome, WelcomeLock, LastTotals, Leaving,
             MoveAway, NameTaken, NetworkName,
         ),
         Family.REPAIR: (

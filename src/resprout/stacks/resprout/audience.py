@@ -19,7 +19,7 @@ class Audience:
 
     def asked(self, session: ClientSession, message: AskAudience) -> None:
         core = self._core
-        is_certain = core.attached and core.is_calm and not core.reviving
+        is_certain = core.attached and core.is_calm and core.goes_on
         if not 1 <= len(message.topics) <= TOPICS_MAX:
             raise PeerError(f"{len(message.topics)} topics in one question; 1 to {TOPICS_MAX} are possible")
         plan = core.interest.index.plan_any(message.topics)

@@ -25,14 +25,15 @@ from resprout.edge.broker.answering import NothingKept
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import AskAudience, Attend, ForgetBrokers, Publish, Taken
-from resprout.edge.requests import LeaveRequest
+from resprout.edge.requests import LeaveRequest, LookForRequest
 from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
 from resprout.order.timers import ReportSpread, ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalLevels
 from resprout.order.totals.messages import Lock, TotalCopy
 from resprout.overlay.council import Council
-from resprout.overlay.messages import Probe, Probed, Seek, Sought
+from resprout.overlay.memory import Whereabouts
+from resprout.overlay.messages import Enrol, Enrolled, Probe, Probed, Seek, Sought, Suspect
 from resprout.overlay.outcomes import Declared, Expelled, Registered
 from resprout.overlay.status import CouncilOptions
 from resprout.spread.messages import SPREAD_MESSAGES
@@ -50,8 +51,9 @@ from resprout.stacks.resprout.forgetting import Forgetting
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.joining.balance import Balance
 from resprout.stacks.resprout.joining.choosing import ChooseParent
-from resprout.stacks.resprout.joining.newcomer import JoinAgain, Newcomer
+from resprout.stacks.resprout.joining.newcomer import JoinAgain, Newcomer, NewcomerState
 from resprout.stacks.resprout.joining.offers import Offers
+from resprout.stacks.resprout.joining.reunion import Reunion
 from resprout.stacks.resprout.lost_brokers import Dismissing
 from resprout.stacks.resprout.messages import (
     Attach,
@@ -71,7 +73,7 @@ from resprout.stacks.resprout.messages import (
     Welcome,
 )
 from resprout.stacks.resprout.options import ResproutOptions
-from resprout.stacks.resprout.outcomes import Cleared, Repaired, Settled, Superseded, TakenIn, TreeChanged
+from resprout.stacks.resprout.outcomes import Cleared, Repaired, Reunited, Settled, Superseded, TakenIn, TreeChanged
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.repair.member import Member
 from resprout.stacks.resprout.repair.parcels import ParcelDesk
@@ -110,13 +112,15 @@ class ResproutBroker(Shell):
         self.book = ClientBook(core, self.ghosts)
         self.clients = Clients(core, self.ghosts, self.book, self.until_safe)
         self.durables = Durables(core, self.ghosts, self.book, self.clients)
-        self.company = Company(core)
+        self.company = Company(core, self.council)
+        self.council.configurations.keep = self._keep_memory
         self.revival = Revival(core, core.disk, self.ghosts, self.book) if core.disk is not None else None
         self.member = Member(core, self.book)
         self.coordinator = Coordinator(core, self.council, self.ghosts, self.book)
         offers = Offers(core)
         self.balance = Balance(core, offers)
-        self.newcomer = Newcomer(core, self.book)
+        self.newcomer = Newcomer(core, self.book, self.council.configurations)
+        self.reunion = Reunion(core, self.council, self.newcomer)
         self.admission = Admission(core, self.council, offers, self.ghosts, self.book, self.company)
         self.draining = Draining(core, self.council, self.admission, self.ghosts)
         self.audience = Audience(core)
@@ -139,6 +143,7 @@ class ResproutBroker(Shell):
             self.coordinator,
             self.parcels,
             self.durables,
+            self.reunion,
         )
         super().__init__(
             core,
@@ -170,6 +175,7 @@ class ResproutBroker(Shell):
                 Repaired: self._repaired,
                 Settled: self._settled,
                 TakenIn: self._joined,
+                Reunited: self._reunited,
                 Cleared: lambda outcome: self.admission.admit(),
                 Superseded: self.clients.superseded,
                 TreeChanged: self.tree_news.changed,
@@ -190,7 +196,12 @@ class ResproutBroker(Shell):
 
     def begin(self) -> None:
         self.clients.lost.began_us = self.core.now_us
+        if self.core.seat.memory and self.core.memory is None:
+            self.core.refuse(f"what {self.core.seat.name} remembers of its network cannot be read")
+            return
         self.newcomer.start()
+        if self.newcomer.state is NewcomerState.SEEKING:
+            self.reunion.start()
         self._set_tick()
 
     def latest_life(self, client: str) -> int:
@@ -270,9 +281,19 @@ class ResproutBroker(Shell):
                 JoinRequest: lambda peer, message: admission.requested(peer.name, peer.incarnation, message),
                 JoinWithdrawn: lambda peer, message: admission.withdrawn(peer.name, message),
                 Probe: lambda peer, message: outbox.send(peer.name, Probed(message.number)),
+                **self._seekers(),
             },
             is_only=True,
         )
+
+    def _seekers(self) -> dict[type, Callable[[Peer, Any], None]]:
+        """What brokers say that look for their network."""
+        reunion = self.reunion
+        return {
+            Whereabouts: lambda peer, message: reunion.heard(peer.name, peer.incarnation, message),
+            Enrol: lambda peer, message: reunion.asked(peer.name, message),
+            Enrolled: lambda peer, message: reunion.answered(peer.name, message),
+        }
 
     def _brokers(self) -> Desk:
         core, newcomer, admission = self.core, self.newcomer, self.admission
@@ -281,6 +302,9 @@ class ResproutBroker(Shell):
             return lambda peer, message: handler(peer.name, message, core.now_us)
 
         probed = at_council(self.council.handlers[Probed])
+        enrol, enrolled = at_council(self.council.handlers[Enrol]), at_council(self.council.handlers[Enrolled])
+        suspect = at_council(self.council.handlers[Suspect])  # who has no place judges nobody
+        reunion = self.reunion
 
         def all_probed(peer: Peer, message: Probed) -> None:
             probed(peer, message)
@@ -301,6 +325,14 @@ class ResproutBroker(Shell):
                 **self.parcels.handlers,
                 **{kind: at_council(handler) for kind, handler in self.council.handlers.items()},
                 Probed: all_probed,
+                Whereabouts: self._seekers()[Whereabouts],
+                Suspect: lambda peer, message: suspect(peer, message) if core.attached else None,
+                Enrol: lambda peer, message: (
+                    enrol(peer, message) if core.attached else reunion.asked(peer.name, message)
+                ),
+                Enrolled: lambda peer, message: (
+                    enrolled(peer, message) if core.attached else reunion.answered(peer.name, message)
+                ),
             },
             heard=self.council.heard,
         )
@@ -329,6 +361,8 @@ class ResproutBroker(Shell):
             self.clients.settle()
             self.clients.tell_successors()
             self.waits.tick()
+        self.reunion.tick()
+        self.act()
         if self.revival is not None:
             self.revival.tick()
         self._set_tick()
@@ -351,6 +385,14 @@ class ResproutBroker(Shell):
         if self.core.attached and self.admission.claims.waiting:
             self.admission.admit()
 
+    def _reunited(self, outcome: Reunited) -> None:
+        if self.revival is not None:
+            self.revival.lead_again()
+        self._settled(Settled())
+
+    def _keep_memory(self) -> None:
+        self.company.remember(self.admission.claims.admitted)
+
     def _joined(self, outcome: TakenIn) -> None:
         if self.revival is not None:
             self.revival.joined(outcome.parent)
@@ -367,3 +409,5 @@ class ResproutBroker(Shell):
     def _request(self, event: Request) -> None:
         if isinstance(event.body, LeaveRequest):
             self.draining.begin(event.body.within_us)
+        elif isinstance(event.body, LookForRequest):
+            self.reunion.look_for(event.body.names)

@@ -74,7 +74,7 @@ class Clients:
 
     @property
     def _is_settled(self) -> bool:
-        return self._core.attached and self._core.is_calm and not self._core.reviving
+        return self._core.attached and self._core.is_calm and self._core.goes_on
 
     # -- coming --------------------------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Clients:
         if core.leaving and not (attend.tried and self._ghosts.knows(home_of(attend))):
             return  # only those whom nobody else could serve: this broker goes when they have come
         if not (
-            self._is_settled or (core.attached and is_new and not core.reviving)
+            self._is_settled or (core.attached and is_new and core.goes_on)
         ):  # a repair may wait for what an operator says
             return
         tried = attend.tried

@@ -1,22 +1,54 @@
-"""Who else is in the tree, for the next process of this broker: it looks for them before it founds anything."""
+"""What the next process of this broker is to know: who else is in the tree, and what this one has agreed to.
+
+It looks for them before it founds anything. What it has agreed to it may need when all brokers have stopped: then the
+next lives of enough voters go on as the same network (`joining/reunion`).
+"""
 
 from collections.abc import Iterable
 
 from resprout.core.contract import Remember
+from resprout.overlay.council import Council
+from resprout.overlay.memory import LIVES_KEPT, OTHERS_KEPT, MembershipMemory, encode
+from resprout.overlay.places import Life
 from resprout.stacks.resprout.core import Core
 
 
 class Company:
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, council: Council) -> None:
         self._core = core
-        self._told: tuple[str, tuple[str, ...]] | None = None
+        self._council = council
+        self._told: Remember | None = None
 
     def remember(self, admitted: Iterable[str]) -> None:
         """`admitted`: newcomers that are being taken in. To be said before they are: no process of this broker is to
-        forget that it is not alone."""
-        view = self._core.view
-        known = [name for name in view.places if name != view.name and not view.is_dead(name)]
-        company = tuple(dict.fromkeys([*known, *admitted]))
-        if (view.network, company) != self._told:
-            self._told = (view.network, company)
-            self._core.out.append(Remember(view.network, company))
+        forget that it is not alone. And before anybody is told that this broker has agreed to a configuration."""
+        core, view = self._core, self._core.view
+        if not core.attached and core.memory is None:
+            return
+        known = [place.life for name, place in view.places.items() if name != view.name and not view.is_dead(name)]
+        if core.attached:
+            names = tuple(dict.fromkeys([*[life.name for life in known], *admitted]))
+        else:
+            names = tuple(core.sought)
+        memory = self._memory(known[:OTHERS_KEPT])
+        told = Remember(memory.network, names, encode(memory), core.attached)
+        if told != self._told:
+            self._told = told
+            core.out.append(told)
+
+    def _memory(self, known: Iterable[Life]) -> MembershipMemory:
+        core, view, configurations = self._core, self._core.view, self._council.configurations
+        before = core.memory
+        if not core.attached and before is not None:
+            network, epoch, others = before.network, before.epoch, before.others
+        else:
+            network, epoch, others = view.network, view.epoch, tuple(known)
+        return MembershipMemory(
+            network,
+            view.own_lives[-LIVES_KEPT:],
+            epoch,
+            view.decided,
+            configurations.agreed,
+            others,
+            configurations.proposed,
+        )

@@ -26,6 +26,7 @@ from resprout.order.timers import ReportTaken, ReportTotals
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.levels import TotalBook
 from resprout.order.totals.totals import Totals
+from resprout.overlay.memory import decode
 from resprout.overlay.places import Life
 from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
@@ -72,7 +73,14 @@ class Core(Step):
         """It leads a repair."""
         self.leaving = False
         """It was asked to go: it takes nobody and nothing new, and does not come back by itself."""
-        self.view = MembershipView(seat.name, seat.incarnation, seat.address, self.faults)
+        self.view = MembershipView(seat.name, seat.incarnation, seat.address, self.faults, seat.remembers)
+        self.memory = decode(seat.memory) if seat.memory else None
+        """What an earlier life has left about the network that it was in."""
+        self.sought: dict[str, None] = {}
+        """Brokers that may know that network, while this one looks for it."""
+        self.gathering = False
+        """All had stopped, and this broker leads the network again: nobody is served until most voters have joined
+        it."""
         self.outbox = Outbox(self)
         self.peers = Peers(self, self.outbox)
         self.waves = Waves(self.view, self.peers.post, self.outcomes)
@@ -111,6 +119,11 @@ class Core(Step):
     def is_calm(self) -> bool:
         """No repair is going on here: this broker leads none, and no neighbour is dead and not yet replaced."""
         return not self.leading and all(self.view.neighbours.values())
+
+    @property
+    def goes_on(self) -> bool:
+        """Unless all brokers had stopped, and what they remember or what is on their disks is being gathered."""
+        return not self.reviving and not self.gathering
 
     def end(self) -> None:
         """Of a step: tell what is to be told."""

@@ -136,7 +136,7 @@ class Durables:
     def _decide(self, session: ClientSession) -> None:
         core = self._core
         message = self._waiting[session.name]
-        if not (core.attached and not core.reviving):
+        if not (core.attached and core.goes_on):
             return
         state = self._book.durables.states.get(message.subscription)
         held = self.consumers.held.get(message.subscription)

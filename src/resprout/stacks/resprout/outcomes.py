@@ -15,6 +15,10 @@ class Settled(Outcome, frozen=True):
     """This broker has found its place, or has new neighbours."""
 
 
+class Reunited(Outcome, frozen=True):
+    """All had stopped, and this broker leads the network again."""
+
+
 class TakenIn(Outcome, frozen=True):
     """A parent has taken this broker in."""
 

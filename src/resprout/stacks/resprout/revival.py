@@ -80,6 +80,10 @@ class Revival:
             self._core.view.network = roster.network  # it is the same one
             self._lead()
 
+    def lead_again(self) -> None:
+        """This broker leads the network after all have stopped, by the consent of those who are back."""
+        self._lead()
+
     def told(self, peer: str) -> None:
         """By whoever is about to take this broker in."""
         self._told_by = peer

@@ -15,6 +15,7 @@ from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.joining.newcomer import Newcomer, NewcomerState
+from resprout.stacks.resprout.joining.reunion import Reunion
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.repair.parcels import ParcelDesk
 
@@ -30,6 +31,7 @@ class PeerSessions:
         coordinator: Coordinator,
         parcels: ParcelDesk,
         durables: Durables,
+        reunion: Reunion,
     ) -> None:
         self._core = core
         self._council = council
@@ -39,6 +41,7 @@ class PeerSessions:
         self._coordinator = coordinator
         self._parcels = parcels
         self._durables = durables
+        self._reunion = reunion
         self._asked_back: dict[str, int] = {}
         """Children that ended their sessions, and when: they are asked whether this broker was declared dead."""
         self._unresponsive: tuple[str, ...] = ()
@@ -78,6 +81,7 @@ class PeerSessions:
         core.peers.went_down(name)
         self._parcels.drop(name)
         self._admission.lost(name)
+        self._reunion.lost(name)
         self._newcomer.lost(name)
         link = core.links.get(name)
         if link is None or not link.open or link.incarnation != life:

@@ -12,7 +12,9 @@ from typing import Final
 from resprout.core.contract import CancelTimer, SetTimer, Timer
 from resprout.core.states import transition
 from resprout.order.totals.newcomers import accept_welcome
+from resprout.overlay.configurations import Configurations
 from resprout.overlay.messages import Probed
+from resprout.overlay.places import Configuration
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.joining.choosing import ChosenParent, ParentSearch, locate
@@ -35,6 +37,9 @@ PATIENCE_US = 5_000_000
 each time that one is not even reached, up to `FIRST_PATIENCE_US`: it may be far to everybody."""
 REFUSALS_MAX = 16
 """Answers that name nobody new before a newcomer pauses: what is known about room has yet to come around."""
+FOUNDING_LEAP = 1_000
+"""By so much the first configuration of a broker that is told to found a network is above what it remembers: others may
+remember later ones."""
 TRIED_MAX = 4_096
 """Places that one search remembers to have asked."""
 
@@ -46,6 +51,8 @@ class JoinAgain(Timer, frozen=True):
 class NewcomerState(Enum):
     OUTSIDE = auto()
     """It has not asked anybody yet."""
+    SEEKING = auto()
+    """It remembers its network, and looks for a broker that has a place in it (`reunion`)."""
     ASKING = auto()
     """It has asked one broker, and waits for the answer."""
     CHOOSING = auto()
@@ -58,12 +65,19 @@ class NewcomerState(Enum):
 
 
 NEWCOMER_STATES: Final[Mapping[NewcomerState, frozenset[NewcomerState]]] = {
-    NewcomerState.OUTSIDE: frozenset({NewcomerState.ASKING, NewcomerState.PLACED}),
+    NewcomerState.OUTSIDE: frozenset({NewcomerState.SEEKING, NewcomerState.ASKING, NewcomerState.PLACED}),
+    NewcomerState.SEEKING: frozenset({NewcomerState.ASKING, NewcomerState.PLACED}),
     NewcomerState.ASKING: frozenset(
-        {NewcomerState.ASKING, NewcomerState.CHOOSING, NewcomerState.PAUSING, NewcomerState.PLACED}
+        {
+            NewcomerState.ASKING,
+            NewcomerState.CHOOSING,
+            NewcomerState.PAUSING,
+            NewcomerState.PLACED,
+            NewcomerState.SEEKING,
+        }
     ),
-    NewcomerState.CHOOSING: frozenset({NewcomerState.ASKING, NewcomerState.PLACED}),
-    NewcomerState.PAUSING: frozenset({NewcomerState.ASKING}),
+    NewcomerState.CHOOSING: frozenset({NewcomerState.ASKING, NewcomerState.PLACED, NewcomerState.SEEKING}),
+    NewcomerState.PAUSING: frozenset({NewcomerState.ASKING, NewcomerState.PLACED, NewcomerState.SEEKING}),
     NewcomerState.PLACED: frozenset({NewcomerState.MOVING}),
     NewcomerState.MOVING: frozenset({NewcomerState.PLACED}),
 }
@@ -76,8 +90,10 @@ class Newcomer:
         self,
         core: Core,
         book: ClientBook,
+        configurations: Configurations,
     ) -> None:
         self._core = core
+        self._configurations = configurations
         self._book = book
         self.state = NewcomerState.OUTSIDE
         self._candidates: list[str] = []
@@ -88,6 +104,8 @@ class Newcomer:
         self._moving_from: str | None = None
         """The parent that asked this broker to move: then the search is for another place than the one it has."""
         self._refusals = 0
+        self._living_us: int | None = None
+        """When the first broker answered that it has a place, while this one looks for its network."""
         self._tried: set[str] = set()
         """Who was asked since the last pause: whoever is sent to others than these comes nearer to a place."""
 
@@ -99,19 +117,69 @@ class Newcomer:
     def start(self) -> None:
         core = self._core
         seat = core.seat
-        if seat.parent is None and not seat.contacts:
-            core.view.found(core.rng.getrandbits(32))
-            core.attached = True
-            self._move_to(NewcomerState.PLACED)
-            core.outcomes.append(Settled())
+        if seat.founds or (seat.parent is None and not seat.contacts and core.memory is None):
+            self._found()
+            return
+        if core.memory is not None:
+            self._move_to(NewcomerState.SEEKING)
             return
         core.peers.is_newcomer = True
         self._candidates = [seat.parent] if seat.parent is not None else []
         self._candidates += [name for name in seat.contacts if name not in self._candidates and name != seat.name]
         self._ask_next()
 
+    def _found(self) -> None:
+        """Nobody else goes on with what this broker remembers, as an operator says."""
+        core, memory = self._core, self._core.memory
+        if memory is not None:
+            core.view.epoch = memory.epoch
+            core.totals.become_root(memory.epoch + 1)
+            core.view.bury([*memory.others, *[voter.life for x in memory.known for voter in x.voters]])
+        version = 1 + (max(x.version for x in memory.known) + FOUNDING_LEAP if memory is not None else 0)
+        core.view.found(core.rng.getrandbits(32), version)
+        self.placed()
+        core.outcomes.append(Settled())
+
+    def placed(self) -> None:
+        """This broker is the root."""
+        core = self._core
+        core.attached = True
+        core.peers.is_newcomer = False
+        core.out.append(CancelTimer(JoinAgain()))
+        self._search = None
+        self._move_to(NewcomerState.PLACED)
+
+    def living(self, name: str) -> None:
+        """This broker has a place, and may give one to this broker, which looks for its network."""
+        if self.state is NewcomerState.PLACED or name in self._candidates:
+            return
+        self._candidates.append(name)
+        if self._living_us is None:
+            self._living_us = self._core.now_us
+        if name == self._core.seat.parent:
+            self.choose_living(at_once=True)
+
+    def choose_living(self, at_once: bool = False) -> None:
+        """The parent is preferred, if it is there: a little later any other will do."""
+        core = self._core
+        if self.state is not NewcomerState.SEEKING or not self._candidates or self._living_us is None:
+            return
+        if at_once or core.seat.parent is None or core.now_us - self._living_us >= core.options.heartbeat_us:
+            order = list(core.sought)
+            self._candidates.sort(key=lambda name: order.index(name) if name in core.sought else len(order))
+            self._living_us = None
+            self._ask_next()
+
     def _ask_next(self) -> None:
         core = self._core
+        if self._asked is not None and core.memory is not None and not core.peers.is_heard(self._asked):
+            core.peers.close(self._asked, f"{core.seat.name} looks for its network elsewhere")
+            self._candidates = [name for name in self._candidates if name != self._asked]
+            self._asked = None
+            if not self._candidates:
+                core.out.append(CancelTimer(JoinAgain()))
+                self._move_to(NewcomerState.SEEKING)
+                return
         if self._asked is not None:
             if self._candidates[0] == self._asked:
                 self._candidates.append(self._candidates.pop(0))
@@ -218,7 +286,7 @@ class Newcomer:
         view = core.view
         view.parent = parent
         view.epoch = head.epoch
-        view.configuration = head.configuration
+        self._follow(head.configuration, parcel.network)
         view.network = parcel.network
         link = core.neighbours.add(parent, incarnation)
         self._book.meet(parent, parcel)
@@ -235,6 +303,21 @@ class Newcomer:
         if core.disk is not None:
             core.outcomes.append(TakenIn(parent))
         core.outcomes.append(Settled())
+
+    def _follow(self, configuration: Configuration, network: str) -> None:
+        """What this broker has agreed to still counts in the network that it remembers, and in no other. That others
+        are dead, it has heard from those who looked for the network, too: the network knows better."""
+        core, view = self._core, self._core.view
+        if core.memory is not None:
+            view.tombstones.clear()
+            view.replaced.clear()
+        if core.memory is not None and core.memory.network == network:
+            view.follow(configuration)
+            return
+        core.memory = None
+        view.own_lives = (view.incarnation,)
+        self._configurations.restore(Configuration(), (), 0)
+        view.configuration = configuration
 
     def refused(self, peer: str, message: NameTaken) -> None:
         """Only before this broker has a place: nobody else can take its name afterwards."""

@@ -1,0 +1,436 @@
+"""How brokers that remember their network find it again, and how they go on after all of them have stopped.
+
+A broker with a memory (`overlay.memory`) tells every broker that it knows what it remembers (`Whereabouts`), once per
+heartbeat. One that has a place answers so, and is asked for a place as usual (`newcomer`). If all of them look, they
+collect what each other remembers. When the next lives of enough voters have met, the first of them in the order of the
+configuration proposes the next configuration, with itself as the root and those who are there as voters. It asks each
+for its consent (`Enrol`), by the rules of `overlay.configurations`: a voter agrees to one configuration per version,
+writes that down before it answers, and tells what it had agreed to before. With the consent of enough voters of the
+last decided configuration, of every later one that anybody has agreed to, and of a majority of the new one, the
+proposal is decided: that broker is the root of the same network, and the others join it.
+
+So there are never two: whoever decides, in a living tree or here, has met a voter of each earlier decision (decision
+0120). Ranks and waiting times below only keep brokers from disturbing each other.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from resprout.core.contract import Locate
+from resprout.core.names import newcomer_name
+from resprout.overlay.council import Council
+from resprout.overlay.liveness import Liveness
+from resprout.overlay.memory import OTHERS_KEPT, Whereabouts
+from resprout.overlay.messages import Enrol, Enrolled, Fenced
+from resprout.overlay.places import Configuration, Life, Voter
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.joining.newcomer import Newcomer
+from resprout.stacks.resprout.outcomes import Reunited, Settled
+from resprout.stacks.resprout.words import listed
+
+SOUGHT_MAX: Final = 1_024
+"""Brokers that one that looks for its network calls."""
+FRESH_LEASES: Final = 2
+"""So long a broker that looks, too, counts as present without a further word."""
+RANK_LEASES: Final = 2
+"""So long each voter leaves it to the one before it to propose."""
+TELL_FACTOR: Final = 2
+TELL_SECONDS_MAX: Final = 600
+"""People are told who is missing after a lease, then after twice that, and so on up to this."""
+
+
+class SeekingBroker(msgspec.Struct, frozen=True):
+    """Another broker that looks for the same network."""
+
+    incarnation: int
+    told: Whereabouts
+    heard_us: int
+
+
+class ReunionProposal:
+    """The configuration that this broker wants decided."""
+
+    def __init__(self, number: int, new: Configuration, dead: tuple[Life, ...], yes: set[Life], now_us: int) -> None:
+        self.number = number
+        self.new = new
+        self.dead = dead
+        self.yes = yes
+        self.asked_us = now_us
+
+
+class Reunion:
+    def __init__(self, core: Core, council: Council, newcomer: Newcomer) -> None:
+        self._core = core
+        self._council = council
+        self._newcomer = newcomer
+        self._seekers: dict[str, SeekingBroker] = {}
+        self._told: dict[str, int] = {}
+        """Life of a broker that was told all there is to tell, by name."""
+        self._known: dict[tuple[int, str], Configuration] = {}
+        """Every configuration that anybody here has agreed to or knows to be decided."""
+        self._others: dict[str, int] = {}
+        """Latest lives that anybody here remembers."""
+        self._decided = Configuration()
+        self._met_us: int | None = None
+        """Since when enough voters are here."""
+        self._proposal: ReunionProposal | None = None
+        self._number = 0
+        self._since_us = 0
+        self._tell_us = 0
+        self._tell_after_us = 0
+        self._said = ""
+        self._awaited: list[str] = []
+        """Voters that people were told of."""
+
+    def start(self) -> None:
+        core, memory = self._core, self._core.memory
+        assert memory is not None
+        core.peers.is_newcomer = True
+        core.view.own_lives = (*[life for life in memory.lives if life != core.seat.incarnation], core.seat.incarnation)
+        self._council.configurations.restore(memory.decided, memory.agreed, memory.proposed)
+        self._decided = memory.decided
+        self._learn((memory.decided, *memory.agreed), memory.others)
+        self._tell_after_us = core.options.lease_us
+        self._tell_us = core.now_us + self._tell_after_us
+        self._since_us = core.now_us
+        seat = core.seat
+        self.look_for([*([seat.parent] if seat.parent is not None else []), *seat.contacts])
+        for voter in (voter for x in (memory.decided, *memory.agreed) for voter in x.voters):
+            self._add(voter.name, voter.address)
+        self._council.configurations.keep()  # others may make this very life a voter as soon as they hear of it
+        self._announce()
+        self._check()
+
+    def look_for(self, names: Iterable[str]) -> None:
+        """The driver knows where these listen."""
+        for name in names:
+            if self.is_seeking and name != self._core.seat.name and len(self._core.sought) < SOUGHT_MAX:
+                self._core.sought[name] = None
+
+    @property
+    def is_seeking(self) -> bool:
+        return self._core.memory is not None and not self._core.attached and not self._core.retired
+
+    def tick(self) -> None:
+        core = self._core
+        if core.gathering:
+            self._look_who_joined()
+        if core.attached:
+            self._tell_awaited()
+        if not self.is_seeking:
+            return
+        fresh_us = core.now_us - FRESH_LEASES * core.options.lease_us
+        self._seekers = {name: seeker for name, seeker in self._seekers.items() if seeker.heard_us >= fresh_us}
+        self._announce()
+        self._check()
+        self._newcomer.choose_living()
+        self._tell()
+
+    # -- who is there --------------------------------------------------------------------------------------------------
+
+    def heard(self, session: str, incarnation: int, message: Whereabouts) -> None:
+        core = self._core
+        message.check()
+        name = newcomer_name(session) or session
+        if core.attached:
+            if not message.placed:
+                if self._is_left_out(name, incarnation):
+                    core.peers.post(session, Fenced(incarnation))
+                if self._council.leased:  # otherwise it may have been left out itself
+                    core.peers.post(session, Whereabouts(core.view.network, True))
+                if message.network == core.view.network and incarnation in message.lives:
+                    self._outlives(name, incarnation, message.lives)
+                    self._council.met_heir(session, name, message.lives)
+            return
+        if core.memory is None or name == core.seat.name:
+            return
+        if message.placed:
+            self._seekers.pop(name, None)
+            self._newcomer.living(name)
+            return
+        if message.network != core.memory.network or incarnation not in message.lives:
+            return
+        self._add(name, message.address)
+        known = self._seekers.get(name)
+        self._seekers[name] = SeekingBroker(incarnation, message, core.now_us)
+        self._learn((message.decided, *message.undecided), message.others)
+        if message.decided.version > self._decided.version:
+            self._decided = message.decided
+        if known is None:
+            self._announce_to(name)
+        self._check()
+
+    def _is_left_out(self, name: str, incarnation: int) -> bool:
+        """This very life was about to be taken in by a broker that has died. Its place is known here, and it has none:
+        its next life can be taken in elsewhere."""
+        view = self._core.view
+        place = view.places.get(name)
+        if place is None or place.incarnation != incarnation or place.parent in (None, view.name):
+            return False
+        assert place.parent is not None
+        return view.is_dead(place.parent) or self._council.has_ended(place.parent)
+
+    def _outlives(self, name: str, incarnation: int, lives: tuple[int, ...]) -> None:
+        """This life has the memory of those before it, which only one process at a time can have: they are over. Nobody
+        else may say so, because the session with it is that of a newcomer."""
+        core = self._core
+        latest = max([life for life in lives if life < incarnation], default=0)
+        if latest and not core.peers.is_heard(name):
+            self._council.outlived(Life(name, latest), core.now_us)
+
+    def lost(self, session: str) -> None:
+        """Its session is over, and with it what it was told."""
+        self._told.pop(session, None)
+
+    def _add(self, name: str, address: str) -> None:
+        core = self._core
+        if name not in core.sought and name != core.seat.name and len(core.sought) < SOUGHT_MAX:
+            core.sought[name] = None
+            if address:
+                core.out.append(Locate(name, address))
+
+    def _learn(self, configurations: Iterable[Configuration], others: Iterable[Life]) -> None:
+        for configuration in configurations:
+            if configuration.voters and not self._council.configurations.is_own(configuration):
+                self._known[configuration.label] = configuration
+        for life in others:
+            self._others[life.name] = max(life.incarnation, self._others.get(life.name, 0))
+
+    def _announce(self) -> None:
+        for name in self._core.sought:
+            self._announce_to(name)
+
+    def _announce_to(self, name: str) -> None:
+        core, memory = self._core, self._core.memory
+        assert memory is not None
+        peer = core.peers.get(name)
+        if peer is not None and peer.errands:
+            return  # it was called, and what it is to hear waits for it
+        life = core.peers.incarnation(name)
+        is_known = life and self._told.get(name) == life
+        if life:
+            self._told[name] = life
+        configurations = self._council.configurations
+        core.peers.post(
+            name,
+            Whereabouts(
+                memory.network, False, core.seat.address, core.view.own_lives, memory.epoch, core.view.decided,
+                configurations.undecided(), () if is_known else memory.others[:OTHERS_KEPT],
+            ),
+        )  # fmt: skip
+
+    # -- going on ------------------------------------------------------------------------------------------------------
+
+    def _needed(self) -> list[Configuration]:
+        """The latest that was decided, as far as anybody here knows, and all that may have been decided since."""
+        known = [x for x in self._known.values() if x.version >= self._decided.version]
+        known = [x for x in known if x.version > self._decided.version or x == self._decided]
+        return sorted(known, key=lambda x: x.label)
+
+    def _present(self) -> set[Life]:
+        here = self._core.view
+        lives = {Life(here.name, incarnation) for incarnation in here.own_lives}
+        for name, seeker in self._seekers.items():
+            lives.update([Life(name, incarnation) for incarnation in seeker.told.lives])
+        return lives
+
+    def _check(self) -> None:
+        """Whether it is time for this broker to propose itself."""
+        core = self._core
+        if not self.is_seeking or self._proposal is not None:
+            self._ask_again()
+            return
+        present, needed = self._present(), self._needed()
+        if not needed or not all(core.view.may_reunite(x, present) for x in needed):
+            self._met_us = None
+            return
+        if self._met_us is None:
+            self._met_us = core.now_us
+        order = [voter.name for voter in needed[-1].voters if voter.life in present]
+        if core.seat.name in order and core.now_us - self._met_us >= self._wait_us(order, present, needed):
+            self._propose(needed)
+
+    def _wait_us(self, order: list[str], present: set[Life], needed: list[Configuration]) -> int:
+        """Somebody who is not here yet may have a place, or may be about to start."""
+        core = self._core
+        lease_us = core.options.lease_us
+        everybody = all(voter.life in present for x in needed for voter in x.voters)
+        nobody_else = all(name in self._seekers or self._is_gone(name) for name in core.sought)
+        rank = order.index(core.seat.name)
+        return (0 if everybody and nobody_else else lease_us) + rank * RANK_LEASES * lease_us
+
+    def _is_gone(self, name: str) -> bool:
+        peer = self._core.peers.get(name)
+        return peer is not None and peer.liveness >= Liveness.ENDED
+
+    def _propose(self, needed: list[Configuration]) -> None:
+        core, here = self._core, self._core.view
+        voters = {core.seat.name: here.as_voter()}
+        for name in (*[voter.name for voter in needed[-1].voters], *self._seekers):
+            seeker = self._seekers.get(name)
+            if seeker is not None:
+                voters.setdefault(name, Voter(name, seeker.incarnation, seeker.told.address, True))
+        chosen = tuple(voters.values())[: 2 * here.faults + 1]
+        mind = self._council.configurations
+        version = max(mind.proposed, *[x.version for x in (*needed, *mind.undecided())]) + 1
+        now = {Life(name, seeker.incarnation) for name, seeker in self._seekers.items()} | {here.life(core.seat.name)}
+        dead = tuple(sorted({voter.life for x in needed for voter in x.voters} - now))
+        self._number += 1
+        mine = {Life(here.name, incarnation) for incarnation in here.own_lives}
+        self._proposal = ReunionProposal(self._number, Configuration(version, chosen), dead, mine, core.now_us)
+        mind.agree(self._proposal.new)
+        self._ask()
+        self._count()
+
+    def _ask(self) -> None:
+        proposal, needed = self._proposal, self._needed()
+        assert proposal is not None
+        proposal.asked_us = self._core.now_us
+        for name, seeker in self._seekers.items():
+            if Life(name, seeker.incarnation) not in proposal.yes:
+                question = Enrol(
+                    proposal.number, seeker.incarnation, proposal.dead, proposal.new, needed[-1], self._decided
+                )
+                self._core.peers.post(name, question)
+
+    def _ask_again(self) -> None:
+        proposal, core = self._proposal, self._core
+        if proposal is not None and self.is_seeking and core.now_us - proposal.asked_us >= core.options.lease_us:
+            self._ask()
+
+    def asked(self, session: str, message: Enrol) -> None:
+        """Another one proposes itself. One that has a place already says so instead."""
+        core = self._core
+        name = newcomer_name(session) or session
+        if core.attached:
+            core.peers.post(session, Whereabouts(core.view.network, True))
+        elif core.memory is not None and not self._goes_before(name, message):
+            self._proposal = None  # its turn comes when that one has failed
+            self._met_us = core.now_us
+            mind = self._council.configurations
+            mind.withdraw()
+            self._council.handlers[Enrol](name, message, core.now_us)
+            self._learn((message.decided, *mind.agreed), ())
+
+    def _goes_before(self, other: str, message: Enrol) -> bool:
+        """Both propose themselves: the first voter goes on."""
+        if self._proposal is None or message.new.version > self._proposal.new.version:
+            return False
+        order = {voter.name: rank for rank, voter in enumerate(self._needed()[-1].voters)}
+        return order.get(self._core.seat.name, len(order)) < order.get(other, len(order))
+
+    def answered(self, session: str, message: Enrolled) -> None:
+        """A voter's answer to a proposal of this broker."""
+        core, proposal = self._core, self._proposal
+        name = newcomer_name(session) or session
+        if core.attached:
+            self._council.heir_enrolled(name, message, core.now_us)
+            return
+        seeker = self._seekers.get(name)
+        if proposal is None or message.number != proposal.number or seeker is None:
+            return
+        if message.incarnation != seeker.incarnation:
+            return
+        configurations = [x for x in message.undecided if x != proposal.new and x.is_sound()]
+        self._learn([x for x in (message.decided, *configurations) if x.is_sound()], ())
+        if message.decided.version > self._decided.version and message.decided.is_sound():
+            self._decided = message.decided
+        if message.yes:
+            proposal.yes.update([Life(name, incarnation) for incarnation in seeker.told.lives])
+            self._count()
+        elif any(x.version >= proposal.new.version for x in (message.decided, *configurations)):
+            self._proposal = None
+            self._met_us = core.now_us
+
+    def _count(self) -> None:
+        proposal, view = self._proposal, self._core.view
+        assert proposal is not None
+        needed = [x for x in self._needed() if x != proposal.new]
+        if all(view.may_reunite(x, proposal.yes) for x in needed) and view.is_majority(proposal.new, proposal.yes):
+            self._lead(proposal)
+
+    def _lead(self, proposal: ReunionProposal) -> None:
+        core, view, memory = self._core, self._core.view, self._core.memory
+        assert memory is not None
+        self._proposal = None
+        view.epoch = max([memory.epoch, *[seeker.told.epoch for seeker in self._seekers.values()]])
+        now = {name: seeker.incarnation for name, seeker in self._seekers.items()}
+        lives = {Life(name, life) for name, life in self._others.items()}
+        lives.update([voter.life for x in self._known.values() for voter in x.voters])
+        view.bury(sorted([life for life in lives if life.incarnation < now.get(life.name, life.incarnation + 1)]))
+        view.lead(memory.network, proposal.new)
+        core.totals.become_root(view.epoch + 1)
+        self._newcomer.placed()
+        core.gathering = True
+        self._tell_after_us = core.options.lease_us
+        self._tell_us = core.now_us + self._tell_after_us
+        with_whom = f" with {listed(sorted(now))}" if now else ""
+        core.note("reunited", f"{core.seat.name} goes on with the network {memory.network}{with_whom}")
+        for name in core.sought:
+            core.peers.close(name, f"{core.seat.name} has a place now")
+        self._look_who_joined()
+        core.outcomes.append(Reunited())
+
+    def _look_who_joined(self) -> None:
+        """Most of those who have agreed must be in the tree before anybody is served: if this broker is cut off from
+        them by now, they may go on without it."""
+        core, view = self._core, self._core.view
+        lives = [Life(view.name, view.incarnation), *[place.life for place in view.places.values() if place.version]]
+        if view.is_majority(view.decided, lives):
+            core.gathering = False
+            core.outcomes.append(Settled())
+        elif core.now_us >= self._tell_us:
+            self._tell_after_us = min(TELL_FACTOR * self._tell_after_us, TELL_SECONDS_MAX * 1_000_000)
+            self._tell_us = core.now_us + self._tell_after_us
+            absent = [voter.name for voter in view.decided.voters if voter.life not in lives]
+            core.note("reunion_waits", f"{core.seat.name} leads {view.network} and waits for {listed(absent)} to join")
+
+    # -- for people ----------------------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        """Who is missing: rarely, and when that has changed."""
+        core = self._core
+        if core.now_us < self._tell_us:
+            return
+        missing = self._missing()
+        if missing and missing == self._said:
+            self._tell_after_us = min(TELL_FACTOR * self._tell_after_us, TELL_SECONDS_MAX * 1_000_000)
+        elif missing:
+            self._tell_after_us = core.options.lease_us
+        self._said = missing
+        self._tell_us = core.now_us + self._tell_after_us
+        if missing:
+            core.note("reunion_waits", f"{missing} ({(core.now_us - self._since_us) // 1_000_000} s so far)")
+
+    def _tell_awaited(self) -> None:
+        """More voters are gone at once than may be: the others cannot know that these do not go on by themselves."""
+        core, awaited = self._core, self._council.awaited_voters
+        names = sorted({life.name for life in awaited})
+        if names != self._awaited:
+            self._awaited = names
+            if names:
+                core.note(
+                    "voters_missing",
+                    f"the repair waits until enough of {listed(names)} are back, who might go on without"
+                    f" {core.seat.name}; if they never return: resprout forget {' '.join(names)}",
+                )
+
+    def _missing(self) -> str:
+        """Empty when enough voters are here."""
+        core, memory = self._core, self._core.memory
+        assert memory is not None
+        present = self._present()
+        lines = []
+        for x in self._needed():
+            count = core.view.missing_for_reunion(x, present)
+            if count:
+                absent = [voter for voter in x.voters if voter.life not in present]
+                names = listed([f"{voter.name} ({voter.address})" if voter.address else voter.name for voter in absent])
+                how_many = f"{count} more of them" if count < len(absent) else "it" if count == 1 else "all of them"
+                lines.append(f"{names} missing, {how_many} needed")
+        if not lines:
+            return ""
+        here = f" with {listed(sorted(self._seekers))}" if self._seekers else ""
+        return f"{core.seat.name} waits{here} for its network {memory.network}: {'; '.join(dict.fromkeys(lines))}"
