@@ -151,6 +151,12 @@ class Coordinator:
                     return
         self.check()
 
+    @property
+    def members(self) -> list[str]:
+        """Brokers that the running repair needs a session with until it ends: what they bring, and what they are told."""
+        repair = self.current
+        return [] if repair is None else [name for name in repair.asked if name not in repair.others]
+
     def awaits(self, name: str) -> bool:
         """It was asked and has not answered."""
         repair = self.current
