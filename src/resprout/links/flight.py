@@ -14,16 +14,16 @@ from typing import Final
 
 from resprout.core import limits
 
-START_BYTES: Final = 128 << 10
+START_BYTES: Final = 64 << 10
 """At most, on a connection of which nothing is known yet, or not any more. As much as a repair usually has to say,
 which must not take a second round trip."""
-START_BYTES_SHARED: Final = 192 << 10
+START_BYTES_SHARED: Final = 64 << 10
 """On all connections of a node together: it may begin on all of them at once, and they may share one thin line. Each
-has its share of this. At 1 Mbit it takes a second and a half, which is less than a lease."""
-START_BYTES_FREE: Final = 128 << 10
-"""What is pressing takes of this, as long as something is left, before it takes of the share of its connection."""
-START_BYTES_LEAST: Final = 8 << 10
-"""About what TCP begins with."""
+has its share of this."""
+START_BYTES_FREE: Final = 64 << 10
+"""What is pressing takes of this, as long as something is left, before it takes of the share of its connection. Together
+with the shares it leaves in 2.1 s at 500 kbit/s, the slowest uplink of a broker that is supported: less than a lease."""
+START_BYTES_LEAST: Final = 4 << 10
 LEAST_BYTES: Final = 4 << 10
 MOST_BYTES: Final = 8 << 20
 PART_BYTES_MIN: Final = 1 << 10
@@ -54,7 +54,7 @@ class Flight:
     """Positions are bytes of the session, counted from its beginning."""
 
     __slots__ = (
-        "_beginnings", "_flight_us", "_rates", "_start_bytes", "_trip_us", "bytes_max", "marked", "marks", "part_bytes",
+        "_beginnings", "_cap_bytes", "_flight_us", "_rates", "_start_bytes", "_trip_us", "bytes_max", "marked", "marks", "part_bytes",
         "taken_bytes",
     )  # fmt: skip
 
@@ -69,6 +69,9 @@ class Flight:
         """Bytes per second."""
         self._trip_us = TRIP_US_MAX
         self._start_bytes = START_BYTES
+        self._cap_bytes = START_BYTES
+        """A connection begins with at most so much. It is halved when a connection ends before anything was acknowledged:
+        a line that is thinner than expected must not be flooded in the same way again."""
         self.marked = 0
         """The position of the latest mark."""
         self.bytes_max = 0
@@ -84,7 +87,7 @@ class Flight:
 
     def share(self, links: int, beginnings: Beginnings) -> None:
         """So many begin at a time, and have these in common."""
-        self._start_bytes = max(START_BYTES_LEAST, min(START_BYTES, START_BYTES_SHARED // shares(links)))
+        self._start_bytes = max(START_BYTES_LEAST, min(self._cap_bytes, START_BYTES_SHARED // shares(links)))
         if not self.marks and not self._rates:
             self.end()
             self._allow(self._start_bytes)
@@ -96,7 +99,7 @@ class Flight:
         that goes, and leaves the share of its connection to what follows: otherwise publications would wait for the
         acknowledgement of a repair that has come."""
         if pressing_bytes and not self._rates:
-            more = min(pressing_bytes, max(0, START_BYTES - self.bytes_max), self._beginnings.free_bytes)
+            more = min(pressing_bytes, max(0, self._cap_bytes - self.bytes_max), self._beginnings.free_bytes)
             self._beginnings.free_bytes -= more
             self.taken_bytes += more
             self.bytes_max += more
@@ -109,6 +112,9 @@ class Flight:
 
     def begin(self, position: int) -> None:
         """Another connection, perhaps another way."""
+        if self.marks and not self._rates:
+            self._cap_bytes = max(START_BYTES_LEAST, self._cap_bytes // 2)
+            self._start_bytes = min(self._start_bytes, self._cap_bytes)
         self.end()
         self.marks.clear()
         self._rates.clear()
@@ -136,6 +142,7 @@ class Flight:
             _, left_us, before = marks.popleft()
         trip_us = max(1, now_us - left_us)
         self._trip_us = min(self._trip_us, trip_us)
+        self._cap_bytes = min(START_BYTES, 2 * self._cap_bytes)
         self.end()
         self._rates.append((position - before) * 1_000_000 // trip_us)
         self._allow(2 * max(self._rates) * (self._trip_us + self._flight_us) // 1_000_000)
