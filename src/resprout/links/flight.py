@@ -21,8 +21,9 @@ START_BYTES_SHARED: Final = 64 << 10
 """On all connections of a node together: it may begin on all of them at once, and they may share one thin line. Each
 has its share of this."""
 START_BYTES_FREE: Final = 64 << 10
-"""What is pressing takes of this, as long as something is left, before it takes of the share of its connection. Together
-with the shares it leaves in 2.1 s at 500 kbit/s, the slowest uplink of a broker that is supported: less than a lease."""
+"""What is pressing takes of this, as long as something is left, before it takes of the share of its connection.
+Together with the shares it leaves in 2.1 s at 500 kbit/s, the slowest uplink that a broker may have: less than a
+lease."""
 START_BYTES_LEAST: Final = 4 << 10
 LEAST_BYTES: Final = 4 << 10
 MOST_BYTES: Final = 8 << 20
@@ -34,6 +35,9 @@ TRIP_US_MAX: Final = 500_000
 """A longer round trip is taken for this: most of it was spent in a queue."""
 RATES_KEPT: Final = 16
 """The best of so many tells what the link carries: some are low because there was little to send."""
+RATES_US: Final = 1_000_000
+"""Rates that were measured longer ago do not count, except the last: other links of the node may have begun to send,
+and on a thin line sixteen rates are many seconds."""
 
 
 def shares(links: int) -> int:
@@ -54,8 +58,8 @@ class Flight:
     """Positions are bytes of the session, counted from its beginning."""
 
     __slots__ = (
-        "_beginnings", "_cap_bytes", "_flight_us", "_rates", "_start_bytes", "_trip_us", "bytes_max", "marked", "marks", "part_bytes",
-        "taken_bytes",
+        "_beginnings", "_cap_bytes", "_flight_us", "_rates", "_start_bytes", "_trip_us", "bytes_max", "marked", "marks",
+        "part_bytes", "taken_bytes",
     )  # fmt: skip
 
     def __init__(self, flight_us: int) -> None:
@@ -65,13 +69,13 @@ class Flight:
         """Of what is free for what is pressing."""
         self.marks: deque[tuple[int, int, int]] = deque()
         """Acknowledgements that were asked for: position, when it left, how much was acknowledged by then."""
-        self._rates: deque[int] = deque(maxlen=RATES_KEPT)
-        """Bytes per second."""
+        self._rates: deque[tuple[int, int]] = deque(maxlen=RATES_KEPT)
+        """When each was measured, and bytes per second."""
         self._trip_us = TRIP_US_MAX
         self._start_bytes = START_BYTES
         self._cap_bytes = START_BYTES
-        """A connection begins with at most so much. It is halved when a connection ends before anything was acknowledged:
-        a line that is thinner than expected must not be flooded in the same way again."""
+        """A connection begins with at most so much. It is halved when a connection ends before anything was
+        acknowledged: a line that is thinner than expected must not be flooded in the same way again."""
         self.marked = 0
         """The position of the latest mark."""
         self.bytes_max = 0
@@ -144,8 +148,12 @@ class Flight:
         self._trip_us = min(self._trip_us, trip_us)
         self._cap_bytes = min(START_BYTES, 2 * self._cap_bytes)
         self.end()
-        self._rates.append((position - before) * 1_000_000 // trip_us)
-        self._allow(2 * max(self._rates) * (self._trip_us + self._flight_us) // 1_000_000)
+        rates = self._rates
+        rates.append((now_us, (position - before) * 1_000_000 // trip_us))
+        while rates[0][0] < now_us - RATES_US:
+            rates.popleft()
+        best = max([rate for _, rate in rates])
+        self._allow(2 * best * (self._trip_us + self._flight_us) // 1_000_000)
         if self.bytes_max == LEAST_BYTES:
             self._trip_us = min(trip_us, TRIP_US_MAX)  # this little makes no queue: the way has become longer
 

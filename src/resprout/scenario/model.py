@@ -127,6 +127,9 @@ class FaultKind(enum.StrEnum):
     UNFREEZE = "unfreeze"
     HANG = "hang"
     UNHANG = "unhang"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    LEAP = "leap"
     CUT = "cut"
     HEAL = "heal"
     PARTITION = "partition"
@@ -147,6 +150,8 @@ class FaultSpec(msgspec.Struct, frozen=True):
     begins the network anew |
     | freeze, unfreeze | nodes | processes stop and go on: nothing is lost, timers fire late |
     | hang, unhang | nodes | brokers answer nothing, while their links keep connections and acknowledge; they go on |
+    | suspend, resume | nodes | the machines of brokers sleep and wake: a freeze in which their clocks stand still |
+    | leap | nodes, by_us | the clocks of brokers leap forward by so much |
     | cut | links | nothing passes between the two nodes of each pair, in both directions |
     | heal | links | these pairs pass again; no links: every cut and partition ends |
     | partition | nodes | nothing passes between `Scenario.side(fault)` and everybody else |
@@ -172,6 +177,7 @@ class FaultSpec(msgspec.Struct, frozen=True):
     site: str | None = None
     contacts: tuple[str, ...] = ()
     disk_latency_us: int = 0
+    by_us: int = 0
 
 
 class Scenario(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ WORKERS_MAX: Final = 16
 """Processes with clients. Where there are more clients than this, several share a process."""
 
 _BY_SIGNAL: Final = (FaultKind.CRASH, FaultKind.FREEZE)
+_OF_CLOCKS: Final = (FaultKind.SUSPEND, FaultKind.RESUME, FaultKind.LEAP)
 
 
 def check_runnable(scenario: Scenario) -> None:
@@ -20,6 +21,8 @@ def check_runnable(scenario: Scenario) -> None:
     if hangs := [fault for fault in scenario.faults if fault.kind in (FaultKind.HANG, FaultKind.UNHANG)]:
         name = hangs[0].nodes[0]
         raise UsageError(f"{name} hangs: no signal does that to a process; `resprout sim` runs it, or take a freeze")
+    if clocks := [fault for fault in scenario.faults if fault.kind in _OF_CLOCKS]:
+        raise UsageError(f"{clocks[0].nodes[0]}: a {clocks[0].kind} moves a clock; only `resprout sim` does that")
     for client in scenario.clients:
         if client.called is not None or client.reading_us or client.idle_us is not None:
             raise UsageError(f"client {client.name}: `called`, `reading` and `idle_from` are only for `resprout sim`")

@@ -153,7 +153,7 @@ class Coordinator:
 
     @property
     def members(self) -> list[str]:
-        """Brokers that the running repair needs a session with until it ends: what they bring, and what they are told."""
+        """Brokers that the running repair needs a session with until it ends, so that nobody closes it as idle."""
         repair = self.current
         return [] if repair is None else [name for name in repair.asked if name not in repair.others]
 
