@@ -16,6 +16,8 @@ OPTIONS: Final = {
     "ack_delay_us": (0, 2_000, 50_000),
 }
 TIME_LIMIT_US: Final = 1_800_000_000
+LASTS_US_MAX: Final = 25_000_000
+"""Clients of a broker that is cut off longer than `ghost_us` lose their sessions, and are told."""
 DRAWS_MAX: Final = 64
 """Scenarios that are drawn until one has a broker with enough neighbours."""
 
@@ -53,7 +55,7 @@ def _faults(rng: Random, dead: str, leader: str, members: list[str], at_us: int)
     faults = [FaultSpec(at_us, FaultKind.CRASH, (dead,))]
     for member in rng.sample(members, min(len(members), rng.choice((1, 1, 1, 2)))):
         from_us = at_us + rng.choice((rng.randint(-500_000, 0), rng.randint(0, 300_000), rng.randint(0, 3_000_000)))
-        lasts_us = rng.choice((rng.randint(1, 3_000_000), rng.randint(3_000_000, 40_000_000)))
+        lasts_us = rng.choice((rng.randint(1, 3_000_000), rng.randint(3_000_000, LASTS_US_MAX)))
         link = ((leader, member),)
         faults.append(FaultSpec(from_us, FaultKind.CUT, links=link))
         faults.append(FaultSpec(from_us + lasts_us, FaultKind.HEAL, links=link))
