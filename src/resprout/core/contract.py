@@ -125,6 +125,8 @@ class LinkUp(Event):
     incarnation: int
     room: int
     """Bytes (sum of `cost`) that may be sent before the next `Writable`."""
+    trip_us: int = 0
+    """The round trip that the handshake took, where this side opened the session."""
 
 
 class EndCause(enum.StrEnum):

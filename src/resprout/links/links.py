@@ -267,7 +267,7 @@ class Links:
             if isinstance(news, LinkSession):
                 self._up[news.peer] = news
                 news.announced = news.limit  # less than at the handshake where many links share what they begin with
-                self._tell(LinkUp(news.peer, news.role, news.incarnation, news.room), now_us, out)
+                self._tell(LinkUp(news.peer, news.role, news.incarnation, news.room, news.trip_us), now_us, out)
             else:
                 self._tell(news, now_us, out)
 
