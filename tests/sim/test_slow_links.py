@@ -10,6 +10,7 @@ from resprout.scenario.model import FaultKind
 from resprout.sim.classes.cut_repairs import cut_repairs
 from resprout.sim.classes.moved_clocks import moved_clocks
 from resprout.sim.classes.slow_links import slow_links
+from resprout.sim.run import run_scenario
 from resprout.sim.swarm import try_seed
 from tests.soak import cases
 
@@ -46,3 +47,15 @@ def test_clocks_are_moved_in_the_simulator_only() -> None:
         parse_scenario(fault('at = "1s"\nkind = "suspend"\nnodes = ["c"]'))
     with pytest.raises(ScenarioError, match="cannot resume: it is up"):
         parse_scenario(fault('at = "1s"\nkind = "resume"\nnodes = ["b1"]'))
+
+
+def test_a_broker_that_is_too_far_from_its_parent_does_not_join_and_says_which_lease_it_needs() -> None:
+    """Both declared each other dead for ever, and nobody was told why."""
+    far = '[[broker]]\nname = "b0"\n[[broker]]\nname = "b1"\nparent = "b0"\nlatency = "3s"\n'
+    rows = run_scenario(parse_scenario(f'time_limit = "40s"\n{far}')).rows
+    [told] = [row for row in rows if row.kind == "slow_link"]
+    assert told.node == "b1" and told.detail is not None
+    assert told.detail.startswith("a round trip to b0 takes 6.0 s, and lease_us is 3 s: b1 does not join there")
+    assert not any(row.kind == "joined" for row in rows)
+    result = run_scenario(parse_scenario(f'time_limit = "100s"\n[options]\nlease_us = 12_000_000\n{far}'))
+    assert result.ended == "quiescent" and [row.node for row in result.rows if row.kind == "joined"] == ["b1"]
