@@ -5,7 +5,8 @@ import json
 from resprout.audit.judge import judge
 from resprout.audit.naming import listed
 from resprout.audit.report import as_dict, lines
-from resprout.audit.verdict import NOT_JUDGED, RULES
+from resprout.audit.verdict import NOT_JUDGED, RULES, UNFINISHED, VIOLATED
+from resprout.trace.schema import Row
 from tests.audit.trace_builder import TraceBuilder
 
 
@@ -35,6 +36,26 @@ def test_a_clean_text_says_what_was_not_judged() -> None:
     t.receipt("c:1", "delivered")
     assert lines(judge(t.rows))[-1] == "clean, as far as it was judged (not: lost, lost_told)"
     assert lines(judge(t.quiescent()))[-1] == "clean"
+
+
+def test_a_run_that_met_its_time_limit_is_unfinished_and_not_clean() -> None:
+    """A repair that never ended read as clean, as far as it was judged."""
+    t = TraceBuilder()
+    t.subscribe("s", "a")
+    t.publish("c:1", "a", "total", "k")
+    t.deliver("s", "c:1", tseq=1)
+    t.receipt("c:1", "delivered")
+    rows = [*t.rows, Row(time_us=t.rows[-1].time_us + 1, node="world", kind="timeout")]
+    verdict = judge(rows)
+    assert verdict.unfinished and verdict.status == UNFINISHED
+    assert lines(verdict)[-1] == (
+        "UNFINISHED: the run met its time limit before it came to rest; no violation, as far as it was judged"
+        " (not: lost, lost_told)"
+    )
+    assert as_dict(verdict)["verdict"] == "unfinished"
+    assert not judge(t.rows).unfinished, "a trace without an end is of a run that somebody broke off"
+    t.deliver("s", "c:1", tseq=1)
+    assert judge([*t.rows, rows[-1]]).status == VIOLATED
 
 
 def test_a_rule_that_nothing_could_break_is_not_called_clean() -> None:

@@ -119,13 +119,17 @@ def test_a_scenario_can_be_drawn_from_a_seed(capfd: pytest.CaptureFixture[str]) 
     assert printed(capfd, "sim", "--draw", "12").splitlines()[-1] == f"digest {data['digest']}"
 
 
-def test_a_run_that_meets_its_time_limit_ends_with_1_and_its_loss_is_not_judged(
+def test_a_run_that_meets_its_time_limit_ends_with_1_and_is_never_called_clean(
     scenario: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = str(tmp_path / "t")
     out = printed(capfd, "sim", str(scenario), "--set", "time_limit=300ms", "--trace", folder, status=1)
     assert "the run hit its time limit" in out
-    verdict = as_json(capfd, "audit", folder)
+    verdict = as_json(capfd, "audit", folder, status=1)
+    assert verdict["verdict"] == "unfinished"
+    assert (
+        printed(capfd, "audit", folder, status=1).splitlines()[-1].startswith("UNFINISHED: the run met its time limit")
+    )
     lost = next(check for check in verdict["checks"] if check["rule"] == "lost")
     assert lost["status"] == "not judged" and "time limit" in lost["reason"]
 

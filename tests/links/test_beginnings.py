@@ -42,7 +42,7 @@ def test_what_follows_a_repair_does_not_wait_until_the_repair_is_acknowledged() 
     desk = busy_desk(7)
     desk.ask(Send("c11", Pressing(1, START_BYTES_SHARED // 8)))
     desk.ask(Send("c11", Pressing(2, START_BYTES_SHARED // 8)))
-    follows = Parcel(3, 10_000)
+    follows = Parcel(3, START_BYTES_SHARED // 8)  # the share of one of eight
     assert weight(frames(desk.ask(Send("c11", follows)))) == follows.size
 
 

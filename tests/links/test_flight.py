@@ -2,7 +2,7 @@
 
 import pytest
 
-from resprout.links.flight import START_BYTES, TRIP_US_MAX, Beginnings, Flight
+from resprout.links.flight import RATES_US, START_BYTES, TRIP_US_MAX, Beginnings, Flight
 
 FLIGHT_US = 100_000
 SECOND = 1_000_000
@@ -54,3 +54,29 @@ def test_the_queue_of_a_thin_line_stays_short(kbit: int, way_ms: int) -> None:
     first_part_us = START_BYTES // 4 * SECOND // (kbit * 125)
     assert line.queue_us() <= way_ms * 1000 + 2 * FLIGHT_US + 2 * min(first_part_us, TRIP_US_MAX)
     assert line.acknowledged >= 0.7 * 30 * kbit * 125, "and is never empty for long"
+
+
+def test_a_connection_that_ends_before_anything_was_acknowledged_lets_the_next_begin_with_half() -> None:
+    """On a line of 500 kbit/s every connection began with the same burst, which took longer than anybody waits."""
+    flight = Flight(FLIGHT_US)
+    began = flight.bytes_max
+    for _ in range(2):
+        flight.mark(flight.bytes_max, 0, 0)
+        flight.begin(0)
+    assert flight.bytes_max == began // 4
+    assert not flight.is_full(0, pressing_bytes=began) and flight.bytes_max == began // 4, "what is pressing as well"
+    flight.mark(10_000, 0, 0)
+    flight.acknowledged(10_000, 1_000)
+    flight.begin(10_000)
+    flight.share(1, Beginnings())
+    assert flight.bytes_max == began // 2, "it trusts the line again, step by step"
+
+
+def test_a_rate_of_long_ago_does_not_count_where_links_share_a_thin_line() -> None:
+    flight = Flight(FLIGHT_US)
+    flight.mark(60_000, 0, 0)
+    flight.acknowledged(60_000, 1_000_000)
+    alone = flight.bytes_max
+    flight.mark(70_000, 60_000, 1_000_000)
+    flight.acknowledged(70_000, 2_000_000 + RATES_US)
+    assert flight.bytes_max < alone // 4

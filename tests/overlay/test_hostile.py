@@ -12,7 +12,21 @@ from resprout.core.errors import PeerError
 from resprout.links.frames import Data
 from resprout.overlay.council import Council
 from resprout.overlay.lease_detector import UNHEARD_POSTS_MAX
-from resprout.overlay.messages import OVERLAY_MESSAGES, Enrol, Fenced, Gone, Orphan, Ping, Pong, PreVote, Probe, Suspect
+from resprout.overlay.messages import (
+    OVERLAY_MESSAGES,
+    Enrol,
+    Fenced,
+    Gone,
+    Namesake,
+    Orphan,
+    Ping,
+    Pong,
+    PreVote,
+    Probe,
+    Seek,
+    Sought,
+    Suspect,
+)  # fmt: skip
 from resprout.overlay.outcomes import Declared, Expelled
 from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
 from resprout.overlay.status import CouncilOptions
@@ -263,6 +277,50 @@ def test_an_orphan_asks_the_configuration_after_long() -> None:
     alone.now_us += 18_000
     alone.council.tick(alone.now_us)
     assert [peer for peer, message in alone.posted if isinstance(message, Orphan)] == ["a", "b"]
+
+
+def asked_for_a_parent() -> Alone:
+    """A voter that holds its lease, and was asked by e, whose parent x is not to be found here."""
+    alone = Alone()
+    alone.receive("b", Pong(alone.now_us, True))
+    alone.posted.clear()
+    alone.receive("e", Orphan(Life("x", 1)))
+    assert [(peer, message.names) for peer, message in alone.posted if isinstance(message, Seek)] == [
+        ("b", ("x",)),
+        ("d", ("x",)),
+    ]
+    return alone
+
+
+def told_gone(alone: Alone, stands: bool, complete: bool) -> bool:
+    namesakes = (Namesake("x", 1, "", "a", stands),)
+    alone.receive("d", Sought(1, (), (0,), True))
+    assert not any(isinstance(message, Gone) for _, message in alone.posted), "b has not answered"
+    alone.receive("b", Sought(1, namesakes if stands else (), (0,), complete))
+    return ("e", Gone(Life("x", 1))) in alone.posted
+
+
+def test_an_orphan_is_told_gone_when_the_whole_tree_knows_no_such_parent() -> None:
+    assert told_gone(asked_for_a_parent(), stands=False, complete=True)
+
+
+def test_an_orphan_is_not_told_gone_while_a_link_is_in_repair_or_its_parent_stands() -> None:
+    """A voter said Gone of a parent whose repair waited for that very orphan, which began another life."""
+    assert not told_gone(asked_for_a_parent(), stands=False, complete=False)
+    assert not told_gone(asked_for_a_parent(), stands=True, complete=True)
+    assert not asked_for_a_parent().fenced
+
+
+def test_a_member_that_has_no_vote_pings_its_coordinator_also_when_that_is_the_root() -> None:
+    """The coordinator heard nothing of it while its Grant was on its way, and declared it dead."""
+    alone = Alone()
+    alone.view.follow_decided(Configuration(4, (Voter("a", 1, ""), Voter("b", 1, ""), Voter("d", 1, ""))))
+    alone.view.mark_dead("b", 1)
+    alone.view.neighbours["b"] = False
+    alone.view.attached["b"] = "a"
+    alone.posted.clear()
+    alone.council.tick(alone.now_us + 1500)
+    assert [peer for peer, message in alone.posted if isinstance(message, Ping)] == ["a"]
 
 
 def test_a_voter_agrees_to_one_configuration_per_version_and_deserts_no_living_root() -> None:

@@ -301,3 +301,29 @@ def test_a_fault_that_has_nothing_to_do_is_told_and_changes_nothing() -> None:
         "crash ignored: it does not run",
         "leave ignored: it does not run",
     ]
+
+
+# -- clocks ----------------------------------------------------------------------------------------
+
+
+def test_the_clock_of_a_suspended_machine_stands_still_and_its_timers_are_late_by_what_it_slept() -> None:
+    village = Village("ab")
+    village.pull("a", SetTimer(Bell("soon"), 70), SetTimer(Bell("late"), 500))
+    village.world.run(50)
+    village.faults.suspend("a")
+    village.world.run(250)
+    village.faults.resume("a")
+    village.world.run(HOUR_US)
+    assert village.rings("a") == [(70, Bell("soon")), (500, Bell("late"))], "by its own clock"
+    assert village.world.nodes["a"].ahead_us == -200
+    assert [kind for kind, _, _ in village.told] == [kinds.FREEZE, kinds.UNFREEZE]
+
+
+def test_when_a_clock_leaps_the_timers_that_are_due_by_then_ring_at_once() -> None:
+    village = Village("ab")
+    village.pull("a", SetTimer(Bell("soon"), 70), SetTimer(Bell("late"), 500))
+    village.world.run(50)
+    village.faults.leap("a", 300)
+    village.world.run(HOUR_US)
+    assert village.rings("a") == [(350, Bell("soon")), (500, Bell("late"))], "by its own clock"
+    assert village.told == [(kinds.NOTE, "a", "the clock leaps forward by 0.0003 s")]

@@ -12,7 +12,7 @@ import msgspec
 from resprout.audit.history import History
 from resprout.audit.naming import MessageId, seconds
 from resprout.audit.records import NEVER
-from resprout.audit.verdict import Anomaly
+from resprout.audit.verdict import MET_TIME_LIMIT, Anomaly
 from resprout.audit.witness import NamedLife, Witness
 from resprout.filters.predicate import Predicate
 
@@ -77,5 +77,5 @@ def not_judged(history: History) -> str | None:
     if history.ended == "quiescent":
         return None
     if history.ended == "timeout":
-        return "the run met its time limit before it came to rest"
+        return MET_TIME_LIMIT
     return "the trace has no quiescent row, so deliveries may be missing from its end"

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from resprout.audit.verdict import MEASURED, NOT_JUDGED, RULES, Anomaly, Verdict, missed
+from resprout.audit.verdict import MEASURED, MET_TIME_LIMIT, NOT_JUDGED, RULES, Anomaly, Verdict, missed
 
 SHOWN_PER_RULE: Final = 10
 """Anomalies of one rule that are written out for people; the rest are counted. Programs get those of the verdict."""
@@ -37,7 +37,7 @@ def lines(verdict: Verdict, shown_per_rule: int = SHOWN_PER_RULE) -> list[str]:
 def as_dict(verdict: Verdict) -> dict[str, Any]:
     """JSON-able, every anomaly of the verdict included; `checks` count those beyond."""
     return {
-        "verdict": "violated" if verdict.violated else "clean",
+        "verdict": verdict.status,
         "counts": dict(verdict.counts),
         "checks": [
             {"rule": c.rule, "status": c.status, "anomalies": c.anomalies, "reason": c.reason}
@@ -65,5 +65,7 @@ def _conclusion(verdict: Verdict) -> str:
     if verdict.reliability is not None:
         unjudged.remove("lost_told")  # it is in the figure
     left_out = missed(unjudged)
+    if verdict.unfinished:
+        return f"UNFINISHED: {MET_TIME_LIMIT}; no violation, as far as it was judged (not: {', '.join(left_out)})"
     clean = f"clean, as far as it was judged (not: {', '.join(left_out)})" if left_out else "clean"
     return clean if verdict.reliability is None else f"{clean}; reliability {verdict.reliability:.6f}"

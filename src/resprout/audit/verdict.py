@@ -38,10 +38,14 @@ APART: Final = ("bank_", "durable")
 CLEAN: Final = "clean"
 VIOLATED: Final = "violated"
 NOT_JUDGED: Final = "not judged"
+UNFINISHED: Final = "unfinished"
+"""Of a whole run: it met its time limit before it came to rest. What is missing was not judged, so it is not clean."""
 MEASURED: Final = "measured"
 """Of a promise of probability: neither kept nor broken, but with a share."""
 
 
+MET_TIME_LIMIT: Final = "the run met its time limit before it came to rest"
+"""Why nothing that is missing can be judged in a run that is unfinished."""
 EXPLAINED_MAX: Final = 1_000
 """Anomalies of one rule that a verdict holds, the earliest ones; all are counted."""
 
@@ -90,6 +94,16 @@ class Verdict(msgspec.Struct, frozen=True):
     @property
     def violated(self) -> bool:
         return self.found > 0
+
+    @property
+    def unfinished(self) -> bool:
+        """The run met its time limit: it is stuck, or was given too little time."""
+        return self.check("lost").reason == MET_TIME_LIMIT
+
+    @property
+    def status(self) -> str:
+        """VIOLATED, UNFINISHED or CLEAN, the worst that holds."""
+        return VIOLATED if self.violated else UNFINISHED if self.unfinished else CLEAN
 
     @property
     def found(self) -> int:

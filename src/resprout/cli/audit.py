@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import click
 
 from resprout.audit.report import as_dict, lines
-from resprout.audit.verdict import Verdict
+from resprout.audit.verdict import CLEAN, Verdict
 from resprout.cli.paths import RunsPath
 from resprout.cli.progress import shown
 from resprout.cli.spark_options import spark_options
-from resprout.cli.verdicts import lines_of_many, many_as_dict
+from resprout.cli.verdicts import lines_of_many, many_as_dict, worst_status
 from resprout.core.errors import UsageError
 from resprout.pipeline.errors import NoSparkError
 from resprout.pipeline.one_run import judge_here
@@ -33,7 +33,7 @@ def audit(folders: "tuple[Location, ...]", engine: str | None, as_json: bool, sp
     """Judge the trace in DIR, or all runs of the archive in DIR: every promise checked, every violation explained.
 
     Both engines give the same verdicts; spark is for what is too much for one core, and takes seconds to start. Exit
-    status 1 when a promise was broken.
+    status 1 when a promise was broken, or a run met its time limit before it came to rest.
     """
     if engine is not None and engine not in ENGINES:
         raise UsageError(f"engine {engine!r} is not there; choose one of {', '.join(ENGINES)}")
@@ -48,7 +48,7 @@ def audit(folders: "tuple[Location, ...]", engine: str | None, as_json: bool, sp
         text = [json.dumps(many_as_dict(places, verdicts))] if as_json else [*lines_of_many(places, verdicts)]
     for line in text:
         click.echo(line)
-    return 1 if any(verdict.violated for verdict in verdicts) else 0
+    return 0 if worst_status(verdicts) == CLEAN else 1
 
 
 def _judge(places: Sequence[RunPlace], engine: str | None, choice: SparkChoice) -> list[Verdict]:

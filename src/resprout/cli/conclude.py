@@ -6,6 +6,7 @@ import click
 
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
+from resprout.audit.verdict import CLEAN
 from resprout.cli.paths import LocalPath, RunsPath
 from resprout.cli.spark_options import spark_options
 from resprout.core.errors import UsageError
@@ -26,7 +27,8 @@ def conclude(trace: Path, archive: Location, out: Path, spark: SparkChoice) -> i
     """Archive the run in TRACE, judge it, measure it and draw it, with one session of Spark.
 
     A machine that cannot start Spark gets the verdict all the same, from the judge in Python; then nothing is archived
-    and no page is written. Exit status 1 when a promise was broken.
+    and no page is written. Exit status 1 when a promise was broken, or the run met its time limit before it came to
+    rest.
     """
     try:
         return _on_spark(trace, archive, out, spark)
@@ -35,7 +37,7 @@ def conclude(trace: Path, archive: Location, out: Path, spark: SparkChoice) -> i
     verdict = judge(read_trace(trace))
     for line in lines(verdict):
         click.echo(line)
-    return 1 if verdict.violated else 0
+    return 0 if verdict.status == CLEAN else 1
 
 
 def _on_spark(trace: Path, archive: Location, out: Path, choice: SparkChoice) -> int:
@@ -61,7 +63,7 @@ def _on_spark(trace: Path, archive: Location, out: Path, choice: SparkChoice) ->
         gathered = gather(running, find_all([archive]), lambda done, of: None)
     write_whole(out, page_of(gathered.facts, gathered.trails, GivenCommand((archive,), out)))
     click.echo(f"the page: {out}")
-    return 1 if verdict.violated else 0
+    return 0 if verdict.status == CLEAN else 1
 
 
 def _check_one_run(trace: Path) -> None:

@@ -1,10 +1,10 @@
 """Verdicts on many runs, for people and for programs. Both forms are stable."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from resprout.audit.report import SHOWN_PER_RULE, as_dict, lines
-from resprout.audit.verdict import Anomaly, Verdict
+from resprout.audit.verdict import CLEAN, UNFINISHED, VIOLATED, Anomaly, Verdict
 from resprout.cli.show import plain
 from resprout.pipeline.places import RunPlace
 
@@ -18,9 +18,17 @@ def lines_of_many(places: Sequence[RunPlace], verdicts: Sequence[Verdict]) -> It
     for place, verdict in violated:
         yield f"{plain(place.name)}:"
         yield from _anomalies(verdict)
+    unfinished = sum(verdict.status == UNFINISHED for verdict in verdicts)
     deliveries = sum(verdict.counts["deliveries"] for verdict in verdicts)
     clean = f"{len(judged)} runs, {deliveries} deliveries"
-    yield f"{clean}: VIOLATED in {len(violated)} of them" if violated else f"{clean}: no violation"
+    rest = f"; {unfinished} did not come to rest" if unfinished else ""
+    yield f"{clean}: VIOLATED in {len(violated)} of them{rest}" if violated else f"{clean}: no violation{rest}"
+
+
+def worst_status(verdicts: Iterable[Verdict]) -> str:
+    """VIOLATED if one is, else UNFINISHED if one is, else CLEAN."""
+    found = {verdict.status for verdict in verdicts}
+    return next((status for status in (VIOLATED, UNFINISHED) if status in found), CLEAN)
 
 
 def _anomalies(verdict: Verdict) -> Iterator[str]:
@@ -37,7 +45,7 @@ def _anomalies(verdict: Verdict) -> Iterator[str]:
 def many_as_dict(places: Sequence[RunPlace], verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """JSON-able; each run as a single one, after its name."""
     return {
-        "verdict": "violated" if any(verdict.violated for verdict in verdicts) else "clean",
+        "verdict": worst_status(verdicts),
         "runs": [
             {"experiment": place.experiment, "run": place.run, "digest": place.info.digest, **as_dict(verdict)}
             for place, verdict in zip(places, verdicts, strict=True)

@@ -25,6 +25,7 @@ from resprout.pipeline.live.findings import Finding, JudgeProgress, Violation
 from resprout.pipeline.live.stream import check_followable, follow
 from resprout.pipeline.places import is_archive
 from resprout.pipeline.session import SparkChoice, check_startable, session
+from resprout.trace import kinds
 from resprout.trace.store import INFO_NAME
 
 SECONDS_MAX: Final = 1_000_000_000
@@ -134,7 +135,7 @@ class Teller:
         else:
             for line in lines(standing.counts, standing.found, standing.ended):
                 click.echo(line)
-        if any(standing.found.values()):
+        if any(standing.found.values()) or standing.ended == kinds.TIMEOUT:
             return 1
         return 0 if was_judged(standing.counts, standing.found, standing.ended) else 2
 

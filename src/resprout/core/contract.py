@@ -127,6 +127,8 @@ class LinkUp(Event):
     """Bytes (sum of `cost`) that may be sent before the next `Writable`."""
     internal: bool = False
     """A client that runs inside this broker and ends with it, so it never moves to another broker."""
+    trip_us: int = 0
+    """The round trip that the handshake took, where this side opened the session."""
 
 
 class EndCause(enum.StrEnum):

@@ -14,16 +14,17 @@ from typing import Final
 
 from resprout.core import limits
 
-START_BYTES: Final = 128 << 10
+START_BYTES: Final = 64 << 10
 """At most, on a connection of which nothing is known yet, or not any more. As much as a repair usually has to say,
 which must not take a second round trip."""
-START_BYTES_SHARED: Final = 192 << 10
+START_BYTES_SHARED: Final = 64 << 10
 """On all connections of a node together: it may begin on all of them at once, and they may share one thin line. Each
-has its share of this. At 1 Mbit it takes a second and a half, which is less than a lease."""
-START_BYTES_FREE: Final = 128 << 10
-"""What is pressing takes of this, as long as something is left, before it takes of the share of its connection."""
-START_BYTES_LEAST: Final = 8 << 10
-"""About what TCP begins with."""
+has its share of this."""
+START_BYTES_FREE: Final = 64 << 10
+"""What is pressing takes of this, as long as something is left, before it takes of the share of its connection.
+Together with the shares it leaves in 2.1 s at 500 kbit/s, the slowest uplink that a broker may have: less than a
+lease."""
+START_BYTES_LEAST: Final = 4 << 10
 LEAST_BYTES: Final = 4 << 10
 MOST_BYTES: Final = 8 << 20
 PART_BYTES_MIN: Final = 1 << 10
@@ -34,6 +35,9 @@ TRIP_US_MAX: Final = 500_000
 """A longer round trip is taken for this: most of it was spent in a queue."""
 RATES_KEPT: Final = 16
 """The best of so many tells what the link carries: some are low because there was little to send."""
+RATES_US: Final = 1_000_000
+"""Rates that were measured longer ago do not count, except the last: other links of the node may have begun to send,
+and on a thin line sixteen rates are many seconds."""
 
 
 def shares(links: int) -> int:
@@ -54,8 +58,8 @@ class Flight:
     """Positions are bytes of the session, counted from its beginning."""
 
     __slots__ = (
-        "_beginnings", "_flight_us", "_rates", "_start_bytes", "_trip_us", "bytes_max", "marked", "marks", "part_bytes",
-        "taken_bytes",
+        "_beginnings", "_cap_bytes", "_flight_us", "_rates", "_start_bytes", "_trip_us", "bytes_max", "marked", "marks",
+        "part_bytes", "taken_bytes",
     )  # fmt: skip
 
     def __init__(self, flight_us: int) -> None:
@@ -65,10 +69,13 @@ class Flight:
         """Of what is free for what is pressing."""
         self.marks: deque[tuple[int, int, int]] = deque()
         """Acknowledgements that were asked for: position, when it left, how much was acknowledged by then."""
-        self._rates: deque[int] = deque(maxlen=RATES_KEPT)
-        """Bytes per second."""
+        self._rates: deque[tuple[int, int]] = deque(maxlen=RATES_KEPT)
+        """When each was measured, and bytes per second."""
         self._trip_us = TRIP_US_MAX
         self._start_bytes = START_BYTES
+        self._cap_bytes = START_BYTES
+        """A connection begins with at most so much. It is halved when a connection ends before anything was
+        acknowledged: a line that is thinner than expected must not be flooded in the same way again."""
         self.marked = 0
         """The position of the latest mark."""
         self.bytes_max = 0
@@ -84,7 +91,7 @@ class Flight:
 
     def share(self, links: int, beginnings: Beginnings) -> None:
         """So many begin at a time, and have these in common."""
-        self._start_bytes = max(START_BYTES_LEAST, min(START_BYTES, START_BYTES_SHARED // shares(links)))
+        self._start_bytes = max(START_BYTES_LEAST, min(self._cap_bytes, START_BYTES_SHARED // shares(links)))
         if not self.marks and not self._rates:
             self.end()
             self._allow(self._start_bytes)
@@ -96,7 +103,7 @@ class Flight:
         that goes, and leaves the share of its connection to what follows: otherwise publications would wait for the
         acknowledgement of a repair that has come."""
         if pressing_bytes and not self._rates:
-            more = min(pressing_bytes, max(0, START_BYTES - self.bytes_max), self._beginnings.free_bytes)
+            more = min(pressing_bytes, max(0, self._cap_bytes - self.bytes_max), self._beginnings.free_bytes)
             self._beginnings.free_bytes -= more
             self.taken_bytes += more
             self.bytes_max += more
@@ -109,6 +116,9 @@ class Flight:
 
     def begin(self, position: int) -> None:
         """Another connection, perhaps another way."""
+        if self.marks and not self._rates:
+            self._cap_bytes = max(START_BYTES_LEAST, self._cap_bytes // 2)
+            self._start_bytes = min(self._start_bytes, self._cap_bytes)
         self.end()
         self.marks.clear()
         self._rates.clear()
@@ -136,9 +146,14 @@ class Flight:
             _, left_us, before = marks.popleft()
         trip_us = max(1, now_us - left_us)
         self._trip_us = min(self._trip_us, trip_us)
+        self._cap_bytes = min(START_BYTES, 2 * self._cap_bytes)
         self.end()
-        self._rates.append((position - before) * 1_000_000 // trip_us)
-        self._allow(2 * max(self._rates) * (self._trip_us + self._flight_us) // 1_000_000)
+        rates = self._rates
+        rates.append((now_us, (position - before) * 1_000_000 // trip_us))
+        while rates[0][0] < now_us - RATES_US:
+            rates.popleft()
+        best = max([rate for _, rate in rates])
+        self._allow(2 * best * (self._trip_us + self._flight_us) // 1_000_000)
         if self.bytes_max == LEAST_BYTES:
             self._trip_us = min(trip_us, TRIP_US_MAX)  # this little makes no queue: the way has become longer
 

@@ -19,6 +19,7 @@ class LinkSession(Session):
         "connection",
         "due",
         "free_ack_due",
+        "greeted_us",
         "heard_us",
         "is_opener",
         "keeps_company",
@@ -31,6 +32,7 @@ class LinkSession(Session):
         "spoke_us",
         "stirred_us",
         "stood_us",
+        "trip_us",
         "unsent",
     )
 
@@ -40,6 +42,10 @@ class LinkSession(Session):
         """This side opens the connections, and numbered the epoch."""
         self.connection = 0
         """0 while there is none on which the handshake is complete."""
+        self.greeted_us = 0
+        """When this side said Hello."""
+        self.trip_us = 0
+        """How long the answer to that took; 0 where the peer opened the session."""
         self.stood_us = 0
         """Since when the connection stands, or stood when it broke."""
         self.heard_us = 0

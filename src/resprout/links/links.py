@@ -273,7 +273,8 @@ class Links:
                 news.announced = news.limit  # less than at the handshake where many links share what they begin with
                 if news.role in self._held_roles.roles:
                     self._hold_for_driver(news, self._held_roles.told)
-                self._tell(LinkUp(news.peer, news.role, news.incarnation, news.room), now_us, out)
+                up = LinkUp(news.peer, news.role, news.incarnation, news.room, trip_us=news.trip_us)
+                self._tell(up, now_us, out)
             else:
                 self._tell(news, now_us, out)
 

@@ -219,6 +219,7 @@ class Switchboard:
             dial.link = LinkSession(dial.peer, self._epoch, self._options, self._bodies, is_opener=True)
         link: LinkSession = dial.link
         dial.connection = connection
+        link.greeted_us = now_us
         self.greetings[connection] = Greeting(dial, now_us)
         me = self._me
         hello = Hello(
@@ -252,6 +253,7 @@ class Switchboard:
         if before is not None and not resumes:
             self.sessions.replace(before, link.incarnation, out)
         self._met.meet(link.peer, link.incarnation)
+        link.trip_us = now_us - link.greeted_us
         self._stand(link, connection, resumes, now_us, out)
 
     def _turned_away(self, dial: Dial, link: LinkSession, reason: str, frame: Any, now_us: int, out: Effects) -> None:

@@ -56,7 +56,7 @@ class Council:
         self._registry = Registry(view, self._detector, waves, self._post, outcomes)
         self.configurations = self._registry.configurations
         self._suspicions = Suspicions(
-            view, self._detector, self._probes, self._election, self._registry, self._post, outcomes
+            view, self._detector, self._probes, self._election, self._registry, waves.census, self._post, outcomes
         )
         handlers: dict[type, Handler] = {
             Ping: self._on_ping, Pong: self._on_pong, Fenced: self._on_fenced,
@@ -180,18 +180,23 @@ class Council:
         elif root is not None:
             detector.check_root_lease(now_us)
             self._registry.refresh_list(now_us)
-        is_voter = here.configuration.holds(here.name, here.incarnation)
-        if is_voter and root is not None and root not in (here.name, here.parent):
-            self._ping(root, now_us)
-        for name in dict.fromkeys(here.attached.values()):
-            if name not in (here.parent, root):  # it may take long to hand over a Grant, and will hear nothing else
-                self._ping(name, now_us)
+        for name in self._pinged_besides_parent():
+            self._ping(name, now_us)
         for name in children:
             if detector.is_overdue(name, now_us) or detector.has_ended(name):
                 self.suspect(name, now_us)
         self._suspicions.watch_leaders(now_us)
         self._registry.tick(now_us)
         detector.forget_strangers()
+
+    def _pinged_besides_parent(self) -> list[str]:
+        """The root, from a voter; and each coordinator that this broker has attached to, voter or not: a Grant may take
+        longer than a lease to come, and the coordinator hears nothing else of it."""
+        here = self._view
+        pinged = dict.fromkeys(here.attached.values())
+        if here.configuration.root is not None and here.configuration.holds(here.name, here.incarnation):
+            pinged[here.configuration.root] = None
+        return [name for name in pinged if name not in (here.name, here.parent)]
 
     def _look_up(self, parent: str, now_us: int) -> None:
         detector = self._detector

@@ -11,12 +11,13 @@ from typing import Any, Final
 
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay import lineage
+from resprout.overlay.census import Census, CensusFindings
 from resprout.overlay.election import Election
 from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.liveness import Liveness
 from resprout.overlay.messages import Alive, Gone, Orphan, Suspect
 from resprout.overlay.outcomes import Expelled
-from resprout.overlay.places import check_lives
+from resprout.overlay.places import Life, check_lives
 from resprout.overlay.probes import Probes
 from resprout.overlay.registry import Registry
 from resprout.overlay.view import MembershipView
@@ -26,6 +27,8 @@ ORPHAN_LEASES: Final = 6
 FORGOTTEN_MAX: Final = 4096
 TOLD_MAX: Final = 256
 """Lives that the operator said never return: known at a time, and passed on in one message."""
+ORPHANS_MAX: Final = 64
+"""Brokers whose parents a voter looks for at a time; others are answered when they ask again."""
 UNANSWERED_LEASES: Final = 2
 """An authority that has not answered for so long is passed over."""
 
@@ -38,6 +41,7 @@ class Suspicions:
         probes: Probes,
         election: Election,
         registry: Registry,
+        census: Census,
         post: Callable[[str, ProtocolMessage], None],
         outcomes: deque[Outcome],
     ) -> None:
@@ -46,11 +50,14 @@ class Suspicions:
         self._probes = probes
         self._election = election
         self._registry = registry
+        self._census = census
         self._post = post
         self._outcomes = outcomes
         self._asked: dict[str, int] = {}
         """Authorities that have not answered a report -> since when."""
         self._unanswering: dict[str, None] = {}
+        self._orphans: dict[str, Life] = {}
+        """Orphans that wait for an answer -> the parent that the tree is asked for."""
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {
             Suspect: self._on_suspect, Alive: self._on_alive, Orphan: self._on_orphan, Gone: self._on_gone,
         }  # fmt: skip
@@ -173,8 +180,20 @@ class Suspicions:
             self.answered(message.name)
 
     def _on_orphan(self, peer: str, message: Orphan, now_us: int) -> None:
-        if self._detector.is_leased and peer not in self._view.neighbours:
-            self._post(peer, Gone(message.parent))
+        """Ask the whole tree for the parent. `Gone` ends a life, so it is said only when nobody has to be waited for:
+        the parent does not stand anywhere, and no link is in repair whose repair the orphan may belong to."""
+        is_stranger = self._detector.is_leased and peer not in self._view.neighbours
+        if not is_stranger or peer in self._orphans or len(self._orphans) >= ORPHANS_MAX:
+            return
+        life = self._orphans[peer] = message.parent
+
+        def found(findings: CensusFindings) -> None:
+            del self._orphans[peer]
+            stands = any(x.stands and x.incarnation <= life.incarnation for x in findings.namesakes)
+            if findings.complete and not stands and self._detector.is_leased:
+                self._post(peer, Gone(life))
+
+        self._census.ask((life.name,), found)
 
     def _on_gone(self, peer: str, message: Gone, now_us: int) -> None:
         here = self._view

@@ -59,7 +59,7 @@ class VerdictRow(ResultRow, kw_only=True, frozen=True):
     TABLE: ClassVar[str] = "verdicts"
 
     status: str
-    """"clean", "violated" or "not judged"."""
+    """"clean", "violated", "unfinished" (the run met its time limit) or "not judged"."""
     rules_violated: tuple[str, ...] = ()
     anomalies: int = 0
     """How many were found; the table `anomalies` may hold fewer."""

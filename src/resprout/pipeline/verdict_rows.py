@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from resprout.audit.verdict import CLEAN, MEASURED, NOT_JUDGED, VIOLATED, Anomaly, Verdict
+from resprout.audit.verdict import MEASURED, NOT_JUDGED, VIOLATED, Anomaly, Verdict
 from resprout.pipeline.places import RunPlace
 from resprout.pipeline.tables import ANOMALIES_MAX, AnomalyRow, VerdictRow
 
@@ -17,7 +17,7 @@ def verdict_row(place: RunPlace, verdict: Verdict) -> VerdictRow:
         experiment=place.experiment,
         run=place.run,
         digest=place.info.digest,
-        status=VIOLATED if verdict.violated else CLEAN if judged else NOT_JUDGED,
+        status=verdict.status if judged else NOT_JUDGED,
         rules_violated=tuple(check.rule for check in judged if check.status == VIOLATED),
         anomalies=verdict.found,
         **_deliveries(verdict),

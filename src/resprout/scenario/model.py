@@ -135,6 +135,9 @@ class FaultKind(enum.StrEnum):
     DISK_FREE = "disk_free"
     UNRESOLVE = "unresolve"
     RESOLVE = "resolve"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    LEAP = "leap"
     CUT = "cut"
     HEAL = "heal"
     PARTITION = "partition"
@@ -159,6 +162,8 @@ class FaultSpec(msgspec.Struct, frozen=True):
     | disk_full | nodes | nothing more can be written on their disks: what depends on it waits for room |
     | disk_free | nodes | there is room again, and everything goes on |
     | unresolve, resolve | nodes | the names of these brokers do not resolve: nobody can open a connection to them |
+    | suspend, resume | nodes | the machines of brokers sleep and wake: a freeze in which their clocks stand still |
+    | leap | nodes, by_us | the clocks of brokers leap forward by so much |
     | cut | links | nothing passes between the two nodes of each pair, in both directions |
     | heal | links | these pairs pass again; no links: every cut and partition ends |
     | partition | nodes | nothing passes between `Scenario.side(fault)` and everybody else |
@@ -184,6 +189,7 @@ class FaultSpec(msgspec.Struct, frozen=True):
     site: str | None = None
     contacts: tuple[str, ...] = ()
     disk_latency_us: int = 0
+    by_us: int = 0
 
 
 class Scenario(msgspec.Struct, frozen=True):

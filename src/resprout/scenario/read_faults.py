@@ -24,6 +24,7 @@ _OWN: Final[Mapping[FaultKind, tuple[str, ...]]] = {
     FaultKind.RECOVER: ("disk", "first", "found"),
     FaultKind.JOIN: ("parent", "latency", "bandwidth", "site", "contacts", "disk_latency"),
     FaultKind.DOUBLE: ("parent", "latency"),
+    FaultKind.LEAP: ("by",),
 }
 _OF_BROKERS: Final = (
     FaultKind.DISK_LOW, FaultKind.DISK_FULL, FaultKind.DISK_FREE, FaultKind.UNRESOLVE, FaultKind.RESOLVE,
@@ -36,13 +37,19 @@ _SHARED: Final = (
 )  # fmt: skip
 """What a share of the brokers can be drawn for."""
 
+_OF_BROKERS: Final = (FaultKind.HANG, FaultKind.RESTART, FaultKind.SUSPEND, FaultKind.LEAP)
+"""What happens to brokers only."""
+
 _CHANGES: Final[Mapping[FaultKind, tuple[tuple[str, ...], str]]] = {
-    FaultKind.CRASH: (("up", "frozen", "hung"), "down"),
+    FaultKind.CRASH: (("up", "frozen", "hung", "suspended"), "down"),
     FaultKind.RECOVER: (("down",), "up"),
     FaultKind.FREEZE: (("up",), "frozen"),
     FaultKind.UNFREEZE: (("frozen",), "up"),
     FaultKind.HANG: (("up",), "hung"),
     FaultKind.UNHANG: (("hung",), "up"),
+    FaultKind.SUSPEND: (("up",), "suspended"),
+    FaultKind.RESUME: (("suspended",), "up"),
+    FaultKind.LEAP: (("up",), "up"),
     FaultKind.LEAVE: (("up",), "gone"),
     FaultKind.JOIN: (("gone", "absent"), "up"),
     FaultKind.RESTART: (("up",), "up"),
@@ -83,6 +90,7 @@ def _fault(table: TomlTable, time_limit_us: int) -> FaultSpec:
         site=table.checked("site", check_name) if "site" in table else None,
         contacts=read_contacts(table),
         disk_latency_us=table.duration("disk_latency", 0),
+        by_us=table.duration("by") if kind is FaultKind.LEAP else 0,
     )
 
 
@@ -151,7 +159,7 @@ def settle_faults(
             _check_node(table, fault, i, states)
             if fault.kind is FaultKind.JOIN and name not in are_brokers and name in states:
                 table.fail(("nodes", i), f"only a broker can join, and {name!r} is a client")
-            if fault.kind in (FaultKind.HANG, FaultKind.RESTART) and name not in are_brokers:
+            if fault.kind in _OF_BROKERS and name not in are_brokers:
                 table.fail(("nodes", i), f"only a broker can {fault.kind}, and {name!r} is a client")
             if fault.kind in _OF_BROKERS and name not in are_brokers:
                 table.fail(("nodes", i), f"{fault.kind} is for brokers, and {name!r} is a client")

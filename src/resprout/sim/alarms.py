@@ -26,6 +26,14 @@ class VirtualAlarms:
         alarm = process.alarms[key] = Alarm(process, key, at_us, background, call)
         self._enter(alarm)
 
+    def shift(self, process: Process, by_us: int) -> None:
+        """The clock of this process has moved: all its alarms ring so much later, or earlier if that is negative."""
+        for alarm in list(process.alarms.values()):
+            if by_us >= 0:
+                alarm.at_us += by_us
+            else:
+                self.set(process, alarm.key, alarm.at_us + by_us, alarm.call, alarm.background)
+
     def cancel(self, process: Process, key: Any) -> None:
         alarm = process.alarms.pop(key, None)
         if alarm is not None:

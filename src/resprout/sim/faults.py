@@ -87,6 +87,30 @@ class VirtualFaults:
         for action, first, second in waiting:
             action(first, second)
 
+    def suspend(self, name: str) -> None:
+        """Its machine sleeps: as a freeze, but its clock stands still meanwhile."""
+        process = self._running(name, kinds.FREEZE)
+        if process is not None and process.waiting is None:
+            process.node.asleep_since_us = self._world.now_us
+            self.freeze(name)
+
+    def resume(self, name: str) -> None:
+        """Its machine wakes: to it no time has passed, and its timers are due later by what it has slept."""
+        process = self._running(name, kinds.UNFREEZE)
+        if process is not None and process.waiting is not None:
+            slept_us = self._world.now_us - process.node.asleep_since_us
+            process.node.ahead_us -= slept_us
+            self._world.alarms.shift(process, slept_us)
+            self.unfreeze(name)
+
+    def leap(self, name: str, by_us: int) -> None:
+        """Its clock leaps forward: timers that are due by then ring at once."""
+        process = self._running(name, kinds.NOTE)
+        if process is not None:
+            self._tell(kinds.NOTE, name, f"the clock leaps forward by {by_us / 1e6:g} s")
+            process.node.ahead_us += by_us
+            self._world.alarms.shift(process, -by_us)
+
     def hang(self, name: str) -> None:
         """Its links go on, and the stack above them handles nothing."""
         process = self._running(name, kinds.HANG)

@@ -33,9 +33,9 @@ class Above(Protocol):
 
 class Node:
     __slots__ = (
-        "above", "bandwidth_bps", "book", "busy_until_us", "company", "disk", "disk_latency_us", "first", "founds",
-        "host_up", "incarnation", "is_free", "is_weighed", "load", "make", "memory", "name", "process", "then",
-        "toward", "waits_for_room",
+        "above", "ahead_us", "asleep_since_us", "bandwidth_bps", "book", "busy_until_us", "company", "disk",
+        "disk_latency_us", "first", "founds", "host_up", "incarnation", "is_free", "is_weighed", "load", "make",
+        "memory", "name", "process", "then", "toward", "waits_for_room",
     )  # fmt: skip
 
     def __init__(self, name: str, make: Make, above: Above | None) -> None:
@@ -70,6 +70,9 @@ class Node:
         """Its next life begins when there is room on its disk."""
         self.host_up = True
         """False after a silent crash: then not even a connection is refused."""
+        self.ahead_us = 0
+        """How far its clock is ahead of the time of the world; negative where it stood still."""
+        self.asleep_since_us = 0
         self.busy_until_us = 0
         """When the network card will have sent what it was given."""
         self.load = NodeLoad()

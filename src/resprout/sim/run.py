@@ -108,6 +108,15 @@ class Run:
             case FaultKind.UNFREEZE:
                 for name in fault.nodes:
                     faults.unfreeze(name)
+            case FaultKind.SUSPEND:
+                for name in fault.nodes:
+                    faults.suspend(name)
+            case FaultKind.RESUME:
+                for name in fault.nodes:
+                    faults.resume(name)
+            case FaultKind.LEAP:
+                for name in fault.nodes:
+                    faults.leap(name, fault.by_us)
             case FaultKind.HANG:
                 for name in fault.nodes:
                     faults.hang(name)

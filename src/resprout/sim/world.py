@@ -125,7 +125,7 @@ class World:
         node.toward = None
         process = node.process = Process(node, machine)
         records = node.disk.records  # before anything is added to them
-        self.perform(process, machine.start(self.calendar.now_us))
+        self.perform(process, machine.start(self.calendar.now_us + node.ahead_us))
         if records and process.step is not None:
             self.hand(process, Recovered(records))
         self.hold_for(process)
@@ -187,7 +187,7 @@ class World:
     def hand(self, process: Process, event: Event) -> None:
         """Let a process that runs take a step."""
         assert process.step is not None
-        self.perform(process, process.step(event, self.calendar.now_us))
+        self.perform(process, process.step(event, self.calendar.now_us + process.node.ahead_us))
 
     def _arrive(self, end: End, frame: Any) -> None:
         process = end.process
@@ -196,7 +196,7 @@ class World:
             self.network.arrive_late(end, frame)
             return
         process.load.frames_received += 1
-        if effects := step(Arrived(end.number, frame), self.calendar.now_us):
+        if effects := step(Arrived(end.number, frame), self.calendar.now_us + process.node.ahead_us):
             self.perform(process, effects)
 
     def perform(self, process: Process, effects: Sequence[Effect]) -> None:
@@ -224,7 +224,8 @@ class World:
                 plain = plain and not process.held
 
     def _set_timer(self, process: Process, effect: SetTimer) -> None:
-        self.alarms.set(process, effect.timer, effect.at_us, self._fire, self._is_housekeeping(process, effect.timer))
+        at_us = effect.at_us - process.node.ahead_us
+        self.alarms.set(process, effect.timer, at_us, self._fire, self._is_housekeeping(process, effect.timer))
 
     def _cancel_timer(self, process: Process, effect: CancelTimer) -> None:
         self.alarms.cancel(process, effect.timer)

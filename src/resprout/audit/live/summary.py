@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from resprout.audit.live.judge import LIVE_RULES
-from resprout.audit.verdict import RULES
+from resprout.audit.verdict import CLEAN, MET_TIME_LIMIT, RULES, UNFINISHED, VIOLATED
 from resprout.trace import kinds
 from resprout.trace.live_folder import ABORTED
 
@@ -57,13 +57,15 @@ def lines(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> li
     broken = [rule for rule in LIVE_RULES if found.get(rule)]
     if broken:
         text.append(f"VIOLATED: {sum(found.values())} anomalies ({', '.join(broken)})")
+    elif ended == kinds.TIMEOUT:
+        text.append(f"UNFINISHED: {MET_TIME_LIMIT}; no violation, as far as it was watched")
     else:
         text.append("clean, as far as it was watched (receipts, durable subscriptions and banks: resprout audit)")
     return text
 
 
 def as_dict(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> dict[str, Any]:
-    judged = "violated" if any(found.values()) else "clean"
+    judged = VIOLATED if any(found.values()) else UNFINISHED if ended == kinds.TIMEOUT else CLEAN
     return {
         "verdict": judged if was_judged(counts, found, ended) else "not judged",
         "ended": ended,

@@ -57,6 +57,8 @@ class Ghosts:
         """Those that are about to expire."""
         self._upto: dict[str, int] = {}
         """By ghost: the last place of what its repair brought it that was not shown yet."""
+        self._members: dict[str, dict[str, int]] = {}
+        """By ghost: the members of its repair, and the version of each one's place before its Grant."""
         self._allowed: dict[str, Allows] = {}
         """Those who stand in after everything had stopped: who may claim what. Others have kept the rest, so these do
         not answer for what is not here."""
@@ -140,10 +142,21 @@ class Ghosts:
         item any more is delivered."""
         return home in self._ended or any(name not in self._allowed for name in self.of(home))
 
+    def upto(self, name: str) -> int:
+        """The last place of what its repair brought this one."""
+        return self._upto.get(name, -1)
+
+    def grant(self, name: str, members: dict[str, int]) -> None:
+        """Its repair has these members. The version of each one's place grows when it has its Grant."""
+        self._members[name] = members
+
+    def members(self, name: str) -> dict[str, int]:
+        return self._members.get(name, {})
+
     def brought_upto(self, home: Life) -> int:
         """The last place of what repairs brought those who stand in for its clients. Before everything up to there is
         shown, a share of it could be without a cause of something in it, which is not safe yet."""
-        return max((self._upto.get(name, -1) for name in self.of(home)), default=-1)
+        return max(map(self.upto, self.of(home)), default=-1)
 
     def named(self, broker: str) -> list[str]:
         """Those who stand in for clients of any life of this broker."""
@@ -185,6 +198,9 @@ class Ghosts:
     def awaits(self, client: str) -> bool:
         return bool(self._awaited) and any(client in awaited for awaited in self._awaited.values())
 
+    def is_awaited_by(self, name: str, client: str) -> bool:
+        return client in self._awaited.get(name, ())
+
     def unawait(self, client: str) -> None:
         """It has returned, or never will."""
         for name, awaited in self._awaited.items():
@@ -209,6 +225,7 @@ class Ghosts:
         self._leaving.discard(name)
         self.idle.pop(name, None)
         self._upto.pop(name, None)
+        self._members.pop(name, None)
         self._sessions.leave(name, out)
         return self._awaited.pop(name)
 

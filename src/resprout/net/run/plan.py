@@ -16,6 +16,7 @@ _ONLY_SIMULATED: Final = (
     FaultKind.DISK_LOW, FaultKind.DISK_FULL, FaultKind.DISK_FREE, FaultKind.UNRESOLVE, FaultKind.RESOLVE,
 )  # fmt: skip
 _BY_SIGNAL: Final = (FaultKind.CRASH, FaultKind.FREEZE)
+_OF_CLOCKS: Final = (FaultKind.SUSPEND, FaultKind.RESUME, FaultKind.LEAP)
 
 
 def check_runnable(scenario: Scenario) -> None:
@@ -28,6 +29,8 @@ def check_runnable(scenario: Scenario) -> None:
             raise UsageError(
                 f"{fault.kind} of {fault.nodes[0]}: the machine's disks and names are left alone; see `resprout sim`"
             )
+    if clocks := [fault for fault in scenario.faults if fault.kind in _OF_CLOCKS]:
+        raise UsageError(f"{clocks[0].nodes[0]}: a {clocks[0].kind} moves a clock; only `resprout sim` does that")
     for client in scenario.clients:
         if client.called is not None or client.reading_us or client.idle_us is not None:
             raise UsageError(f"client {client.name}: `called`, `reading` and `idle_from` are only for `resprout sim`")

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from resprout.audit.durable import NO_DURABLES, unjudged_note
-from resprout.audit.verdict import RULES
+from resprout.audit.verdict import MET_TIME_LIMIT, RULES
 from resprout.core.guarantee import Guarantee
 from resprout.pipeline.judging.arrays import Array
 from resprout.pipeline.judging.bank import Replicas
@@ -127,7 +127,7 @@ def _nothing_to_judge(context: Context, strongest: int, order: TotalOrderArrays,
     """By rule, why it is not judged, or holds only because nothing could break it."""
     reasons = {}
     if context.ended == kinds.TIMEOUT:
-        reasons["lost"] = reasons["lost_told"] = "the run met its time limit before it came to rest"
+        reasons["lost"] = reasons["lost_told"] = MET_TIME_LIMIT
     elif not context.is_quiescent:
         reason = "the trace has no quiescent row, so deliveries may be missing from its end"
         reasons["lost"] = reasons["lost_told"] = reason

@@ -1,9 +1,10 @@
-"""How runs came out: kept every promise, broke one that is known to be broken, broke another, or were not judged."""
+"""How runs came out: kept every promise, broke one that is known to be broken, broke another, did not come to rest, or
+were not judged."""
 
 import enum
 from collections.abc import Iterable
 
-from resprout.audit.verdict import CLEAN, NOT_JUDGED, VIOLATED
+from resprout.audit.verdict import CLEAN, NOT_JUDGED, UNFINISHED, VIOLATED
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.known import is_documented
 
@@ -12,6 +13,7 @@ class RunStanding(enum.Enum):
     """How a run came out: the word for it, and the class it is shown with. The worst comes first."""
 
     VIOLATED = (VIOLATED, "bad")
+    UNFINISHED = (UNFINISHED, "bad")
     NOT_JUDGED = (NOT_JUDGED, "plain")
     DOCUMENTED = ("documented anomaly", "known")
     CLEAN = (CLEAN, "good")
@@ -32,7 +34,8 @@ def standing_of(facts: RunFacts) -> RunStanding:
     if verdict.status == VIOLATED:
         told = verdict.rules_violated and all(is_documented(facts.stack, rule) for rule in verdict.rules_violated)
         return RunStanding.DOCUMENTED if told else RunStanding.VIOLATED
-    return RunStanding.CLEAN if verdict.status == CLEAN else RunStanding.NOT_JUDGED
+    by_status = {CLEAN: RunStanding.CLEAN, UNFINISHED: RunStanding.UNFINISHED}
+    return by_status.get(verdict.status, RunStanding.NOT_JUDGED)
 
 
 def worst_of(facts: Iterable[RunFacts]) -> RunStanding:

@@ -77,6 +77,7 @@ def banner(facts: Sequence[RunFacts]) -> PageBanner:
     parts = [
         (count[RunStanding.CLEAN], "clean"),
         (count[RunStanding.DOCUMENTED], "with nothing but the documented anomaly of their stack"),
+        (count[RunStanding.UNFINISHED], "not at rest when their time was over"),
         (count[RunStanding.NOT_JUDGED], "not judged"),
     ]
     rest = "; ".join(f"{number:,} {what}" for number, what in parts if number)
@@ -89,6 +90,9 @@ def _headline(count: Mapping[RunStanding, int], total: int, is_partial: bool) ->
     judged = total - count[RunStanding.NOT_JUDGED]
     if bad := count[RunStanding.VIOLATED]:
         return "bad", "The run broke a promise." if total == 1 else f"{bad:,} of {total:,} runs broke a promise."
+    if stuck := count[RunStanding.UNFINISHED]:
+        who = "The run" if total == 1 else f"{stuck:,} of {total:,} runs"
+        return "bad", f"{who} did not come to rest before the time limit."
     if not judged:
         return "plain", "The run was not judged." if total == 1 else "None of the runs was judged."
     far = ", as far as they were judged" if is_partial else ""

@@ -126,7 +126,7 @@ class ResproutBroker(Shell):
         self.audience = Audience(core)
         self.forgetting = Forgetting(core, self.council)
         self.waits = Waits(core, self.council)
-        self.dismissing = Dismissing(core, self.ghosts, self.book, self.admission.claims)
+        self.dismissing = Dismissing(core, self.ghosts, self.book, self.admission.claims, self.clients)
         self.wishes = Wishes(core, self.book)
         self.tree_news = TreeNews(core, self.council, self.admission)
         self.parcels = ParcelDesk(
@@ -350,7 +350,7 @@ class ResproutBroker(Shell):
             self.council.tick(core.now_us)
             self.act()  # whether this is a moment of calm depends on it
             self.coordinator.tick()
-            wanted = (*core.links, *self.council.standby())
+            wanted = (*core.links, *self.council.standby(), *self.coordinator.members, *core.view.attached.values())
             core.peers.keep_only(wanted, IDLE_LEASES * core.options.lease_us)
             self.act()
             self.admission.admit()

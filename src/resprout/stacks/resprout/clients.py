@@ -167,8 +167,15 @@ class Clients:
 
     def settle(self) -> None:
         """What a client published before it came here, and of which nothing is left here, may still be kept for others
-        by a ghost elsewhere. When no ghost is left, it is delivered."""
-        self.answering.settle(self._core.now_us)
+        by a ghost elsewhere. When no ghost is left, it is delivered. A ghost within view may outlast `ghost_us`."""
+        core = self._core
+        if not self.answering.unsettled:
+            return
+        if any(place.looks_after and not core.view.is_dead(place.name) for place in core.view.places.values()):
+            if min(self.answering.unsettled.values()) <= core.now_us:
+                core.out.append(SetTimer(NothingKept(), core.now_us + core.options.heartbeat_us))
+            return
+        self.answering.settle(core.now_us)
 
     def tell_successors(self) -> None:
         """When they have changed."""
@@ -223,6 +230,22 @@ class Clients:
                 self._welcome(session, attend, not attend.subscriptions)
             else:
                 self._send_to(session, successor or core.seat.name)
+
+    def can_serve(self, ghost: str) -> bool:
+        """Whether whoever comes to this ghost is served at once, and those who wait at a member have been sent here."""
+        has_grants = not any(map(self._is_being_granted, self._ghosts.members(ghost).items()))
+        return self._is_settled and has_grants and self.is_shown(self._ghosts.upto(ghost))
+
+    def _is_being_granted(self, member: tuple[str, int]) -> bool:
+        """It is heard, and has not told its place since the repair: its Grant is on its way."""
+        core, (name, version) = self._core, member
+        link, place = core.links.get(name), core.view.places.get(name)
+        return link is not None and core.peers.is_heard(name) and place is not None and place.version <= version
+
+    def expects_any(self, ghost: str) -> bool:
+        """Whether a client of this ghost is connected: it waits, or was told `Serving` and has not answered."""
+        waiting = any(ghost in self._ghosts.of(home_of(attend)) for attend in self._waiting.values() if attend.tried)
+        return waiting or any(self._ghosts.is_awaited_by(ghost, name) for name in self._coming)
 
     def is_shown(self, upto: int) -> bool:
         first = self._core.log.first_held_back

@@ -1,7 +1,7 @@
 """Clients of brokers that are lost: who looks after them, as far as this broker has heard (`LostBrokers`), and when it
 does so no longer itself (`Dismissing`)."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from resprout.core.contract import CancelTimer, SetTimer
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
@@ -9,6 +9,9 @@ from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.joining.claims import Claims
+
+if TYPE_CHECKING:
+    from resprout.stacks.resprout.clients import Clients
 
 SUCCEEDED_MAX: Final = 4_096
 """Dead brokers whose successors are remembered; those heard of longest ago are forgotten first."""
@@ -93,18 +96,29 @@ class LostBrokers:
 class Dismissing:
     """The end of ghosts: clients of a dead broker that are not waited for any more.
 
+    `ghost_us` counts only while clients can be served: not while this broker repairs the tree, nor while what the
+    repair brought is on its way to the members or is not safe yet. A client that is connected and waits keeps its ghost
+    for as long as its session lasts.
+
     First those who would replace this broker hear so: they must not take over what is not kept. A place that is being
     told for a newcomer must not be overtaken by one without it.
     """
 
-    def __init__(self, core: Core, ghosts: Ghosts, book: ClientBook, claims: Claims) -> None:
+    def __init__(self, core: Core, ghosts: Ghosts, book: ClientBook, claims: Claims, clients: "Clients") -> None:
         self._core = core
         self._ghosts = ghosts
         self._book = book
         self._claims = claims
+        self._clients = clients
 
     def due(self, timer: GhostOver) -> None:
-        self._let_go(timer.ghost)
+        core, ghost = self._core, timer.ghost
+        if ghost in self._ghosts and not self._clients.can_serve(ghost):
+            core.out.append(SetTimer(timer, core.now_us + max(core.options.ghost_us, core.options.heartbeat_us)))
+        elif ghost in self._ghosts and self._clients.expects_any(ghost):
+            core.out.append(SetTimer(timer, core.now_us + core.options.heartbeat_us))
+        else:
+            self._let_go(ghost)
 
     def let_idle_go(self) -> None:
         """At the end of a step: those that wait for nobody any more."""

@@ -61,6 +61,7 @@ class PeerSessions:
         real_name = newcomer_name(name)
         if real_name is None:
             self._met(name, event.incarnation)
+            self._newcomer.reached(name, event.trip_us)
         else:
             self._admission.arrived(name, real_name, event.incarnation)
 

@@ -99,6 +99,8 @@ class Newcomer:
         self._candidates: list[str] = []
         self._asked: str | None = None
         self._patience_us = PATIENCE_US
+        self._trip_us = 0
+        """The round trip to the one asked, as its handshake took it."""
         self._search: ParentSearch | None = None
         """Among places that were offered."""
         self._moving_from: str | None = None
@@ -187,6 +189,7 @@ class Newcomer:
                 core.peers.close(self._asked, f"{core.seat.name} asks somebody else for a place")
         self._move_to(NewcomerState.ASKING)
         self._asked = self._candidates[0]
+        self._trip_us = 0
         self._tried.add(self._asked)
         core.peers.post(self._asked, JoinRequest(core.seat.address))
         is_first = core.seat.incarnation == 1 and self._asked == core.seat.parent
@@ -216,6 +219,11 @@ class Newcomer:
             and (core.seat.incarnation > 1 or core.peers.incarnation(peer))
         ):
             self._ask_next()
+
+    def reached(self, peer: str, trip_us: int) -> None:
+        """There is a session, whose handshake took so long."""
+        if peer == self._asked:
+            self._trip_us = trip_us
 
     def lost(self, peer: str) -> None:
         """The session with the one asked is over, and the request with it."""
@@ -278,6 +286,8 @@ class Newcomer:
         if self._core.attached or parent != self._asked:
             core.peers.close(parent, f"{core.seat.name} has asked somebody else for a place")
             return
+        if self._is_too_far(parent):
+            return
         core.attached = True
         self._search = None
         self._move_to(NewcomerState.PLACED)
@@ -318,6 +328,26 @@ class Newcomer:
         view.own_lives = (view.incarnation,)
         self._configurations.restore(Configuration(), (), 0)
         view.configuration = configuration
+
+    def _is_too_far(self, parent: str) -> bool:
+        """A child is expected to speak within a lease and two heartbeats. One whose first word comes later would be
+        declared dead each time, so it does not take the place, says why, and asks the next one after a while."""
+        core, lease_us = self._core, self._core.options.lease_us
+        trip_us = self._trip_us
+        if trip_us <= lease_us + 2 * core.options.heartbeat_us:
+            return False
+        me = core.seat.name
+        core.note(
+            "slow_link",
+            f"a round trip to {parent} takes {trip_us / 1e6:.1f} s, and lease_us is {lease_us / 1e6:g} s: {me} does not"
+            f" join there; give all brokers a lease_us of at least {2 * trip_us / 1e6:.0f} s",
+        )
+        core.peers.close(parent, f"a round trip of {trip_us} us is too long for a lease of {lease_us} us")
+        self._candidates.append(self._candidates.pop(0))
+        self._asked = None
+        self._move_to(NewcomerState.PAUSING)
+        core.out.append(SetTimer(JoinAgain(), core.now_us + PATIENCE_US))
+        return True
 
     def refused(self, peer: str, message: NameTaken) -> None:
         """Only before this broker has a place: nobody else can take its name afterwards."""

@@ -151,6 +151,12 @@ class Coordinator:
                     return
         self.check()
 
+    @property
+    def members(self) -> list[str]:
+        """Brokers that the running repair needs a session with until it ends, so that nobody closes it as idle."""
+        repair = self.current
+        return [] if repair is None else [name for name in repair.asked if name not in repair.others]
+
     def awaits(self, name: str) -> bool:
         """It was asked and has not answered."""
         repair = self.current

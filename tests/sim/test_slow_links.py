@@ -1,0 +1,61 @@
+"""Links as slow as they may be, cuts inside a repair, clocks that move: classes of swarms, and how faults are read."""
+
+import pytest
+
+from resprout.core.errors import UsageError
+from resprout.net.run.plan import check_runnable
+from resprout.scenario.errors import ScenarioError
+from resprout.scenario.load import parse_scenario
+from resprout.scenario.model import FaultKind
+from resprout.sim.classes.cut_repairs import cut_repairs
+from resprout.sim.classes.moved_clocks import moved_clocks
+from resprout.sim.classes.slow_links import slow_links
+from resprout.sim.run import run_scenario
+from resprout.sim.swarm import try_seed
+from tests.soak import cases
+
+TREE = '[[broker]]\nname = "b0"\n[[broker]]\nname = "b1"\nparent = "b0"\n[[client]]\nname = "c"\nbroker = "b1"\n'
+
+
+@pytest.mark.parametrize("drawn", ["slow-links", "cut-repairs", "moved-clocks"])
+def test_by_chance(drawn: str) -> None:
+    for seed in range(1, 1 + cases(2, 20)):
+        outcome = try_seed(seed, drawn)
+        assert not outcome.failed, outcome.report
+
+
+@pytest.mark.parametrize("draw", [slow_links, cut_repairs, moved_clocks])
+def test_equal_seeds_draw_equal_trials(draw) -> None:  # type: ignore[no-untyped-def]
+    assert draw(5) == draw(5)
+    assert draw(5) != draw(6)
+
+
+def fault(text: str) -> str:
+    return f"{TREE}[[fault]]\n{text}\n"
+
+
+def test_clocks_are_moved_in_the_simulator_only() -> None:
+    scenario = parse_scenario(fault('at = "1s"\nkind = "leap"\nnodes = ["b1"]\nby = "10s"'))
+    assert (scenario.faults[0].kind, scenario.faults[0].by_us) == (FaultKind.LEAP, 10_000_000)
+    with pytest.raises(UsageError, match="b1: a leap moves a clock"):
+        check_runnable(scenario)
+    with pytest.raises(ScenarioError, match="by"):
+        parse_scenario(fault('at = "1s"\nkind = "leap"\nnodes = ["b1"]'))
+    with pytest.raises(ScenarioError, match="takes no 'by'"):
+        parse_scenario(fault('at = "1s"\nkind = "crash"\nnodes = ["b1"]\nby = "1s"'))
+    with pytest.raises(ScenarioError, match="only a broker can suspend"):
+        parse_scenario(fault('at = "1s"\nkind = "suspend"\nnodes = ["c"]'))
+    with pytest.raises(ScenarioError, match="cannot resume: it is up"):
+        parse_scenario(fault('at = "1s"\nkind = "resume"\nnodes = ["b1"]'))
+
+
+def test_a_broker_that_is_too_far_from_its_parent_does_not_join_and_says_which_lease_it_needs() -> None:
+    """Both declared each other dead for ever, and nobody was told why."""
+    far = '[[broker]]\nname = "b0"\n[[broker]]\nname = "b1"\nparent = "b0"\nlatency = "3s"\n'
+    rows = run_scenario(parse_scenario(f'time_limit = "40s"\n{far}')).rows
+    [told] = [row for row in rows if row.kind == "slow_link"]
+    assert told.node == "b1" and told.detail is not None
+    assert told.detail.startswith("a round trip to b0 takes 6.0 s, and lease_us is 3 s: b1 does not join there")
+    assert not any(row.kind == "joined" for row in rows)
+    result = run_scenario(parse_scenario(f'time_limit = "100s"\n[options]\nlease_us = 12_000_000\n{far}'))
+    assert result.ended == "quiescent" and [row.node for row in result.rows if row.kind == "joined"] == ["b1"]
