@@ -12,9 +12,10 @@ import pytest
 import resprout
 from resprout.client.client import Client
 from resprout.client.inbox import Inbox
-from tests.cli.processes import PATIENCE_S, Running
+from tests.cli.processes import Running
 from tests.cli.processes import resprout as command
 from tests.net.stage import run
+from tests.patience import PATIENCE_S
 from tests.spark.brokers import keeping
 
 HOUR_US = 3_600_000_000

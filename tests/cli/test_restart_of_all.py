@@ -12,7 +12,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.cli.processes import PATIENCE_S, Running, resprout, running
+from tests.cli.processes import Running, resprout, running
+from tests.patience import PATIENCE_S
 
 NAMES = ("b0", "b1", "b2")
 

@@ -26,14 +26,14 @@ _OWN: Final[Mapping[FaultKind, tuple[str, ...]]] = {
     FaultKind.DOUBLE: ("parent", "latency"),
     FaultKind.LEAP: ("by",),
 }
-_OF_BROKERS: Final = (
+_AROUND_BROKERS: Final = (
     FaultKind.DISK_LOW, FaultKind.DISK_FULL, FaultKind.DISK_FREE, FaultKind.UNRESOLVE, FaultKind.RESOLVE,
 )  # fmt: skip
 """Whatever a broker's process does meanwhile."""
 _LINKS: Final = (FaultKind.CUT, FaultKind.HEAL)
 _SHARED: Final = (
     FaultKind.CRASH, FaultKind.RECOVER, FaultKind.FREEZE, FaultKind.UNFREEZE, FaultKind.HANG, FaultKind.UNHANG,
-    FaultKind.PARTITION, FaultKind.LEAVE, *_OF_BROKERS,
+    FaultKind.PARTITION, FaultKind.LEAVE, *_AROUND_BROKERS,
 )  # fmt: skip
 """What a share of the brokers can be drawn for."""
 
@@ -161,7 +161,7 @@ def settle_faults(
                 table.fail(("nodes", i), f"only a broker can join, and {name!r} is a client")
             if fault.kind in _OF_BROKERS and name not in are_brokers:
                 table.fail(("nodes", i), f"only a broker can {fault.kind}, and {name!r} is a client")
-            if fault.kind in _OF_BROKERS and name not in are_brokers:
+            if fault.kind in _AROUND_BROKERS and name not in are_brokers:
                 table.fail(("nodes", i), f"{fault.kind} is for brokers, and {name!r} is a client")
         if fault.kind is FaultKind.DOUBLE:
             _check_double(table, fault, states, are_brokers)
