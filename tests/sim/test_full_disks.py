@@ -52,7 +52,7 @@ def kinds(result: RunResult, kind: str) -> list[str]:
 @pytest.mark.parametrize("kind", ["disk_low", "disk_full"])
 def test_all_disks_fill_up_nobody_is_declared_dead_and_everything_goes_on(kind: str) -> None:
     """With little room, clients may still send what they were granted before: a window each."""
-    payload = 200_000 if kind == "disk_low" else 32
+    payload = 600_000 if kind == "disk_low" else 32
     result = run(fault("5s", kind, "b0", "b1", "b2"), fault("65s", "disk_free", "b0", "b1", "b2"), payload=payload)
     assert not kinds(result, "repair_begin") and not kinds(result, "fenced")
     delivered = [row.time_us for row in result.rows if row.kind == "deliver"]
