@@ -42,17 +42,14 @@ def test_a_root_that_is_started_again_with_its_own_file_joins_the_network_that_i
                 assert told[0]["network"] == told[1]["network"] != ""
 
 
-def test_a_root_whose_company_is_gone_waits_for_it_until_it_is_told_to_found_a_network(tmp_path: Path) -> None:
+def test_a_root_whose_company_is_gone_for_good_is_told_to_found_a_network(tmp_path: Path) -> None:
+    """That it waits for it otherwise is in test_restart_of_all.py."""
     folder = str(tmp_path / "b0")
     with broker("b0", "--data", folder) as (first, address), broker("b1", "--parent", address) as (b1, _):
         until_note(b1, "joined")
         first.end(signal.SIGKILL)
         b1.end(signal.SIGKILL)
-    with running("broker", "--name", "b0", "--listen", address, "--data", folder, "--json") as again:
-        assert again.error_line().startswith("b0 was in a network with b1")
-        assert again.error_line().startswith("b0 waits for its network: ")
-        assert again.end(signal.SIGTERM) == 0
-    with broker("b0", "--data", folder, "--found", listen=address) as (anew, _):
+    with broker("b0", "--data", folder, "--force-found", listen=address) as (anew, _):
         until_note(anew, "founded")
 
 

@@ -12,6 +12,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from resprout.net.data_folder import remembered
+from resprout.overlay.memory import decode
 from tests.cli.processes import Running, resprout, running
 from tests.patience import PATIENCE_S
 
@@ -58,17 +60,23 @@ class Files:
             return {"network": "", "brokers": []}
 
     def wait_for(self, names: Sequence[str]) -> str:
-        """Until these, and no others, are one network; its name."""
+        """Until these, and no others, are one network, and each has on disk that all of them vote; its name."""
         deadline = time.monotonic() + PATIENCE_S
         told: dict[str, object] = {}
         while time.monotonic() < deadline:
             told = self.survey(names[0])
             brokers = told["brokers"]
             assert isinstance(brokers, list)
-            if told["network"] and sorted(one["name"] for one in brokers) == sorted(names):
+            is_one = told["network"] and sorted(one["name"] for one in brokers) == sorted(names)
+            if is_one and all(self.voters(name) == len(names) for name in names):
                 return str(told["network"])
             time.sleep(0.1)
         raise AssertionError(f"{names} do not form a network: {told}")
+
+    def voters(self, name: str) -> int:
+        """Of the last decided configuration that it has on disk."""
+        memory = decode(remembered(self.folder / name).memory)
+        return len(memory.decided.voters) if memory is not None else 0
 
     def assert_serves(self) -> None:
         done = resprout("pub", "t", "x", "--wait", "delivered", "--server", self.address["b1"])

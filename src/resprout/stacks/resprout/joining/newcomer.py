@@ -322,6 +322,7 @@ class Newcomer:
             view.tombstones.clear()
             view.replaced.clear()
         if core.memory is not None and core.memory.network == network:
+            self._configurations.withdraw()
             view.follow(configuration)
             return
         core.memory = None
