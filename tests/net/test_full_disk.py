@@ -172,7 +172,7 @@ def filled(disk: SmallDisk, leave: int) -> Iterator[None]:
 @pytest.mark.parametrize("leave", [6_000_000, 0], ids=["nearly full", "without a byte"])
 def test_three_brokers_on_one_full_disk_hold_publishers_and_go_on_by_themselves(disk: SmallDisk, leave: int) -> None:
     with three(disk.path, *RESERVE) as brokers:
-        status = run(held_and_released(brokers[1][1], brokers[2][1], filled(disk, leave)))
+        status = run(held_and_released(brokers[1][1], brokers[2][1], filled(disk, leave)), 110)
         assert "publishers are held until there is room" in status
         assert "journal disk full" in status
         for process, _ in brokers:
@@ -193,7 +193,7 @@ def test_a_write_that_fails_holds_publishers_until_it_succeeds(tmp_path: Path) -
     """Without a small disk: the system says "file too large" instead."""
     with three(tmp_path) as brokers:
         process, address = brokers[1]
-        status = run(held_and_released(address, brokers[2][1], no_more_bytes(process.pid)))
+        status = run(held_and_released(address, brokers[2][1], no_more_bytes(process.pid)), 110)
         assert "File too large" in status
         assert process.process.poll() is None
 
@@ -231,7 +231,7 @@ def test_events_that_there_is_no_room_for_are_left_out_and_the_broker_goes_on(di
                 kept = [_number(stored.message) for stored in page.messages]
                 assert kept == [*range(10), *range(20, 30)]
 
-        run(work())
+        run(work(), 110)
         assert process.process.poll() is None
 
 
@@ -281,5 +281,5 @@ def test_a_full_disk_takes_no_spill_and_nothing_is_lost(disk: SmallDisk) -> None
                 reader.cancel()
                 assert numbers == list(range(count))
 
-        run(work())
+        run(work(), 110)
         assert process.process.poll() is None
