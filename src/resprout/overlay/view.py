@@ -219,9 +219,9 @@ class MembershipView:
         first_hand: Collection[Life],
         is_ended: Callable[[Life], bool],
     ) -> bool:
-        """Like `is_majority`, where later lives may have voted for some of these. All but those in `first_hand`: only
-        they have never ended, so only they may do with less than those who come back need, and only if the voters that are certainly
-        gone could not return with what they remember and decide without them (`may_reunite`)."""
+        """Like `is_majority`, where later lives may have voted for all of these but those in `first_hand`. Only the
+        latter have never ended, so only they may do with less than those who come back need (`may_reunite`), and only
+        if the voters that are certainly gone could not come back and decide without them."""
         if self.is_majority(configuration, first_hand):
             return True
         if self.is_strict_majority(configuration, lives) and self.may_reunite(configuration, lives):
