@@ -206,7 +206,7 @@ def test_the_verdict_is_the_first_thing_on_the_page_however_long_its_list_of_con
 def test_on_a_narrow_screen_the_verdict_is_not_beyond_the_edge(whole: str, alone: str) -> None:
     """A phone shows the first columns of a table."""
     text = text_of(whole)
-    assert "verdict experiment stack runs violated not judged documented anomaly clean" in text
+    assert "verdict experiment stack runs violated unfinished not judged documented anomaly clean" in text
     assert "verdict run broke seed" in text
     assert "verdict rule promise" in text_of(alone)
 
