@@ -38,8 +38,10 @@ def test_a_root_that_was_declared_dead_is_told_so_and_declares_nobody_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With what connections began with then: today a root says less at once, and is heard on this line."""
-    for name, kib in (("", 128), ("_SHARED", 192), ("_FREE", 128), ("_LEAST", 8)):
-        monkeypatch.setattr(flight, f"START_BYTES{name}", kib << 10)
+    monkeypatch.setattr(flight, "START_BYTES", 128 << 10)
+    monkeypatch.setattr(flight, "START_BYTES_SHARED", 192 << 10)
+    monkeypatch.setattr(flight, "START_BYTES_FREE", 128 << 10)
+    monkeypatch.setattr(flight, "START_BYTES_LEAST", 8 << 10)
     monkeypatch.setattr(flight, "RATES_US", 1 << 60)
     rows = run_scenario(parse_scenario(THIN_STAR)).rows
     fenced = [row.node for row in rows if row.kind == "fenced"]
