@@ -206,7 +206,7 @@ def test_the_verdict_is_the_first_thing_on_the_page_however_long_its_list_of_con
 def test_on_a_narrow_screen_the_verdict_is_not_beyond_the_edge(whole: str, alone: str) -> None:
     """A phone shows the first columns of a table."""
     text = text_of(whole)
-    assert "verdict experiment stack runs violated not judged documented anomaly clean" in text
+    assert "verdict experiment stack runs violated unfinished not judged documented anomaly clean" in text
     assert "verdict run broke seed" in text
     assert "verdict rule promise" in text_of(alone)
 
@@ -216,7 +216,7 @@ def test_verdicts_come_first_and_count_every_run_by_experiment_and_stack(whole: 
     assert text.index("Verdicts") < text.index("5.3 How long a repair takes")
     assert "No promise was broken unexpectedly in 240 runs." in text
     assert "120 clean; 120 with nothing but the documented anomaly of their stack." in text
-    assert "clean seed000-5.5 resprout 80 – – – 80 documented anomaly ginger 80 – – 80 –" in text
+    assert "clean seed000-5.5 resprout 80 – – – – 80 documented anomaly ginger 80 – – – 80 –" in text
     assert "documented anomaly barrier by ginger, in 120 of 120 runs." in text
     assert "c0 got c1:1 after, c2 before total t" in text
 
