@@ -33,9 +33,16 @@ if TYPE_CHECKING:
         PublishError,
         ReadError,
         RequestFailedError,
+        SlowConsumerError,
         SubscribeError,
     )
-    from resprout.client.events import BrokerChanged, DeliveriesMissing, MessagesDropped, PublicationDelayed
+    from resprout.client.events import (
+        BrokerChanged,
+        DeliveriesMissing,
+        MessagesDropped,
+        PublicationDelayed,
+        SlowConsumer,
+    )
     from resprout.client.inbox import Inbox
     from resprout.client.local import local
     from resprout.client.past import EventsPage, Offset
@@ -89,6 +96,8 @@ __all__ = [
     "ResproutError",
     "ServedRequest",
     "Service",
+    "SlowConsumer",
+    "SlowConsumerError",
     "SubscribeError",
     "Tls",
     "TypedInbox",
@@ -137,6 +146,8 @@ _HOMES = {
     "ResproutError": "resprout.core.errors",
     "ServedRequest": "resprout.client.requesting",
     "Service": "resprout.client.requesting",
+    "SlowConsumer": "resprout.client.events",
+    "SlowConsumerError": "resprout.client.errors",
     "SubscribeError": "resprout.client.errors",
     "Tls": "resprout.net.tls.files",
     "TypedInbox": "resprout.client.typed",

@@ -14,6 +14,7 @@ from resprout.cli.paths import LocalPath
 from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.client.errors import ConnectError
+from resprout.client.events import OnEvent
 from resprout.core.errors import UsageError
 from resprout.net.address import DEFAULT_PORT
 from resprout.net.identity.secret import read_login
@@ -66,13 +67,14 @@ def access_arguments(function: Callable[..., int]) -> Callable[..., int]:
 
 
 @asynccontextmanager
-async def connected(access: Access) -> AsyncIterator[Client]:
+async def connected(access: Access, on_event: OnEvent | None = None) -> AsyncIterator[Client]:
     """A client of the first broker that serves; UsageError when none does: then the addresses were wrong."""
     addresses = [str(address_of_peer(one.strip())) for one in access.server.split(",")]
     try:
         client = await connect(
-            addresses, name=access.name, timeout=CONNECT_SECONDS, tls=access.tls, login=read_login_file(access.login)
-        )
+            addresses, name=access.name, timeout=CONNECT_SECONDS, tls=access.tls, login=read_login_file(access.login),
+            on_event=on_event,
+        )  # fmt: skip
     except ConnectError as error:
         raise UsageError(f"cannot connect to {error}") from None
     try:

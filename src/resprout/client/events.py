@@ -21,18 +21,30 @@ class PublicationDelayed(msgspec.Struct, frozen=True):
     id: tuple[Any, ...]
     """That of its receipt."""
     reason: str
-    """For people: "waits for b3, which is not heard"."""
+    """For people: "waits for b3, which is not heard", or "waits for subscriber log-1 at b2, which has too much unread
+    of data/#"."""
+
+
+class SlowConsumer(msgspec.Struct, frozen=True):
+    """The broker ended the session of this client, because it did not read fast enough. Its inboxes raise
+    `SlowConsumerError` after what had come."""
+
+    reason: str
 
 
 class MessagesDropped(msgspec.Struct, frozen=True):
-    """A durable subscription had more waiting than it may (`when_full="drop oldest"`)."""
+    """More waited for a subscription than it may have (`when_full="drop_oldest"`)."""
 
     subscription: str
+    """The name of a durable subscription; empty for others."""
     count: int
     """Messages that were dropped, the oldest ones, since this was told last."""
 
 
-ClientEvent = BrokerChanged | DeliveriesMissing | PublicationDelayed | MessagesDropped
-__all__ = ["BrokerChanged", "ClientEvent", "DeliveriesMissing", "MessagesDropped", "OnEvent", "PublicationDelayed"]
+ClientEvent = BrokerChanged | DeliveriesMissing | PublicationDelayed | MessagesDropped | SlowConsumer
+__all__ = [
+    "BrokerChanged", "ClientEvent", "DeliveriesMissing", "MessagesDropped", "OnEvent", "PublicationDelayed",
+    "SlowConsumer",
+]  # fmt: skip
 
 OnEvent = Callable[[ClientEvent], object]

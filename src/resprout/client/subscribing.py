@@ -23,7 +23,7 @@ class Subscribing:
         into: Inbox | None,
         durable: str | None,
         group: str | None,
-        when_full: WhenFullWord,
+        when_full: WhenFullWord | None,
         most: int | None,
         window: int | None,
         by_hand: bool,
@@ -38,6 +38,7 @@ class Subscribing:
         where: str | None = None,
         *,
         into: Inbox | None = None,
+        when_full: WhenFullWord | None = None,
         replay_from: Start | str | None = None,
     ) -> Inbox: ...
     @overload
@@ -48,7 +49,7 @@ class Subscribing:
         *,
         durable: str | None = None,
         group: str | None = None,
-        when_full: WhenFullWord = "push back",
+        when_full: WhenFullWord | None = None,
         most: int | None = None,
         window: int | None = None,
         by_hand: bool = False,
@@ -63,7 +64,7 @@ class Subscribing:
         into: TypedInbox[T] | None = None,
         durable: str | None = None,
         group: str | None = None,
-        when_full: WhenFullWord = "push back",
+        when_full: WhenFullWord | None = None,
         most: int | None = None,
         window: int | None = None,
         by_hand: bool = False,
@@ -78,7 +79,7 @@ class Subscribing:
         into: Inbox | TypedInbox[Any] | None = None,
         durable: str | None = None,
         group: str | None = None,
-        when_full: WhenFullWord = "push back",
+        when_full: WhenFullWord | None = None,
         most: int | None = None,
         window: int | None = None,
         by_hand: bool = False,
@@ -92,6 +93,11 @@ class Subscribing:
 
         With `replay_from` it begins in the past, with what the broker that serves this client keeps: "beginning", an
         offset or a time. ReadError when that broker does not keep all of it.
+
+        `when_full` says what the broker does when this program does not read fast enough (docs/client.md): "disconnect"
+        ends its session, and inboxes raise SlowConsumerError; "drop_oldest" drops messages and tells how many; "block"
+        lets publishers of these topics wait. All plain subscriptions of a client have the same; "disconnect" unless
+        told otherwise. A durable one blocks unless told otherwise; it cannot disconnect, but it can "spill" to disk.
 
         With a `type`, each message has a `value` of that type, which is decoded from its payload when it is asked for.
 
