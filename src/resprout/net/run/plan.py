@@ -21,8 +21,8 @@ def check_runnable(scenario: Scenario) -> None:
         name = hangs[0].nodes[0]
         raise UsageError(f"{name} hangs: no signal does that to a process; `resprout sim` runs it, or take a freeze")
     for client in scenario.clients:
-        if client.called is not None or client.reading_us or client.idle_us is not None:
-            raise UsageError(f"client {client.name}: `called`, `reading` and `idle_from` are only for `resprout sim`")
+        if client.called is not None or client.reading_us:
+            raise UsageError(f"client {client.name}: `called` and `reading` are only for `resprout sim`")
     if any(fault.kind is FaultKind.DOUBLE for fault in scenario.faults):
         raise UsageError("a second broker of one name (fault kind double) is only simulated: use `resprout sim`")
     if scenario.trace != "rows":

@@ -1,7 +1,8 @@
 """Subscribers that read slowly, or not at all for a while, and their brokers may die.
 
-Besides what the judge finds, this is wrong: while a program does not read, a publication that it is not owed waits for
-its `delivered`.
+Shares of subscribers are small in most runs, so that they are soon full: then a subscriber is cut off, or publishers of
+its topics wait, as its policy says. Besides what the judge finds, this is wrong: a publication that no such subscriber
+is owed waits for its `delivered`.
 """
 
 from random import Random
@@ -24,7 +25,8 @@ IDLE_US: Final = 30_000_000
 """Longer than anything else that a publication may wait for without a fault: links of 200 ms and a slow report."""
 PATIENCE_US: Final = 10_000_000
 """Ample, in a run without faults, for a publication that everybody reads at once."""
-LOG_BYTES: Final = 64 << 20
+SHARE_BYTES: Final = (1 << 12, 1 << 14, 64 << 20)
+SLOW_US: Final = (200_000, 2_000_000)
 READING_US: Final = (0, 500, 20_000, 200_000)
 
 
@@ -42,15 +44,16 @@ def unread(seed: int) -> Trial:
     calm = rng.random() < 0.5 or len(scenario.brokers) == 1
     begin_us = formed_us(scenario)
     clients = tuple([_reader(rng, client, begin_us) for client in scenario.clients])
-    scenario = msgspec.structs.replace(scenario, clients=clients)
+    share = {"subscriber_bytes": rng.choice(SHARE_BYTES), "slow_consumer_us": rng.choice(SLOW_US)}
+    scenario = msgspec.structs.replace(scenario, clients=clients, options={**scenario.options, **share})
     if not calm:
         return with_blows(rng, scenario, begin_us)
     work = tuple(msgspec.structs.replace(work, start_us=begin_us + work.start_us // 4) for work in scenario.workloads)
-    options = {**scenario.options, "log_bytes": LOG_BYTES}  # where one is full, publishers wait for good reason
-    return UnreadTrial(msgspec.structs.replace(scenario, workloads=work, options=options))
+    return UnreadTrial(msgspec.structs.replace(scenario, workloads=work))
 
 
 def _reader(rng: Random, client: ClientSpec, from_us: int) -> ClientSpec:
+    client = msgspec.structs.replace(client, when_full=rng.choice(("disconnect", "disconnect", "block")))
     chance = rng.random()
     if chance < 0.4:
         begin_us = from_us + rng.choice((0, rng.randint(0, 3_000_000)))

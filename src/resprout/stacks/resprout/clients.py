@@ -48,6 +48,8 @@ class Clients:
         self._since: dict[str, int] = {}
         """When they came: what they say about their broker may not have reached this one."""
         self._draining: set[str] = set()
+        self._late: dict[str, int] = {}
+        """Clients of which something `eventual` waits in line, and the last number of that."""
         self._ahead: dict[str, dict[TotalId, None]] = {}
         """Clients that came with totals which are not delivered here yet."""
         self._coming: dict[str, None] = {}
@@ -129,6 +131,7 @@ class Clients:
         session.waiting_bytes = 0
         session.waiting.clear()
         core.paused_for.pop(name, None)
+        self._late.pop(name, None)
         core.pressure.forget(name)
         core.log.held_back.put_wall()  # it may go on elsewhere, and say there again what waits here
         core.sessions.leave(name, core.out)
@@ -309,9 +312,11 @@ class Clients:
         session.check_next(bundle)
         check_columns(bundle)
         core.advertising.implied(session, bundle.topic)
-        if bundle.guarantee is Guarantee.EVENTUAL and not core.leaving and core.pauses.find(bundle) is None:
+        if bundle.guarantee is Guarantee.EVENTUAL and self._may_pass(session, bundle):
             self._take_eventual(session, message)
         else:
+            if bundle.guarantee is Guarantee.EVENTUAL:
+                self._late[session.name] = bundle.last
             session.waiting.append(message)
             session.waiting_bytes += bundle.cost
             core.log.local_bytes += bundle.cost
@@ -319,6 +324,11 @@ class Clients:
         core.show()
         if core.log.local_bytes > core.pressure.most or session.name in core.paused_for:
             core.pressure.check(session.name, core.charged_to(session.name), core.out)
+
+    def _may_pass(self, session: ClientSession, bundle: Bundle) -> bool:
+        """Whether something `eventual` may pass what waits: not where others of its stream wait, since what is accepted
+        is remembered by the last number of a stream."""
+        return not self._core.leaving and session.name not in self._late and self._core.pauses.find(bundle) is None
 
     def _take_eventual(self, session: ClientSession, message: Publish) -> None:
         if self._core.seen.has(message.bundle):
@@ -371,6 +381,8 @@ class Clients:
             else:
                 totals.submit(self._stamped(bundle), message.prompt)
             queue.popleft()
+            if self._late and self._late.get(session.name) == bundle.last and bundle.guarantee is Guarantee.EVENTUAL:
+                del self._late[session.name]
             session.waiting_bytes -= bundle.cost
             core.log.local_bytes -= bundle.cost
         self._draining.discard(session.name)
