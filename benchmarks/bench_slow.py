@@ -1,9 +1,9 @@
 """Beside a subscriber that does not read: the rates of healthy subscribers, with it and without it in turns.
 
 Three brokers in a row, real processes. Two publishers at the first one send at a fixed rate, well below what brokers
-can carry: one on a topic that the culprit subscribed to, one on another topic. A healthy subscriber of each is at the last
-broker. The culprit is at the first or at the last one. Where it blocks publishers by its own choice, only the other
-topic is compared.
+can carry: one on a topic that the culprit subscribed to, one on another topic. A healthy subscriber of each is at the
+last broker. The culprit is at the first or at the last one. Where it blocks publishers by its own choice, only the
+other topic is compared.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ async def _run(seconds: float, rounds: int) -> list[Measure]:
                         "without it",
                         statistics.median([without for _, without in rates]),
                         goal="at least 0.90",
-                    )  # fmt: skip
+                    )
                 )
     return measures
 

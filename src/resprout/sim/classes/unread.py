@@ -25,6 +25,7 @@ IDLE_US: Final = 30_000_000
 """Longer than anything else that a publication may wait for without a fault: links of 200 ms and a slow report."""
 PATIENCE_US: Final = 10_000_000
 """Ample, in a run without faults, for a publication that everybody reads at once."""
+LOG_BYTES: Final = 64 << 20
 SHARE_BYTES: Final = (1 << 12, 1 << 14, 64 << 20)
 SLOW_US: Final = (200_000, 2_000_000)
 READING_US: Final = (0, 500, 20_000, 200_000)
@@ -49,7 +50,8 @@ def unread(seed: int) -> Trial:
     if not calm:
         return with_blows(rng, scenario, begin_us)
     work = tuple(msgspec.structs.replace(work, start_us=begin_us + work.start_us // 4) for work in scenario.workloads)
-    return UnreadTrial(msgspec.structs.replace(scenario, workloads=work))
+    options = {**scenario.options, "log_bytes": LOG_BYTES}  # where one is full, publishers wait for good reason
+    return UnreadTrial(msgspec.structs.replace(scenario, workloads=work, options=options))
 
 
 def _reader(rng: Random, client: ClientSpec, from_us: int) -> ClientSpec:
@@ -65,7 +67,8 @@ def _reader(rng: Random, client: ClientSpec, from_us: int) -> ClientSpec:
 
 def held_up(scenario: Scenario, result: RunResult) -> list[str]:
     """What was told to be `delivered` late, though nobody who does not read at once asked for its topic. (Where one
-    asked for some of a topic, what it did not ask for may travel in one bundle with what it did.)"""
+    asked for some of a topic, what it did not ask for may travel in one bundle with what it did; and where one blocks
+    publishers of its topics, what these publish on others waits behind it, in their order.)"""
     history = History(result.rows)
     slow = {client.name for client in scenario.clients if not reads_at_once(client)}
     filters = {s.predicate.filter for life in history.lives if life.node in slow for s in life.subscriptions}
@@ -74,9 +77,15 @@ def held_up(scenario: Scenario, result: RunResult) -> list[str]:
         for _, row in history.receipts
         if row.receipt == "delivered"
     }
+    blocks = any(client.name in slow and client.when_full == "block" for client in scenario.clients)
+    blocked: set[str] = set()
     complaints = []
     for publication in history.publications:
         if any(topic_matches(filter, topic) for filter in filters for topic in publication.topics):
+            if blocks:
+                blocked.add(publication.id[0])
+            continue
+        if publication.id[0] in blocked or publication.id[0] in slow:  # the latter may be cut off, and told no more
             continue
         got = [life.first[publication.number].time_us for life in history.lives if publication.number in life.first]
         has_us = max([publication.time_us, *got])

@@ -72,8 +72,8 @@ def status_of(broker: "ResproutBroker") -> StackStatus:
 
 
 def _paused(pause: PauseSeen, now_us: int) -> PausedSubscriber:
-    reader, durable = pause.reader, pause.reader.name.startswith(PREFIX)
-    name = reader.name[len(PREFIX) :] if durable else reader.name
+    reader, durable = pause.reader, pause.reader.reader.startswith(PREFIX)
+    name = reader.reader[len(PREFIX) :] if durable else reader.reader
     seconds = round((now_us - pause.since_us) / 1e6, 1)
     return PausedSubscriber(name, pause.broker, durable, reader.filters, reader.bytes, seconds)
 

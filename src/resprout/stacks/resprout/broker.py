@@ -72,7 +72,7 @@ from resprout.stacks.resprout.messages import (
 )
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.outcomes import Cleared, Repaired, Settled, Superseded, TakenIn, TreeChanged
-from resprout.stacks.resprout.pauses import PauseOver, ReadersPaused
+from resprout.stacks.resprout.pauses import ReadersPaused
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.repair.member import Member
 from resprout.stacks.resprout.repair.parcels import ParcelDesk
@@ -164,7 +164,6 @@ class ResproutBroker(Shell):
                 ChooseParent: lambda timer: self.newcomer.choose(),
                 GhostOver: self.dismissing.due,
                 NothingKept: lambda timer: self.clients.settle(),
-                PauseOver: core.pauses.over,
                 LookAtReaders: lambda timer: None,  # at the end of the step
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), core.report),
             },
@@ -187,6 +186,7 @@ class ResproutBroker(Shell):
                 (core.spilling.candidates, core.spilling.tidy),
                 (core.sessions.filling, self.shares.watch),
                 (self.shares.watched, self.shares.look),
+                (core.log.stuck, self.shares.look_at_copies),
                 (core.pauses.unsaid, core.pauses.say),
                 core.end,
                 *([self.until_safe.forget] if self.until_safe is not None else []),
@@ -335,7 +335,7 @@ class ResproutBroker(Shell):
                 core.outbox.send(*move)
             self.clients.decide_all()
             self.durables.tick()
-            self.shares.tick()
+            self.shares.look_at_copies()
             core.pauses.tick()
             self.clients.settle()
             self.clients.tell_successors()

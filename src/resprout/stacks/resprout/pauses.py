@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import Departure, ProtocolMessage, SetTimer, Timer
+from resprout.core.contract import Departure, ProtocolMessage
 from resprout.core.errors import PeerError, UsageError
 from resprout.filters.topics import check_filter, topic_matches
 from resprout.order.link import Link
@@ -36,7 +36,7 @@ TOPICS_MAX: Final = 10_000
 class PausedReader(msgspec.Struct, frozen=True, array_like=True):
     """A subscriber that publishers wait for."""
 
-    name: str
+    reader: str
     """The client, `=` and the name of a durable subscription, or what else its broker calls it."""
     filters: tuple[str, ...]
     bytes: Annotated[int, msgspec.Meta(ge=0)]
@@ -65,10 +65,6 @@ class ReadersPaused(ProtocolMessage, frozen=True, tag=309):
         return self.again
 
 
-class PauseOver(Timer, frozen=True):
-    """When to forget pauses that were not repeated."""
-
-
 class PauseSeen(msgspec.Struct, frozen=True):
     """A pause as this broker knows it."""
 
@@ -79,7 +75,7 @@ class PauseSeen(msgspec.Struct, frozen=True):
     @property
     def label(self) -> str:
         """The subscriber as people know it."""
-        name = self.reader.name
+        name = self.reader.reader
         kind = "durable subscription " if name.startswith("=") else "subscriber "
         return f"{kind}{name[1:] if name.startswith('=') else name} at {self.broker}"
 
@@ -146,9 +142,6 @@ class Pauses:
         if self._announced:
             self._forget_old()
 
-    def over(self, timer: PauseOver) -> None:
-        self._forget_old()
-
     def _tell(self, again: bool) -> None:
         self._edition += 1
         news = ReadersPaused(self._me, self._edition, self._readers(), again)
@@ -180,8 +173,6 @@ class Pauses:
         self._announced[home] = _Announced(message.edition, message.readers, core.now_us)
         core.outbound.extend([(name, message) for name in core.links if name != link.name])
         self._look()
-        if message.readers:
-            core.out.append(SetTimer(PauseOver(), core.now_us + PAUSE_LEASES * core.options.lease_us + 1))
 
     def meet(self, neighbour: str) -> None:
         """A new link begins with all that is known on both sides."""
@@ -220,12 +211,12 @@ class Pauses:
 
     def _look(self) -> None:
         """Make the list of all that hold."""
-        core, before = self._core, {(pause.broker, pause.reader.name) for pause in self.seen}
+        core, before = self._core, {(pause.broker, pause.reader.reader) for pause in self.seen}
         self.seen = [PauseSeen(core.seat.name, reader, core.now_us - reader.for_us) for reader in self._readers()]
         for home, one in self._announced.items():
             self.seen += [PauseSeen(home.name, reader, one.heard_us - reader.for_us) for reader in one.readers]
         self._found.clear()
-        if before - {(pause.broker, pause.reader.name) for pause in self.seen}:
+        if before - {(pause.broker, pause.reader.reader) for pause in self.seen}:
             self.changed()
 
 

@@ -81,8 +81,8 @@ class Shares:
             else:
                 self._judge(watch, session)
 
-    def tick(self) -> None:
-        """With the signs of life: copies of spilling subscriptions elsewhere that find no room on this disk."""
+    def look_at_copies(self) -> None:
+        """With the signs of life, and while copies for spilling subscriptions elsewhere find no room on this disk."""
         core = self._core
         if core.log.stuck_bytes > self._share:
             core.pauses.begin(COPIES, core.spilling.filters)
