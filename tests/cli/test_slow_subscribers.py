@@ -60,7 +60,7 @@ def test_a_subscriber_that_does_not_read_is_cut_off_and_told_and_the_others_get_
                 await asyncio.gather(
                     publish_all(data, "data/a"), publish_all(other, "other/b"), read_all(inbox), read_all(others)
                 )
-                await until(lambda: any(isinstance(event, SlowConsumer) for event in events))
+                await until(lambda: any(isinstance(event, SlowConsumer) for event in events), 2 * PATIENCE_S)
             with pytest.raises(SlowConsumerError, match=r"slow consumer: .* MiB were unread"):
                 while True:
                     await unread.next()
@@ -96,7 +96,9 @@ def test_one_that_blocks_stops_only_publishers_of_its_topics_and_everybody_says_
             held = asyncio.create_task(publish_all(data, "data/a"))
             reason = f"waits for {kind} {name} at b1, which has too much unread of data/#"
             async with asyncio.timeout(2 * PATIENCE_S):
-                await until(lambda: any(isinstance(one, PublicationDelayed) and one.reason == reason for one in events))
+                await until(
+                    lambda: any(isinstance(one, PublicationDelayed) and one.reason == reason for one in events), 60
+                )
                 await asyncio.gather(publish_all(other, "other/b"), read_all(others))
                 code, said = await status(far)
                 assert code == 1

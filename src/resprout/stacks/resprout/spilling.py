@@ -177,7 +177,7 @@ class Spilling:
 
     def _stick(self, entry: Entry) -> None:
         log = self._core.log
-        is_copy = entry.source is not None and not entry.waits and not entry.pins and entry.reach >= self._core.faults
+        is_copy = not entry.waits and not entry.pins and entry.reach >= self._core.faults
         if is_copy and entry not in log.stuck:
             log.stick(entry)
 
