@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         PublishError,
         ReadError,
         RequestFailedError,
+        SlowConsumerError,
         SubscribeError,
     )
     from resprout.client.events import (
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         MessagesDropped,
         PublicationDelayed,
         PublishingHeld,
+        SlowConsumer,
     )
     from resprout.client.inbox import Inbox
     from resprout.client.local import local
@@ -102,6 +104,8 @@ __all__ = [
     "ResproutError",
     "ServedRequest",
     "Service",
+    "SlowConsumer",
+    "SlowConsumerError",
     "SubscribeError",
     "Tls",
     "TypedInbox",
@@ -154,6 +158,8 @@ _HOMES = {
     "ResproutError": "resprout.core.errors",
     "ServedRequest": "resprout.client.requesting",
     "Service": "resprout.client.requesting",
+    "SlowConsumer": "resprout.client.events",
+    "SlowConsumerError": "resprout.client.errors",
     "SubscribeError": "resprout.client.errors",
     "Tls": "resprout.net.tls.files",
     "TypedInbox": "resprout.client.typed",

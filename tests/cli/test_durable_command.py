@@ -21,5 +21,5 @@ def test_a_durable_subscription_outlives_kill_9_of_its_consumer_until_it_is_ende
         said = complaint("end-subscription", "billing", "--server", address, status=1)
         assert said == "there is no durable subscription 'billing'"
     assert "does not begin in the past" in complaint("sub", "a", "--group", "g", "--replay-from", "beginning")
-    assert "--durable or --group names one" in complaint("sub", "a", "--when-full", "spill")
+    assert "only a durable subscription spills" in complaint("sub", "a", "--when-full", "spill")
     assert "nothing to replay from" in complaint("sub", "a", "--replay-from", "yesterday")

@@ -67,19 +67,19 @@ def check_bounds(running: Running, publisher: Publisher, inbox: Inbox) -> None:
 
 
 @pytest.mark.parametrize("tasks", [1, 10])
-def test_a_slow_subscriber_pushes_back_when_the_log_is_full_and_then_gets_everything(tasks: int) -> None:
+def test_a_subscriber_that_blocks_pushes_back_when_its_share_is_full_and_then_gets_everything(tasks: int) -> None:
     count = 5000
 
     async def scene() -> None:
         async with (
-            broker(options={"log_bytes": LOG}, links=LINKS) as running,
+            broker(options={"subscriber_bytes": LOG}, links=LINKS) as running,
             connect(str(running), name="p", options=OPTIONS, links=LINKS) as client,
             connect(str(running), name="s", options=OPTIONS, links=LINKS) as subscriber,
         ):
-            inbox = await subscriber.subscribe("t")
+            inbox = await subscriber.subscribe("t", when_full="block")
             publisher = Publisher(client, count, tasks)
             reached = await publisher.stalled()
-            assert LOG // PAYLOAD < reached < count // 2, "everything in between is full, and only then it waits"
+            assert LOG // PAYLOAD < reached < count // 2, "its share is full, and only then its publisher waits"
             check_bounds(running, publisher, inbox)
             for number in range(1, count + 1):
                 assert int.from_bytes((await inbox.next()).payload[:4], "big") == number

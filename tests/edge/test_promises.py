@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.edge.durable_messages import WhenFull
 from resprout.edge.messages import (
     Advertise,
     Attend,
@@ -45,7 +46,7 @@ from tests.stacks.asking import Asked, Told, ask
 STACKS: Final = tuple(BUILT_IN)
 
 NARROW: Final[dict[str, dict[str, OptionValue]]] = {
-    "resprout": {"log_bytes": 65_536},
+    "resprout": {"subscriber_bytes": 65_536, "log_bytes": 65_536},
     "ginger": {"buffer": 20},
     "flood": {"buffer": 20},
     "cbcast": {"buffer": 20},
@@ -265,7 +266,7 @@ def test_a_reader_that_takes_nothing_holds_back_the_publishers_until_it_does(sta
         pytest.skip("this stack holds nobody back")
     desk = Desk(stack, **NARROW[stack])
     desk.serve("p", "s")
-    desk.say("s", Subscribe(1, "t", None))
+    desk.say("s", Subscribe(1, "t", None, WhenFull.PUSH_BACK))
     published = 0
     while not desk.held:
         desk.publish("p")

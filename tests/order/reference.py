@@ -122,8 +122,7 @@ class Facts:
 
     @property
     def waits(self) -> int:
-        pending = sum(crossing.sent and crossing.number == 0 for crossing in self.crossings if not crossing.over)
-        return pending + (self.readers - self.taken if self.shown else 0)
+        return sum(crossing.sent and crossing.number == 0 for crossing in self.crossings if not crossing.over)
 
 
 class Reference:
@@ -135,8 +134,8 @@ class Reference:
         return sum(e.cost for e in self.entries if not e.dropped)
 
     def local_bytes(self) -> int:
-        """Of local clients: what is not yet both delivered everywhere and stable here."""
-        return sum(e.cost for e in self.entries if e.source is None and not (e.undone == 0 and e.dropped))
+        """Of local clients: what is not shown yet, or waits for a link."""
+        return sum(e.cost for e in self.entries if e.source is None and (e.waits or not e.shown))
 
     def held_bytes(self, source: str) -> int:
         return sum(e.cost for e in self.entries if e.source == source and e.waits)

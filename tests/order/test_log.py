@@ -350,12 +350,22 @@ def test_copies_kept_for_others_do_not_count_against_their_source() -> None:
     entry = log.append(bundle(1), source, None, 1, 1, 0, ())
     log.show(log.held_back.take_first())
     assert log.entries == {0: entry} and source.held_bytes == 0
-    slow = log.append(bundle(2), source, None, 1, 0, 0, ("reader",))
-    assert source.held_bytes == 0, "what is not shown yet waits for safety, not for a reader"
+
+
+def test_what_waits_for_readers_counts_against_no_source() -> None:
+    """It counts against the readers, so that one who does not read holds back nobody else."""
+    log, source = Log(1), Link("n", 1, 1, None)
+    passed_on = log.append(bundle(1), source, None, 1, 0, 0, ("reader",))
+    own = log.append(bundle(2), None, None, 1, 0, 0, ("reader",))
+    assert source.held_bytes == 0 and log.local == {own.publisher: own.cost}
     log.show(log.held_back.take_first())
-    assert source.held_bytes == slow.cost
-    log.took(slow)
-    assert source.held_bytes == 0
+    log.show(log.held_back.take_first())
+    assert source.held_bytes == log.local_bytes == 0 and log.local == {}
+    late = log.append(bundle(3), source, None, 1, 1, 1, ("reader",))
+    log.show(log.held_back.take_first())
+    assert source.held_bytes == late.cost, "it waits for a link"
+    log.waited(late)
+    assert source.held_bytes == 0 and set(log.entries) == {passed_on.no, own.no, late.no}
 
 
 def test_what_was_forgotten_can_be_kept_again_and_is_forgotten_again() -> None:
@@ -370,11 +380,10 @@ def test_what_was_forgotten_can_be_kept_again_and_is_forgotten_again() -> None:
         log.firmer(each, level)
     assert not log.entries and log.bytes_held == 0
     assert not link.waits_with(bundle(1)), "the neighbour has said all that let it go"
-    log.weigh(entry, 1)  # what local clients have under way counts less when it waits on disk
-    assert log.local_bytes == 1
+    log.weigh(entry, 1)  # as if it had been put on disk meanwhile
     log.revive(entry, bundle(1))
     log.add_reader(entry, "ghost")
-    assert log.entries == {entry.no: entry} and log.bytes_held == log.local_bytes == entry.cost == bundle(1).cost
+    assert log.entries == {entry.no: entry} and log.bytes_held == entry.cost == bundle(1).cost
     log.settle(entry)
     assert entry.no in log.entries, "somebody reads it"
     log.took(entry)

@@ -110,8 +110,9 @@ def test_twenty_times_the_log_waits_and_no_broker_has_more_than_the_log_in_memor
         assert all(link.held_bytes == 0 for link in broker.core.links.values())
 
 
-def test_who_subscribes_plainly_and_does_not_read_still_holds_publishers_back() -> None:
-    tree = SpillTree(ResproutOptions(log_bytes=LOG), brokers=2)
+def test_who_subscribes_plainly_and_blocks_and_does_not_read_still_holds_publishers_back() -> None:
+    tree = SpillTree(ResproutOptions(log_bytes=LOG, subscriber_bytes=LOG), brokers=2)
+    tree.machines["reader"].when_full = WhenFull.PUSH_BACK  # type: ignore[attr-defined]
     tree.waits_at("b1")
     tree.ask("reader", SubscribeRequest("jobs/#"))
     settle(tree)
@@ -123,7 +124,7 @@ def test_who_subscribes_plainly_and_does_not_read_still_holds_publishers_back() 
 
 
 def test_when_the_disk_is_full_publishers_are_held_back_it_is_said_once_and_nothing_is_lost() -> None:
-    tree = SpillTree(ResproutOptions(log_bytes=LOG, spill_bytes=2 * LOG))
+    tree = SpillTree(ResproutOptions(log_bytes=LOG, subscriber_bytes=LOG, spill_bytes=2 * LOG))
     tree.waits_at("b2")
     count = 10 * LOG // BODY
     tree.publish(count)
@@ -160,7 +161,8 @@ def test_a_disk_that_refuses_is_told_and_tried_again() -> None:
 def test_whoever_keeps_copies_and_has_no_room_for_them_pushes_back_as_well(full: str, home: str) -> None:
     def make(seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> ResproutBroker:
         has_room = seat.name != full
-        return ResproutBroker(seat, ResproutOptions(log_bytes=LOG, spill_bytes=256 << 20 if has_room else 0), rng)
+        narrow = ResproutOptions(log_bytes=LOG, subscriber_bytes=LOG, spill_bytes=256 << 20 if has_room else 0)
+        return ResproutBroker(seat, narrow, rng)
 
     tree = SpillTree(ResproutOptions(), make=make)
     tree.waits_at(home)

@@ -17,6 +17,7 @@ from resprout.core.contract import (
     Deliver,
     Effect,
     EndCause,
+    EndCode,
     Event,
     Hold,
     LinkDown,
@@ -271,12 +272,19 @@ class Tree:
         del self.sessions[other, one]
         return self.sessions.pop((one, other))
 
-    def _close(self, name: str, peer: str, reason: str, cause: EndCause = EndCause.CLOSED) -> None:
+    def _close(
+        self,
+        name: str,
+        peer: str,
+        reason: str,
+        cause: EndCause = EndCause.CLOSED,
+        code: EndCode = EndCode.NONE,
+    ) -> None:
         self.wishes.pop((name, peer), None)
         if (name, peer) in self.sessions:
             number = self._end(name, peer)
             self.streams.cut(peer, name)
-            self.streams.put(name, peer, (number, LinkDown(name, reason, cause)))
+            self.streams.put(name, peer, (number, LinkDown(name, reason, cause, code)))
 
     def _retire(self, name: str, effect: Retire) -> None:
         """A life ends by itself, after all that it has said; the next one begins."""
@@ -319,9 +327,9 @@ class Tree:
                 case Open(peer):
                     self.wishes[name, peer] = None
                     self._connect(name, peer)
-                case Close(peer, reason):
+                case Close(peer, reason, code):
                     self.closed.append((name, peer, reason))
-                    self._close(name, peer, reason)
+                    self._close(name, peer, reason, code=code)
                 case Deliver(messages):
                     self._deliver(name, messages)
                 case Answer(body):

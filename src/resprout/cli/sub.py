@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from resprout.cli.blocking import Output
-from resprout.cli.gaps import allow_gaps_option, tell_missing
+from resprout.cli.gaps import allow_gaps_option
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.server import Access, access_arguments, connected, verbose_option
 from resprout.cli.show import Show, as_json, as_payload, as_text
-from resprout.client.durable import WHEN_FULL, WhenFullWord
+from resprout.client.durable import WHEN_FULL, WhenFullWord, read_policy, read_terms
 from resprout.client.durable_inbox import DurableInbox
+from resprout.client.events import ClientEvent, MessagesDropped
 from resprout.client.inbox import Inbox
 from resprout.client.replaying import read_start
 from resprout.core.errors import UsageError
@@ -30,8 +31,9 @@ from resprout.filters.topics import check_filter
 @click.option("--durable", metavar="NAME", help="A subscription that stays, under this name; goes on where it was.")
 @click.option("--group", metavar="NAME", help="The same, shared: each message goes to one of those who name it.")
 @click.option(
-    "--when-full", type=click.Choice(list(WHEN_FULL)), default="push back", show_default=True,
-    help="What becomes of a durable subscription that is not read fast enough.",
+    "--when-full", type=click.Choice(list(WHEN_FULL)), metavar="block|drop_oldest|disconnect|spill",
+    help="What the broker does when this is not read fast enough. Default: disconnect; with --durable or --group, "
+    "block. Only those can spill.",
 )  # fmt: skip
 @click.option("--replay-from", metavar="WHERE", help="First what is kept: from 'beginning', an offset or a time on.")
 @allow_gaps_option
@@ -45,7 +47,7 @@ def sub(
     raw: bool,
     durable: str | None,
     group: str | None,
-    when_full: WhenFullWord,
+    when_full: WhenFullWord | None,
     replay_from: str | None,
     allow_gaps: bool,
     access: Access,
@@ -75,8 +77,11 @@ def sub(
         read_start(replay_from)
     elif allow_gaps and durable is None:
         raise UsageError("--allow-gaps is for what begins in the past: --replay-from says where")
-    if durable is None and group is None and when_full != "push back":
-        raise UsageError("--when-full is for subscriptions that stay: --durable or --group names one")
+    if when_full is not None:
+        if durable is None and group is None:
+            read_policy(when_full)
+        else:
+            read_terms(filter, where, durable, group, when_full, None)
     if json and raw:
         raise UsageError("--json and --raw are two ways to print; choose one")
     _check(filter, where)
@@ -99,6 +104,11 @@ async def _print(work: Coroutine[Any, Any, None]) -> None:
     await unless_stopped(work, stopped_by_signals())
 
 
+def _warn(event: ClientEvent) -> None:
+    if isinstance(event, MessagesDropped):
+        click.echo(f"resprout: {event.count} messages were dropped: this is not read fast enough", err=True)
+
+
 async def _follow(
     filter: str,
     where: str | None,
@@ -108,15 +118,17 @@ async def _follow(
     verbose: bool,
     durable: str | None,
     group: str | None,
-    when_full: WhenFullWord,
+    when_full: WhenFullWord | None,
     replay_from: str | None,
     allow_gaps: bool,
 ) -> None:
     output = Output(sys.stdout.fileno())
-    async with connected(access, tell_missing) as client:
+    async with connected(access, _warn) as client:
         inbox: Inbox
         if durable is None and group is None:
-            inbox = await client.subscribe(filter, where, replay_from=replay_from, allow_gaps=allow_gaps)
+            inbox = await client.subscribe(
+                filter, where, when_full=when_full, replay_from=replay_from, allow_gaps=allow_gaps
+            )
         else:
             # By hand: exactly what was printed counts as processed, and of what came with the last message, the rest
             # is for the next one.

@@ -23,10 +23,18 @@ import msgspec
 
 from resprout.client.asking import AskingClient
 from resprout.client.conversing import Conversing
-from resprout.client.durable import WhenFullWord, check_offered_here, consume, read_terms
+from resprout.client.durable import WhenFullWord, check_offered_here, consume, read_policy, read_terms
 from resprout.client.durable_inbox import DurableInbox
-from resprout.client.errors import PublishError, ReadError, SubscribeError
-from resprout.client.events import ClientEvent, DeliveriesMissing, EventsMissing, OnEvent, PublicationDelayed
+from resprout.client.errors import ClosedError, PublishError, ReadError, SlowConsumerError, SubscribeError
+from resprout.client.events import (
+    ClientEvent,
+    DeliveriesMissing,
+    EventsMissing,
+    MessagesDropped,
+    OnEvent,
+    PublicationDelayed,
+    SlowConsumer,
+)
 from resprout.client.gaps import TellGap, gap_text
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.past import PAGE_BYTES, EventsPage, Start, page_of, read_request
@@ -42,11 +50,12 @@ from resprout.core.guarantee import ReceiptLevel
 from resprout.core.message import Message
 from resprout.core.names import check_name, check_topic
 from resprout.edge.client.machine import ClientMachine
-from resprout.edge.durable_messages import Terms
+from resprout.edge.durable_messages import Terms, WhenFull
 from resprout.edge.requests import (
     AdvertiseRequest,
     BrokerChanged,
     CopiesCounted,
+    DeliveriesSkipped,
     LeaveRequest,
     PublishingHeld,
     ReceiptTurned,
@@ -86,6 +95,8 @@ class Client(AskingClient, Conversing, Subscribing):
         self.receipts = began.receipts
         self._on_event = on_event
         self._links = links or LinkOptions()
+        self._when_full: WhenFull | None = None
+        """As the program chose it."""
         self._durables: set[DurableInbox] = set()
         """Durable subscriptions that this program consumes."""
         for stream in self._streams.values():
@@ -100,6 +111,7 @@ class Client(AskingClient, Conversing, Subscribing):
             ReceiptWaits: self._waits,
             BrokerChanged: self._raise_event,
             PublishingHeld: self._raise_event,
+            DeliveriesSkipped: self._skipped,
             CopiesCounted: lambda news: self._streams[news.stream].count(news.first, news.copies),
             SubscriptionConfirmed: self._confirmed,
             SubscriptionEnded: self._ended,
@@ -123,7 +135,7 @@ class Client(AskingClient, Conversing, Subscribing):
         into: Inbox | None,
         durable: str | None,
         group: str | None,
-        when_full: WhenFullWord,
+        when_full: WhenFullWord | None,
         most: int | None,
         window: int | None,
         by_hand: bool,
@@ -161,6 +173,11 @@ class Client(AskingClient, Conversing, Subscribing):
             )  # fmt: skip
             self._durables.add(consumed)
             return consumed
+        if when_full is not None:
+            policy = read_policy(when_full)
+            if self._when_full not in (None, policy) and self._subscriptions:
+                raise UsageError("all subscriptions of one client have the same when_full: use another client")
+            self._when_full = self._machine.when_full = policy
         request = SubscribeRequest(filter, where)
         while (earlier := self._subscriptions.find(request)) is not None:
             if earlier.ended is None:
@@ -321,6 +338,11 @@ class Client(AskingClient, Conversing, Subscribing):
         if self._on_event is not None:
             self._loop.call_soon(self._on_event, event)
 
+    def _skipped(self, news: DeliveriesSkipped) -> None:
+        if self._subscriptions.sole is not None:
+            self._subscriptions.sole.dropped += news.count
+        self._raise_event(MessagesDropped("", news.count))
+
     def _confirmed(self, news: SubscriptionConfirmed) -> None:
         self._subscriptions.confirm(SubscribeRequest(news.filter, news.where))
 
@@ -340,7 +362,10 @@ class Client(AskingClient, Conversing, Subscribing):
         reason = f"the session with the broker was lost: {why}"
         if self._closed is not None:
             return
-        if news.over:
+        if news.code is EndCode.SLOW:
+            self._raise_event(SlowConsumer(news.reason))
+            self._shut(reason, reason, SlowConsumerError)
+        elif news.over:
             self._shut(reason, reason)
         else:
             self._raise_event(DeliveriesMissing(news.reason))
@@ -369,12 +394,12 @@ class Client(AskingClient, Conversing, Subscribing):
     def _leave(self) -> None:
         self._ask(LeaveRequest())
 
-    def _shut(self, reason: str, failure: str | None) -> None:
+    def _shut(self, reason: str, failure: str | None, error: type[ClosedError] = ClosedError) -> None:
         self._builder.pause = 0
         self._closed = reason
         for stream in self._streams.values():
             stream.close(reason)
-        self._subscriptions.shut(reason, failure)
+        self._subscriptions.shut(reason, failure, error)
         self._answer_nothing(reason)
         self._requester.close(reason)
         self._room_again(RoomAgain())

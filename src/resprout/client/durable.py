@@ -30,12 +30,16 @@ from resprout.net.host import Host
 from resprout.net.incarnation import incarnation_max
 from resprout.net.sessions import random_epoch
 
-WhenFullWord = Literal["push back", "drop oldest", "spill"]
+WhenFullWord = Literal["block", "drop_oldest", "disconnect", "spill", "push back", "drop oldest"]
 WHEN_FULL: Final[Mapping[str, WhenFull]] = {
+    "block": WhenFull.PUSH_BACK,
+    "drop_oldest": WhenFull.DROP_OLDEST,
+    "disconnect": WhenFull.DISCONNECT,
+    "spill": WhenFull.SPILL,
     "push back": WhenFull.PUSH_BACK,
     "drop oldest": WhenFull.DROP_OLDEST,
-    "spill": WhenFull.SPILL,
 }
+"""The last two are older words for the first two."""
 ANSWER_SECONDS: Final = 5.0
 """How long a broker may take to say who it is, before another one is asked."""
 MOST: Final = 10_000
@@ -43,20 +47,35 @@ MOST: Final = 10_000
 
 
 def read_terms(
-    filter: str, where: str | None, durable: str | None, group: str | None, when_full: str, most: int | None
+    filter: str, where: str | None, durable: str | None, group: str | None, when_full: str | None, most: int | None
 ) -> tuple[str, Terms]:
     """The name of a durable subscription, and what it is. UsageError for what cannot be."""
     if durable is not None and group is not None and durable != group:
         raise UsageError(f"a group shares the durable subscription of its name: {durable!r} and {group!r} are two")
     name = check_name(durable or group or "", "name of a durable subscription")
     parse_predicate(filter, where)
-    policy = WHEN_FULL.get(when_full)
-    if policy is None:
-        raise UsageError(f"{when_full!r} is none of {', '.join(map(repr, WHEN_FULL))}")
+    policy = _policy(when_full or "block")
+    if policy is WhenFull.DISCONNECT:
+        raise UsageError("a durable subscription stays when nobody reads it: 'block', 'drop_oldest' or 'spill'")
     drops = policy is WhenFull.DROP_OLDEST
     if most is not None and (not drops or most < 1):
-        raise UsageError("`most` is for 'drop oldest': how many messages may wait, at least 1")
+        raise UsageError("`most` is for 'drop_oldest': how many messages may wait, at least 1")
     return name, Terms(filter, where, group is not None, policy, (most or MOST) if drops else 0)
+
+
+def read_policy(when_full: str) -> WhenFull:
+    """The policy of a plain subscription. UsageError for one that it cannot have."""
+    policy = _policy(when_full)
+    if policy is WhenFull.SPILL:
+        raise UsageError("only a durable subscription spills: give its name, or 'block', 'drop_oldest' or 'disconnect'")
+    return policy
+
+
+def _policy(word: str) -> WhenFull:
+    policy = WHEN_FULL.get(word)
+    if policy is None:
+        raise UsageError(f"{word!r} is none of {', '.join(map(repr, WHEN_FULL))}")
+    return policy
 
 
 def check_offered_here(serving: Serving | None) -> None:

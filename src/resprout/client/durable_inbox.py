@@ -190,8 +190,8 @@ class DurableInbox(Inbox):
         if self._past is not None:
             self._past.came.set()
 
-    def end(self, failure: str | None = None) -> None:
-        super().end(failure)
+    def end(self, failure: str | None = None, error: type[ClosedError] = ClosedError) -> None:
+        super().end(failure, error)
         if self._past is not None:
             self._past.came.set()
 

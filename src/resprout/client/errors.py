@@ -25,6 +25,11 @@ class ClosedError(ClientError):
     """The client is closed, or its session with the network is over for good."""
 
 
+class SlowConsumerError(ClosedError):
+    """The broker ended the session: this client did not read what it subscribed to, and its share was full. The text
+    has the numbers. `when_full` of `subscribe` chooses another policy."""
+
+
 class PublishError(ClientError):
     """A publication did not reach the receipt that was waited for.
 

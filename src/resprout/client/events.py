@@ -22,13 +22,22 @@ class PublicationDelayed(msgspec.Struct, frozen=True):
     id: tuple[Any, ...]
     """That of its receipt."""
     reason: str
-    """For people: "waits for b3, which is not heard"."""
+    """For people: "waits for b3, which is not heard", or "waits for subscriber log-1 at b2, which has too much unread
+    of data/#"."""
+
+
+class SlowConsumer(msgspec.Struct, frozen=True):
+    """The broker ended the session of this client, because it did not read fast enough. Its inboxes raise
+    `SlowConsumerError` after what had come."""
+
+    reason: str
 
 
 class MessagesDropped(msgspec.Struct, frozen=True):
-    """A durable subscription had more waiting than it may (`when_full="drop oldest"`)."""
+    """More waited for a subscription than it may have (`when_full="drop_oldest"`)."""
 
     subscription: str
+    """The name of a durable subscription; empty for others."""
     count: int
     """Messages that were dropped, the oldest ones, since this was told last."""
 
@@ -42,10 +51,18 @@ class EventsMissing(msgspec.Struct, frozen=True):
     """For people: which events are missing, and why."""
 
 
-ClientEvent = BrokerChanged | DeliveriesMissing | PublicationDelayed | PublishingHeld | MessagesDropped | EventsMissing
+ClientEvent = (
+    BrokerChanged
+    | DeliveriesMissing
+    | EventsMissing
+    | MessagesDropped
+    | PublicationDelayed
+    | PublishingHeld
+    | SlowConsumer
+)
 __all__ = [
     "BrokerChanged", "ClientEvent", "DeliveriesMissing", "EventsMissing", "MessagesDropped", "OnEvent",
-    "PublicationDelayed", "PublishingHeld",
+    "PublicationDelayed", "PublishingHeld", "SlowConsumer",
 ]  # fmt: skip
 
 OnEvent = Callable[[ClientEvent], object]

@@ -2,7 +2,7 @@
 
 Messages wait here in the batches in which they came. A message leaves in the same step that returns it, so a cancelled
 wait loses nothing. The broker hears how far the user has come; when too much waits here it stops sending, so a slow
-consumer costs a bounded amount of memory and stalls nobody else.
+consumer costs a bounded amount of memory here. What its broker does then is `when_full` of `Client.subscribe`.
 """
 
 import asyncio
@@ -27,8 +27,9 @@ class Inbox:
     """An asynchronous iterator over messages. One consumer, or several that share the work.
 
     Ends (StopAsyncIteration) after `Client.unsubscribe` or when the client is closed; raises ClosedError when the
-    session was lost. What had arrived before is handed out first; once the inbox is over, it counts as taken even if
-    nobody asks for it, so that it holds nothing back.
+    session was lost, and SlowConsumerError when it was because this program did not read. What had arrived before is
+    handed out first; once the inbox is over, it counts as taken even if nobody asks for it, so that it holds nothing
+    back.
     """
 
     def __init__(self, taken: Callable[[Batch], None], loop: asyncio.AbstractEventLoop) -> None:
@@ -41,6 +42,10 @@ class Inbox:
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._over = False
         self._failure: str | None = None
+        self._error: type[ClosedError] = ClosedError
+        self.dropped = 0
+        """Messages that were dropped because too much waited. Of a client with one inbox; with several it is not known
+        whose they were, and only the event `MessagesDropped` tells."""
 
     # -- for the user --------------------------------------------------------------------------------------------------
 
@@ -125,11 +130,12 @@ class Inbox:
         if self._waiters:
             self._wake_one()
 
-    def end(self, failure: str | None = None) -> None:
+    def end(self, failure: str | None = None, error: type[ClosedError] = ClosedError) -> None:
         if self._over:
             return
         self._over = True
         self._failure = failure
+        self._error = error
         rest = [batch for batch, _ in self._batches]
         if self._next < self._size:
             rest.append(self._batch)
@@ -165,7 +171,7 @@ class Inbox:
     async def _wait(self) -> None:
         if self._over:
             if self._failure is not None:
-                raise ClosedError(self._failure)
+                raise self._error(self._failure)
             raise StopAsyncIteration
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append(future)

@@ -196,6 +196,6 @@ class ReplayingInbox(Inbox):
         super().put(batch, messages)
         self._past.came.set()
 
-    def end(self, failure: str | None = None) -> None:
-        super().end(failure)
+    def end(self, failure: str | None = None, error: type[ClosedError] = ClosedError) -> None:
+        super().end(failure, error)
         self._past.came.set()

@@ -23,7 +23,7 @@ class Subscribing:
         into: Inbox | None,
         durable: str | None,
         group: str | None,
-        when_full: WhenFullWord,
+        when_full: WhenFullWord | None,
         most: int | None,
         window: int | None,
         by_hand: bool,
@@ -39,6 +39,7 @@ class Subscribing:
         where: str | None = None,
         *,
         into: Inbox | None = None,
+        when_full: WhenFullWord | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
     ) -> Inbox: ...
@@ -50,7 +51,7 @@ class Subscribing:
         *,
         durable: str | None = None,
         group: str | None = None,
-        when_full: WhenFullWord = "push back",
+        when_full: WhenFullWord | None = None,
         most: int | None = None,
         window: int | None = None,
         by_hand: bool = False,
@@ -66,7 +67,7 @@ class Subscribing:
         into: TypedInbox[T] | None = None,
         durable: str | None = None,
         group: str | None = None,
-        when_full: WhenFullWord = "push back",
+        when_full: WhenFullWord | None = None,
         most: int | None = None,
         window: int | None = None,
         by_hand: bool = False,
@@ -82,7 +83,7 @@ class Subscribing:
         into: Inbox | TypedInbox[Any] | None = None,
         durable: str | None = None,
         group: str | None = None,
-        when_full: WhenFullWord = "push back",
+        when_full: WhenFullWord | None = None,
         most: int | None = None,
         window: int | None = None,
         by_hand: bool = False,
@@ -99,6 +100,11 @@ class Subscribing:
         offset or a time. ReadError when that broker does not keep all of it. Where events are missing, because the
         broker was down, the inbox raises GapError; with `allow_gaps` it goes on behind the gap, and the client is told
         what is missing (`EventsMissing`).
+
+        `when_full` says what the broker does when this program does not read fast enough (docs/client.md): "disconnect"
+        ends its session, and inboxes raise SlowConsumerError; "drop_oldest" drops messages and tells how many; "block"
+        lets publishers of these topics wait. All plain subscriptions of a client have the same; "disconnect" unless
+        told otherwise. A durable one blocks unless told otherwise; it cannot disconnect, but it can "spill" to disk.
 
         With a `type`, each message has a `value` of that type, which is decoded from its payload when it is asked for.
 

@@ -52,6 +52,9 @@ class ClientSubscriptions:
         self.sole: Inbox | None = None
         """The inbox that gets everything, when there is only one."""
 
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
     def find(self, request: SubscribeRequest) -> Subscription | None:
         return self._all.get(request)
 
@@ -125,10 +128,10 @@ class ClientSubscriptions:
             self.give_up(one)
         return lost
 
-    def shut(self, reason: str, failure: str | None) -> None:
+    def shut(self, reason: str, failure: str | None, error: type[ClosedError] = ClosedError) -> None:
         """The client is closed, or its session is over: so is everything here."""
         for inbox in self._fed:
-            inbox.end(failure)
+            inbox.end(failure, error)
         for one in self._all.values():
             one.settle(ClosedError(reason))
         self._all.clear()

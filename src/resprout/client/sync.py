@@ -120,6 +120,7 @@ class BlockingClient:
         where: str | None = None,
         *,
         into: BlockingInbox[Message] | None = None,
+        when_full: WhenFullWord | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         timeout: float | None = None,
@@ -131,6 +132,7 @@ class BlockingClient:
         where: str | None = None,
         *,
         into: BlockingInbox[TypedMessage[T]] | None = None,
+        when_full: WhenFullWord | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         type: builtins.type[T],
@@ -142,6 +144,7 @@ class BlockingClient:
         where: str | None = None,
         *,
         into: BlockingInbox[Any] | None = None,
+        when_full: WhenFullWord | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         type: builtins.type[Any] | None = None,
@@ -150,6 +153,8 @@ class BlockingClient:
         """Subscribe and return when it is confirmed: from then on nothing that matches is missed. See the asynchronous
         client; `into`: an inbox of this client that is fed by this subscription as well."""
         more: dict[str, Any] = {} if type is None else {"type": type}
+        if when_full is not None:
+            more["when_full"] = when_full
         if into is not None:
             more["into"] = into.inbox
         if replay_from is not None:
@@ -170,7 +175,7 @@ class BlockingClient:
         *,
         durable: str | None = None,
         group: str | None = None,
-        when_full: WhenFullWord = "push back",
+        when_full: WhenFullWord | None = None,
         most: int | None = None,
         window: int | None = None,
         by_hand: bool = False,

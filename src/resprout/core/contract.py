@@ -154,6 +154,8 @@ class EndCode(enum.IntEnum):
     """Asked for a session, it is not taken: a later life of it has been here."""
     FORBIDDEN = 4
     """It may not be here: it has not shown who it is, or the rules do not let it in."""
+    SLOW = 5
+    """It did not read what it subscribed to, and its broker has no room for more."""
 
 
 class LinkDown(Event):

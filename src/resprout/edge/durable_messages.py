@@ -40,14 +40,18 @@ SPAN_BYTES: Final = MARK_BYTES + 9
 
 
 class WhenFull(enum.IntEnum):
-    """What becomes of a durable subscription that is not read fast enough, or not at all."""
+    """What happens when a subscriber does not read fast enough, or not at all."""
 
     PUSH_BACK = 0
-    """It is kept, and publishers are held back once their brokers are full."""
+    """Keep everything, and hold back publishers of its topics once its share is full ("block")."""
     DROP_OLDEST = 1
-    """No more than `most` messages wait; of more, the oldest are dropped, and counted."""
+    """Drop the oldest messages, and tell how many. Durable: no more than `most` messages wait. Plain: no more bytes
+    than its share."""
     SPILL = 2
-    """It is kept, on disk where it is too much, and holds nobody back as long as there is room."""
+    """Durable only: keep everything, on disk where it is too much. Hold back publishers of its topics once the disk is
+    full."""
+    DISCONNECT = 3
+    """Plain only: end the session of a subscriber whose share is full and that takes too little."""
 
 
 class Standing(enum.IntEnum):

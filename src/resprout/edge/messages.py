@@ -11,7 +11,7 @@ from resprout.core.bundle_message import BundleMessage, FreeBundleMessage
 from resprout.core.contract import ProtocolMessage
 from resprout.core.guarantee import ALL_LEVELS, Guarantee, ReceiptLevel
 from resprout.core.marks import MARK_BYTES, Marks
-from resprout.edge.durable_messages import DURABLE_MESSAGES
+from resprout.edge.durable_messages import DURABLE_MESSAGES, Span, WhenFull
 
 _DELIVERED: Final = ReceiptLevel.DELIVERED.bit
 
@@ -58,6 +58,8 @@ class Attend(ProtocolMessage, frozen=True, tag=22):
     safe: tuple[StreamMark, ...] = ()
     """By stream: up to which number it was told `safe`, where `delivered` is still to come. The broker it comes to need
     not have seen these publications."""
+    when_full: WhenFull = WhenFull.DISCONNECT
+    """As in `Subscribe`, for the subscriptions that it brings along."""
 
     @property
     def bulk(self) -> int:
@@ -86,6 +88,9 @@ class Subscribe(ProtocolMessage, frozen=True, tag=17):
     """Chosen by the client, unique within its incarnation."""
     filter: str
     where: str | None
+    when_full: WhenFull = WhenFull.DISCONNECT
+    """What the broker does when this client does not read fast enough. All subscriptions of a session share it; the
+    last one decides."""
 
 
 class Unsubscribe(ProtocolMessage, frozen=True, tag=18):
@@ -359,8 +364,20 @@ class AudienceTold(ProtocolMessage, frozen=True, tag=31):
     """False: nobody has a confirmed subscription. True: somebody may."""
 
 
+class DeliveriesDropped(ProtocolMessage, frozen=True, tag=308):
+    """These messages will not be delivered: more waited for the client than its share, and it asked for that
+    (`WhenFull.DROP_OLDEST`). What was sent before is still under way."""
+
+    spans: tuple[Span, ...]
+
+    @property
+    def bulk(self) -> int:
+        return MARK_BYTES * len(self.spans)
+
+
 CLIENT_MESSAGES = (
     Publish, Subscribe, Unsubscribe, Advertise, Unadvertise, Taken, Attend, ForgetBrokers, ReadEvents, AskAudience,
     Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Successors,
-    BrokersForgotten, PublicationWaits, HoldTold, SafeCopies, EventRead, EventsEnd, AudienceTold, *DURABLE_MESSAGES,
+    BrokersForgotten, PublicationWaits, HoldTold, SafeCopies, EventRead, EventsEnd, AudienceTold, DeliveriesDropped,
+    *DURABLE_MESSAGES,
 )  # fmt: skip

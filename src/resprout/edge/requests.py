@@ -9,7 +9,7 @@ from resprout.core.contract import EndCode
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
-from resprout.edge.durable_messages import Standing
+from resprout.edge.durable_messages import Span, Standing
 from resprout.edge.messages import EventGap, EventRead
 
 
@@ -246,6 +246,17 @@ class DroppedBefore(msgspec.Struct, frozen=True):
     count: int
 
 
+class DeliveriesSkipped(msgspec.Struct, frozen=True):
+    """These messages will not be delivered: too much waited for this client, and it asked to have the oldest dropped
+    (`WhenFull.DROP_OLDEST`)."""
+
+    spans: tuple[Span, ...]
+
+    @property
+    def count(self) -> int:
+        return sum(span.last - span.first + 1 for span in self.spans)
+
+
 class Refused(msgspec.Struct, frozen=True):
     """A request was not done. `definite`: it has had no effect and never will."""
 
@@ -280,7 +291,8 @@ class SessionLost(msgspec.Struct, frozen=True):
     """True: the client is done, and what it published without a receipt is uncertain. False: it goes on. Where it had
     subscriptions, they may have missed deliveries, and are asked for again as new ones."""
     code: EndCode = EndCode.NONE
-    """As the broker said it: why it is over, if a later life of this client, or another client of its name, is."""
+    """As the broker said it: why it is over. A later life of this client, or another client of its name, is served; it
+    may not be here; or it did not read fast enough."""
 
     @property
     def superseded(self) -> bool:
@@ -301,6 +313,7 @@ ClientNews = (
     | ReceiptTurned
     | ReceiptWaits
     | PublishingHeld
+    | DeliveriesSkipped
     | ForgetAnswered
     | EventsAnswered
     | Refused

@@ -2,17 +2,16 @@
 
 Entries are *shown* to local readers only when they are safe: known to be at f + 1 brokers (or at every broker of a
 smaller tree), so that nothing a subscriber has seen can vanish; in log order, but for those that may pass what is not
-safe yet (`order.log_holdback`). An entry leaves the log when it is stable (`order.entry`). The log never evicts; it
-pushes back, in two ways that must not be mixed:
+safe yet (`order.log_holdback`). An entry leaves the log when it is stable (`order.entry`). The log never evicts. It
+counts bytes against two kinds of sources, which are held back separately:
 
-- A neighbour is held back for what waits *downstream* of it: for links that have fallen behind and for local readers.
-  In a tree, and never back to where it came from, such waiting cannot go in a circle.
-- Local publishers are held back for all they have published that is not yet delivered everywhere and stable here.
+- A neighbour is charged for its bundles that wait for a link that has fallen behind. In a tree, and never back to
+  where they came from, such waiting cannot go in a circle.
+- A local publisher is charged for its bundles that are not safe yet, or that wait for such a link.
 
-Copies that are kept only because some other broker may still need them from us count for the second, at their origin,
-and never for the first: two brokers that each refuse to take more until the other has taken more would wait for ever.
-The exception is what was to be put on disk and found no room there (`stick`): everybody nearby has that, so it waits
-for readers alone.
+Neither is charged for readers that have not taken an entry. Each reader has a share of its own
+(`edge.broker.sessions`), and only publishers of its topics wait when that is full. So memory is bounded by what is
+charged here and by the shares of the readers, here and within f hops.
 """
 
 from collections.abc import Callable
@@ -32,8 +31,8 @@ class Log:
     """Entries by their place. Who wants what is decided elsewhere; this keeps the counts that decide when."""
 
     __slots__ = (
-        "_faults", "_rose", "bytes_held", "entries", "held_back", "local_bytes", "next_no", "next_to_show", "patient",
-        "stuck",
+        "_faults", "_rose", "bytes_held", "entries", "held_back", "local", "local_bytes", "next_no", "next_to_show",
+        "patient", "stuck", "stuck_bytes",
     )  # fmt: skip
 
     def __init__(self, faults_tolerated: int, rose: Callable[[Entry], None] = lambda entry: None) -> None:
@@ -47,11 +46,14 @@ class Log:
         """() -> Entry | None: taken out of the line, it must be shown at once."""
         self.bytes_held = 0
         self.local_bytes = 0
-        """What local clients published that is not yet delivered everywhere and stable here."""
+        """Bytes of local publications that are not safe yet, or wait for a link that has fallen behind."""
+        self.local: dict[str, int] = {}
+        """The same for each publisher; publishers without such bytes are left out."""
         self.patient: dict[Entry, int] = {}
         """Of the readers that were shown an entry and have not taken it: how many let it wait on disk."""
         self.stuck: dict[Entry, None] = {}
-        """What counts against its source because there is no room for it on disk."""
+        """Copies for others that were to be put on disk, and found no room there."""
+        self.stuck_bytes = 0
 
     def append(
         self,
@@ -77,7 +79,7 @@ class Log:
         entry.reach_lacking = [awaited, *[further] * (faults - 1)] if faults else []
         entry.lacking = [awaited + 1, *[further] * faults]
         if source is None:
-            self.local_bytes += entry.cost
+            self._charge(entry.publisher, entry.cost)
         else:
             source.arrived.add(entry)
         if behind:
@@ -108,8 +110,6 @@ class Log:
         for lacking in (entry.reach_lacking, entry.lacking):
             for level in range(len(lacking)):
                 lacking[level] += 1
-        if entry.undone == 0 and entry.source is None and entry.bundle is None:
-            self.local_bytes += entry.cost
         entry.undone += 1
 
     def release(self, entry: Entry) -> None:
@@ -153,8 +153,6 @@ class Log:
         entry.level = min(entry.level, self._faults)
         self.entries[entry.no] = entry
         self.bytes_held += entry.cost
-        if entry.source is None and entry.undone == 0:
-            self.local_bytes += entry.cost
 
     # -- a link is replaced by another ---------------------------------------------------------------------------------
 
@@ -210,8 +208,8 @@ class Log:
     def show(self, entry: Entry) -> None:
         """From now on its readers have it, or it waits for them."""
         entry.shown = True
-        if entry.readers:
-            self.wait(entry, len(entry.readers))
+        if entry.source is None and not entry.waits:
+            self._charge(entry.publisher, -entry.cost)
         self._unpin(entry)
 
     def add_reader(self, entry: Entry, reader: Any) -> None:
@@ -220,17 +218,12 @@ class Log:
             entry.lacking[0] += 1
             entry.level = 0
         entry.pins += 1
-        if entry.undone == 0 and entry.source is None and entry.bundle is None:
-            self.local_bytes += entry.cost
         entry.undone += 1
-        if entry.shown:
-            self.wait(entry, 1)
-        else:
+        if not entry.shown:
             entry.readers = (*entry.readers, reader)
 
     def took(self, entry: Entry) -> bool:
         """A reader has it, or is gone. True when nobody is owed it any more."""
-        self.waited(entry)
         self._unpin(entry)
         return self.deliver_one(entry)
 
@@ -243,20 +236,24 @@ class Log:
             return False
         if entry.source is not None:
             entry.source.moved(entry)
-        elif entry.bundle is None:
-            self.local_bytes -= entry.cost
         return True
 
     def wait(self, entry: Entry, count: int) -> None:
-        """So many more downstream must take it before its source may be relieved of it."""
-        if entry.source is not None and entry.waits == 0:
-            entry.source.held_bytes += entry.cost
+        """So many more links must catch up with it before its source may be relieved of it."""
+        if entry.waits == 0:
+            if entry.source is not None:
+                entry.source.held_bytes += entry.cost
+            elif entry.shown:
+                self._charge(entry.publisher, entry.cost)
         entry.waits += count
 
     def waited(self, entry: Entry) -> None:
         entry.waits -= 1
-        if entry.source is not None and entry.waits == 0:
-            entry.source.held_bytes -= entry.cost
+        if entry.waits == 0:
+            if entry.source is not None:
+                entry.source.held_bytes -= entry.cost
+            elif entry.shown:
+                self._charge(entry.publisher, -entry.cost)
 
     def change_source(self, entry: Entry, source: Link | None) -> None:
         """Another link stands for the side that it came from."""
@@ -266,10 +263,20 @@ class Log:
             entry.source.held_bytes -= entry.cost
         if entry.waits and source is not None:
             source.held_bytes += entry.cost
-        in_use = entry.bundle is not None or entry.undone > 0
-        if in_use:
-            self.local_bytes += entry.cost * ((source is None) - (entry.source is None))
+        if entry.waits or not entry.shown:
+            if entry.source is None:
+                self._charge(entry.publisher, -entry.cost)
+            elif source is None:
+                self._charge(entry.publisher, entry.cost)
         entry.source = source
+
+    def _charge(self, publisher: str, cost: int) -> None:
+        self.local_bytes += cost
+        charged = self.local.get(publisher, 0) + cost
+        if charged:
+            self.local[publisher] = charged
+        else:
+            del self.local[publisher]
 
     # -- what waits on disk --------------------------------------------------------------------------------------------
 
@@ -286,7 +293,7 @@ class Log:
 
     def is_idle(self, entry: Entry) -> bool:
         """It was sent wherever it goes, and shown; and whoever has not taken it here lets it wait on disk."""
-        return entry.shown and entry.waits - (entry in self.stuck) == self.patient.get(entry, 0)
+        return entry.shown and not entry.waits and entry.pins == self.patient.get(entry, 0)
 
     def stow(self, entry: Entry, stowed: StowedBundle) -> None:
         """Its columns are on disk, and a fetched copy of them counts nothing."""
@@ -303,21 +310,23 @@ class Log:
         entry.cost = cost
         if entry.bundle is not None:
             self.bytes_held += more
-        if entry.source is None:
-            if entry.bundle is not None or entry.undone:
-                self.local_bytes += more
-        elif entry.waits:
-            entry.source.held_bytes += more
+        if entry in self.stuck:
+            self.stuck_bytes += more
+        if entry.source is not None:
+            if entry.waits:
+                entry.source.held_bytes += more
+        elif entry.waits or not entry.shown:
+            self._charge(entry.publisher, more)
 
     def stick(self, entry: Entry) -> None:
-        """There is no room for it on disk: it counts against its source, as if somebody here had not taken it."""
+        """There is no room for it on disk: see `Shares`."""
         self.stuck[entry] = None
-        self.wait(entry, 1)
+        self.stuck_bytes += entry.cost
 
     def unstick(self, entry: Entry) -> None:
         if entry in self.stuck:
             del self.stuck[entry]
-            self.waited(entry)
+            self.stuck_bytes -= entry.cost
 
     def _unpin(self, entry: Entry) -> None:
         entry.pins -= 1
@@ -338,5 +347,3 @@ class Log:
             entry.to_spill_state(SpillState.MEMORY)
         del self.entries[entry.no]
         self.bytes_held -= entry.cost
-        if entry.source is None and entry.undone == 0:
-            self.local_bytes -= entry.cost

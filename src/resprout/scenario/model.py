@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from resprout.core.guarantee import Guarantee
+from resprout.edge.durable_messages import WhenFull
 from resprout.scenario.workload_options import BankOptions, WorkloadOptions
 
 LINK_LATENCY_US: Final = 1_000
@@ -19,6 +20,9 @@ LINK_LATENCY_US: Final = 1_000
 
 CLIENT_LATENCY_US: Final = 100
 """One way between a client and its broker, unless the scenario says otherwise: the same machine room."""
+
+PLAIN_WHEN_FULL: Final = {"disconnect": WhenFull.DISCONNECT, "block": WhenFull.PUSH_BACK}
+"""Policies of clients that do not read. The judge does not know which messages "drop_oldest" drops."""
 
 TIME_LIMIT_US: Final = 120_000_000
 
@@ -73,7 +77,10 @@ class ClientSpec(msgspec.Struct, frozen=True):
     reading_us: int = 0
     """How long its program takes to read one delivery; the others wait meanwhile. Only in the simulator."""
     idle_us: tuple[int, int] | None = None
-    """From when until when its program reads nothing at all. Only in the simulator."""
+    """From when until when its program reads nothing at all."""
+    when_full: str = "disconnect"
+    """What its broker does when it does not read fast enough: one of `PLAIN_WHEN_FULL`. A durable subscription has its
+    own."""
 
     @property
     def consumes(self) -> SubscriptionSpec | None:

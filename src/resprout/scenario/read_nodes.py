@@ -8,7 +8,14 @@ from msgspec.structs import replace
 from resprout.core.names import check_name
 from resprout.filters.predicate import parse_predicate
 from resprout.filters.topics import check_filter
-from resprout.scenario.model import CLIENT_LATENCY_US, LINK_LATENCY_US, BrokerSpec, ClientSpec, SubscriptionSpec
+from resprout.scenario.model import (
+    CLIENT_LATENCY_US,
+    LINK_LATENCY_US,
+    PLAIN_WHEN_FULL,
+    BrokerSpec,
+    ClientSpec,
+    SubscriptionSpec,
+)
 from resprout.scenario.reader import TomlTable
 from resprout.scenario.seeds import random_for
 from resprout.scenario.topologies import DEGREE, FLAT, KINDS, contacts_in, parents_in
@@ -133,7 +140,7 @@ def _groups_of(brokers: tuple[BrokerSpec, ...]) -> dict[str, tuple[SubscriptionS
 
 
 def _client(table: TomlTable) -> ClientSpec:
-    table.only(("name", "broker", "latency", "subscribe", "called", "reading", "idle_from", "idle_until"))
+    table.only(("name", "broker", "latency", "subscribe", "called", "reading", "idle_from", "idle_until", "when_full"))
     idle_us = (table.duration("idle_from", 0), table.duration("idle_until", 0))
     return ClientSpec(
         name=table.checked("name", check_name),
@@ -143,6 +150,7 @@ def _client(table: TomlTable) -> ClientSpec:
         called=table.text("called") if "called" in table else None,
         reading_us=table.duration("reading", 0),
         idle_us=idle_us if idle_us[0] < idle_us[1] else None,
+        when_full=table.choice("when_full", tuple(PLAIN_WHEN_FULL), "disconnect"),
     )
 
 

@@ -81,6 +81,7 @@ def _client(client: ClientSpec) -> Lines:
         *_unless(client.called is None, "called", client.called),
         *_unless(not client.reading_us, "reading", format_duration(client.reading_us)),
         *_idle(client),
+        *_unless(client.when_full == "disconnect", "when_full", client.when_full),
     ]
 
 

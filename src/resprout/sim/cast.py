@@ -18,7 +18,7 @@ from resprout.links.links import Links
 from resprout.links.timers import ReconnectDue
 from resprout.scenario.client_app import AppMaker
 from resprout.scenario.consuming import make_consumer
-from resprout.scenario.model import BrokerSpec, ClientSpec, FaultSpec, Scenario, SubscriptionSpec
+from resprout.scenario.model import PLAIN_WHEN_FULL, BrokerSpec, ClientSpec, FaultSpec, Scenario, SubscriptionSpec
 from resprout.scenario.seeds import random_for
 from resprout.sim.bodies import WeighedBodies
 from resprout.sim.client import ClientSide
@@ -161,6 +161,7 @@ class Cast:
         name, incarnation = self._masks.worn_by(client, incarnation)
         options = options_of(client, self._bundle_caps.get(client.name, limits.BUNDLE_MESSAGES))
         machine = above.machine = ClientMachine(name, incarnation, client.broker, options, others)
+        machine.when_full = PLAIN_WHEN_FULL[client.when_full]
         return self._link(machine, name, "client", incarnation, rng)
 
     def _make_consumer(self, client: ClientSpec, wanted: SubscriptionSpec, incarnation: int, rng: Random) -> Machine:

@@ -51,6 +51,30 @@ class SpillSeen(msgspec.Struct, frozen=True):
     """How often there was no room, or the disk took nothing."""
 
 
+class PausedSubscriber(msgspec.Struct, frozen=True):
+    """A subscriber with too much unread: publishers of its topics wait."""
+
+    name: str
+    """Of a client, or of a durable subscription."""
+    broker: str
+    """That serves it."""
+    durable: bool
+    filters: tuple[str, ...]
+    bytes: int
+    """Unread."""
+    seconds: float
+    """How long publishers have waited for it."""
+
+
+class HeldPublisher(msgspec.Struct, frozen=True):
+    """A client here whose publications wait."""
+
+    name: str
+    bytes: int
+    """That wait at its broker."""
+    reason: str
+
+
 class StackStatus(msgspec.Struct, frozen=True):
     serving: bool = True
     """It has its place, and serves clients."""
@@ -71,6 +95,18 @@ class StackStatus(msgspec.Struct, frozen=True):
     """Of what local clients published: beyond it they are held back."""
     spill: SpillSeen | Absent = msgspec.UNSET
     """Absent where nobody asked for it."""
+    paused: tuple[PausedSubscriber, ...] = ()
+    """Subscribers anywhere that publishers wait for."""
+    held: tuple[HeldPublisher, ...] = ()
+    """Publishers here that wait."""
+    unread: dict[str, int] = {}
+    """By client: bytes that were shown to it and that it has not taken; those with none are left out."""
+    slow_consumers: int = 0
+    """Subscribers that were cut off in this life."""
+    dropped_messages: int = 0
+    """Messages that were dropped in this life, because a subscriber that wants it so was slow."""
+    notices: tuple[str, ...] = ()
+    """What people should know."""
     refused: dict[str, int] = {}
     """What brokers said that was not theirs to say and did not cost them their links: how often, by reason."""
 

@@ -104,6 +104,7 @@ class Ghosts:
         self._log.add_reader(item, ghost)
         if item.shown:
             item.readers = (*item.readers, ghost)
+            self._sessions.owe(ghost, item)
             ghost.backlog.append(item)
 
     def stand_for(

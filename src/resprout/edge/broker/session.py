@@ -10,7 +10,7 @@ from resprout.core.guarantee import ReceiptLevel
 from resprout.core.marks import Marks, Reached, is_beyond
 from resprout.core.ranges import Range, Ranges, as_ranges
 from resprout.edge.broker.ports import HeldBundle
-from resprout.edge.durable_messages import Consume
+from resprout.edge.durable_messages import Consume, WhenFull
 from resprout.edge.messages import Attend, Publish, SafeCopies, StreamMark, SubscribeRefused, Turned
 from resprout.filters.predicate import Predicate
 
@@ -25,9 +25,9 @@ class ClientSession:
         "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted",
         "delivered",
         "delivered_now", "endings", "gave", "given", "gone", "incarnation", "is_inner", "is_internal", "last",
-        "moved", "name", "received",
-        "room", "safe", "subscriptions", "taken", "told_safe", "unconfirmed", "unsaid", "unturned", "users",
-        "waiting", "withheld",
+        "moved", "name", "owed_bytes", "received",
+        "room", "safe", "subscriptions", "taken", "taken_bytes", "told_safe", "unconfirmed", "unsaid", "unturned",
+        "users", "waiting", "waiting_bytes", "when_full", "withheld",
     )  # fmt: skip
 
     def __init__(self, name: str, incarnation: int, room: int, is_internal: bool = False) -> None:
@@ -69,6 +69,12 @@ class ClientSession:
         """How far each origin had come with the client before it was served here."""
         self.backlog: deque[HeldBundle] = deque()
         """Shown, waiting for room."""
+        self.owed_bytes = 0
+        """Bytes of bundles that were shown to it and that it has not taken: those given, and the backlog."""
+        self.taken_bytes = 0
+        """Bytes of bundles that it has taken so far."""
+        self.when_full = WhenFull.DISCONNECT
+        """What happens when too many bytes are owed to it."""
         self.last: dict[str, int] = {}
         self.unturned: dict[str, dict[int, HeldBundle]] = {}
         """Its publications by stream and first number whose `delivered` receipt is to come."""
@@ -85,7 +91,9 @@ class ClientSession:
         self.counted: list[SafeCopies] = []
         """News of that, for the end of the step."""
         self.waiting: deque[Publish] = deque()
-        """Publications that the broker cannot accept yet: they wait behind a total."""
+        """Publications that the broker cannot accept yet: they wait behind a total, or for a subscriber that is paused
+        for."""
+        self.waiting_bytes = 0
         self.withheld: list[SubscribeRefused] = []
         """Subscriptions that it brought along and may not have: to be told when it has come."""
 
@@ -227,7 +235,16 @@ class ClientSession:
             raise PeerError(f"{deliveries} deliveries taken of {self.gave} given, {self.taken} before")
         taken = [self.given.popleft() for _ in range(deliveries - self.taken)]
         self.taken = deliveries
+        for item in taken:
+            self.took(item)
         return taken
+
+    def took(self, item: HeldBundle) -> None:
+        """It is not owed this item any more."""
+        assert item.bundle is not None, "a reader pins the bundle"
+        cost = item.bundle.cost
+        self.owed_bytes -= cost
+        self.taken_bytes += cost
 
     def ended(self, first_held_back: int | None) -> list[int]:
         """Subscriptions of which nothing can come any more."""

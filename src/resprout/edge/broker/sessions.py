@@ -1,8 +1,9 @@
 """The clients of one broker: their subscriptions, what they are given, their receipts.
 
 A slow client pushes back on its own session: what it has no room for waits in its backlog as references to items that
-the stack keeps. Nobody else waits for it until the stack has no room for more. How bundles are ordered, kept and routed
-is the stack's business; what it does for the sessions stands in `ports`.
+the stack keeps. Each session counts the bytes that it is owed; a stack that bounds them sets `filling_bytes` and looks
+at `filling`. How bundles are ordered, kept and routed is the stack's business; what it does for the sessions stands in
+`ports`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,12 +16,15 @@ from resprout.core.contract import Effect, Send
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Marks, Reached, from_marks, in_parts, raise_to, to_marks
+from resprout.core.ranges import as_ranges
 from resprout.core.stowed import whole
 from resprout.edge.broker.owed import Owed, read_held
 from resprout.edge.broker.ports import Confirmation, HeldBundle, RetentionPort, SubscriptionPort
 from resprout.edge.broker.session import SUBSCRIPTIONS_MAX, ClientSession
+from resprout.edge.durable_messages import SPANS_MAX, Span
 from resprout.edge.messages import (
     Attend,
+    DeliveriesDropped,
     Delivery,
     Serving,
     Subscribe,
@@ -72,6 +76,10 @@ class ClientSessions:
         """Durable subscriptions with something new, and clients with room again: see `consumers`."""
         self.is_confirmed: Callable[[ClientSession, Marks], None] = lambda session, base: None
         """Told of durable subscriptions from whose confirmation on nothing is missed."""
+        self.filling_bytes = 1 << 62
+        """A session that is owed more than this is put into `filling`."""
+        self.filling: dict[str, ClientSession] = {}
+        """Sessions that were owed more when something was shown to them; whoever looks at them takes them out."""
         self._base: dict[Origin, Reached] = {}
         self._base_marks: Marks = ()
         """Of the wish that was confirmed last."""
@@ -96,6 +104,7 @@ class ClientSessions:
         held = read_held(attend.subscriptions) if resumed else []
         session.moved = bool(attend.tried)
         session.told_safe = attend.safe
+        session.when_full = attend.when_full
         if attend.received:
             session.received = from_marks(attend.received)
             self.returned[session.name] = session
@@ -123,6 +132,7 @@ class ClientSessions:
         session.gone = True
         self.returned.pop(name, None)
         self.waking.pop(name, None)
+        self.filling.pop(name, None)
         self.turned.pop(name, None)
         self.patient.pop(name, None)
         self.ending.pop(name, None)
@@ -151,6 +161,7 @@ class ClientSessions:
             out.append(Send(session.name, SubscribeRefused(message.id, str(error))))
             return
         session.subscriptions[message.id] = predicate
+        session.when_full = message.when_full
         users = session.users.get(predicate, 0)
         session.users[predicate] = users + 1
         if predicate in session.confirmed:
@@ -225,10 +236,15 @@ class ClientSessions:
         """Give an item to its readers, and its publisher the `safe` receipt."""
         self._log.show(item)
         whole: Delivery | None = None
+        cost = item.bundle.cost if item.readers and item.bundle is not None else 0
         for session in item.readers:
             if session.gone:
                 self.took(item)
-            elif session.backlog or session.room <= 0:
+                continue
+            session.owed_bytes += cost
+            if session.owed_bytes > self.filling_bytes:
+                self.filling[session.name] = session
+            if session.backlog or session.room <= 0:
                 session.backlog.append(item)
                 if session.is_inner:
                     self.waking[session.name] = session
@@ -255,6 +271,7 @@ class ClientSessions:
         if len(offsets) < bundle.count:
             picks[session.name] = tuple(offsets)
         item.picks = picks or None
+        self.owe(session, item)
         if session.backlog or session.room <= 0:
             session.backlog.append(item)
             if session.is_inner:
@@ -271,6 +288,31 @@ class ClientSessions:
                 self._log.add_reader(item, session)
                 if len(offsets) < bundle.count:
                     item.picks = {**(item.picks or {}), session.name: tuple(offsets)}
+
+    def owe(self, session: ClientSession, item: HeldBundle) -> None:
+        """Count an item that was shown before against a session that will be given it."""
+        assert item.bundle is not None, "it is kept for others"
+        session.owed_bytes += item.bundle.cost
+        if session.owed_bytes > self.filling_bytes:
+            self.filling[session.name] = session
+
+    def drop_oldest(self, session: ClientSession, most: int, out: list[Effect]) -> int:
+        """Drop what waits for room, the oldest first, until no more than so many bytes are owed. Tell the client which
+        messages those are, and return how many."""
+        spans: list[Span] = []
+        while session.backlog and session.owed_bytes > most:
+            item = session.backlog.popleft()
+            spans += _spans(item, session)
+            session.took(item)
+            self.took(item)
+        spans = _joined(spans)
+        out.extend(
+            [
+                Send(session.name, DeliveriesDropped(tuple(spans[start : start + SPANS_MAX])))
+                for start in range(0, len(spans), SPANS_MAX)
+            ]
+        )
+        return sum(span.last - span.first + 1 for span in spans)
 
     def writable(self, session: ClientSession, room: int, out: list[Effect]) -> None:
         session.room = room
@@ -377,3 +419,24 @@ def _delivery(item: HeldBundle, session: ClientSession | None) -> Delivery:
         bundle = pick(bundle, offsets)
     tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1  # what was only carried has asked for no place
     return Delivery(bundle, item.hops, ordering_bytes(bundle, item.hops), offsets, item.prompt, tseq)
+
+
+def _spans(item: HeldBundle, session: ClientSession) -> list[Span]:
+    """The messages of an item that a session would have been given."""
+    bundle = item.bundle
+    assert bundle is not None, "a reader pins the bundle"
+    offsets = item.picks.get(session.name) if item.picks is not None else None
+    seqs = [(bundle.first, bundle.last)] if offsets is None else as_ranges([bundle.first + at for at in offsets])
+    return [Span(*bundle.origin, first, last) for first, last in seqs]
+
+
+def _joined(spans: list[Span]) -> list[Span]:
+    """In the same order, where one continues another of its origin as one."""
+    joined: dict[Origin, list[Span]] = {}
+    for span in spans:
+        of_origin = joined.setdefault(span.origin, [])
+        if of_origin and of_origin[-1].last + 1 == span.first:
+            of_origin[-1] = Span(*span.origin, of_origin[-1].first, span.last)
+        else:
+            of_origin.append(span)
+    return [span for of_origin in joined.values() for span in of_origin]

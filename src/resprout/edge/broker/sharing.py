@@ -430,6 +430,7 @@ class SharedQueue:
     def _is_done(self, item: HeldBundle) -> None:
         if self.patience is not None:
             self.patience.took_patiently(item)
+        self.session.took(item)
         self._took(item)
 
 

@@ -15,6 +15,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.core.seen import Seen
 from resprout.edge.client.timers import TellTaken
+from resprout.edge.durable_messages import Span
 from resprout.edge.messages import Delivery, Taken
 from resprout.edge.options import ClientOptions
 
@@ -80,6 +81,13 @@ class Incoming:
             repeat(message.hops), repeat(share), repeat(-1) if message.tseq < 0 else _places(message, seqs),
         )  # fmt: skip
         out.append(Deliver(list(messages)))
+
+    def skip(self, spans: Iterable[Span]) -> None:
+        """These will not be delivered: nobody is to bring them later. Raises WireError like `deliver`."""
+        for span in spans:
+            if not 0 < span.first <= span.last:
+                raise WireError(f"publications {span.first} to {span.last} are dropped")
+            self.received.raise_to(span.origin, span.last)
 
     def _keep(self, message: Delivery, broker: str, out: list[Effect]) -> None:
         size = message.bundle.cost + MESSAGE_BYTES * message.bundle.count

@@ -40,8 +40,10 @@ from resprout.edge.client.questions import Questions
 from resprout.edge.client.search import BrokerSearch
 from resprout.edge.client.timers import TellTaken
 from resprout.edge.client.wanted import WantedSubscriptions, WishMessage, bytes_of
+from resprout.edge.durable_messages import WhenFull
 from resprout.edge.messages import (
     Attend,
+    DeliveriesDropped,
     Delivery,
     Extra,
     GoTo,
@@ -62,6 +64,7 @@ from resprout.edge.requests import (
     AdvertiseRequest,
     BrokerChanged,
     ClientRequest,
+    DeliveriesSkipped,
     FlushRequest,
     LeaveRequest,
     PublishingHeld,
@@ -134,6 +137,7 @@ class ClientMachine:
         }
         self._on_message: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Delivery: self._deliver,
+            DeliveriesDropped: self._dropped,
             Turned: lambda message, now_us, out: self.publishing.turn(message, out),
             SafeCopies: lambda message, now_us, out: self.publishing.count(message, out),
             Subscribed: self._subscribed,
@@ -145,6 +149,15 @@ class ClientMachine:
             Successors: lambda message, now_us, out: self._search.learn(message.successors, out),
             GoTo: self._sent_on,
         }
+
+    @property
+    def when_full(self) -> WhenFull:
+        """What brokers do when this client does not read fast enough; holds for subscriptions from now on."""
+        return self._wanted.when_full
+
+    @when_full.setter
+    def when_full(self, policy: WhenFull) -> None:
+        self._wanted.when_full = policy
 
     @property
     def broker(self) -> str:
@@ -265,7 +278,8 @@ class ClientMachine:
             if not tried and self.options.returns:  # perhaps it was here before, or elsewhere, in another process
                 tried, home = (event.peer,), event.incarnation
             safe = self.publishing.safe_undelivered() if tried else ()
-            out.append(Send(event.peer, Attend(clock, tried, received, held, search.anyhow, home, safe)))
+            attend = Attend(clock, tried, received, held, search.anyhow, home, safe, self._wanted.when_full)
+            out.append(Send(event.peer, attend))
 
     def _latest_received(self) -> Marks:
         marks = tuple(self.incoming.received.marks())
@@ -364,6 +378,10 @@ class ClientMachine:
 
     def _deliver(self, message: Delivery, now_us: int, out: list[Effect]) -> None:
         self.incoming.deliver(message, self._search.home, out)
+
+    def _dropped(self, message: DeliveriesDropped, now_us: int, out: list[Effect]) -> None:
+        self.incoming.skip(message.spans)
+        out.append(Answer(DeliveriesSkipped(message.spans)))
 
     def _subscribed(self, message: Subscribed, now_us: int, out: list[Effect]) -> None:
         if (request := self._wanted.confirm(message)) is not None:

@@ -13,6 +13,7 @@ import msgspec
 from resprout.core.bundle import Origin
 from resprout.core.errors import UsageError
 from resprout.core.marks import NOTHING, Marks, Reached, from_marks
+from resprout.edge.durable_messages import WhenFull
 from resprout.edge.messages import (
     Advertise,
     HeldSubscription,
@@ -63,6 +64,8 @@ class WantedSubscriptions:
         """By the number under which brokers know it."""
         self._ids: dict[SubscribeRequest, int] = {}
         self._next_id = 1
+        self.when_full = WhenFull.DISCONNECT
+        """What brokers are to do when this client does not read fast enough."""
         self._held: frozenset[int] = frozenset()
         """What was brought along to the session that begins."""
         self._advertised: dict[str, None] = {}
@@ -77,7 +80,7 @@ class WantedSubscriptions:
         self._next_id += 1
         self._all[id] = Wanting(request)
         self._ids[request] = id
-        return Subscribe(id, request.filter, request.where)
+        return Subscribe(id, request.filter, request.where, self.when_full)
 
     def unsubscribe(self, request: UnsubscribeRequest) -> Unsubscribe:
         id = self._ids.pop(SubscribeRequest(request.filter, request.where), None)
@@ -151,7 +154,7 @@ class WantedSubscriptions:
                 lost += wanting.confirmed
                 wanting.confirmed = False
                 wanting.base = ()
-                asks.append(Subscribe(id, wanting.request.filter, wanting.request.where))
+                asks.append(Subscribe(id, wanting.request.filter, wanting.request.where, self.when_full))
         if advertises:
             asks.extend(Advertise(topic) for topic in self._advertised)
         return Resumed(asks, ended, lost)

@@ -219,16 +219,16 @@ class Bookkeeper:
             life_since=round(life.since, 3),
             ready=status.serving,
             neighbours=tuple([_neighbour(one, status) for one in sessions if one.role != "client"]),
-            clients=tuple([_client(one) for one in clients[:CLIENTS_TOLD]]),
+            clients=tuple([_client(one, status) for one in clients[:CLIENTS_TOLD]]),
             clients_count=len(clients),
             connections=life.host.connections,
-            queue_bytes=sum([one.unconfirmed_bytes for one in sessions]),
+            queue_bytes=sum([_queue_bytes(one, status) for one in sessions]),
             rates=self._history.rates(now_s),
             counters=self.counters(),
             members=tuple([self._located(member) for member in status.members[:MEMBERS_TOLD]]),
             repairs=status.repairs,
             recent=tuple(self._recent),
-            notices=life.host.notices(),
+            notices=(*life.host.notices(), *status.notices),
             parent=status.parent,
             site=status.site,
             log_bytes=status.log_bytes,
@@ -240,6 +240,10 @@ class Bookkeeper:
             delivered_latency=_or_absent(delivered),
             http=self.http,
             stores=tuple(self.stores()),
+            paused=status.paused,
+            held=status.held,
+            slow_consumers=status.slow_consumers,
+            dropped_messages=status.dropped_messages,
         )
 
     def readers(self, topic: str) -> TopicAnswer:
@@ -291,8 +295,15 @@ def _living(status: StackStatus) -> list[str]:
     return [member.name for member in status.members if not member.dead]
 
 
-def _client(one: LinkStatus) -> ClientAccount:
-    return ClientAccount(one.peer, one.incarnation, one.connected, one.unconfirmed, one.unconfirmed_bytes, one.held)
+def _client(one: LinkStatus, status: StackStatus) -> ClientAccount:
+    held = one.held or any(publisher.name == one.peer for publisher in status.held)
+    queue_bytes = _queue_bytes(one, status)
+    return ClientAccount(one.peer, one.incarnation, one.connected, one.unconfirmed, queue_bytes, held)
+
+
+def _queue_bytes(one: LinkStatus, status: StackStatus) -> int:
+    """What the stack says is unread includes what is on its way."""
+    return max(one.unconfirmed_bytes, status.unread.get(one.peer, 0))
 
 
 def _or_absent(summary: LatencySummary | None) -> LatencySummary | Absent:

@@ -6,7 +6,7 @@ seconds since 1970, rates are per second over the last ten, latencies in millise
 
 import msgspec
 
-from resprout.stacks.status import Absent, MemberSeen, RepairSeen, SpillSeen
+from resprout.stacks.status import Absent, HeldPublisher, MemberSeen, PausedSubscriber, RepairSeen, SpillSeen
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -70,9 +70,11 @@ class ClientAccount(msgspec.Struct, frozen=True):
     life: int
     connected: bool
     queue_messages: int
+    """Sent, and not acknowledged."""
     queue_bytes: int
+    """Bytes that it has not taken: on their way, waiting in the client, or waiting for room here."""
     held: bool
-    """It publishes more than can be kept, and waits."""
+    """Its publications wait: see `held` of the broker."""
 
 
 class JournalAccount(msgspec.Struct, frozen=True):
@@ -153,6 +155,14 @@ class BrokerAccount(msgspec.Struct, frozen=True):
     """Where it serves the live page."""
     stores: tuple[StoreAccount, ...] = ()
     """What it writes to, with the room that there is."""
+    paused: tuple[PausedSubscriber, ...] = ()
+    """Subscribers anywhere that publishers wait for, as this broker knows them."""
+    held: tuple[HeldPublisher, ...] = ()
+    """Publishers here that wait, and why."""
+    slow_consumers: int = 0
+    """Subscribers that were cut off in this life of the broker, because they did not read."""
+    dropped_messages: int = 0
+    """Messages that were dropped for subscribers that want it so."""
 
 
 class MissingBroker(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from resprout.stacks.status import SpillSeen
 
 _KINDS_FIRST: Final = (
     "suspect", "repair_begin", "repair_end", "fenced", "joined", "few_copies", "two_networks",
-    "disk_low", "disk_full",
+    "disk_low", "disk_full", "slow_consumer", "held",
 )  # fmt: skip
 """Kinds of notes that are there from the beginning, so that the first one is seen as a change."""
 _STATES: Final = (OK, LOW, FULL)
@@ -74,15 +74,24 @@ class BrokerCollector(Collector):
         families = {
             "sessions": GaugeMetricFamily("resprout_sessions", "Sessions that stand.", labels=["role"]),
             "messages": GaugeMetricFamily("resprout_queue_messages", "Sent and not acknowledged.", labels=["role"]),
-            "bytes": GaugeMetricFamily("resprout_queue_bytes", "The same in bytes.", labels=["role"]),
+            "bytes": GaugeMetricFamily(
+                "resprout_queue_bytes", "Not acknowledged, or not taken by a client.", labels=["role"]
+            ),
         }
         sessions = books.sessions()
         for role in ("broker", "client"):
             of_role = [one for one in sessions if one.role == role]
             families["sessions"].add_metric([role], len(of_role))
             families["messages"].add_metric([role], sum([one.unconfirmed for one in of_role]))
-            families["bytes"].add_metric([role], sum([one.unconfirmed_bytes for one in of_role]))
+            queued = [max(one.unconfirmed_bytes, status.unread.get(one.peer, 0)) for one in of_role]
+            families["bytes"].add_metric([role], sum(queued))
         yield from families.values()
+        unread = max(status.unread.values(), default=0)
+        yield _gauge("unread_bytes_max", "What the slowest subscriber here has not taken.", unread)
+        yield _gauge("paused_subscriptions", "Subscribers anywhere that publishers wait for.", len(status.paused))
+        yield _gauge("held_publishers", "Clients here whose publications wait.", len(status.held))
+        yield _counter("slow_consumers", "Subscribers cut off, in this life of the broker.", status.slow_consumers)
+        yield _counter("dropped_messages", "Dropped for slow subscribers that want it so.", status.dropped_messages)
         yield _gauge("connections", "Open connections, those without a session included.", books.connections)
         for name, text, value in (
             ("log_bytes", "Kept for others, or for readers here.", status.log_bytes),

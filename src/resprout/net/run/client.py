@@ -21,7 +21,7 @@ from resprout.net.run.tally import Tally
 from resprout.net.tls.keyring import Keyring
 from resprout.scenario.app import App
 from resprout.scenario.app_runner import AppRunner
-from resprout.scenario.model import ClientSpec
+from resprout.scenario.model import PLAIN_WHEN_FULL, ClientSpec
 from resprout.trace.schema import Row
 from resprout.wire.codec import Codec
 
@@ -55,6 +55,7 @@ class RealClient(RealLife):
         others = brokers if incarnation > 1 else ()
         client_options = ClientOptions(takes_at_once=False, bundle_max=bundle_max)
         machine = ClientMachine(spec.name, incarnation, spec.broker, client_options, others)
+        machine.when_full = PLAIN_WHEN_FULL[spec.when_full]
         super().__init__(
             machine, spec.name, incarnation, seed, codec, options, find, delays_us, writer, on_note, self._take,
             Tally(last_receipt), keyring,
@@ -68,6 +69,9 @@ class RealClient(RealLife):
         self._taken = 0
         """Deliveries that the application has had and the machine has not been told of."""
         self._unsent = False
+        self._idle_us = spec.idle_us or (0, 0)
+        self._resuming = False
+        """It will be woken when it reads again."""
 
     # -- for the process ---------------------------------------------------------------------------------------------
 
@@ -134,10 +138,21 @@ class RealClient(RealLife):
         self._runner.woke()
         self._send()
 
+    def _take_now(self) -> int:
+        """Deliveries to be told as taken; none while the program does not read."""
+        begin_us, end_us = self._idle_us
+        if begin_us <= self.now_us < end_us:
+            if not self._resuming and self._taken:
+                self._resuming = True
+                self.wake(end_us)
+            return 0
+        taken, self._taken = self._taken, 0
+        return taken
+
     def _send(self) -> None:
         """Let the machine send what it was asked for and say what was taken."""
         self._writer.save()
-        taken, self._taken = self._taken, 0
+        taken = self._take_now()
         unsent, self._unsent = self._unsent, False
         if taken:
             self._host.handle(Request(TakeRequest(taken)))

@@ -1,7 +1,8 @@
 """Subscribers that read slowly, or not at all for a while, and their brokers may die.
 
-Besides what the judge finds, this is wrong: while a program does not read, a publication that it is not owed waits for
-its `delivered`.
+Shares of subscribers are small in most runs, so that they are soon full: then a subscriber is cut off, or publishers of
+its topics wait, as its policy says. Besides what the judge finds, this is wrong: a publication that no such subscriber
+is owed waits for its `delivered`.
 """
 
 from random import Random
@@ -25,6 +26,8 @@ IDLE_US: Final = 30_000_000
 PATIENCE_US: Final = 10_000_000
 """Ample, in a run without faults, for a publication that everybody reads at once."""
 LOG_BYTES: Final = 64 << 20
+SHARE_BYTES: Final = (1 << 12, 1 << 14, 64 << 20)
+SLOW_US: Final = (200_000, 2_000_000)
 READING_US: Final = (0, 500, 20_000, 200_000)
 
 
@@ -42,7 +45,8 @@ def unread(seed: int) -> Trial:
     calm = rng.random() < 0.5 or len(scenario.brokers) == 1
     begin_us = formed_us(scenario)
     clients = tuple([_reader(rng, client, begin_us) for client in scenario.clients])
-    scenario = msgspec.structs.replace(scenario, clients=clients)
+    share = {"subscriber_bytes": rng.choice(SHARE_BYTES), "slow_consumer_us": rng.choice(SLOW_US)}
+    scenario = msgspec.structs.replace(scenario, clients=clients, options={**scenario.options, **share})
     if not calm:
         return with_blows(rng, scenario, begin_us)
     work = tuple(msgspec.structs.replace(work, start_us=begin_us + work.start_us // 4) for work in scenario.workloads)
@@ -51,6 +55,7 @@ def unread(seed: int) -> Trial:
 
 
 def _reader(rng: Random, client: ClientSpec, from_us: int) -> ClientSpec:
+    client = msgspec.structs.replace(client, when_full=rng.choice(("disconnect", "disconnect", "block")))
     chance = rng.random()
     if chance < 0.4:
         begin_us = from_us + rng.choice((0, rng.randint(0, 3_000_000)))
@@ -62,7 +67,8 @@ def _reader(rng: Random, client: ClientSpec, from_us: int) -> ClientSpec:
 
 def held_up(scenario: Scenario, result: RunResult) -> list[str]:
     """What was told to be `delivered` late, though nobody who does not read at once asked for its topic. (Where one
-    asked for some of a topic, what it did not ask for may travel in one bundle with what it did.)"""
+    asked for some of a topic, what it did not ask for may travel in one bundle with what it did; and where one blocks
+    publishers of its topics, what these publish on others waits behind it, in their order.)"""
     history = History(result.rows)
     slow = {client.name for client in scenario.clients if not reads_at_once(client)}
     filters = {s.predicate.filter for life in history.lives if life.node in slow for s in life.subscriptions}
@@ -71,9 +77,15 @@ def held_up(scenario: Scenario, result: RunResult) -> list[str]:
         for _, row in history.receipts
         if row.receipt == "delivered"
     }
+    blocks = any(client.name in slow and client.when_full == "block" for client in scenario.clients)
+    blocked: set[str] = set()
     complaints = []
     for publication in history.publications:
         if any(topic_matches(filter, topic) for filter in filters for topic in publication.topics):
+            if blocks:
+                blocked.add(publication.id[0])
+            continue
+        if publication.id[0] in blocked or publication.id[0] in slow:  # the latter may be cut off, and told no more
             continue
         got = [life.first[publication.number].time_us for life in history.lives if publication.number in life.first]
         has_us = max([publication.time_us, *got])

@@ -68,6 +68,7 @@ from resprout.stacks.resprout.messages import (
     Welcome,
 )
 from resprout.stacks.resprout.options import ResproutOptions
+from resprout.stacks.resprout.pauses import ReadersPaused
 from resprout.stacks.stack import Stack, WaitTimes
 from resprout.stacks.survival import everything
 
@@ -86,8 +87,7 @@ RESPROUT = Stack(
     options=ResproutOptions,
     messages=(
         *CLIENT_MESSAGES, *SPREAD_MESSAGES, *BROKER_MESSAGES, TotalLevels, *TOTAL_MESSAGES, *OVERLAY_MESSAGES,
-        Whereabouts,
-        *REPAIR_MESSAGES, *DURABLE_BROKER_MESSAGES,
+        Whereabouts, *REPAIR_MESSAGES, *DURABLE_BROKER_MESSAGES, ReadersPaused,
     ),
     make_broker=ResproutBroker,
     families={
@@ -106,6 +106,7 @@ RESPROUT = Stack(
         ),
         Family.CLIENTS: (
             *CLIENT_MESSAGES, ListenersChanged, ListenersHeard, ClientBegan, DurableKnown, DurableHeard, DurableDone,
+            ReadersPaused,
         ),
     },
     waits=_waits,

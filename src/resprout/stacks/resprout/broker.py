@@ -74,11 +74,13 @@ from resprout.stacks.resprout.messages import (
 )
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.outcomes import Cleared, Repaired, Reunited, Settled, Superseded, TakenIn, TreeChanged
+from resprout.stacks.resprout.pauses import ReadersPaused
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.repair.member import Member
 from resprout.stacks.resprout.repair.parcels import ParcelDesk
 from resprout.stacks.resprout.revival import Revival
 from resprout.stacks.resprout.sessions import PeerSessions
+from resprout.stacks.resprout.shares import LookAtReaders, Shares
 from resprout.stacks.resprout.tree_news import TreeNews
 from resprout.stacks.resprout.waiting import Waits
 from resprout.stacks.resprout.wishes import Wishes
@@ -112,6 +114,7 @@ class ResproutBroker(Shell):
         self.book = ClientBook(core, self.ghosts)
         self.clients = Clients(core, self.ghosts, self.book, self.until_safe)
         self.durables = Durables(core, self.ghosts, self.book, self.clients)
+        self.shares = Shares(core, self.clients, self.durables)
         self.company = Company(core, self.council)
         self.council.configurations.keep = self._keep_memory
         self.revival = Revival(core, core.disk, self.ghosts, self.book) if core.disk is not None else None
@@ -166,6 +169,7 @@ class ResproutBroker(Shell):
                 ChooseParent: lambda timer: self.newcomer.choose(),
                 GhostOver: self.dismissing.due,
                 NothingKept: lambda timer: self.clients.settle(),
+                LookAtReaders: lambda timer: None,  # at the end of the step
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), core.report),
             },
             outcomes={
@@ -186,6 +190,10 @@ class ResproutBroker(Shell):
                 (self.ghosts.idle, self.dismissing.let_idle_go),
                 (core.sessions.waking, self.durables.hand_out),
                 (core.spilling.candidates, core.spilling.tidy),
+                (core.sessions.filling, self.shares.watch),
+                (self.shares.watched, self.shares.look),
+                (core.log.stuck, self.shares.look_at_copies),
+                (core.pauses.unsaid, core.pauses.say),
                 core.end,
                 *([self.until_safe.forget] if self.until_safe is not None else []),
                 *([core.disk.end] if core.disk is not None else []),
@@ -257,6 +265,7 @@ class ResproutBroker(Shell):
                 DurableKnown: self.book.durables.known,
                 DurableHeard: self.book.durables.heard,
                 DurableDone: self.book.durables.done,
+                ReadersPaused: core.pauses.heard,
                 MoveAway: lambda link, message: self.newcomer.move_away(link.name, message),
                 **(self.revival.of_neighbours if self.revival is not None else {}),
                 **self.wishes.of_neighbours,
@@ -358,6 +367,8 @@ class ResproutBroker(Shell):
                 core.outbox.send(*move)
             self.clients.decide_all()
             self.durables.tick()
+            self.shares.look_at_copies()
+            core.pauses.tick()
             self.clients.settle()
             self.clients.tell_successors()
             self.waits.tick()

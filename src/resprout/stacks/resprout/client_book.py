@@ -25,6 +25,7 @@ class ClientBook:
         self.listeners = ListenerBook(core, ghosts)
         self.roll = Roll(core, ghosts)
         self.durables = DurableBook(core)
+        self._pauses = core.pauses
 
     def pack(self, dead: str | None = None) -> list[ProtocolMessage]:
         """For a parcel; for an `Attach` also what was known of the dead neighbour."""
@@ -37,6 +38,7 @@ class ClientBook:
         self.roll.learn(parcel.client_lives, neighbour)
         if parcel.durables or self.durables.states:
             self.durables.meet(neighbour, parcel.durables)
+        self._pauses.meet(neighbour)
 
     def lost(self, neighbour: str) -> set[str]:
         """It is replaced by others. Tells whom it stood for."""

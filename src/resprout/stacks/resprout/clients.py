@@ -23,7 +23,7 @@ from resprout.edge.broker.answering import Answering, NothingKept
 from resprout.edge.broker.ghosts import Ghosts, home_of
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.messages import Attend, GoTo, Publish, Successor, Successors, Taken
+from resprout.edge.messages import Attend, GoTo, PublicationWaits, Publish, Successor, Successors, Taken
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.totals.messages import Lock, TotalId
@@ -34,6 +34,7 @@ from resprout.stacks.resprout.disk_until_safe import DiskUntilSafe
 from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.messages import NOBODY
 from resprout.stacks.resprout.outcomes import Superseded
+from resprout.stacks.resprout.pauses import PauseSeen
 from resprout.wire.columns import check_columns
 
 
@@ -49,6 +50,8 @@ class Clients:
         self._since: dict[str, int] = {}
         """When they came: what they say about their broker may not have reached this one."""
         self._draining: set[str] = set()
+        self._late: dict[str, int] = {}
+        """Clients of which something `eventual` waits in line, and the last number of that."""
         self._ahead: dict[str, dict[TotalId, None]] = {}
         """Clients that came with totals which are not delivered here yet."""
         self._coming: dict[str, None] = {}
@@ -66,6 +69,7 @@ class Clients:
         self.durables: tuple[Collection[str], ...] = ()
         """Durable subscriptions that are known, and consumers that wait for one."""
         core.total_way.drain = self.drain_all
+        core.pauses.changed = self.drain_all
 
     @property
     def serving(self) -> bool:
@@ -110,9 +114,9 @@ class Clients:
         core.sessions.serve(session, core.successors(), True, core.out)
         self._book.roll.learn([Life(session.name, session.incarnation)])
 
-    def cut_off(self, name: str, reason: str) -> None:
-        """It has to come again."""
-        self._core.out.append(Close(name, reason))
+    def cut_off(self, name: str, reason: str, code: EndCode = EndCode.NONE) -> None:
+        """End a session. Without a code the client comes again by itself."""
+        self._core.out.append(Close(name, reason, code))
         self.leave(name)
 
     def leave(self, name: str) -> None:
@@ -125,9 +129,11 @@ class Clients:
         self._ahead.pop(name, None)
         core.total_way.forget(name)
         session = core.sessions.all[name]
-        for publish in session.waiting:
-            core.log.local_bytes -= publish.bundle.cost
+        core.log.local_bytes -= session.waiting_bytes
+        session.waiting_bytes = 0
         session.waiting.clear()
+        core.paused_for.pop(name, None)
+        self._late.pop(name, None)
         core.pressure.forget(name)
         core.log.held_back.put_wall()  # it may go on elsewhere, and say there again what waits here
         core.sessions.leave(name, core.out)
@@ -331,16 +337,24 @@ class Clients:
         session.check_next(bundle)
         check_columns(bundle)
         core.advertising.implied(session, bundle.topic)
-        if bundle.guarantee is Guarantee.EVENTUAL and not core.leaving:
+        if bundle.guarantee is Guarantee.EVENTUAL and self._may_pass(session, bundle):
             for part in self._parts(session, message):
                 self._take_eventual(session, part)
         else:
+            if bundle.guarantee is Guarantee.EVENTUAL:
+                self._late[session.name] = bundle.last
             session.waiting.append(message)
+            session.waiting_bytes += bundle.cost
             core.log.local_bytes += bundle.cost
             self.drain(session)
         core.show()
-        if core.log.local_bytes > core.pressure.most:
-            core.pressure.check(session.name, core.log.local_bytes, core.out)
+        if core.log.local_bytes > core.pressure.most or session.name in core.paused_for:
+            core.pressure.check(session.name, core.charged_to(session.name), core.out)
+
+    def _may_pass(self, session: ClientSession, bundle: Bundle) -> bool:
+        """Whether something `eventual` may pass what waits: not where others of its stream wait, since what is accepted
+        is remembered by the last number of a stream."""
+        return not self._core.leaving and session.name not in self._late and self._core.pauses.find(bundle) is None
 
     def _parts(self, session: ClientSession, message: Publish) -> tuple[Publish, ...]:
         """Return the message, or two: what is known here or under way as a total, and the rest. A publisher that
@@ -387,14 +401,19 @@ class Clients:
             return
         self._draining.add(session.name)
         queue = session.waiting
+        pause: PauseSeen | None = None
         while queue:
             message, *rest = self._parts(session, queue[0])
             bundle = message.bundle
             if rest:
-                core.log.local_bytes += bundle.cost + rest[0].bundle.cost - queue.popleft().bundle.cost
+                more = bundle.cost + rest[0].bundle.cost - queue.popleft().bundle.cost
+                session.waiting_bytes += more
+                core.log.local_bytes += more
                 queue.extendleft((*rest, message))
             if core.seen.has(bundle):
                 core.sessions.known(session, bundle, everywhere=self.answering.is_settled(session))
+            elif core.pauses.seen and (pause := core.pauses.find(bundle)) is not None:
+                break
             elif bundle.guarantee is not Guarantee.TOTAL and not self._must_follow(session, bundle):
                 self._accept(session, self._stamped(bundle), message)
             elif totals.is_under_way(bundle) or (session.moved and totals.under_way(bundle) is not None):
@@ -406,8 +425,26 @@ class Clients:
             else:
                 totals.submit(self._stamped(bundle), message.prompt)
             queue.popleft()
+            if self._late and self._late.get(session.name) == bundle.last and bundle.guarantee is Guarantee.EVENTUAL:
+                del self._late[session.name]
+            session.waiting_bytes -= bundle.cost
             core.log.local_bytes -= bundle.cost
         self._draining.discard(session.name)
+        if pause is not None or session.name in core.paused_for:
+            self._note_pause(session, pause)
+
+    def _note_pause(self, session: ClientSession, pause: PauseSeen | None) -> None:
+        """Tell a publisher, and people, for whom its publications wait now; None: for nobody."""
+        paused_for, before = self._core.paused_for, self._core.paused_for.get(session.name)
+        if pause is None:
+            del paused_for[session.name]
+            self._core.note("held", f"{session.name} goes on publishing")
+            return
+        paused_for[session.name] = pause
+        if before is None or before.reason != pause.reason:
+            head = session.waiting[0].bundle
+            self._core.note("held", f"{session.name} {pause.reason}")
+            self._core.out.append(Send(session.name, PublicationWaits(head.stream, head.first, pause.reason)))
 
     def _must_follow(self, session: ClientSession, bundle: Bundle) -> bool:
         """Whether it has to come behind a total that is not delivered here."""

@@ -40,6 +40,7 @@ from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.neighbours import Neighbours
 from resprout.stacks.resprout.options import ResproutOptions
+from resprout.stacks.resprout.pauses import Pauses, PauseSeen
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.spilling import Spilling
 from resprout.stacks.resprout.total_way import TotalWay
@@ -52,6 +53,8 @@ from resprout.stacks.stack import BrokerSeat
 GUARANTEES = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL, Guarantee.TOTAL)
 NAME = "resprout"
 SUCCESSORS_MAX = 16
+PAUSED_BYTES_MAX = 1 << 20
+"""A publisher that has more than this in line for a paused subscriber is held back; less where logs are small."""
 
 
 class Core(Step):
@@ -95,7 +98,13 @@ class Core(Step):
         self.interest = Interest(self._base)
         self.outbound: Outbound = []
         self.adverts = Adverts(self.outbound)
-        self.pressure = BackPressure(options.log_bytes, self._held_of)
+        self.pressure = BackPressure(options.log_bytes, self.charged_to)
+        self.pauses = Pauses(self)
+        self.slow_consumers = 0
+        """Subscribers that were cut off in this life, and messages that were dropped because subscribers were slow."""
+        self.dropped_messages = 0
+        self.paused_for: dict[str, PauseSeen] = {}
+        """Local publishers whose next publication waits for a subscriber."""
         self.forwarding = Forwarding(self)
         self.speaking = Speaking(self)
         self.total_way = TotalWay(self)
@@ -206,10 +215,20 @@ class Core(Step):
         retained = self.retained.marks()
         return retained if self.disk is None else self.disk.base(retained)
 
-    def _held_of(self, source: str) -> int:
-        """What counts against it; all local publishers share one account (`order.log`)."""
-        link = self.links.get(source)
-        return link.held_bytes if link is not None else self.log.local_bytes
+    def charged_to(self, source: str) -> int:
+        """Bytes that count against a neighbour or a local publisher, to be compared with `log_bytes`. A publisher has a
+        fair share of what all of them may use: with n of them it counts n times, as long as all together use too much.
+        What it keeps in line for a paused subscriber may be little (`PAUSED_BYTES_MAX`)."""
+        link, log = self.links.get(source), self.log
+        if link is not None:
+            return link.held_bytes
+        session = self.sessions.all.get(source)
+        waiting = session.waiting_bytes if session is not None else 0
+        charged = min(log.local_bytes, (log.local.get(source, 0) + waiting) * max(1, len(log.local)))
+        if waiting and source in self.paused_for:
+            most = self.pressure.most
+            charged = max(charged, waiting * (most // min(PAUSED_BYTES_MAX, most // 4)))
+        return charged
 
     def confirmed(self, wishes: list[Wish]) -> None:
         """Wishes of local clients; and interest has changed."""

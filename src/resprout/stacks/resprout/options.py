@@ -15,11 +15,18 @@ class ResproutOptions(msgspec.Struct, frozen=True):
     """How long an acknowledgement may wait for company. What a publisher waits for never waits here; what nobody waits
     for may be later by this much per hop."""
     log_bytes: Annotated[int, msgspec.Meta(ge=4096)] = 64 << 20
-    """What may wait here of one neighbour's bundles, and be under way of all local clients' together, before they are
-    held back. A session's window of what is already on its way comes on top."""
+    """Bytes of one neighbour's bundles that may wait here for other links, and bytes of all local publications that may
+    wait to become safe or for a link, before their senders are held back. Local publishers share the latter: one that
+    uses more than its fair share is held first. A session's window of what is already on its way comes on top."""
+    subscriber_bytes: Annotated[int, msgspec.Meta(ge=4096)] = 64 << 20
+    """Bytes that one subscriber, or one durable subscription, may have unread. Beyond that its `when_full` decides: its
+    session ends, the oldest messages are dropped, or publishers of its topics wait."""
+    slow_consumer_us: Annotated[int, msgspec.Meta(ge=1_000)] = 2_000_000
+    """A subscriber with a full share is cut off (`when_full = disconnect`) if it has not taken a sixteenth of its share
+    for this long. Until then publishers of its topics wait for it."""
     spill_bytes: Annotated[int, msgspec.Meta(ge=0)] = 256 << 20
     """What may be on disk of what waits for durable subscriptions that spill, and of copies of it kept for others. When
-    that is full, publishers are held back as by any other subscription. A repair beside it brings all of it into memory
+    that is full, publishers of their topics are held back. A repair beside it brings all of it into memory
     once. 0: nothing is spilled, and no such subscription begins here."""
     heartbeat_us: Annotated[int, msgspec.Meta(ge=1_000)] = 500_000
     """How often a broker tells its parent that it lives."""

@@ -63,7 +63,8 @@ class Spilling:
         """Ever, in this life."""
         self.refused = 0
         """How often there was no room for something."""
-        self._is_full = False
+        self.is_full = False
+        """There was none for what was to be put aside last."""
 
     @property
     def is_offered(self) -> bool:
@@ -166,11 +167,11 @@ class Spilling:
         if stowed is None:
             self.refused += 1
             self._again_us = core.now_us + core.options.heartbeat_us
-            if not self._is_full:
-                self._is_full = True
+            if not self.is_full:
+                self.is_full = True
                 core.note("spill", f"no more is spilled, and publishers are held back: {self._reason(has_room)}")
             return None
-        self._is_full = False
+        self.is_full = False
         self.bytes_spilled += bundle.cost - STOWED_COST
         return stowed
 
@@ -181,11 +182,11 @@ class Spilling:
 
     def _stick(self, entry: Entry) -> None:
         log = self._core.log
-        is_copy = entry.source is not None and not entry.waits and entry.reach >= self._core.faults
+        is_copy = not entry.waits and not entry.pins and entry.reach >= self._core.faults
         if is_copy and entry not in log.stuck:
             log.stick(entry)
 
 
 def _counts(entry: Entry) -> bool:
     """It takes room in the log, or counts against local clients."""
-    return entry.bundle is not None or (entry.source is None and entry.undone > 0)
+    return entry.bundle is not None

@@ -1,0 +1,240 @@
+"""Topics whose publishers wait, in the whole network, because a subscriber has more unread than its share.
+
+The broker that serves such a subscriber announces a *pause*: who it is, and its filters. The announcement goes through
+the tree, and every broker keeps back publications of its local clients that match (`Clients.drain`). Nobody else waits.
+
+An announcement holds all pauses of one broker and replaces the one before. It is soft state: the broker repeats it with
+every heartbeat, with current figures, and others forget it when it has not been repeated for `PAUSE_LEASES` leases. So
+the pauses of a broker that died, or whose last word was lost in a repair, end by themselves.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+
+import msgspec
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import Departure, ProtocolMessage
+from resprout.core.errors import PeerError, UsageError
+from resprout.filters.topics import check_filter, topic_matches
+from resprout.order.link import Link
+from resprout.overlay.places import NUMBER_MAX, Life
+
+if TYPE_CHECKING:
+    from resprout.stacks.resprout.core import Core
+
+PAUSE_LEASES: Final = 4
+READERS_MAX: Final = 1_000
+"""Subscribers in one announcement; of more, the first ones."""
+FILTERS_MAX: Final = 1_000
+"""Filters in one announcement; a subscriber for which there is no room is announced with `#`."""
+LIVES_MAX: Final = 10_000
+TOPICS_MAX: Final = 10_000
+"""Remembered answers."""
+
+
+class PausedReader(msgspec.Struct, frozen=True, array_like=True):
+    """A subscriber that publishers wait for."""
+
+    reader: str
+    """The client, `=` and the name of a durable subscription, or what else its broker calls it."""
+    filters: tuple[str, ...]
+    bytes: Annotated[int, msgspec.Meta(ge=0)]
+    """Unread, when this was said."""
+    for_us: Annotated[int, msgspec.Meta(ge=0)]
+    """How long it had been paused for by then."""
+
+
+class ReadersPaused(ProtocolMessage, frozen=True, tag=309):
+    """Through the tree, to everybody: these are all subscribers of this broker that publishers have to wait for."""
+
+    leaves: ClassVar[Departure] = Departure.TURN
+
+    home: Life
+    edition: int
+    readers: tuple[PausedReader, ...]
+    again: bool = False
+    """Nothing has changed but the figures."""
+
+    @property
+    def bulk(self) -> int:
+        return sum(64 + sum(4 + len(filter) for filter in reader.filters) for reader in self.readers)
+
+    @property
+    def background(self) -> bool:
+        return self.again
+
+
+class PauseSeen(msgspec.Struct, frozen=True):
+    """A pause as this broker knows it."""
+
+    broker: str
+    reader: PausedReader
+    since_us: int
+
+    @property
+    def label(self) -> str:
+        """The subscriber as people know it."""
+        name = self.reader.reader
+        kind = "durable subscription " if name.startswith("=") else "subscriber "
+        return f"{kind}{name[1:] if name.startswith('=') else name} at {self.broker}"
+
+    @property
+    def reason(self) -> str:
+        """Why a publication waits."""
+        filters = ", ".join(self.reader.filters[:3]) + (", ..." if len(self.reader.filters) > 3 else "")
+        return f"waits for {self.label}, which has too much unread of {filters}"
+
+
+class _Announced(msgspec.Struct):
+    edition: int
+    readers: tuple[PausedReader, ...]
+    heard_us: int
+
+
+class Pauses:
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+        self._own: dict[str, tuple[tuple[str, ...], int]] = {}
+        """By subscriber: its filters, and since when."""
+        self.figures: Callable[[str], int] = lambda name: 0
+        """Tells how many bytes a subscriber of this broker has unread."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when publications that waited may go on."""
+        self._edition = 0
+        self._announced: dict[Life, _Announced] = {}
+        """What others said, also that they have none any more, until it is too old."""
+        self.seen: list[PauseSeen] = []
+        """All that hold."""
+        self._found: dict[tuple[str, ...], PauseSeen | None] = {}
+        self.unsaid: list[str] = []
+        """Subscribers whose pauses have begun or ended in this step."""
+
+    # -- here ----------------------------------------------------------------------------------------------------------
+
+    def begin(self, name: str, filters: Iterable[str]) -> None:
+        """Publishers have to wait for this subscriber, unless they do already."""
+        if name not in self._own:
+            self._own[name] = (tuple(sorted(set(filters))), self._core.now_us)
+            self.unsaid.append(name)
+
+    def end(self, name: str) -> None:
+        if self._own.pop(name, None) is not None:
+            self.unsaid.append(name)
+
+    def is_own(self, name: str) -> bool:
+        return name in self._own
+
+    @property
+    def own_count(self) -> int:
+        return len(self._own)
+
+    def say(self) -> None:
+        """At the end of a step in which something has changed."""
+        self.unsaid.clear()
+        self._tell(again=False)
+        self._look()
+
+    def tick(self) -> None:
+        if self._own:
+            self._tell(again=True)
+            self._look()
+        if self._announced:
+            self._forget_old()
+
+    def _tell(self, again: bool) -> None:
+        self._edition += 1
+        news = ReadersPaused(self._me, self._edition, self._readers(), again)
+        self._core.outbound.extend([(name, news) for name in self._core.links])
+
+    @property
+    def _me(self) -> Life:
+        return Life(self._core.seat.name, self._core.seat.incarnation)
+
+    def _readers(self) -> tuple[PausedReader, ...]:
+        readers: list[PausedReader] = []
+        room = FILTERS_MAX
+        for name, (filters, since_us) in list(self._own.items())[:READERS_MAX]:
+            told = filters if len(filters) <= room else ("#",)
+            room = max(0, room - len(told))
+            readers.append(PausedReader(name, told, self.figures(name), self._core.now_us - since_us))
+        return tuple(readers)
+
+    # -- others --------------------------------------------------------------------------------------------------------
+
+    def heard(self, link: Link, message: ReadersPaused) -> None:
+        _check(message)
+        core, home = self._core, message.home
+        known = self._announced.get(home)
+        if home == self._me or (known is not None and message.edition <= known.edition) or self._is_over(home):
+            return
+        if len(self._announced) >= LIVES_MAX:
+            del self._announced[next(iter(self._announced))]
+        self._announced[home] = _Announced(message.edition, message.readers, core.now_us)
+        core.outbound.extend([(name, message) for name in core.links if name != link.name])
+        self._look()
+
+    def meet(self, neighbour: str) -> None:
+        """A new link begins with all that is known on both sides."""
+        told = [ReadersPaused(home, one.edition, one.readers) for home, one in self._announced.items()]
+        if self._edition:
+            self._edition += 1
+            told.append(ReadersPaused(self._me, self._edition, self._readers()))
+        self._core.outbound.extend([(neighbour, news) for news in told])
+
+    def _is_over(self, home: Life) -> bool:
+        view = self._core.view
+        return view.is_dead_life(home) or view.incarnation_of(home.name) > home.incarnation
+
+    def _forget_old(self) -> None:
+        before_us = self._core.now_us - PAUSE_LEASES * self._core.options.lease_us
+        old = [home for home, one in self._announced.items() if one.heard_us < before_us or self._is_over(home)]
+        for home in old:
+            del self._announced[home]
+        if old:
+            self._look()
+
+    # -- what waits ----------------------------------------------------------------------------------------------------
+
+    def find(self, bundle: Bundle) -> PauseSeen | None:
+        """The pause that a publication of a local client has to wait for."""
+        if not self.seen:
+            return None
+        topics = bundle.topics
+        if topics in self._found:
+            return self._found[topics]
+        if len(self._found) >= TOPICS_MAX:
+            self._found.clear()
+        found = next((pause for pause in self.seen if _matches(pause.reader.filters, topics)), None)
+        self._found[topics] = found
+        return found
+
+    def _look(self) -> None:
+        """Make the list of all that hold."""
+        core, before = self._core, {(pause.broker, pause.reader.reader) for pause in self.seen}
+        self.seen = [PauseSeen(core.seat.name, reader, core.now_us - reader.for_us) for reader in self._readers()]
+        for home, one in self._announced.items():
+            self.seen += [PauseSeen(home.name, reader, one.heard_us - reader.for_us) for reader in one.readers]
+        self._found.clear()
+        if before - {(pause.broker, pause.reader.reader) for pause in self.seen}:
+            self.changed()
+
+
+def _matches(filters: tuple[str, ...], topics: tuple[str, ...]) -> bool:
+    return any(topic_matches(filter, topic) for filter in filters for topic in topics)
+
+
+def _check(message: ReadersPaused) -> None:
+    """PeerError for what no honest broker says."""
+    if len(message.readers) > READERS_MAX or not 0 < message.edition <= NUMBER_MAX:
+        raise PeerError(f"{message.home.name} announces {len(message.readers)} pauses, edition {message.edition}")
+    count = 0
+    for reader in message.readers:
+        count += len(reader.filters)
+        if count > FILTERS_MAX + READERS_MAX:
+            raise PeerError(f"{message.home.name} announces pauses of more than {FILTERS_MAX} filters")
+        try:
+            for filter in reader.filters:
+                check_filter(filter)
+        except UsageError as error:
+            raise PeerError(str(error)) from None

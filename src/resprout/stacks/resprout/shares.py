@@ -1,0 +1,164 @@
+"""What each subscriber may have unread at its broker, and what happens when that is too much.
+
+A share is `subscriber_bytes`. It counts what was shown to a subscriber and not taken: what waits at the broker, what is
+on its way, and what waits in the client for its program. A subscriber that uses more than half of its share is watched.
+When the share is full, its policy decides (`WhenFull`):
+
+- Publishers of its topics wait, in the whole network, until half of the share is free (`pauses`). This holds for
+  "block", for durable subscriptions that keep everything, for those that spill when the disk is full, and for clients
+  of a dead broker that have not returned yet.
+- The oldest of what waits is dropped, and the client is told which messages those are.
+- The session ends ("disconnect", the default), if the subscriber has taken less than a sixteenth of its share within
+  `slow_consumer_us`. Until then publishers of its topics wait: it may only be slow.
+"""
+
+from collections import deque
+from typing import Final
+
+from resprout.core.contract import EndCode, SetTimer, Timer
+from resprout.edge.broker.consumers import PREFIX
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.durable_messages import WhenFull
+from resprout.stacks.resprout.clients import Clients
+from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.durables import Durables
+
+PROGRESS_SHARE: Final = 16
+"""A watched subscriber that takes one in so many bytes of its share within `slow_consumer_us` is not cut off."""
+UNDROPPABLE_BYTES: Final = 64 << 20
+"""What a client that drops the oldest may have in its own hands beyond its share."""
+RECENT_US: Final = 60_000_000
+"""So long people are told of a subscriber that was cut off, besides the line in the log."""
+RECENT_MAX: Final = 100
+COPIES: Final = "copies on disk"
+"""What is announced where the disk has no room for copies that are kept for spilling subscriptions elsewhere."""
+
+
+class LookAtReaders(Timer, frozen=True):
+    """When to look again at a subscriber that may have to be cut off."""
+
+
+class _Watch:
+    __slots__ = ("is_full", "session", "since_us", "taken_bytes")
+
+    def __init__(self, session: ClientSession, now_us: int) -> None:
+        self.session = session
+        self.since_us = now_us
+        """Since then it has taken too little."""
+        self.taken_bytes = session.taken_bytes
+        self.is_full = False
+        """Its share was full, and half of it is not free yet."""
+
+
+class Shares:
+    def __init__(self, core: Core, clients: Clients, durables: Durables) -> None:
+        self._core = core
+        self._clients = clients
+        self._durables = durables
+        self._share = core.options.subscriber_bytes
+        self.watched: dict[str, _Watch] = {}
+        self._recent: deque[tuple[int, str]] = deque(maxlen=RECENT_MAX)
+        """Subscribers that were cut off: when, and how much was unread."""
+        core.sessions.filling_bytes = self._share // 2
+        core.pauses.figures = self._unread_bytes
+
+    def watch(self) -> None:
+        """At the end of a step in which subscribers have come to use more than half of their shares."""
+        filling = self._core.sessions.filling
+        for name, session in filling.items():
+            watch = self.watched.get(name)
+            if watch is None or watch.session is not session:
+                self.watched[name] = _Watch(session, self._core.now_us)
+        filling.clear()
+
+    def look(self) -> None:
+        """At the end of each step while somebody is watched."""
+        for name, watch in list(self.watched.items()):
+            session = watch.session
+            if session.gone or session.owed_bytes <= self._share // 2:
+                del self.watched[name]
+                self._core.pauses.end(name)
+            else:
+                self._judge(watch, session)
+
+    def look_at_copies(self) -> None:
+        """With the signs of life, and while copies for spilling subscriptions elsewhere find no room on this disk."""
+        core = self._core
+        if core.log.stuck_bytes > self._share:
+            core.pauses.begin(COPIES, core.spilling.filters)
+        elif core.log.stuck_bytes <= self._share // 2:
+            core.pauses.end(COPIES)
+
+    def _judge(self, watch: _Watch, session: ClientSession) -> None:
+        core = self._core
+        if session.taken_bytes - watch.taken_bytes >= max(1, self._share // PROGRESS_SHARE):
+            watch.since_us, watch.taken_bytes = core.now_us, session.taken_bytes
+        if session.owed_bytes > self._share:
+            watch.is_full = True
+        if not watch.is_full:
+            return
+        policy = self._policy(session)
+        if policy is WhenFull.DROP_OLDEST:
+            self._drop(watch, session)
+        elif policy is WhenFull.SPILL and not core.spilling.is_full:
+            core.pauses.end(session.name)
+        elif policy is WhenFull.DISCONNECT and session.owed_bytes > self._share and self._is_slow(watch):
+            self._cut_off(session)
+        else:
+            core.pauses.begin(session.name, self._filters(session))
+
+    def _is_slow(self, watch: _Watch) -> bool:
+        core = self._core
+        due_us = watch.since_us + core.options.slow_consumer_us
+        if core.now_us >= due_us:
+            return True
+        core.out.append(SetTimer(LookAtReaders(), due_us))
+        return False
+
+    def _policy(self, session: ClientSession) -> WhenFull:
+        if session.is_inner:
+            return self._durables.consumers.held[session.name[len(PREFIX) :]].terms.when_full
+        return session.when_full if session.attending else WhenFull.PUSH_BACK  # the latter stands for clients elsewhere
+
+    def _filters(self, session: ClientSession) -> list[str]:
+        return [predicate.filter for predicate in self._core.interest.index.predicates_of(session.name)]
+
+    def _drop(self, watch: _Watch, session: ClientSession) -> None:
+        core = self._core
+        watch.is_full = False
+        if session.is_inner:
+            return  # the queue itself drops by count (`SharedQueue.drop_oldest`)
+        dropped = core.sessions.drop_oldest(session, self._share * 3 // 4, core.out)
+        if dropped:
+            core.dropped_messages += dropped
+            core.note("slow_consumer", f"{session.name} does not read fast enough: {dropped} messages dropped")
+        elif session.owed_bytes > self._share + UNDROPPABLE_BYTES:
+            self._cut_off(session)
+
+    def _cut_off(self, session: ClientSession) -> None:
+        core = self._core
+        limit, waits_s = core.options.subscriber_bytes / (1 << 20), core.options.slow_consumer_us / 1e6
+        reason = (
+            f"slow consumer: {session.owed_bytes / (1 << 20):.1f} MiB were unread at {core.seat.name}, which keeps "
+            f"{limit:.1f} MiB for a subscriber that takes too little within {waits_s:g} s"
+        )
+        core.slow_consumers += 1
+        unread = f"{session.name}: {session.owed_bytes / (1 << 20):.1f} MiB were unread"
+        self._recent.append((core.now_us, unread))
+        core.note("slow_consumer", f"{session.name} was cut off: {reason}")
+        self._clients.cut_off(session.name, reason, EndCode.SLOW)
+        del self.watched[session.name]
+        core.pauses.end(session.name)
+
+    def recent_lines(self) -> list[str]:
+        """Subscribers that were cut off a moment ago, for people."""
+        now_us = self._core.now_us
+        return [
+            f"slow consumer cut off {(now_us - at_us) / 1e6:.0f} s ago: {unread}"
+            for at_us, unread in self._recent
+            if now_us - at_us < RECENT_US
+        ]
+
+    def _unread_bytes(self, name: str) -> int:
+        session = self._core.sessions.all.get(name)
+        return session.owed_bytes if session is not None else self._core.log.stuck_bytes

@@ -1,0 +1,135 @@
+"""A subscriber that does not read, with real brokers, as its neighbours and its operator see it."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from resprout import ClosedError, PublicationDelayed, SlowConsumer, SlowConsumerError
+from resprout.client.client import Client
+from resprout.client.connect import connect
+from resprout.client.inbox import Inbox
+from tests.cli.processes import Running, broker, complaint, resprout
+from tests.net.stage import run, until
+from tests.patience import PATIENCE_S
+
+SHARE = 1 << 20
+PAYLOADS = [bytes(10_000)] * 20
+OPTIONS = ("--set", f"subscriber_bytes={SHARE}", "--set", "slow_consumer_us=500000")
+BATCHES = 15
+"""3 MB on each topic."""
+
+
+async def publish_all(client: Client, topic: str) -> None:
+    for _ in range(BATCHES):
+        await client.publish_bundle(topic, PAYLOADS)
+
+
+async def read_all(inbox: Inbox) -> None:
+    for _ in range(BATCHES * len(PAYLOADS)):
+        await inbox.next()
+
+
+async def status(address: str) -> tuple[int, str]:
+    done = await asyncio.to_thread(resprout, "status", "--server", address)
+    return done.returncode, done.stdout.decode()
+
+
+def noted(process: Running, kind: str) -> str:
+    """What a broker says when it notes something of this kind."""
+    while (line := json.loads(process.line())).get("kind") != kind:
+        pass
+    return str(line)
+
+
+@pytest.mark.parametrize("where", ["the publishers' broker", "another broker"])
+def test_a_subscriber_that_does_not_read_is_cut_off_and_told_and_the_others_get_everything(where: str) -> None:
+    async def scene(near: str, far: str) -> None:
+        events: list[object] = []
+        home = near if where == "the publishers' broker" else far
+        async with (
+            connect(near, name="p-data") as data,
+            connect(near, name="p-other") as other,
+            connect(far, name="healthy") as healthy,
+            connect(far, name="beside") as beside,
+            connect(home, name="culprit", on_event=events.append) as culprit,
+        ):
+            inbox, others = await healthy.subscribe("data/#"), await beside.subscribe("other/#")
+            unread = await culprit.subscribe("data/#")
+            async with asyncio.timeout(2 * PATIENCE_S):
+                await asyncio.gather(
+                    publish_all(data, "data/a"), publish_all(other, "other/b"), read_all(inbox), read_all(others)
+                )
+                await until(lambda: any(isinstance(event, SlowConsumer) for event in events), 2 * PATIENCE_S)
+            with pytest.raises(SlowConsumerError, match=r"slow consumer: .* MiB were unread"):
+                while True:
+                    await unread.next()
+            with pytest.raises(ClosedError):
+                await culprit.subscribe("data/#")
+            code, said = await status(near)
+            assert code == 1 and "slow consumer cut off" in said and "culprit" in said
+
+    with (
+        broker("b0", *OPTIONS) as (first, near),
+        broker("b1", "--parent", near, *OPTIONS) as (second, far),
+    ):
+        run(scene(near, far))
+        assert "culprit was cut off" in noted(first if where == "the publishers' broker" else second, "slow_consumer")
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_one_that_blocks_stops_only_publishers_of_its_topics_and_everybody_says_for_whom(durable: bool) -> None:
+    async def scene(near: str, far: str) -> None:
+        events: list[object] = []
+        async with (
+            connect(near, name="p-data", on_event=events.append) as data,
+            connect(near, name="p-other") as other,
+            connect(far, name="beside") as beside,
+            connect(far, name="culprit") as culprit,
+        ):
+            others = await beside.subscribe("other/#")
+            kind, name = ("durable subscription", "archive") if durable else ("subscriber", "culprit")
+            if durable:
+                unread: Inbox = await culprit.subscribe("data/#", durable="archive", window=1, by_hand=True)
+            else:
+                unread = await culprit.subscribe("data/#", when_full="block")
+            held = asyncio.create_task(publish_all(data, "data/a"))
+            reason = f"waits for {kind} {name} at b1, which has too much unread of data/#"
+            async with asyncio.timeout(2 * PATIENCE_S):
+                await until(
+                    lambda: any(isinstance(one, PublicationDelayed) and one.reason == reason for one in events), 60
+                )
+                await asyncio.gather(publish_all(other, "other/b"), read_all(others))
+                code, said = await status(far)
+                assert code == 1
+                assert f"b0: publisher p-data {reason}" in said
+                assert f"b1: {kind} {name} has " in said and "publishers of these topics have waited for" in said
+                told = json.loads((await asyncio.to_thread(resprout, "status", "--json", "--server", near)).stdout)
+                brokers = {one["name"]: one for one in told["brokers"]}
+                assert [one["name"] for one in brokers["b0"]["held"]] == ["p-data"]
+                assert brokers["b0"]["paused"][0]["filters"] == ["data/#"]
+                assert brokers["b0"]["paused"][0]["bytes"] > SHARE
+                if not durable:
+                    (account,) = [one for one in brokers["b1"]["clients"] if one["name"] == "culprit"]
+                    assert account["queue_bytes"] > SHARE
+                    await asyncio.gather(held, read_all(unread))
+                else:
+                    await culprit.end_subscription("archive")
+                    await held
+                began = time.monotonic()
+                while (await status(near))[0] and time.monotonic() - began < PATIENCE_S:
+                    await asyncio.sleep(0.2)
+                assert (await status(near))[0] == 0
+
+    with (
+        broker("b0", *OPTIONS) as (first, near),
+        broker("b1", "--parent", near, *OPTIONS) as (_, far),
+    ):
+        run(scene(near, far))
+        assert "p-data waits for" in noted(first, "held")
+
+
+def test_a_policy_that_a_subscription_cannot_have_is_refused_in_one_line() -> None:
+    assert "only a durable subscription spills" in complaint("sub", "a", "--when-full", "spill")
+    assert "a durable subscription stays" in complaint("sub", "a", "--durable", "d", "--when-full", "disconnect")
