@@ -90,7 +90,9 @@ def test_other_terms_under_the_same_name_are_refused_by_an_error_of_its_own() ->
 def test_what_cannot_be_is_refused_before_anybody_is_asked() -> None:
     async def scene(network: Local) -> None:
         async with network.connect("first") as first:
-            with pytest.raises(resprout.UsageError, match="'away' is none of 'block', 'drop_oldest', 'disconnect', 'spill'"):
+            with pytest.raises(
+                resprout.UsageError, match="'away' is none of 'block', 'drop_oldest', 'disconnect', 'spill'"
+            ):
                 await first.subscribe("jobs/#", durable="billing", when_full="away")  # type: ignore[call-overload]
             with pytest.raises(resprout.UsageError, match="are two"):
                 await first.subscribe("jobs/#", durable="billing", group="others")
