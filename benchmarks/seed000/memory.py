@@ -12,6 +12,7 @@ import msgspec
 
 from resprout.core.contract import Deliver, Effect, Event, Machine, Request
 from resprout.edge.client.machine import ClientMachine
+from resprout.edge.durable_messages import WhenFull
 from resprout.edge.options import ClientOptions
 from resprout.edge.requests import FlushRequest, TakeRequest
 from resprout.links.options import LinkOptions
@@ -34,6 +35,7 @@ time_limit = "20000s"
 
 [options]
 log_bytes = {log_bytes}
+subscriber_bytes = {log_bytes}
 
 [topology]
 kind = "chain"
@@ -42,15 +44,18 @@ latency = "20ms"
 clients_per_broker = 0
 
 [[client]]
+when_full = "block"
 name = "writer"
 broker = "b0"
 
 [[client]]
+when_full = "block"
 name = "reader"
 broker = "b1"
 subscribe = ["t"]
 
 [[client]]
+when_full = "block"
 name = "stalled"
 broker = "b2"
 subscribe = ["t"]
@@ -148,6 +153,7 @@ def stall(scenario: Scenario, stall_us: int = HOUR_US) -> Stall:
     def make(client: ClientSpec, above: ClientSide, incarnation: int, rng: Random) -> Machine:
         options = ClientOptions(takes_at_once=client.name != "stalled", untaken_bytes_max=UNTAKEN_BYTES)
         machine = above.machine = ClientMachine(client.name, incarnation, client.broker, options)
+        machine.when_full = WhenFull.PUSH_BACK
         machines[client.name] = machine
         if client.name != "stalled":
             return cast._link(machine, client.name, "client", incarnation, rng)  # type: ignore[no-any-return]

@@ -32,7 +32,9 @@ def memory(pid: int) -> int:
 
 @contextlib.asynccontextmanager
 async def broker_process(log_bytes: int = 4 * MIB, **links: int) -> AsyncIterator[BrokerProcess]:
-    process = BrokerProcess(BrokerPlan(name="b0", options={"log_bytes": log_bytes}, links=links))
+    process = BrokerProcess(
+        BrokerPlan(name="b0", options={"log_bytes": log_bytes, "subscriber_bytes": log_bytes}, links=links)
+    )
     await process.start()
     try:
         yield process
@@ -126,7 +128,7 @@ from resprout.client.connect import connect
 
 async def main():
     async with connect(sys.argv[1], name="slow") as client:
-        inbox = await client.subscribe("t")
+        inbox = await client.subscribe("t", when_full="block")
         print("subscribed", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         for number in range(int(sys.argv[2])):
