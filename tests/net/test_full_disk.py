@@ -8,6 +8,7 @@ for everybody.
 import asyncio
 import contextlib
 import os
+import re
 import resource
 import subprocess
 from collections.abc import AsyncIterator, Iterator
@@ -213,8 +214,9 @@ def test_events_that_there_is_no_room_for_are_left_out_and_the_broker_goes_on(di
         address = process.line().rpartition(" ")[2].strip()
 
         async def work() -> None:
-            async with client_of(address, "pub") as (pub, _), client_of(address, "sub") as (sub, _):
+            async with client_of(address, "pub") as (pub, _), client_of(address, "sub") as (sub, told):
                 inbox = await sub.subscribe("a/#")
+                replayed = await sub.subscribe("a/+", replay_from="beginning", allow_gaps=True)
                 for part in range(3):
                     if part == 1:
                         await asyncio.to_thread(disk.fill, 4_000_000)
@@ -226,13 +228,50 @@ def test_events_that_there_is_no_room_for_are_left_out_and_the_broker_goes_on(di
                         receipt = await pub.publish("a/b", b"%8d" % (10 * part + n))
                         assert _number(await inbox.next()) == 10 * part + n
                         await receipt.safe()
+                    numbers = [_number(await replayed.next()) for _ in range(10)]
+                    assert numbers == [*range(10 * part, 10 * part + 10)], "what is not in the journal comes live"
+                    if part == 1:
+                        await gap_is_told(address, r"has left out 10 bundles since \S+Z: .* \d+ bytes are free", [])
                 await asyncio.to_thread(_until_line, process, "events_gap: 10 bundles of events were not kept")
-                page = await pub.read("a/#")
-                kept = [_number(stored.message) for stored in page.messages]
-                assert kept == [*range(10), *range(20, 30)]
+                times = r"between \S+Z and \S+Z"
+                await gap_is_told(address, rf"left out 10 bundles {times}: .* \d+ bytes are free", [*range(20, 30)])
+                missing = [told.get_nowait() for _ in range(told.qsize())]
+                assert sum(isinstance(event, resprout.EventsMissing) for event in missing) == 1, "told once"
 
         run(work())
         assert process.process.poll() is None
+
+
+async def gap_is_told(address: str, reason: str, behind: list[int]) -> None:
+    """Everybody who reads gets 0 to 9, an error with this reason, and these if gaps are allowed."""
+    pattern = rf"events between position 10 \(\S+Z\) and position 12.* are missing in b0\.\w+: broker b0 {reason}"
+    async with client_of(address, "reader") as (client, events):
+        page = await client.read("a/#")
+        assert _numbers(page) == [*range(10)] and not page.at_end
+        with pytest.raises(resprout.GapError, match=pattern) as raised:
+            await client.read("a/#", start=page.next)
+        page = await client.read("a/#", start=resprout.Offset(page.journal, raised.value.gap.following))
+        assert _numbers(page) == behind and page.at_end
+        page = await client.read("a/#", allow_gaps=True)
+        assert _numbers(page) == [*range(10), *behind] and page.at_end and page.gaps == (raised.value.gap,)
+        inbox = await client.subscribe("a/#", replay_from="beginning")
+        assert [_number(await inbox.next()) for _ in range(10)] == [*range(10)]
+        with pytest.raises(resprout.GapError, match=pattern):
+            await inbox.next()
+        inbox = await client.subscribe("a/b", replay_from="beginning", allow_gaps=True)
+        assert [_number(await inbox.next()) for _ in range(10 + len(behind))] == [*range(10), *behind]
+        while not isinstance(event := await events.get(), resprout.EventsMissing):
+            pass
+        assert event.gap == raised.value.gap
+    done = await asyncio.to_thread(command, "read", "a/#", "--server", address)
+    assert done.returncode == 1 and len(done.stdout.splitlines()) == 10 and re.search(pattern, done.stderr.decode())
+    done = await asyncio.to_thread(command, "read", "a/#", "--server", address, "--allow-gaps")
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 10 + len(behind)
+    assert re.search(pattern, done.stderr.decode()) and done.stderr.count(b"\n") == 1
+
+
+def _numbers(page: resprout.EventsPage) -> list[int]:
+    return [_number(stored.message) for stored in page.messages]
 
 
 def _until_line(process: Running, text: str) -> str:
