@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import resource
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -199,19 +200,19 @@ def test_a_write_that_fails_holds_publishers_until_it_succeeds(tmp_path: Path) -
         assert process.process.poll() is None
 
 
-def test_events_that_there_is_no_room_for_are_left_out_and_the_broker_goes_on(disk: SmallDisk) -> None:
-    keeps: tuple[str, ...] = (
-        "--keep",
-        "a/#",
-        "--set",
-        "events.min_free_bytes=8000000",
-        "--set",
-        "events.warn_free_bytes=0",
-    )
-    keeps += ("--set", "journal.min_free_bytes=0")
-    words = ("--data", str(disk.path / "b0"), *keeps)
+@contextlib.contextmanager
+def keeper(disk: SmallDisk) -> Iterator[tuple[Running, str]]:
+    """A broker b0 that keeps events."""
+    settings = ("events.min_free_bytes=8000000", "events.warn_free_bytes=0", "journal.min_free_bytes=0")
+    words = ["--data", str(disk.path / "b0"), "--keep", "a/#", *[word for each in settings for word in ("--set", each)]]
     with running("broker", "--name", "b0", "--listen", "127.0.0.1:0", "--log-format", "full", *words) as process:
         address = process.line().rpartition(" ")[2].strip()
+        _until_line(process, "a/# is kept from here on")
+        yield process, address
+
+
+def test_events_that_there_is_no_room_for_are_left_out_and_the_broker_goes_on(disk: SmallDisk) -> None:
+    with keeper(disk) as (process, address):
 
         async def work() -> None:
             async with client_of(address, "pub") as (pub, _), client_of(address, "sub") as (sub, told):
@@ -240,6 +241,39 @@ def test_events_that_there_is_no_room_for_are_left_out_and_the_broker_goes_on(di
 
         run(work())
         assert process.process.poll() is None
+
+
+def test_a_broker_that_is_killed_while_it_leaves_events_out_marks_the_gap_in_its_next_life(disk: SmallDisk) -> None:
+    async def publish(address: str, *numbers: int) -> None:
+        async with client_of(address, "pub") as (pub, _):
+            for number in numbers:
+                await (await pub.publish("a/b", b"%8d" % number)).delivered()
+
+    async def passed(address: str) -> resprout.EventsPage:
+        async with client_of(address, "reader") as (client, _):
+            return await client.read("a/#", allow_gaps=True)
+
+    async def go_on(address: str, page: resprout.EventsPage) -> None:
+        async with client_of(address, "reader") as (client, _):
+            assert _numbers(await client.read("a/#", start=page.next)) == [2]
+            before = await client.read("a/#")
+            assert _numbers(before) == [0]
+            with pytest.raises(resprout.GapError, match="broker b0 was down between its lives") as raised:
+                await client.read("a/#", start=before.next)
+            assert raised.value.gap.position == page.gaps[0].position
+
+    with keeper(disk) as (process, address):
+        run(publish(address, 0))
+        disk.fill(4_000_000)
+        _until_line(process, "disk_full: disk full, events")
+        run(publish(address, 1))
+        page = run(passed(address))
+        assert _numbers(page) == [0] and len(page.gaps) == 1
+        process.end(signal.SIGKILL)
+    disk.clear()
+    with keeper(disk) as (_, address):
+        run(publish(address, 2))
+        run(go_on(address, page))
 
 
 async def gap_is_told(address: str, reason: str, behind: list[int]) -> None:
