@@ -276,6 +276,21 @@ def test_the_mark_at_the_beginning_of_a_journal_is_no_gap() -> None:
     assert page(keeping(StubStack()), kept, position=-1) == ([1], EventsEnd(3, "b0.x", 2, 0, 99, "", 3))
 
 
+def test_events_that_were_left_out_are_a_gap_with_their_reason_also_at_the_beginning() -> None:
+    machine = keeping(StubStack())
+    _, end = page(machine, [mark_at(0, 3, 0, 0, "", "left out 12 bundles: no room")], position=-1)
+    assert end.gaps == (EventGap(0, 1, 0, 0, "broker b0 left out 12 bundles: no room"),)
+    _, end = page(machine, [mark_at(7, 3, 3, 5, "", "left out 12 bundles: no room")], position=7)
+    assert end.gaps == (EventGap(7, 8, 5, 7_000_000, "broker b0 left out 12 bundles: no room"),)
+    _, end = page(machine, [mark_at(7, 4, 3, 5, "", "left out 12 bundles: no room")], position=7)
+    assert end.gaps[0].reason == f"{DOWN}, and left out 12 bundles: no room"
+
+
+def test_whoever_asks_for_the_latest_position_gets_the_one_before_a_mark_that_is_not_written_yet() -> None:
+    kept = [Kept(98, 0, mark_record(CoverageMark(3, 3, 5, "", "has left out 12 bundles")))]
+    assert page(keeping(StubStack()), kept, position=-2) == ([], EventsEnd(3, "b0.x", 98, 0, 99))
+
+
 def test_missing_positions_records_that_cannot_be_read_and_a_recorder_that_was_closed_are_gaps() -> None:
     machine = keeping(StubStack())
     _, end = page(machine, [kept_at(9)], position=7)

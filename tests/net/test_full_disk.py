@@ -8,7 +8,9 @@ for everybody.
 import asyncio
 import contextlib
 import os
+import re
 import resource
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -198,23 +200,24 @@ def test_a_write_that_fails_holds_publishers_until_it_succeeds(tmp_path: Path) -
         assert process.process.poll() is None
 
 
-def test_events_that_there_is_no_room_for_are_left_out_and_the_broker_goes_on(disk: SmallDisk) -> None:
-    keeps: tuple[str, ...] = (
-        "--keep",
-        "a/#",
-        "--set",
-        "events.min_free_bytes=8000000",
-        "--set",
-        "events.warn_free_bytes=0",
-    )
-    keeps += ("--set", "journal.min_free_bytes=0")
-    words = ("--data", str(disk.path / "b0"), *keeps)
+@contextlib.contextmanager
+def keeper(disk: SmallDisk) -> Iterator[tuple[Running, str]]:
+    """A broker b0 that keeps events."""
+    settings = ("events.min_free_bytes=8000000", "events.warn_free_bytes=0", "journal.min_free_bytes=0")
+    words = ["--data", str(disk.path / "b0"), "--keep", "a/#", *[word for each in settings for word in ("--set", each)]]
     with running("broker", "--name", "b0", "--listen", "127.0.0.1:0", "--log-format", "full", *words) as process:
         address = process.line().rpartition(" ")[2].strip()
+        _until_line(process, "a/# is kept from here on")
+        yield process, address
+
+
+def test_events_that_there_is_no_room_for_are_left_out_and_the_broker_goes_on(disk: SmallDisk) -> None:
+    with keeper(disk) as (process, address):
 
         async def work() -> None:
-            async with client_of(address, "pub") as (pub, _), client_of(address, "sub") as (sub, _):
+            async with client_of(address, "pub") as (pub, _), client_of(address, "sub") as (sub, told):
                 inbox = await sub.subscribe("a/#")
+                replayed = await sub.subscribe("a/+", replay_from="beginning", allow_gaps=True)
                 for part in range(3):
                     if part == 1:
                         await asyncio.to_thread(disk.fill, 4_000_000)
@@ -226,13 +229,83 @@ def test_events_that_there_is_no_room_for_are_left_out_and_the_broker_goes_on(di
                         receipt = await pub.publish("a/b", b"%8d" % (10 * part + n))
                         assert _number(await inbox.next()) == 10 * part + n
                         await receipt.safe()
+                    numbers = [_number(await replayed.next()) for _ in range(10)]
+                    assert numbers == [*range(10 * part, 10 * part + 10)], "what is not in the journal comes live"
+                    if part == 1:
+                        await gap_is_told(address, r"has left out 10 bundles since \S+Z: .* \d+ bytes are free", [])
                 await asyncio.to_thread(_until_line, process, "events_gap: 10 bundles of events were not kept")
-                page = await pub.read("a/#")
-                kept = [_number(stored.message) for stored in page.messages]
-                assert kept == [*range(10), *range(20, 30)]
+                times = r"between \S+Z and \S+Z"
+                await gap_is_told(address, rf"left out 10 bundles {times}: .* \d+ bytes are free", [*range(20, 30)])
+                missing = [told.get_nowait() for _ in range(told.qsize())]
+                assert sum(isinstance(event, resprout.EventsMissing) for event in missing) == 1, "told once"
 
         run(work(), 110)
         assert process.process.poll() is None
+
+
+def test_a_broker_that_is_killed_while_it_leaves_events_out_marks_the_gap_in_its_next_life(disk: SmallDisk) -> None:
+    async def publish(address: str, *numbers: int) -> None:
+        async with client_of(address, "pub") as (pub, _):
+            for number in numbers:
+                await (await pub.publish("a/b", b"%8d" % number)).delivered()
+
+    async def passed(address: str) -> resprout.EventsPage:
+        async with client_of(address, "reader") as (client, _):
+            return await client.read("a/#", allow_gaps=True)
+
+    async def go_on(address: str, page: resprout.EventsPage) -> None:
+        async with client_of(address, "reader") as (client, _):
+            assert _numbers(await client.read("a/#", start=page.next)) == [2]
+            before = await client.read("a/#")
+            assert _numbers(before) == [0]
+            with pytest.raises(resprout.GapError, match="broker b0 was down between its lives") as raised:
+                await client.read("a/#", start=before.next)
+            assert raised.value.gap.position == page.gaps[0].position
+
+    with keeper(disk) as (process, address):
+        run(publish(address, 0))
+        disk.fill(4_000_000)
+        _until_line(process, "disk_full: disk full, events")
+        run(publish(address, 1))
+        page = run(passed(address))
+        assert _numbers(page) == [0] and len(page.gaps) == 1
+        process.end(signal.SIGKILL)
+    disk.clear()
+    with keeper(disk) as (_, address):
+        run(publish(address, 2))
+        run(go_on(address, page))
+
+
+async def gap_is_told(address: str, reason: str, behind: list[int]) -> None:
+    """Everybody who reads gets 0 to 9, an error with this reason, and these if gaps are allowed."""
+    pattern = rf"events between position 10 \(\S+Z\) and position 12.* are missing in b0\.\w+: broker b0 {reason}"
+    async with client_of(address, "reader") as (client, events):
+        page = await client.read("a/#")
+        assert _numbers(page) == [*range(10)] and not page.at_end
+        with pytest.raises(resprout.GapError, match=pattern) as raised:
+            await client.read("a/#", start=page.next)
+        page = await client.read("a/#", start=resprout.Offset(page.journal, raised.value.gap.following))
+        assert _numbers(page) == behind and page.at_end
+        page = await client.read("a/#", allow_gaps=True)
+        assert _numbers(page) == [*range(10), *behind] and page.at_end and page.gaps == (raised.value.gap,)
+        inbox = await client.subscribe("a/#", replay_from="beginning")
+        assert [_number(await inbox.next()) for _ in range(10)] == [*range(10)]
+        with pytest.raises(resprout.GapError, match=pattern):
+            await inbox.next()
+        inbox = await client.subscribe("a/b", replay_from="beginning", allow_gaps=True)
+        assert [_number(await inbox.next()) for _ in range(10 + len(behind))] == [*range(10), *behind]
+        while not isinstance(event := await events.get(), resprout.EventsMissing):
+            pass
+        assert event.gap == raised.value.gap
+    done = await asyncio.to_thread(command, "read", "a/#", "--server", address)
+    assert done.returncode == 1 and len(done.stdout.splitlines()) == 10 and re.search(pattern, done.stderr.decode())
+    done = await asyncio.to_thread(command, "read", "a/#", "--server", address, "--allow-gaps")
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 10 + len(behind)
+    assert re.search(pattern, done.stderr.decode()) and done.stderr.count(b"\n") == 1
+
+
+def _numbers(page: resprout.EventsPage) -> list[int]:
+    return [_number(stored.message) for stored in page.messages]
 
 
 def _until_line(process: Running, text: str) -> str:

@@ -43,6 +43,8 @@ class Shelf:
         self.asked: list[ReadRequest] = []
         self.gaps: dict[int, EventGap] = {}
         """By position."""
+        self.has_open_gap = False
+        """The last event stands for a mark that is not written yet."""
 
     @property
     def end(self) -> int:
@@ -62,6 +64,8 @@ class Shelf:
             position = later[0].position if later else self.end
         else:
             position = self.end if request.position == -2 else request.position
+        if request.position == -2 and self.has_open_gap:
+            return EventsAnswered(journal=self.journal, following=self.end - 1, first=self.first, end=self.end)
         if not self.first <= position <= self.end:
             return EventsAnswered(journal=self.journal, reason=f"position {position} is not kept")
         found = [each for each in self.events if each.position >= position][: 1 if request.size == 1 else self.at_once]

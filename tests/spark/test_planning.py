@@ -168,6 +168,27 @@ def test_a_gap_at_the_end_of_a_journal_is_a_batch_though_no_row_follows_it(shelf
         stream.advance(start, None)
 
 
+def test_a_gap_that_is_still_open_is_told_to_queries_that_begin_or_end_at_the_latest_position(shelf: Shelf) -> None:
+    shelf.events.append(event(6, topic="mark"))
+    shelf.gaps[6] = EventGap(6, 7, 1, 0, "no room")
+    shelf.has_open_gap = True
+    stream = StreamProgress(options(subscribe="a"))
+    start = stream.begin()
+    assert start == {"tap.1": {"7": 6}}, "before the gap, because more is left out from now on"
+    with pytest.raises(DataLossError, match=r"are missing in tap\.1: no room"):
+        stream.advance(start, None)
+    easy = StreamProgress(options(subscribe="a", failOnDataLoss="false"))
+    reached = easy.advance(easy.begin(), None)
+    assert reached == {"tap.1": {"7": 7}} == easy.advance(reached, None), "told once"
+    (part,) = batch_ranges(options(startingOffsets="earliest", endingOffsets="latest"))
+    view = JournalView(shelf, ("a",), None)
+    with pytest.raises(DataLossError, match=r"are missing in tap\.1: no room"):
+        list(view.pages(part, must_not_lose))
+    shelf.has_open_gap = False
+    shelf.events.append(event(7, topic="a"))
+    assert easy.advance(reached, None) == {"tap.1": {"7": 8}}
+
+
 def test_a_stream_that_was_overtaken_by_retention_ends_or_goes_on(shelf: Shelf) -> None:
     shelf.drop(3)
     start = {"tap.1": {"7": 1}}

@@ -43,9 +43,9 @@ class AskingClient(Publisher):
         journal of one broker: it stays valid for as long as that keeps it, and means nothing to another one. A page
         holds about `size` bytes of what is kept, and perhaps no message of it matches: go on until `page.at_end`.
 
-        Raises GapError when events are missing at `start`, because the broker was down: a page ends before a gap. With
-        `allow_gaps` pages go on behind it, and `page.gaps` names what is missing. Raises ReadError when the broker
-        keeps no events, or not that position; UsageError for a filter or condition that is none.
+        Raises GapError when events are missing at `start`, because the broker was down or its disk full: a page ends
+        before a gap. With `allow_gaps` pages go on behind it, and `page.gaps` names what is missing. Raises ReadError
+        when the broker keeps no events, or not that position; UsageError for a filter or condition that is none.
         """
         return page_of(await self.read_events(read_request(filter, where, start, size, allow_gaps)))
 

@@ -98,8 +98,8 @@ class Subscribing:
 
         With `replay_from` it begins in the past, with what the broker that serves this client keeps: "beginning", an
         offset or a time. ReadError when that broker does not keep all of it. Where events are missing, because the
-        broker was down, the inbox raises GapError; with `allow_gaps` it goes on behind the gap, and the client is told
-        what is missing (`EventsMissing`).
+        broker was down or its disk full, the inbox raises GapError; with `allow_gaps` it goes on behind the gap, and
+        the client is told what is missing (`EventsMissing`).
 
         `when_full` says what the broker does when this program does not read fast enough (docs/client.md): "disconnect"
         ends its session, and inboxes raise SlowConsumerError; "drop_oldest" drops messages and tells how many; "block"

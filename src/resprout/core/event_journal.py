@@ -21,6 +21,8 @@ class RecordEvent(Effect):
     long as it is told to."""
 
     event: bytes
+    is_mark: bool = False
+    """It says what the journal covers, and is no event."""
 
 
 class FetchEvents(Effect):
@@ -38,6 +40,7 @@ class EventsFetched(Event):
 
     token: int
     events: Sequence[Kept]
+    """While events are being left out, the last one may be a mark that is not written yet; its time is 0."""
     first: int
     """The first position that is kept, and the one behind the last."""
     end: int

@@ -62,6 +62,11 @@ class Journal:
         return self._active.end
 
     @property
+    def last_us(self) -> int:
+        """When the last record was written; 0 when there is none."""
+        return next((each.last_us for each in (self._active, *reversed(self._sealed)) if each.end > each.base), 0)
+
+    @property
     def size(self) -> int:
         """Of all segments, in bytes."""
         return sum(index.size for index in self._sealed) + self._active.size

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -19,6 +20,7 @@ import msgspec
 
 from resprout.core.contract import HoldRoles, Machine, Note, Remember, Request, Retire
 from resprout.core.errors import ResproutError, UsageError
+from resprout.edge.broker.event_record import left_out_record
 from resprout.edge.broker.guard import Guard, Permit
 from resprout.edge.broker.recorder import EventRecorder
 from resprout.edge.messages import HoldTold
@@ -259,6 +261,7 @@ class RunningBroker:
             events=self._folder.events if self._folder is not None else None,
             rooms=self.rooms,
             missed=self._events_missed,
+            gap_record=partial(left_out_mark, self.incarnation),
             ended=self._ended,
             remember=self._remember,
             asked=self._asked,
@@ -571,6 +574,17 @@ def _room_line(store: StoreRoom) -> str:
     if state == FULL:
         means = f": {_MEANS['journal'] if not store.is_optional else _MEANS[store.name]}"
     return f"disk {state}, {store.name}: {store.line()}{means}"
+
+
+def left_out_mark(life: int, gap: LostEvents) -> bytes:
+    """Make the mark that readers of the journal come to."""
+    count = f"{gap.bundles} bundle{'s' if gap.bundles != 1 else ''}"
+    left_out = ""
+    if not gap.is_over:
+        left_out = f"has left out {count} since {_clock(gap.first_us)}: {gap.reason}"
+    elif gap.bundles:
+        left_out = f"left out {count} between {_clock(gap.first_us)} and {_clock(gap.last_us)}: {gap.reason}"
+    return left_out_record(life, gap.earlier_us, left_out, gap.marks)
 
 
 def _clock(time_us: int) -> str:

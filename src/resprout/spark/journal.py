@@ -33,6 +33,8 @@ class JournalExtent(msgspec.Struct, frozen=True):
     journal: str
     first: int
     end: int
+    latest: int
+    """Before the gap at the end, while the broker leaves events out; the end otherwise."""
 
 
 class EventPages(Protocol):
@@ -54,7 +56,7 @@ class JournalView:
     def held(self, journal: str = "") -> JournalExtent:
         """Of this journal, or of the first that any server keeps."""
         answer = self._sound(self._request(read_request(self._filters[0], self._where, "latest", LOOK_BYTES), journal))
-        return JournalExtent(answer.journal, answer.first, answer.end)
+        return JournalExtent(answer.journal, answer.first, answer.end, answer.following)
 
     def position_of(self, place: ReadPlace, held: JournalExtent, lost: Callable[[str], None]) -> int:
         """Where in this journal. SourceError when the place is one of another. `lost` is told what was kept at that
@@ -69,7 +71,7 @@ class JournalView:
             for gap in answer.gaps:
                 lost(gap_text(answer.journal, gap))
             return max(answer.first, answer.following - 1) if answer.life else answer.end
-        return held.first if place == "earliest" else held.end
+        return held.first if place == "earliest" else held.latest
 
     def life_at(self, journal: str, position: int) -> int:
         """Of the broker when it kept that event; 0 when it cannot be told."""

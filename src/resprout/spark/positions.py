@@ -1,8 +1,9 @@
 """How far a query gets: which positions a micro-batch, or a batch, is made of.
 
 A query reads one journal, that of the first server which keeps events when it begins; the offsets say which one. What
-its broker has not kept is not there to be read: what retention took before it was read, and what was published between
-two lives of that broker. A query with `failOnDataLoss` ends there, and says what is missing.
+its broker has not kept is not there to be read: what retention took before it was read, what was published between two
+lives of that broker, and what that broker left out while its disk was full. A query with `failOnDataLoss` ends there,
+and says what is missing.
 """
 
 import time
@@ -119,6 +120,8 @@ def batch_ranges(options: SourceOptions) -> list[JournalRange]:
     view = view_of(options)
     held = view.held(next(iter(named), ""))
     start, end = (view.position_of(place, held, when_lost(options)) for place in places)
+    if options.end == "latest":
+        end = held.end
     if start < held.first:
         when_lost(options)(gone(held.journal, start, min(end, held.first), held))
         start = held.first

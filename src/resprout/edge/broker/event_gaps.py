@@ -1,8 +1,8 @@
 """Finds what a journal of events does not hold, while its records are read in order.
 
-There are four kinds of gaps: the broker was down between two of its lives, or stopped keeping events (coverage marks
-say so, see `event_record`); positions are missing because a damaged journal was mended; a record cannot be read; and
-retention has dropped what was kept at the time from which somebody wants to read.
+There are four kinds of gaps: the broker was down between two of its lives, left events out, or stopped keeping them
+(coverage marks say so, see `event_record`); positions are missing because a damaged journal was mended; a record cannot
+be read; and retention has dropped what was kept at the time from which somebody wants to read.
 """
 
 from resprout.core import limits
@@ -38,21 +38,25 @@ class GapFinder:
         if found is None:
             following = kept.position + 1
             cause = f"broker {self._broker} cannot read this record"
-        elif isinstance(found, CoverageMark) and (kept.position > 0 or found.ended):
+        elif isinstance(found, CoverageMark) and (kept.position > 0 or found.ended or found.left_out):
             following = kept.position + 1
             from_us = found.earlier_us or from_us
-            cause = self._lives(found)
+            cause = self._cause_of(found, kept.position)
             until_us = 0 if found.ended else until_us
         if not cause:
             return None
         return EventGap(start, following, from_us, until_us, as_reason(cause))
 
-    def _lives(self, mark: CoverageMark) -> str:
+    def _cause_of(self, mark: CoverageMark, position: int) -> str:
+        causes: list[str] = []
+        if position > 0 and mark.earlier_life != mark.life and not mark.ended:
+            lives = f"between its lives {mark.earlier_life} and" if mark.earlier_life else "before its life"
+            causes.append(f"was down {lives} {mark.life}")
+        if mark.left_out:
+            causes.append(mark.left_out)
         if mark.ended:
-            return f"broker {self._broker} stopped keeping events in its life {mark.life}: {mark.ended}"
-        if mark.earlier_life:
-            return f"broker {self._broker} was down between its lives {mark.earlier_life} and {mark.life}"
-        return f"broker {self._broker} was down before its life {mark.life}"
+            causes.append(f"stopped keeping events in its life {mark.life}: {mark.ended}")
+        return f"broker {self._broker} {', and '.join(causes)}"
 
 
 def as_reason(text: str) -> str:

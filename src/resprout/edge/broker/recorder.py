@@ -6,7 +6,9 @@ that it was taken, so the network keeps it until then.
 
 Each life of the broker is a new subscriber, so the journal has a gap between two lives. A life writes a coverage mark
 (`event_record`) when all its subscriptions are confirmed, and events only behind it. Requests to read wait until then:
-so nobody reads up to the end of an earlier life without coming across the mark.
+so nobody reads up to the end of an earlier life without coming across the mark. The driver may leave events out while
+the disk is full. It then gives readers a mark at the end of the journal, at the position of the mark that will be
+written there when events are kept again, or by the next life.
 
 What clients ask of the past (`ReadEvents`) is answered here, and the stack hears nothing of it. Reading is as good as
 subscribing: whoever may not do the one may not do the other (`may_read`).
@@ -210,7 +212,8 @@ class EventRecorder:
         before = read_event(earlier.record) if earlier is not None else None
         earlier_life = before.life if before is not None else 0
         earlier_us = earlier.time_us if earlier is not None else 0
-        out.append(RecordEvent(mark_record(CoverageMark(self._life, earlier_life, earlier_us, ended))))
+        mark = CoverageMark(self._life, earlier_life, earlier_us, ended)
+        out.append(RecordEvent(mark_record(mark), is_mark=True))
         if self._early_reads is not None:
             out += self._early_reads.values()
             self._early_reads = None
@@ -257,10 +260,13 @@ class EventRecorder:
         id, life = asked.id, 0
         out: list[Effect] = []
         gaps: list[EventGap] = []
-        following = event.end if asked.position < 0 else max(asked.position, event.first)
+        following = max(asked.position, event.first)
+        if asked.position < 0:
+            following = event.events[0].position if event.events else event.end
         reason = event.reason
         finder = GapFinder(self._broker, event.first, asked)
-        for number, kept in enumerate(event.events):
+        is_latest = asked.position < -1  # the position is all that is asked for
+        for number, kept in enumerate(event.events if not is_latest else ()):
             if asked.until and kept.position >= asked.until:
                 break
             found = read_event(kept.record)
