@@ -152,7 +152,7 @@ class Registry:
         is_short = len(voters) < 2 * here.faults + 1 and len(configurations.propose(frozenset(), now_us).voters) > len(
             voters
         )
-        # Some have agreed to a proposal of another broker, made while they looked for this network. It has joined since.
+        # Some have agreed to a proposal of another broker, made while they looked for this network. It joined since.
         is_overtaken = here.decided.root == here.name and not here.leads_configuration
         if is_lost or is_short or is_overtaken:
             self._entry = None
