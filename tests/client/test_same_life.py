@@ -13,6 +13,7 @@ from resprout.client.local import Local
 from resprout.client.receipts import Receipt
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import GuaranteeName
+from resprout.edge.options import ClientOptions
 from resprout.net.tree import LocalTree
 from resprout.scenario.model import BrokerSpec, OptionValue, Scenario
 from tests.patience import PATIENCE_S
@@ -136,36 +137,86 @@ def test_single_publications_are_said_again_to_processes_that_were_killed_in_bet
     asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
 
 
+async def bundles(client: Client, guarantee: GuaranteeName, sizes: list[int]) -> list[Receipt]:
+    numbers, receipts = itertools.count(1), []
+    for size in sizes:
+        rows = [{"n": next(numbers)} for _ in range(size)]
+        payloads = [b"%d" % row["n"] for row in rows]
+        receipts.append(await client.publish_bundle("a", payloads, guarantee=guarantee, attributes=rows))
+    return receipts
+
+
+async def bundled_again(
+    network: Local, guarantee: GuaranteeName, brokers: tuple[int, int], before: list[int], again: list[int],
+    options: ClientOptions | None = None,
+) -> None:  # fmt: skip
+    """Publish messages in bundles, and again in other ones; check that a subscriber gets each once, in order."""
+    async with network.connect("s", broker=1) as s:
+        inbox = await s.subscribe("a")
+        p, q = [resprout.connect(network.addresses[b], name="p", life=5, options=options) for b in brokers]
+        first = await p
+        await (await bundles(first, guarantee, before))[-1].accepted()
+        async with q as second:
+            for receipt in await bundles(second, guarantee, again):
+                await receipt.safe()
+            got = [await inbox.next() for _ in range(sum(again))]
+            assert [int(message.payload) for message in got] == [message.seq for message in got]
+            assert [message.seq for message in got] == list(range(1, sum(again) + 1))
+            assert all(message.attributes == {"n": message.seq} for message in got)
+            assert len(inbox) == 0
+        await first.close()
+
+
+@pytest.mark.parametrize("same_bundles", [False, True])
 @pytest.mark.parametrize("guarantee", ["eventual", "causal", "total"])
-@pytest.mark.parametrize(("first", "second"), [(1, 1), (1, 2)])
+@pytest.mark.parametrize("brokers", [(1, 1), (1, 2)])
 @pytest.mark.parametrize(
     ("before", "again"), [([3], [5, 3]), ([3, 3], [2, 5, 1]), ([1, 1, 1], [5, 3]), ([4, 2], [1] * 8)]
 )
 def test_bundles_are_said_again_with_other_boundaries(
-    guarantee: GuaranteeName, first: int, second: int, before: list[int], again: list[int]
+    guarantee: GuaranteeName, brokers: tuple[int, int], before: list[int], again: list[int], same_bundles: bool
 ) -> None:
-    async def bundles(client: Client, sizes: list[int]) -> list[Receipt]:
-        numbers, receipts = itertools.count(1), []
-        for size in sizes:
-            rows = [{"n": next(numbers)} for _ in range(size)]
-            payloads = [b"%d" % row["n"] for row in rows]
-            receipts.append(await client.publish_bundle("a", payloads, guarantee=guarantee, attributes=rows))
-        return receipts
+    """Also by a program that has promised not to, as long as no broker crashes."""
 
     async def scene() -> None:
-        async with resprout.local(brokers=3) as network, network.connect("s", broker=1) as s:
-            inbox = await s.subscribe("a", where="n > 0")
-            p = await returning(network, first)
-            await (await bundles(p, before))[-1].accepted()
-            async with returning(network, second) as q:
-                for receipt in await bundles(q, again):
-                    await receipt.safe()
-                got = [await inbox.next() for _ in range(sum(again))]
-                assert [int(message.payload) for message in got] == [message.seq for message in got]
-                assert [message.seq for message in got] == list(range(1, sum(again) + 1))
-                assert all(message.attributes == {"n": message.seq} for message in got)
-            assert len(inbox) == 0
-            await p.close()
+        async with resprout.local(brokers=3) as network:
+            await bundled_again(network, guarantee, brokers, before, again, ClientOptions(same_bundles=same_bundles))
+
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
+
+
+@pytest.mark.parametrize("brokers", [(1, 1), (0, 2)])
+@pytest.mark.parametrize(
+    ("stack", "guarantee"),
+    [
+        ("ginger", "total"), ("ginger", "fifo"), ("cbcast", "causal"), ("causal-barriers", "causal"),
+        ("delta", "fifo"), ("sites", "total"), ("scribe", "total"), ("flood", "eventual"), ("gossip", "eventual"),
+    ],
+)  # fmt: skip
+def test_other_stacks_take_bundles_with_other_boundaries_too(
+    stack: str, guarantee: GuaranteeName, brokers: tuple[int, int]
+) -> None:
+    async def scene() -> None:
+        async with resprout.local(brokers=3, stack=stack) as network:
+            await bundled_again(network, guarantee, brokers, [3, 3], [2, 5, 1], ClientOptions(same_bundles=True))
+
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
+
+
+def test_the_receipt_of_a_bundle_is_that_of_all_its_messages() -> None:
+    """Messages of a client with a life are delivered independently of each other: here one of two is not read."""
+
+    async def scene() -> None:
+        async with resprout.local() as network, network.connect("s") as s, returning(network, 0) as p:
+            inbox = await s.subscribe("a", where="n = 1")
+            receipt = await p.publish_bundle("a", [b"1", b"2"], attributes=[{"n": 1}, {"n": 2}])
+            delivered = asyncio.create_task(receipt.delivered())
+            await receipt.safe()
+            while receipt.state != "delivered":
+                await asyncio.sleep(0.01)
+            assert not delivered.done(), "the first message is not read"
+            await inbox.next()
+            await delivered
 
     asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
 

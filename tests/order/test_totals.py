@@ -133,6 +133,45 @@ def test_a_new_root_numbers_from_one_under_its_own_epoch() -> None:
     assert desk.delivered[-1] == (total(stamp=4), 4 << 40 | 1)
 
 
+def test_of_a_total_that_was_ordered_in_part_the_rest_is_ordered() -> None:
+    """Its publisher returned at another broker, and repeated 1 to 3 in a bundle of 1 to 5."""
+    root = Desk(None, "left", "right")
+    root.hear("left", Submit(total(count=3)))
+    said = root.hear("right", Submit(total(count=5)))
+    assert said[0] == ("left", Lock(0, 4, total(first=4, count=2)))
+    assert root.hear("right", Submit(total(first=6)))[0] == ("left", Lock(0, 6, total(first=6)))
+    assert root.handover.last() == (Mark("c", "ordered", 1, 6),)
+
+
+def test_of_what_was_passed_up_and_ordered_in_part_the_rest_waits_in_its_place() -> None:
+    desk = Desk("up", "up")
+    for bundle in (total(count=5), total(first=6), total("d")):
+        desk.totals.submit(bundle)
+    desk.hear("up", Lock(0, 1, total(count=3)))
+    assert [w.bundle for w in desk.totals.waiting() if w.place is None] == [
+        total(first=4, count=2), total(first=6), total("d"),
+    ]  # fmt: skip
+    assert desk.totals.pending == 4
+    before = len(desk.said)
+    desk.totals.resubmit()
+    assert desk.said[before] == ("up", Submit(total(first=4, count=2)))
+
+
+def test_the_longer_of_two_bundles_that_begin_alike_is_passed_up_again() -> None:
+    for sizes in ((3, 5), (5, 3)):
+        desk = Desk("up", "up", "left", "right")
+        for name, count in zip(("left", "right"), sizes, strict=True):
+            desk.hear(name, Submit(total(count=count)))
+        assert [w.bundle for w in desk.totals.waiting()] == [total(count=5)]
+
+
+def test_a_total_that_cannot_be_split_is_dropped() -> None:
+    root = Desk(None, "left")
+    root.hear("left", Submit(total(count=3)))
+    torn = Bundle("c", 1, 1, 5, 0, "t", ("k",), Guarantee.TOTAL, b"", b"\xc1")
+    assert root.hear("left", Submit(torn)) == []
+
+
 def test_what_is_not_newer_than_its_publishers_last_total_is_dropped() -> None:
     desk = Desk(None, "left")
     desk.totals.submit(total(first=5))

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from resprout.core.bundle import Bundle, pack_payloads
+from resprout.core.bundle import Bundle, pack_payloads, unpack_payloads
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
@@ -103,6 +103,25 @@ def test_delivered_totals_stand_at_their_stamps_among_the_rest() -> None:
 
 def taking(core: Core, *, owed: bool = True, spread: bool = True) -> Taking:
     return Taking(core, Inventory(core, core.links["dead"]), lambda bundle: owed, spread=spread)
+
+
+@pytest.mark.parametrize("owed", [True, False])
+def test_of_a_bundle_that_is_known_in_part_the_rest_is_taken(owed: bool) -> None:
+    """Its publisher returned in the same life, and repeated 1 to 3 in a bundle of 1 to 5."""
+
+    def numbered(last: int, stamp: int) -> Bundle:
+        payloads = pack_payloads([b"%d" % n for n in range(1, last + 1)])
+        return Bundle("p", 1, 1, last, stamp, "t", (), Guarantee.CAUSAL, b"", payloads)
+
+    core = broker_core()
+    link = core.links["other"]
+    known = core.forwarding.accept(numbered(3, 2), link, None, 1, False)
+    longer = Item(numbered(5, 3), 0, 1, False)
+    entry, entered = taking(core, owed=owed).take(longer, link, 1, keeps_source=False)
+    assert known is not None and entry is not known and entered
+    assert (entry.first, entry.last, entry.is_backup) == (4, 5, not owed)
+    assert isinstance(entry.bundle, Bundle) and unpack_payloads(entry.bundle) == [b"4", b"5"]
+    assert core.seen.mark(("p", "ordered", 1)) == 5
 
 
 def test_what_is_new_and_owed_goes_to_the_log_and_on_and_the_rest_is_kept_as_a_copy() -> None:

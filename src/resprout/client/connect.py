@@ -62,7 +62,8 @@ def connect(
     called after it.
     `life` makes retries after a crash idempotent: a publisher that connects with the same `name` and number, from any
     process and to any broker, and publishes the same messages in the same order, adds only those that are new. Each
-    publication is then a bundle of its own; `publish_bundle` is faster. A later life has a higher number. Without it
+    publication is then a bundle of its own; `publish_bundle` with `ClientOptions(same_bundles=True)` is faster, for
+    programs that repeat their bundles with the same boundaries. A later life has a higher number. Without it
     every client begins a new life.
 
     Raises ConnectError with one line that says why there is no session.

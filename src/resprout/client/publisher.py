@@ -12,7 +12,7 @@ from typing import Any
 
 from resprout.client.errors import ClosedError
 from resprout.client.pulse import Pulse
-from resprout.client.receipts import Receipt, Stream
+from resprout.client.receipts import BundleReceipt, Receipt, Stream
 from resprout.client.turns import Turns
 from resprout.client.typed import Payload, payload_of
 from resprout.core.contract import Request
@@ -93,10 +93,10 @@ class Publisher:
         keys: Sequence[str] = (),
         attributes: Sequence[Mapping[str, AttributeValue]] | None = None,
     ) -> Receipt:
-        """Publish many messages as one bundle, which nothing else joins; the receipt is that of the last.
+        """Publish many messages as one bundle, which nothing else joins; return one receipt for all of them.
 
-        A client with a `life` that repeats bundles should repeat them with the same boundaries: only the default stack
-        splits a bundle that it knows in part. UsageError for more than fits into one.
+        A client with a `life` may repeat them with other boundaries, so each of its messages is a bundle of its own,
+        unless the option `same_bundles` promises the same boundaries. UsageError for more than fits into one.
         """
         publishing = self._machine.publishing
         target = publishing.target(topic, guarantee, keys)
@@ -107,7 +107,7 @@ class Publisher:
         self._topic = None  # what is published next asks for a bundle of its own
         self._flush()
         await self._give_way()
-        return Receipt(self._streams[target.stream], seq)
+        return BundleReceipt(self._streams[target.stream], seq, seq - len(payloads) + 1)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

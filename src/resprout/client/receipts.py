@@ -81,6 +81,18 @@ class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
         return f"<receipt {self._stream.name}:{self.seq} {self.state}{', ' if why else ''}{why}>"
 
 
+class BundleReceipt(Receipt, frozen=True, eq=False, gc=False):
+    """Of several publications that follow each other; `seq` is the number of the last."""
+
+    first: int
+
+    async def delivered(self) -> None:
+        """Returns when every correct subscriber that is owed one of them has it. Publications that do not share a
+        bundle are delivered independently of each other."""
+        for seq in range(self.first, self.seq + 1):
+            await self._stream.reach(ReceiptLevel.DELIVERED, seq)
+
+
 class Stream:
     """The publications of one stream of a client: how far each kind of receipt has come, and who waits."""
 

@@ -180,6 +180,7 @@ class BlockingClient:
         window: int | None = None,
         by_hand: bool = False,
         replay_from: Start | str | None = None,
+        allow_gaps: bool = False,
         timeout: float | None = None,
     ) -> BlockingDurableInbox:
         """Consume a durable subscription, alone or in a group: `Client.subscribe` with a name."""
@@ -187,7 +188,7 @@ class BlockingClient:
         async def consume() -> DurableInbox:
             return await self._client.subscribe(
                 filter, where, durable=durable or group, group=group, when_full=when_full, most=most, window=window,
-                by_hand=by_hand, replay_from=replay_from,
+                by_hand=by_hand, replay_from=replay_from, allow_gaps=allow_gaps,
             )  # fmt: skip
 
         return BlockingDurableInbox(self._background, self._background.call(within(timeout, consume)))

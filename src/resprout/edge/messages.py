@@ -190,6 +190,9 @@ class Serving(ProtocolMessage, frozen=True, tag=32):
     extras: tuple[Extra, ...] = ()
     receipts: tuple[ReceiptLevel, ...] = tuple(ReceiptLevel)
     """Those that this network gives."""
+    splits: bool = False
+    """Brokers split a bundle of which they know a part, and no session or link ends when one is repeated with other
+    boundaries. A publisher with a `life` sends larger bundles only to such brokers."""
 
 
 class GoTo(ProtocolMessage, frozen=True, tag=39):

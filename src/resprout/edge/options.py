@@ -27,9 +27,11 @@ class ClientOptions(msgspec.Struct, frozen=True):
     returns: bool = False
     """An earlier process of the same life may have published. A broker is told that the client was there before, so it
     is surprised neither by what it is told again, nor by what comes of it from elsewhere; and what it tells of numbers
-    that this process has not come to yet is true of them when it has. Each publication is a bundle of its own, unless
-    the program makes bundles itself: brokers take bundles whole, and what leaves together depends on timing, which is
-    different in the next process."""
+    that this process has not come to yet is true of them when it has. Each publication is a bundle of its own: brokers
+    take bundles whole, and what leaves together depends on timing, which is different in the next process."""
+    same_bundles: bool = False
+    """With a `life`: the program repeats what it gives to `publish_bundle` with the same boundaries, so these messages
+    may share a bundle. Used only where brokers split bundles (`Serving.splits`)."""
     untaken_bytes_max: int = 32 << 20
     """What may wait for the application before the broker is granted no more; again from half of it on."""
     patience_us: int = 3_000_000

@@ -19,6 +19,7 @@ from resprout.client.errors import ClientError, ConnectError, PublishError
 from resprout.client.receipts import Receipt
 from resprout.core import limits
 from resprout.core.errors import UsageError
+from resprout.edge.options import ClientOptions
 from resprout.spark.errors import SinkError
 from resprout.spark.options import AccessOptions
 from resprout.spark.rows import RowBundle
@@ -65,7 +66,7 @@ async def _publish(task: TaskIdentity, access: AccessOptions, bundles: Callable[
         try:
             client = await connect(
                 access.servers, name=task.publisher, timeout=min(CONNECT_S, access.timeout_s), tls=access.tls,
-                login=access.login, life=task.life,
+                login=access.login, life=task.life, options=ClientOptions(same_bundles=True),
             )  # fmt: skip
             try:
                 await _say(client, bundles(), access.timeout_s)

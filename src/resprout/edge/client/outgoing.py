@@ -47,7 +47,7 @@ class Outgoing:
     def __init__(
         self, publisher: str, incarnation: int, bundle_max: int = limits.BUNDLE_MESSAGES, joins: bool = True
     ) -> None:
-        """`joins`: whether publications that `add` takes share bundles; those of `add_bundle` always do."""
+        """`joins`: whether publications that `add` takes share bundles; `add_bundle` makes bundles of its own."""
         self._bundle_max = bundle_max
         self._joined_max = bundle_max if joins else 1
         self._publisher = publisher
@@ -111,14 +111,20 @@ class Outgoing:
         guarantee: Guarantee,
         payloads: list[bytes],
         attributes: list[Attributes] | None,
+        alone: bool = False,
     ) -> int:
-        """These publications as a bundle that nothing joins, so that its boundaries are the caller's; the number of the
-        last. UsageError when they are too many, or too large, for one."""
+        """Add these publications as a bundle that nothing joins, so that its boundaries are the caller's, or each
+        `alone` in one; return the number of the last. UsageError when they are too many, or too large, for one."""
         size = sum(map(len, payloads)) + PAYLOAD_OVERHEAD * len(payloads)
         if attributes is not None:
             size += sum(map(_attribute_bytes, attributes))
         if not 1 <= len(payloads) <= self._bundle_max or size > limits.BUNDLE_BYTES:
             raise UsageError(f"{len(payloads)} messages of {size} bytes are no bundle")
+        if alone and len(payloads) > 1:
+            for at, payload in enumerate(payloads):
+                row = None if attributes is None else attributes[at : at + 1]
+                last = self.add_bundle(topic, keys, guarantee, [payload], row)
+            return last
         builder = self._open_bundle(topic, keys, guarantee)
         builder.payloads = payloads
         builder.attributes = attributes

@@ -94,12 +94,16 @@ class Publishing:
     def add_bundle(
         self, target: Target, payloads: Sequence[bytes], attributes: Sequence[Mapping[str, AttributeValue]] | None
     ) -> int:
-        """The number of the last, in a bundle of their own. Raises UsageError, and no number is taken."""
+        """Return the number of the last. The publications share a bundle that nothing joins. A client that may repeat
+        them sends each in a bundle of its own, so that boundaries are the same in every attempt, unless the program
+        promises that its own are. Raises UsageError, and no number is taken."""
         checked = [check_payload(payload) for payload in payloads]
         rows = [check_attributes(row) for row in attributes] if attributes is not None else None
         if rows is not None and len(rows) != len(checked):
             raise UsageError(f"attributes of {len(rows)} messages for {len(checked)} payloads")
-        return self.outgoing.add_bundle(target.topic, target.keys, target.guarantee, checked, rows)
+        assert self._serving is not None, "a target is made once it is known what is offered"
+        alone = self._options.returns and not (self._options.same_bundles and self._serving.splits)
+        return self.outgoing.add_bundle(target.topic, target.keys, target.guarantee, checked, rows, alone)
 
     def publish(self, request: PublishRequest) -> Published:
         """For an application that cannot be made to pause: what is too much is refused, which is definite."""

@@ -113,7 +113,7 @@ class WelcomeLock(PlacedMessage, frozen=True, tag=73):
 
 
 class LastTotals(ProtocolMessage, frozen=True, tag=74):
-    """The last total of each publisher that has a place; in parts, when there are many."""
+    """The number of the last total of each publisher that has a place; in parts, when there are many."""
 
     pressing: ClassVar[bool] = True
 

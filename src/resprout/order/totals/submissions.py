@@ -2,13 +2,16 @@
 
 A broker keeps what it passed up until the lock comes down, so that nothing is lost with a broker above: whoever gets a
 new parent submits again. What is not newer than its publisher's last ordered total has been ordered already; that makes
-submitting again harmless.
+submitting again harmless. A publisher that returns in the same life may repeat totals with other boundaries: of a
+bundle that was ordered in part, the rest is ordered.
 """
 
+import contextlib
 from collections.abc import Iterable
 from typing import Final
 
-from resprout.core.bundle import Bundle
+from resprout.core.bundle import Bundle, split
+from resprout.core.errors import WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark, Marks
 from resprout.order.totals.backlog import Backlog
@@ -21,7 +24,7 @@ so many others is still found old by the watermark of its stream, unless its pub
 _STREAM: Final = Guarantee.TOTAL.stream
 
 LifeAndNumber = tuple[int, int]
-"""(incarnation, first number); they compare as they follow each other."""
+"""(incarnation, number); they compare as they follow each other."""
 
 
 class LastPlaces:
@@ -38,10 +41,18 @@ class LastPlaces:
         return id[1:] > self._get(id[0])
 
     def note(self, mark: Mark) -> None:
-        """`mark.seq` is the first number of the total's bundle."""
+        """`mark.seq` is the last number of the total's bundle."""
         self._reached[mark.publisher] = max((mark.incarnation, mark.seq), self._get(mark.publisher))
         if len(self._reached) > PUBLISHERS_KEPT:
             self._old, self._reached = self._reached, {}
+
+    def rest(self, bundle: Bundle) -> Bundle:
+        """Return the part of a bundle that has no place; all of it if there is no such part or it cannot be split."""
+        incarnation, number = self._get(bundle.publisher)
+        if incarnation == bundle.incarnation and bundle.first <= number < bundle.last:
+            with contextlib.suppress(WireError):
+                return split(bundle, number)[1]
+        return bundle
 
     def marks(self) -> Marks:
         return tuple([Mark(name, _STREAM, *at) for name, at in {**self._old, **self._reached}.items()])
@@ -60,14 +71,18 @@ class Submissions:
         """Submitted and not yet locked."""
 
     def keep(self, id: TotalId, bundle: Bundle) -> None:
-        self.waiting[id] = bundle
+        known = self.waiting.get(id)
+        if known is None or known.last <= bundle.last:
+            self.waiting[id] = bundle
         self._backlog.add(id, bundle)
 
     def locked(self, id: TotalId, bundle: Bundle) -> None:
         """It has its place, and still waits for its delivery."""
+        waiting = self.waiting.get(id)
+        if waiting is not None and waiting.last == bundle.last:
+            del self.waiting[id]
+        self.note_ordered((Mark(bundle.publisher, bundle.stream, bundle.incarnation, bundle.last),))
         self._backlog.add(id, bundle)
-        self.waiting.pop(id, None)
-        self.note_ordered((Mark(bundle.publisher, bundle.stream, bundle.incarnation, bundle.first),))
 
     def drop(self, id: TotalId) -> None:
         if self.waiting.pop(id, None) is not None:
@@ -75,9 +90,23 @@ class Submissions:
 
     def note_ordered(self, marks: Iterable[Mark]) -> None:
         """Publishers have come this far. What waits here and is not newer will never be ordered: it has been, or a
-        newer life of its publisher has overtaken it."""
+        newer life of its publisher has overtaken it. Of a bundle that was ordered in part, the rest waits."""
         for mark in marks:
             self.last.note(mark)
-            for bundle in self._backlog.of(mark.publisher):
-                if not self.last.is_newer(id := id_of(bundle)):
-                    self.drop(id)
+            for id in [id_of(bundle) for bundle in self._backlog.of(mark.publisher)]:
+                if id in self.waiting and not self.last.is_newer(id):
+                    rest = self.last.rest(self.waiting[id])
+                    if rest is self.waiting[id]:
+                        self.drop(id)
+                    else:
+                        self._replace(id, rest)
+
+    def _replace(self, id: TotalId, rest: Bundle) -> None:
+        """At the same place: what waits is submitted again in this order."""
+        waiting, self.waiting = self.waiting, {}
+        self._backlog.remove(id)
+        for each, bundle in waiting.items():
+            if each == id:
+                self.keep(id_of(rest), rest)
+            else:
+                self.keep(each, bundle)

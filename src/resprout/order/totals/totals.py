@@ -164,8 +164,9 @@ class Totals:
 
     def submit(self, bundle: Bundle, prompt: bool = False) -> None:
         """Have a total ordered. Nothing happens when it has its place already, so it may be submitted again.
-        `prompt`: its publisher waits for receipts."""
+        Of a bundle that has its place in part, the rest is ordered. `prompt`: its publisher waits for receipts."""
         self.clock.raise_to(bundle.stamp)
+        bundle = self.submissions.last.rest(bundle)
         id = id_of(bundle)
         parent = self.position.parent
         if self.is_ordered(bundle):

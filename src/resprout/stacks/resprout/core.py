@@ -110,7 +110,7 @@ class Core(Step):
         self.total_way = TotalWay(self)
         self.neighbours = Neighbours(self)
         extras = (Extra.ADVERTISING, Extra.FORGETTING, Extra.DURABLE, Extra.AUDIENCE)
-        serving = Serving(NAME, GUARANTEES, self.faults, extras=extras)
+        serving = Serving(NAME, GUARANTEES, self.faults, extras=extras, splits=True)
         self.wishes = ClientInterest(self.interest, self.outbound, lambda: self.routes.forget())
         self.sessions = ClientSessions(serving, self.log, self.wishes, self.finished)
         self.advertising = Advertising(self.adverts)
