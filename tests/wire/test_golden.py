@@ -28,6 +28,7 @@ from resprout.edge.messages import (
     Attend,
     AudienceTold,
     BrokersForgotten,
+    DeliveriesDropped,
     Delivery,
     EventRead,
     EventsEnd,
@@ -35,6 +36,7 @@ from resprout.edge.messages import (
     ForgetBrokers,
     GoTo,
     HeldSubscription,
+    HoldTold,
     PublicationWaits,
     Publish,
     PublishRefused,
@@ -127,6 +129,7 @@ from resprout.stacks.resprout.messages import (
     Surroundings,
     Welcome,
 )
+from resprout.stacks.resprout.pauses import PausedReader, ReadersPaused
 from resprout.wire.framing import FrameReader, FrameWriter
 
 from .examples import CODEC, HELLO, WELCOME, bundle, data
@@ -188,6 +191,10 @@ CONVERSATION: dict[str, Any] = {
     "what waits, and what never returns": data(
         PublicationWaits("ordered", 5, "b2 is not heard"), ForgetBrokers(("b2", "b3")),
         BrokersForgotten(("b2", "b3"), ""),
+    ),
+    "who has to wait, and for whom": data(
+        HoldTold("b0 has no room on its disk"), HoldTold(""), DeliveriesDropped((SPAN,)),
+        ReadersPaused(Life("b2", 3), 7, (PausedReader("c1", ("data/#",), 70_000_000, 2_000_000),), True),
     ),
     "interest between brokers": data(
         Interested(1, "bank/+", "amount > 100"), InterestConfirmed(1), InterestConfirmed(2, (MARK,)), Uninterested(1),
