@@ -22,6 +22,8 @@ _WITH_SPARK: Final = (
 )  # fmt: skip
 _ALONE: Final = (
     "tests/cli/test_broker_traffic.py",
+    "tests/cli/test_keepers_die.py",
+    "tests/docs/test_imports.py",
     "tests/filters/test_meaning.py",
     "tests/pipeline/test_cluster.py",
     "tests/pipeline/test_comparison.py",

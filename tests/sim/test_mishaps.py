@@ -119,11 +119,10 @@ def test_everything_that_can_happen_is_drawn() -> None:
     trials = [trial_of(seed) for seed in SEEDS]
     strikes = [strike.fault for trial in trials for strike in trial.at_events]
     elsewhere = {
-        FaultKind.HANG,
-        FaultKind.UNHANG,
-        FaultKind.DOUBLE,
-        FaultKind.RESTART,
-    }  # classes of their own draw these
+        FaultKind.HANG, FaultKind.UNHANG, FaultKind.DOUBLE, FaultKind.RESTART, FaultKind.SUSPEND, FaultKind.RESUME,
+        FaultKind.LEAP, FaultKind.DISK_LOW, FaultKind.DISK_FULL, FaultKind.DISK_FREE, FaultKind.UNRESOLVE,
+        FaultKind.RESOLVE,
+    }  # fmt: skip  # classes of their own draw these
     assert {fault.kind for trial in trials for fault in trial.timed.faults} == set(FaultKind) - elsewhere
     assert {fault.host for fault in strikes if fault.kind is FaultKind.CRASH} == {False, True}
     assert {fault.kind for fault in strikes} >= {

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from resprout.cli.blocking import Output
-from resprout.cli.gaps import allow_gaps_option
+from resprout.cli.gaps import allow_gaps_option, tell_missing
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.server import Access, access_arguments, connected, verbose_option
 from resprout.cli.show import Show, as_json, as_payload, as_text
@@ -105,6 +105,7 @@ async def _print(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _warn(event: ClientEvent) -> None:
+    tell_missing(event)
     if isinstance(event, MessagesDropped):
         click.echo(f"resprout: {event.count} messages were dropped: this is not read fast enough", err=True)
 

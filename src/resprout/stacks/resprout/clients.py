@@ -414,7 +414,9 @@ class Clients:
                 core.sessions.known(session, bundle, everywhere=self.answering.is_settled(session))
             elif core.pauses.seen and (pause := core.pauses.find(bundle)) is not None:
                 break
-            elif bundle.guarantee is not Guarantee.TOTAL and not self._must_follow(session, bundle):
+            elif bundle.guarantee is Guarantee.EVENTUAL or (
+                bundle.guarantee is not Guarantee.TOTAL and not self._must_follow(session, bundle)
+            ):  # `eventual` has no order with totals: carried as one, it would be overtaken in its stream, and dropped
                 self._accept(session, self._stamped(bundle), message)
             elif totals.is_under_way(bundle) or (session.moved and totals.under_way(bundle) is not None):
                 pass  # said again: it is delivered at its place

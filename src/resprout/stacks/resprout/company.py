@@ -25,7 +25,11 @@ class Company:
         core, view = self._core, self._core.view
         if not core.attached and core.memory is None:
             return
-        known = [place.life for name, place in view.places.items() if name != view.name and not view.is_dead(name)]
+        known = [
+            Life(name, place.incarnation)
+            for name, place in view.places.items()
+            if name != view.name and not view.is_dead(name)
+        ]
         if core.attached:
             names = tuple(dict.fromkeys([*[life.name for life in known], *admitted]))
         else:
