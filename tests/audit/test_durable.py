@@ -167,6 +167,21 @@ def test_delivered_is_not_due_while_nobody_consumes_a_durable_subscription(is_ha
     assert story.broken() == {}
 
 
+def test_delivered_is_not_due_for_an_acknowledged_part_of_a_bundle_whose_rest_waits_for_a_consumer() -> None:
+    """The receipts of a bundle come together. The same trace with a consumer at its end is judged."""
+    for is_consumed in (False, True):
+        story = Story("a", group=False)
+        story.publish(2)
+        story.handed(2, "a", 1)
+        story.done(3, "a", 1, told=False)
+        if not is_consumed:
+            story.add(5, "a", "crash")
+        else:
+            story.handed(4, "a", 2)
+            story.done(5, "a", 2)
+        assert set(story.broken()) == ({"receipt"} if is_consumed else set())
+
+
 def shocks(*told: tuple[int, str, str]) -> Iterator[Shock]:
     return (Shock(at * S, kind, node, "") for at, kind, node in told)
 

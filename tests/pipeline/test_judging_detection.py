@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 from resprout.pipeline.judging.detect import detect
+from resprout.scenario.load import load_scenario
+from resprout.sim.run import run_scenario
 from tests.audit.model import good_trace
 from tests.audit.spoiling import change
 from tests.audit.trace_builder import TraceBuilder
 from tests.pipeline.judging_cases import Case, assert_agrees, senseless_cases, simulated, write
+
+ATTACKS = Path(__file__).parents[1] / "sim" / "attacks"
 
 
 def agree(folder: Path, cases: Iterable[Case]) -> dict[str, set[str]]:
@@ -19,6 +23,11 @@ def agree(folder: Path, cases: Iterable[Case]) -> dict[str, set[str]]:
 def test_simulated_runs_with_faults_break_nothing(tmp_path: Path) -> None:
     found = agree(tmp_path, simulated())
     assert len(found) == 5 and not set().union(*found.values())
+
+
+def test_delivered_is_not_due_while_the_rest_of_a_bundle_waits_for_a_consumer(tmp_path: Path) -> None:
+    scenario = load_scenario(ATTACKS / "delivered-waits-for-the-rest-of-its-bundle.toml")
+    assert agree(tmp_path, [Case("bundle", run_scenario(scenario).rows)]) == {"bundle": set()}
 
 
 def test_rows_that_make_no_sense_are_left_to_the_judge_in_python(tmp_path: Path) -> None:

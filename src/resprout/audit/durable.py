@@ -83,11 +83,16 @@ class DurableRecord:
         return node, self.lives.get(node, 0)
 
     def may_hold(self, p: PublicationRecord) -> bool:
-        """Whether it may keep a publication from being delivered everywhere: nobody has acknowledged it. What was
-        published before anybody asked may still have been on its way."""
-        if self.predicate is None or self.asked is None or p.id in self.done:
+        """Return whether the subscription may delay the receipt `delivered` of a publication.
+
+        It may if nobody has acknowledged the publication, or if nobody consumes at the end: the receipts of a bundle
+        come together, and the rest of the bundle may wait for a consumer. A publication that was made before anybody
+        asked may still have been on its way.
+        """
+        if self.predicate is None or self.asked is None:
             return False
-        return (p.row > self.asked or not self.present) and matches(self.predicate, p)
+        is_open = p.row > self.asked and p.id not in self.done if self.present else True
+        return is_open and matches(self.predicate, p)
 
     def end(self, node: str, time_us: int) -> None:
         """It consumes no longer."""

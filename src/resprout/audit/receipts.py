@@ -7,8 +7,9 @@
 - What was refused is refused for good: neither a delivery nor a receipt comes after it.
 - The last one is told. It is due in a run that came to rest with all links whole and no node frozen, for a publication
   that was accepted and neither failed nor was refused, if the client that made it is correct: `safe` in any case, and
-  `delivered` if every subscriber where it was ever due is correct, wants it still, and has it, and somebody has
-  acknowledged it in each durable subscription that may hold it. Of receipts that the run does not promise none is due.
+  `delivered` if every subscriber where it was ever due is correct, wants it still, and has it, and each durable
+  subscription that asks for it has a consumer, and somebody has acknowledged it there. Of receipts that the run does
+  not promise none is due.
 
 Each publication is looked at by itself: nothing is said about the order of receipts of different ones.
 """

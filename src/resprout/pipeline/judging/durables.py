@@ -267,7 +267,7 @@ class DurableArrays:
         is_left = np.ones(len(self._publications), dtype=np.bool_)
         if consumers.present(name):
             is_left = self._publications.row > begun[0]
-        is_left[done[done >= 0]] = False
+            is_left[done[done >= 0]] = False
         left = np.flatnonzero(is_left)
         self.may_hold[left[self._wishes.matches(asked[0], left)]] = True
 
