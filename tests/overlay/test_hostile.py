@@ -286,28 +286,48 @@ def asked_for_a_parent() -> Alone:
     alone.posted.clear()
     alone.receive("e", Orphan(Life("x", 1)))
     assert [(peer, message.names) for peer, message in alone.posted if isinstance(message, Seek)] == [
-        ("b", ("x",)),
-        ("d", ("x",)),
+        ("b", ("x", "e")),
+        ("d", ("x", "e")),
     ]
     return alone
 
 
-def told_gone(alone: Alone, stands: bool, complete: bool) -> bool:
-    namesakes = (Namesake("x", 1, "", "a", stands),)
-    alone.receive("d", Sought(1, (), (0,), True))
+def told_gone(alone: Alone, *standing: str, complete: bool) -> str | None:
+    """Return the name of the life that the orphan was told to be gone."""
+    alone.receive("d", Sought(1, (), (0, 0), True))
     assert not any(isinstance(message, Gone) for _, message in alone.posted), "b has not answered"
-    alone.receive("b", Sought(1, namesakes if stands else (), (0,), complete))
-    return ("e", Gone(Life("x", 1))) in alone.posted
+    namesakes = tuple([Namesake(name, 1 if name == "x" else 0, "", "a", True) for name in standing])
+    alone.receive("b", Sought(1, namesakes, (0, 0), complete))
+    gone = [message.life.name for peer, message in alone.posted if isinstance(message, Gone) and peer == "e"]
+    return gone[0] if gone else None
 
 
 def test_an_orphan_is_told_gone_when_the_whole_tree_knows_no_such_parent() -> None:
-    assert told_gone(asked_for_a_parent(), stands=False, complete=True)
+    assert told_gone(asked_for_a_parent(), complete=True) == "x"
+    assert told_gone(asked_for_a_parent(), "e", complete=True) == "x"
+
+
+def test_an_orphan_whose_parent_stands_is_told_that_the_tree_goes_on_without_it() -> None:
+    """A leaf that did not hear its parent was declared dead, and nobody told it: it kept its clients too long."""
+    assert told_gone(asked_for_a_parent(), "x", complete=True) == "e"
+    assert told_gone(asked_for_a_parent(), "x", complete=False) is None
+
+
+def test_a_broker_that_does_not_hear_its_parent_believes_that_the_tree_goes_on_without_it() -> None:
+    alone = Alone()
+    me = alone.view.life(alone.view.name)
+    alone.receive("e", Gone(me))
+    assert not alone.fenced, "it holds its lease"
+    alone.now_us += 9001
+    alone.council.tick(alone.now_us)
+    alone.receive("e", Gone(me))
+    assert len(alone.fenced) == 1
 
 
 def test_an_orphan_is_not_told_gone_while_a_link_is_in_repair_or_its_parent_stands() -> None:
     """A voter said Gone of a parent whose repair waited for that very orphan, which began another life."""
-    assert not told_gone(asked_for_a_parent(), stands=False, complete=False)
-    assert not told_gone(asked_for_a_parent(), stands=True, complete=True)
+    assert told_gone(asked_for_a_parent(), complete=False) is None
+    assert told_gone(asked_for_a_parent(), "x", "e", complete=True) is None
     assert not asked_for_a_parent().fenced
 
 

@@ -96,10 +96,10 @@ class Credence:
         return self._votes(peer) or self._from_member(peer, message, now_us)
 
     def _orphan(self, peer: str, message: Orphan, now_us: int) -> bool:
-        """From whoever hangs below a life that is known to be dead, too: all above it may have stopped and gone on
-        without it, so that nobody here has heard of it."""
+        """Also from a stranger whose parent is known here. A dead parent: all above it may have stopped and gone on
+        without the orphan. A parent that stands: it may have declared the orphan dead, which left every view since."""
         is_over = self._view.is_dead_life(message.parent) or self._detector.is_ended(message.parent)
-        return is_over or self._from_member(peer, message, now_us)
+        return is_over or self._stands(message.parent.name) or self._from_member(peer, message, now_us)
 
     def _suspect(self, peer: str, message: Suspect, now_us: int) -> bool:
         """What somebody merely does not hear, this broker judges for itself, whoever says so. What is to be done

@@ -80,13 +80,13 @@ class Alive(ProtocolMessage, frozen=True, tag=85):
 
 
 class Orphan(ProtocolMessage, frozen=True, tag=86):
-    """To the voters: my parent is gone, and for a long time nobody has come to replace it."""
+    """To the voters: my parent is gone or not heard, and for a long time nobody has come to replace it."""
 
     parent: Life
 
 
 class Gone(ProtocolMessage, frozen=True, tag=87):
-    """This life was replaced in the tree long ago. Who still waits for it was left out: it must join again."""
+    """The tree goes on without this life. A broker that waits for it, or that is this life, must join again."""
 
     life: Life
 

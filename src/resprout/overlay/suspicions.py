@@ -23,7 +23,10 @@ from resprout.overlay.registry import Registry
 from resprout.overlay.view import MembershipView
 
 ORPHAN_LEASES: Final = 6
-"""So many leases without a parent, and without anybody who repairs it, mean that this broker was left out."""
+"""After this many leases without a parent, and without a repair of it, a broker asks whether it was left out."""
+UNHEARD_LEASES: Final = 3
+"""The same for a parent that may live: it may have declared this broker dead, and cannot say so. Less than `ghost_us`,
+so that the clients of this broker come back in time."""
 FORGOTTEN_MAX: Final = 4096
 TOLD_MAX: Final = 256
 """Lives that the operator said never return: known at a time, and passed on in one message."""
@@ -56,6 +59,8 @@ class Suspicions:
         self._asked: dict[str, int] = {}
         """Authorities that have not answered a report -> since when."""
         self._unanswering: dict[str, None] = {}
+        self._sought_us = 0
+        """When this broker last asked whether the tree goes on without it."""
         self._orphans: dict[str, Life] = {}
         """Orphans that wait for an answer -> the parent that the tree is asked for."""
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {
@@ -117,13 +122,19 @@ class Suspicions:
                 self.accuse(leader, now_us)
 
     def seek_help(self, parent: str, now_us: int) -> None:
-        """The parent is gone for long and nobody has come: ask the voters whether this broker was left out."""
+        """Ask whether the tree goes on without this broker: its parent is gone or not heard for long, and nobody
+        repairs the gap. The voters know, and the authority over the parent, which is near. Once per lease."""
         here, detector = self._view, self._detector
-        is_long = now_us - detector.renewed_us > ORPHAN_LEASES * detector.lease_us
-        if is_long and detector.has_ended(parent) and self._is_alone(parent):
-            for name in here.configuration.names:
-                if name != here.name:
-                    self._post(name, Orphan(here.life(parent)))
+        leases = ORPHAN_LEASES if detector.has_ended(parent) else UNHEARD_LEASES
+        is_long = now_us - detector.renewed_us > leases * detector.lease_us
+        if not is_long or now_us - self._sought_us < detector.lease_us or not self._is_alone(parent):
+            return
+        self._sought_us = now_us
+        authority, _ = lineage.authority(here, parent, self._is_unanswering)
+        asked = dict.fromkeys(here.configuration.names if authority is None else (*here.configuration.names, authority))
+        for name in asked:
+            if name != here.name:
+                self._post(name, Orphan(here.life(parent)))
 
     def _is_alone(self, parent: str) -> bool:
         """Nobody who lives has asked this broker to join the repair of its parent."""
@@ -180,25 +191,35 @@ class Suspicions:
             self.answered(message.name)
 
     def _on_orphan(self, peer: str, message: Orphan, now_us: int) -> None:
-        """Ask the whole tree for the parent. `Gone` ends a life, so it is said only when nobody has to be waited for:
-        the parent does not stand anywhere, and no link is in repair whose repair the orphan may belong to."""
+        """Ask the whole tree for the orphan and its parent. `Gone` ends a life, so it is sent only if the answer is
+        complete: no link is in repair whose repair the orphan may belong to, and no broker has an open link to an orphan
+        that it does not hear. Then the parent was replaced, or the orphan itself was declared dead."""
         is_stranger = self._detector.is_leased and peer not in self._view.neighbours
         if not is_stranger or peer in self._orphans or len(self._orphans) >= ORPHANS_MAX:
             return
-        life = self._orphans[peer] = message.parent
+        parent = self._orphans[peer] = message.parent
+        orphan = Life(peer, self._view.sessions.get(peer, 0))
 
         def found(findings: CensusFindings) -> None:
             del self._orphans[peer]
-            stands = any(x.stands and x.incarnation <= life.incarnation for x in findings.namesakes)
-            if findings.complete and not stands and self._detector.is_leased:
-                self._post(peer, Gone(life))
+            if findings.complete and self._detector.is_leased:
+                lost = next((life for life in (parent, orphan) if not _stands(life, findings)), None)
+                if lost is not None:
+                    self._post(peer, Gone(lost))
 
-        self._census.ask((life.name,), found)
+        self._census.ask((parent.name, orphan.name), found)
 
     def _on_gone(self, peer: str, message: Gone, now_us: int) -> None:
         here = self._view
         parent = here.parent
-        if parent is None or message.life != here.life(parent) or self._detector.leased:
+        if parent is None or self._detector.leased or not self._is_alone(parent):
             return
-        if self._is_alone(parent):
+        if message.life == here.life(parent):
             self._outcomes.append(Expelled(f"{parent} was replaced without this broker"))
+        elif message.life == here.life(here.name):
+            self._outcomes.append(Expelled(f"the tree goes on without this broker, which does not hear {parent}"))
+
+
+def _stands(life: Life, findings: CensusFindings) -> bool:
+    """Return whether the tree found this life, or an earlier one, in its place."""
+    return any(x.name == life.name and x.stands and x.incarnation <= life.incarnation for x in findings.namesakes)

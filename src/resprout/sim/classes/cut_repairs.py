@@ -16,8 +16,9 @@ OPTIONS: Final = {
     "ack_delay_us": (0, 2_000, 50_000),
 }
 TIME_LIMIT_US: Final = 1_800_000_000
-LASTS_US_MAX: Final = 25_000_000
-"""Clients of a broker that is cut off longer than `ghost_us` lose their sessions, and are told."""
+LASTS_US_MAX: Final = 60_000_000
+"""Longer than `ghost_us`. A broker that was declared dead behind such a cut hears of it from others in time, so that its
+clients go elsewhere before they count as gone."""
 DRAWS_MAX: Final = 64
 """Scenarios that are drawn until one has a broker with enough neighbours."""
 
