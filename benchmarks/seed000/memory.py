@@ -153,7 +153,7 @@ def stall(scenario: Scenario, stall_us: int = HOUR_US) -> Stall:
     def make(client: ClientSpec, above: ClientSide, incarnation: int, rng: Random) -> Machine:
         options = ClientOptions(takes_at_once=client.name != "stalled", untaken_bytes_max=UNTAKEN_BYTES)
         machine = above.machine = ClientMachine(client.name, incarnation, client.broker, options)
-        machine.when_full = WhenFull.PUSH_BACK
+        machine.when_full = WhenFull.BLOCK
         machines[client.name] = machine
         if client.name != "stalled":
             return cast._link(machine, client.name, "client", incarnation, rng)  # type: ignore[no-any-return]

@@ -6,10 +6,13 @@ import time
 
 import pytest
 
-from resprout import ClosedError, PublicationDelayed, SlowConsumer, SlowConsumerError
+from resprout import ClosedError, PublicationDelayed, SlowConsumer, SlowConsumerError, UsageError
 from resprout.client.client import Client
 from resprout.client.connect import connect
+from resprout.client.durable import read_policy
 from resprout.client.inbox import Inbox
+from resprout.scenario.errors import ScenarioError
+from resprout.scenario.load import parse_scenario
 from tests.cli.processes import Running, broker, complaint, resprout
 from tests.net.stage import run, until
 from tests.patience import PATIENCE_S
@@ -133,3 +136,17 @@ def test_one_that_blocks_stops_only_publishers_of_its_topics_and_everybody_says_
 def test_a_policy_that_a_subscription_cannot_have_is_refused_in_one_line() -> None:
     assert "only a durable subscription spills" in complaint("sub", "a", "--when-full", "spill")
     assert "a durable subscription stays" in complaint("sub", "a", "--durable", "d", "--when-full", "disconnect")
+
+
+@pytest.mark.parametrize("word", ["push back", "drop oldest", "push_back"])
+def test_a_policy_has_one_name(word: str) -> None:
+    """Words of earlier versions are refused by the command, by the library and in scenarios."""
+    assert repr(word) in complaint("sub", "a", "--when-full", word)
+    with pytest.raises(UsageError, match="none of 'block', 'drop_oldest', 'disconnect', 'spill'"):
+        read_policy(word)
+    text = f"""
+        broker = [{{ name = "b" }}]
+        client = [{{ name = "c", broker = "b", subscribe = [{{ filter = "a", durable = "d", when_full = "{word}" }}] }}]
+    """
+    with pytest.raises(ScenarioError, match=f"unknown when_full '{word}'"):
+        parse_scenario(text)

@@ -81,7 +81,7 @@ def test_other_terms_under_the_same_name_are_refused_by_an_error_of_its_own() ->
     async def scene(network: Local) -> None:
         async with network.connect("first") as first, network.connect("second", broker=2) as second:
             await first.subscribe("jobs/#", durable="billing")
-            for wrong in ({"where": "a > 1"}, {"group": "billing"}, {"when_full": "drop oldest"}):
+            for wrong in ({"where": "a > 1"}, {"group": "billing"}, {"when_full": "drop_oldest"}):
                 with pytest.raises(resprout.DifferentSubscriptionError, match="'billing' is there already"):
                     await second.subscribe("jobs/#", **{"durable": "billing", **wrong})  # type: ignore[call-overload]
 
@@ -135,13 +135,13 @@ def test_the_oldest_are_dropped_where_that_was_asked_for_and_the_program_is_told
 
     async def scene(network: Local) -> None:
         async with network.connect("p") as publisher, network.connect("w", broker=1, on_event=events.append) as worker:
-            inbox = await worker.subscribe("jobs/#", durable="prices", when_full="drop oldest", most=3)
+            inbox = await worker.subscribe("jobs/#", durable="prices", when_full="drop_oldest", most=3)
             await inbox.close()
             seventh = await publish(publisher, 1, 7)
             await seventh.accepted()  # what follows is another bundle
             await publish(publisher, 8, 10)
             await seventh.delivered()  # it is owed to nobody any more
-            inbox = await worker.subscribe("jobs/#", durable="prices", when_full="drop oldest", most=3)
+            inbox = await worker.subscribe("jobs/#", durable="prices", when_full="drop_oldest", most=3)
             assert await take(inbox, 3) == [8, 9, 10]
             assert inbox.dropped == 7
             await until(lambda: bool(events))

@@ -266,7 +266,7 @@ def test_a_reader_that_takes_nothing_holds_back_the_publishers_until_it_does(sta
         pytest.skip("this stack holds nobody back")
     desk = Desk(stack, **NARROW[stack])
     desk.serve("p", "s")
-    desk.say("s", Subscribe(1, "t", None, WhenFull.PUSH_BACK))
+    desk.say("s", Subscribe(1, "t", None, WhenFull.BLOCK))
     published = 0
     while not desk.held:
         desk.publish("p")

@@ -72,7 +72,7 @@ def read_again(tree: Tree, at: str, session: ClientSession) -> None:
 
 @pytest.mark.parametrize("at", ["b0", "b2"])
 def test_a_subscriber_that_blocks_holds_publishers_of_its_topics_and_nobody_else(at: str) -> None:
-    tree = SlowTree(WhenFull.PUSH_BACK, at)
+    tree = SlowTree(WhenFull.BLOCK, at)
     tree.stop_reading()
     tree.publish("p", "data/a")
     tree.publish("q", "other/b")
@@ -136,7 +136,7 @@ def test_the_oldest_are_dropped_and_the_client_is_told_which() -> None:
     assert tree.brokers["b2"].status().dropped_messages == len(dropped) == sum(news.count for news in skipped)
 
 
-@pytest.mark.parametrize("policy", [WhenFull.PUSH_BACK, WhenFull.SPILL])
+@pytest.mark.parametrize("policy", [WhenFull.BLOCK, WhenFull.SPILL])
 def test_a_durable_subscription_that_nobody_consumes_holds_only_publishers_of_its_topics(policy: WhenFull) -> None:
     """One that spills does so when the disk is full."""
     options = ResproutOptions(subscriber_bytes=SHARE, log_bytes=64 << 10, spill_bytes=SHARE)
@@ -155,7 +155,7 @@ def test_a_durable_subscription_that_nobody_consumes_holds_only_publishers_of_it
 
 
 def test_a_pause_ends_with_the_broker_that_announced_it() -> None:
-    tree = SlowTree(WhenFull.PUSH_BACK)
+    tree = SlowTree(WhenFull.BLOCK)
     tree.stop_reading()
     tree.publish("p", "data/a")
     beat(tree)
@@ -167,7 +167,7 @@ def test_a_pause_ends_with_the_broker_that_announced_it() -> None:
 
 
 def test_an_announcement_that_no_honest_broker_makes_is_its_senders_fault() -> None:
-    tree = SlowTree(WhenFull.PUSH_BACK)
+    tree = SlowTree(WhenFull.BLOCK)
     core = tree.brokers["b0"].core
     link, home = core.links["b1"], Life("b2", 1)
     reader = PausedReader("x", ("data/#",), 1, 1)
@@ -183,7 +183,7 @@ def test_an_announcement_that_no_honest_broker_makes_is_its_senders_fault() -> N
 
 def test_publishers_have_fair_shares_of_the_log() -> None:
     """One that floods is held back, and one that has little waiting is not."""
-    core = SlowTree(WhenFull.PUSH_BACK).brokers["b0"].core
+    core = SlowTree(WhenFull.BLOCK).brokers["b0"].core
     core.log.local = {"p": 3 << 19, "q": 1 << 10}
     core.log.local_bytes = sum(core.log.local.values())
     core.pressure.check("q", core.charged_to("q"), core.out)

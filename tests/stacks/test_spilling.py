@@ -112,7 +112,7 @@ def test_twenty_times_the_log_waits_and_no_broker_has_more_than_the_log_in_memor
 
 def test_who_subscribes_plainly_and_blocks_and_does_not_read_still_holds_publishers_back() -> None:
     tree = SpillTree(ResproutOptions(log_bytes=LOG, subscriber_bytes=LOG), brokers=2)
-    tree.machines["reader"].when_full = WhenFull.PUSH_BACK  # type: ignore[attr-defined]
+    tree.machines["reader"].when_full = WhenFull.BLOCK  # type: ignore[attr-defined]
     tree.waits_at("b1")
     tree.ask("reader", SubscribeRequest("jobs/#"))
     settle(tree)

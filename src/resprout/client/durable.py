@@ -30,16 +30,13 @@ from resprout.net.host import Host
 from resprout.net.incarnation import incarnation_max
 from resprout.net.sessions import random_epoch
 
-WhenFullWord = Literal["block", "drop_oldest", "disconnect", "spill", "push back", "drop oldest"]
+WhenFullWord = Literal["block", "drop_oldest", "disconnect", "spill"]
 WHEN_FULL: Final[Mapping[str, WhenFull]] = {
-    "block": WhenFull.PUSH_BACK,
+    "block": WhenFull.BLOCK,
     "drop_oldest": WhenFull.DROP_OLDEST,
     "disconnect": WhenFull.DISCONNECT,
     "spill": WhenFull.SPILL,
-    "push back": WhenFull.PUSH_BACK,
-    "drop oldest": WhenFull.DROP_OLDEST,
 }
-"""The last two are older words for the first two."""
 ANSWER_SECONDS: Final = 5.0
 """How long a broker may take to say who it is, before another one is asked."""
 MOST: Final = 10_000

@@ -42,7 +42,7 @@ SPAN_BYTES: Final = MARK_BYTES + 9
 class WhenFull(enum.IntEnum):
     """What happens when a subscriber does not read fast enough, or not at all."""
 
-    PUSH_BACK = 0
+    BLOCK = 0
     """Keep everything, and hold back publishers of its topics once its share is full ("block")."""
     DROP_OLDEST = 1
     """Drop the oldest messages, and tell how many. Durable: no more than `most` messages wait. Plain: no more bytes
@@ -80,7 +80,7 @@ class Terms(msgspec.Struct, frozen=True, array_like=True):
     where: str | None
     group: bool
     """Several consumers share it; otherwise the latest one has it alone."""
-    when_full: WhenFull = WhenFull.PUSH_BACK
+    when_full: WhenFull = WhenFull.BLOCK
     most: int = 0
     """Messages that may wait, where the oldest are dropped."""
 

@@ -21,7 +21,7 @@ def make_consumer(
     spec: ClientSpec, wanted: SubscriptionSpec, incarnation: int, others: tuple[str, ...]
 ) -> ConsumerMachine:
     assert wanted.durable is not None
-    when_full = WhenFull.SPILL if wanted.spills else WhenFull.PUSH_BACK
+    when_full = WhenFull.SPILL if wanted.spills else WhenFull.BLOCK
     terms = Terms(wanted.filter, wanted.where, wanted.group, when_full)
     return ConsumerMachine(spec.name, incarnation, spec.broker, wanted.durable, terms, others=others)
 

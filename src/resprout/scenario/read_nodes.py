@@ -28,7 +28,7 @@ CONTACTS_MAX: Final = 1_000
 """Of one broker."""
 KEEP_MAX: Final = 64
 """Filters of one broker."""
-WHEN_FULL: Final = ("push back", "spill")
+WHEN_FULL: Final = ("block", "spill")
 """What becomes of a durable subscription that is not read fast enough. What is dropped the judge would call lost."""
 
 
@@ -179,7 +179,7 @@ def _subscription(table: TomlTable, number: int, row: object) -> SubscriptionSpe
         inner.text("where") if "where" in inner else None,
         inner.checked("durable", check_name) if "durable" in inner else None,
         inner.flag("group", False),
-        inner.choice("when_full", WHEN_FULL, "push back") == "spill",
+        inner.choice("when_full", WHEN_FULL, "block") == "spill",
     )
     if "when_full" in inner and subscription.durable is None:
         inner.fail("when_full", "only what waits for a durable subscription waits for long: give its name, `durable`")

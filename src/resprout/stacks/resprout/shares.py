@@ -118,7 +118,7 @@ class Shares:
     def _policy(self, session: ClientSession) -> WhenFull:
         if session.is_inner:
             return self._durables.consumers.held[session.name[len(PREFIX) :]].terms.when_full
-        return session.when_full if session.attending else WhenFull.PUSH_BACK  # the latter stands for clients elsewhere
+        return session.when_full if session.attending else WhenFull.BLOCK  # the latter stands for clients elsewhere
 
     def _filters(self, session: ClientSession) -> list[str]:
         return [predicate.filter for predicate in self._core.interest.index.predicates_of(session.name)]
