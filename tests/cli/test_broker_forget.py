@@ -80,22 +80,28 @@ def test_a_publisher_is_told_what_its_total_waits_for_and_goes_on_when_that_is_f
     stop(root)
     publisher = Terminal("pub", "t", "x", "--guarantee", "total", "--wait", "delivered", "--server", child)
     try:
-        publisher.read_until("it waits for b0, which is not heard")
+        publisher.read_until(": waits for b0, which is not heard")
         done = resprout("forget", "b0", "--server", child)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"b0 is forgotten\n", b"")
         assert publisher.process.wait(PATIENCE_S) == 0
     finally:
         publisher.close()
+    assert "publisher " in publisher.text and " is held since " in publisher.text
     done = resprout("forget", "b0", "--server", child, "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"names": ["b0"]})
 
 
-def test_off_the_terminal_the_reason_comes_with_the_failure_and_only_there(quick_pair: tuple[str, Running]) -> None:
+def test_off_the_terminal_the_reason_comes_while_it_waits_and_with_the_failure(
+    quick_pair: tuple[str, Running],
+) -> None:
     child, root = quick_pair
     stop(root)
-    words = ("--guarantee", "total", "--wait", "delivered", "--timeout", "8")
-    reason = complaint("pub", "t", "x", *words, "--server", child, status=1)
-    assert reason.startswith("not delivered within 8 s, only published: it waits ")
+    words = ("--name", "feed", "--guarantee", "total", "--wait", "delivered", "--timeout", "8")
+    done = resprout("pub", "t", "x", *words, "--server", child)
+    *held, failure = done.stderr.decode().splitlines()
+    assert done.returncode == 1 and done.stdout == b""
+    assert failure.startswith("resprout: not delivered within 8 s, only published: it waits ")
+    assert held and all(line.startswith("publisher feed is held since ") for line in held)
 
 
 def test_a_broker_that_refuses_says_why_in_one_line(pair: tuple[str, Running]) -> None:

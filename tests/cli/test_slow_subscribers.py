@@ -13,7 +13,7 @@ from resprout.client.durable import read_policy
 from resprout.client.inbox import Inbox
 from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import parse_scenario
-from tests.cli.processes import Running, broker, complaint, resprout
+from tests.cli.processes import Running, broker, complaint, resprout, running
 from tests.net.stage import run, until
 from tests.patience import PATIENCE_S
 
@@ -131,6 +131,37 @@ def test_one_that_blocks_stops_only_publishers_of_its_topics_and_everybody_says_
     ):
         run(scene(near, far))
         assert "p-data waits for" in noted(first, "held")
+
+
+def test_the_command_that_publishes_says_for_whom_it_is_held_and_when_it_goes_on() -> None:
+    """It printed nothing unless standard error was a terminal."""
+
+    async def scene(near: str) -> None:
+        async with connect(near, name="culprit") as culprit:
+            unread = await culprit.subscribe("data/#", when_full="block")
+            with running("pub", "data/a", "-", "--name", "feed", "--server", near) as feed:
+                assert feed.process.stdin is not None
+                lines = b"".join([payload.replace(b"\0", b"x") + b"\n" for payload in PAYLOADS * BATCHES])
+                writing = asyncio.create_task(asyncio.to_thread(_write_all, feed, lines))
+                said = await asyncio.to_thread(feed.error_line)
+                assert said.startswith("publisher feed is held since ")
+                assert said.endswith(": waits for subscriber culprit at b0, which has too much unread of data/#")
+                await asyncio.gather(writing, read_all(unread))
+                _, rest = await asyncio.to_thread(feed.rest)
+                assert feed.process.returncode == 0
+                assert rest.decode().splitlines()[-1].startswith("publisher feed goes on after ")
+
+    with broker("b0", *OPTIONS) as (_, near):
+        run(scene(near))
+
+
+def _write_all(feed: Running, lines: bytes) -> None:
+    assert feed.process.stdin is not None
+    view = memoryview(lines)
+    while view:
+        view = view[feed.process.stdin.write(view) or 0 :]
+    feed.process.stdin.close()
+    feed.process.stdin = None
 
 
 def test_a_policy_that_a_subscription_cannot_have_is_refused_in_one_line() -> None:

@@ -4,14 +4,13 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Coroutine
-from typing import Any, Final
 
 import click
 import msgspec
 
 from resprout.cli.attributes import parse_attributes
 from resprout.cli.blocking import read_lines
+from resprout.cli.held import HeldNotices
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments, connected, verbose_option
 from resprout.cli.show import id_text
@@ -21,9 +20,6 @@ from resprout.client.receipts import Receipt
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.names import AttributeValue, check_keys, check_payload, check_topic
-
-LOOK_SECONDS: Final = 0.2
-"""How often to see whether the network has said what a receipt waits for."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -93,7 +89,8 @@ def pub(
         resprout pub bank/pt 'deposit 120' --key acc-7 --attr amount=120 --wait safe
         tail -f app.log | resprout pub logs/app -
 
-    Nothing is printed when all went well. --verbose and --json tell the id, for `resprout trace`.
+    Nothing is printed when all went well. While the publisher is held, a line on standard error says for whom and since
+    when. --verbose and --json tell the id, for `resprout trace`.
     """
     if payload is None:
         raise UsageError("what is to be published? Give a payload, or - for the lines of standard input")
@@ -118,21 +115,33 @@ def pub(
 
 
 async def _publish(order: Order, access: Access) -> PublishedLines:
-    async with connected(access) as client:
-        first: Receipt | None = None
-        last: Receipt | None = None
-        count = 0
-        if order.payload is not None:
-            first = last = await _say(client, order, order.payload)
-            count = 1
-        else:
-            async for lines in read_lines(sys.stdin.fileno()):
-                for line in lines:
-                    last = await _say(client, order, line)
-                    first = first or last
-                count += len(lines)
-        if last is not None:
-            await _reach(last, order)
+    notices = HeldNotices()
+    async with connected(access, notices.on_event) as client:
+        notices.name = client.name
+        watching = asyncio.create_task(notices.watch())
+        try:
+            published = await _publish_all(client, order, notices)
+            notices.look()
+        finally:
+            watching.cancel()
+    return published
+
+
+async def _publish_all(client: Client, order: Order, notices: HeldNotices) -> PublishedLines:
+    first: Receipt | None = None
+    last: Receipt | None = None
+    count = 0
+    if order.payload is not None:
+        first = last = notices.latest = await _say(client, order, order.payload)
+        count = 1
+    else:
+        async for lines in read_lines(sys.stdin.fileno()):
+            for line in lines:
+                last = notices.latest = await _say(client, order, line)
+                first = first or last
+            count += len(lines)
+    if last is not None:
+        await _reach(last, order)
     return PublishedLines(
         order.topic, client.name, order.guarantee.label, count,
         first.seq if first else None, last.seq if last else None, order.wait.label, _id(first), _id(last),
@@ -158,23 +167,8 @@ async def _reach(receipt: Receipt, order: Order) -> None:
     }[order.wait]
     try:
         async with asyncio.timeout(order.timeout_s):
-            await _wait_aloud(receipt, wait())
+            await wait()
     except TimeoutError:
         why = f": it {receipt.waiting_for}" if receipt.waiting_for else ""
         reason = f"not {order.wait.label} within {order.timeout_s:g} s, only {receipt.state}{why}"
         raise PublishError(reason, definite=False) from None
-
-
-async def _wait_aloud(receipt: Receipt, wait: Coroutine[Any, Any, None]) -> None:
-    """Whoever sits at the terminal is told what takes so long."""
-    waiting = asyncio.ensure_future(wait)
-    look_s = LOOK_SECONDS if sys.stderr.isatty() else None
-    told = ""
-    try:
-        while not (await asyncio.wait((waiting,), timeout=look_s))[0]:
-            if (why := receipt.waiting_for) != told:
-                told = why
-                click.echo(f"it {why}" if why else "it goes on", err=True)
-        waiting.result()
-    finally:
-        waiting.cancel()
