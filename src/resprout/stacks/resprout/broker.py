@@ -370,6 +370,7 @@ class ResproutBroker(Shell):
             self.shares.look_at_copies()
             core.pauses.tick()
             self.clients.settle()
+            self.dismissing.tick()
             self.clients.tell_successors()
             self.waits.tick()
         self.reunion.tick()

@@ -97,7 +97,8 @@ class Dismissing:
     """The end of ghosts: clients of a dead broker that are not waited for any more.
 
     `ghost_us` counts only while clients can be served: not while this broker repairs the tree, nor while what the
-    repair brought is on its way to the members or is not safe yet. A client that is connected and waits keeps its ghost
+    repair brought is on its way to the members or is not safe yet. Each time that hinders them, it begins again: until
+    then clients look for their place elsewhere, and need the time to come back. A client that is connected and waits keeps its ghost
     for as long as its session lasts.
 
     First those who would replace this broker hear so: they must not take over what is not kept. A place that is being
@@ -110,11 +111,21 @@ class Dismissing:
         self._book = book
         self._claims = claims
         self._clients = clients
+        self._hindered_us: dict[str, int] = {}
+        """By ghost: when its clients were last seen not to be served at once."""
+
+    def tick(self) -> None:
+        """Once per heartbeat, while there are ghosts."""
+        for ghost in self._ghosts:
+            if not self._clients.can_serve(ghost):
+                self._hindered_us[ghost] = self._core.now_us
 
     def due(self, timer: GhostOver) -> None:
         core, ghost = self._core, timer.ghost
         if ghost in self._ghosts and not self._clients.can_serve(ghost):
             core.out.append(SetTimer(timer, core.now_us + max(core.options.ghost_us, core.options.heartbeat_us)))
+        elif (since_us := self._hindered_us.get(ghost)) is not None and core.now_us < since_us + core.options.ghost_us:
+            core.out.append(SetTimer(timer, since_us + core.options.ghost_us))
         elif ghost in self._ghosts and self._clients.expects_any(ghost):
             core.out.append(SetTimer(timer, core.now_us + core.options.heartbeat_us))
         else:
@@ -137,6 +148,7 @@ class Dismissing:
 
     def end(self, ghost: str) -> None:
         """Everybody has heard so who must."""
+        self._hindered_us.pop(ghost, None)
         if ghost in self._ghosts:
             missing = self._ghosts.expire(ghost, self._core.out)
             self._core.out.append(CancelTimer(GhostOver(ghost)))
