@@ -145,6 +145,8 @@ class Links:
             RecordEvent: self._do_ship,
             Retire: self._do_retire,
         }
+        self.identity_of: Callable[[int], str] = lambda connection: ""
+        """Whom the opener of a connection has proven to be: for a driver that asks for proof."""
         self.refusals = board.refusals
         """How often somebody was turned away, and why."""
         self.mistakes = 0
@@ -273,7 +275,10 @@ class Links:
                 news.announced = news.limit  # less than at the handshake where many links share what they begin with
                 if news.role in self._held_roles.roles:
                     self._hold_for_driver(news, self._held_roles.told)
-                up = LinkUp(news.peer, news.role, news.incarnation, news.room, trip_us=news.trip_us)
+                up = LinkUp(
+                    news.peer, news.role, news.incarnation, news.room,
+                    trip_us=news.trip_us, identity=self.identity_of(news.connection),
+                )  # fmt: skip
                 self._tell(up, now_us, out)
             else:
                 self._tell(news, now_us, out)

@@ -269,6 +269,7 @@ class RunningBroker:
             door=self._door,
             tells=lambda asked: answer(self.books, asked),
         )
+        node.identity_of = host.identity_of
         self.books.begin(host, node, machine, str(told), self.incarnation)
         if self._door.has_rules:
             self._set_guard(machine, node, host, recorder)

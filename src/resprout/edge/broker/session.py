@@ -24,14 +24,16 @@ class ClientSession:
     __slots__ = (
         "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted",
         "delivered",
-        "delivered_now", "endings", "gave", "given", "gone", "incarnation", "is_inner", "is_internal", "last",
+        "delivered_now", "endings", "gave", "given", "gone", "identity", "incarnation", "is_inner", "is_internal", "last",
         "moved", "name", "owed_bytes", "received",
         "room", "safe", "subscriptions", "taken", "taken_bytes", "told_safe", "unconfirmed", "unsaid", "unturned",
         "users", "waiting", "waiting_bytes", "when_full", "withheld",
     )  # fmt: skip
 
-    def __init__(self, name: str, incarnation: int, room: int, is_internal: bool = False) -> None:
+    def __init__(self, name: str, incarnation: int, room: int, is_internal: bool = False, identity: str = "") -> None:
         self.name = name
+        self.identity = identity
+        """Whom the client has proven to be; empty where nothing is proven."""
         self.incarnation = incarnation
         self.room = room
         self.gone = False

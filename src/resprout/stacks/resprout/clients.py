@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from resprout.core.bundle import Bundle, split
-from resprout.core.contract import Close, EndCode, Send, SetTimer
+from resprout.core.contract import Close, EndCode, LinkUp, Send, SetTimer
 from resprout.core.guarantee import Guarantee
 from resprout.edge.broker.answering import Answering, NothingKept
 from resprout.edge.broker.ghosts import Ghosts, home_of
@@ -82,12 +82,12 @@ class Clients:
 
     # -- coming --------------------------------------------------------------------------------------------------------
 
-    def arrive(self, name: str, incarnation: int, room: int, is_internal: bool = False) -> None:
-        core = self._core
+    def arrive(self, event: LinkUp) -> None:
+        core, name = self._core, event.peer
         if name in core.links or core.peers.get(name) is not None:
             core.out.append(Close(name, f"{name!r} is the name of a broker"))
         else:
-            core.sessions.arrive(name, incarnation, room, is_internal)
+            core.sessions.arrive(name, event.incarnation, event.room, event.internal, event.identity)
 
     def attend(self, session: ClientSession, message: Attend) -> None:
         read_held(message.subscriptions)  # now, while it is its sender that is blamed
