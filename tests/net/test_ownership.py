@@ -1,16 +1,23 @@
-"""Durable subscriptions, topics and names belong to identities: what a client that has rights of its own may not take."""
+"""Durable subscriptions, topics and names belong to identities: what a client with rights of its own may not take."""
 
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from resprout.client.connect import Connecting
 from resprout.client.connect import connect as connect_soon
+from resprout.client.errors import ClosedError, ForgetError, PublishError, SubscribeError
+from resprout.edge.durable_messages import Consume, Consuming, EndSubscription, Standing, Terms
+from resprout.links.frames import Data
 from resprout.net.door import Door
+from resprout.net.frames import Login
 from resprout.net.identity.secret import digest_of_token
 from tests.patience import PATIENCE_S
 
+from .pages import refusals
 from .papers import Papers
-from .stage import Running, broker, run
+from .stage import Bare, Running, bare, broker, run
 
 TOKEN = "0123456789abcdef"
 
@@ -58,5 +65,138 @@ def test_a_certificate_without_rules_proves_the_name_of_a_client(tmp_path: Path)
             connect_soon(str(running), name="teller", timeout=PATIENCE_S, tls=papers.folder),
         ):
             assert running.machine.core.sessions.all["teller"].identity == "teller"
+
+    run(scene())
+
+
+SHARED = 'publish = ["bank/#"]\nsubscribe = ["bank/#", "$reply/#"]\n'
+"""Two identities that may hear the same, and are not one."""
+
+
+async def told(peer: Bare, kind: type) -> Any:
+    """The next message of this kind that a bare connection hears."""
+    while True:
+        frame = await peer.hear()
+        for message in frame.messages if isinstance(frame, Data) else ():
+            if isinstance(message, kind):
+                return message
+
+
+def test_a_durable_subscription_is_not_taken_over_emptied_or_ended_by_another_identity(tmp_path: Path) -> None:
+    """Attack 3, over TCP and over a restart: the owner got 1 of 11, and the publisher was told `delivered`."""
+    rules = written(tmp_path, identity("teller", SHARED), identity("mallory", SHARED))
+
+    async def takes_nothing(running: Running) -> None:
+        async with as_identity(running, "mallory") as mallory:
+            for wanted in ("bank/#", "bank/pt"):
+                with pytest.raises(SubscribeError, match="may not consume 'billing': it belongs to another") as refused:
+                    await mallory.subscribe(wanted, durable="billing")
+                assert "bank/" not in str(refused.value), "whoever is refused learns no filter"
+            with pytest.raises(SubscribeError, match="may not end 'billing'"):
+                await mallory.end_subscription("billing")
+        async with bare(running.address) as peer:  # without the client that asks before it says anything
+            peer.say(Login("mallory", "mallory" + TOKEN))
+            await peer.greet("mallory.9")
+            peer.say_messages(1, Consume("billing", Terms("bank/#", None, False), 10), EndSubscription())
+            assert (await told(peer, Consuming)).standing is Standing.REFUSED
+
+    async def scene() -> None:
+        data = tmp_path / "data"
+        data.mkdir()
+        async with (
+            broker(door=Door(rules=rules), data=data, options={"durable": "journal"}) as running,
+            as_identity(running, "teller") as teller,
+        ):
+            inbox = await teller.subscribe("bank/#", durable="billing")
+            await takes_nothing(running)
+            for number in range(11):
+                receipt = await teller.publish("bank/pt", b"%d" % number)
+            assert [int((await inbox.next()).payload) for _ in range(11)] == list(range(11))
+            await inbox.close()
+            receipt = await teller.publish("bank/pt", b"kept")
+            await receipt.safe()
+            counted = await refusals(running)
+            assert counted["the durable subscription belongs to another identity"] == 4
+        async with broker(door=Door(rules=rules), data=data, incarnation=2, options={"durable": "journal"}) as running:
+            await takes_nothing(running)
+            async with as_identity(running, "teller") as teller:
+                inbox = await teller.subscribe("bank/#", durable="billing")
+                while (await inbox.next()).payload != b"kept":  # what was not known to be done comes again
+                    pass
+                await inbox.end_subscription()
+
+    run(scene())
+
+
+def test_a_key_of_another_topic_reaches_nobody_whom_its_publisher_may_not_reach(tmp_path: Path) -> None:
+    """Attack 4: `vault/gold#k` brought a publication on an allowed topic to the subscribers of a forbidden one."""
+    rules = written(
+        tmp_path,
+        identity("mallory", 'publish = ["noise/#", "open/+"]'),
+        identity("guard", 'subscribe = ["vault/#", "open/#", "$reply/+"]'),
+    )
+
+    async def scene() -> None:
+        async with (
+            broker(door=Door(rules=rules)) as running,
+            as_identity(running, "mallory") as mallory,
+            as_identity(running, "guard") as guard,
+        ):
+            inbox = await guard.subscribe("vault/#")
+            opened = await guard.subscribe("open/#")
+            for key in ("vault/gold#k", "$reply/guard#k"):
+                for guarantee in ("causal", "total", "eventual"):
+                    receipt = await mallory.publish("noise/x", b"forged", keys=["own", key], guarantee=guarantee)
+                    with pytest.raises(PublishError, match=r"mallory may not publish on (vault/gold|\$reply/guard)"):
+                        await receipt.accepted()
+            await mallory.publish("noise/x", b"fine", keys=["own", "open/a#k"])
+            assert (await opened.next()).payload == b"fine"
+            assert not len(inbox) and not len(opened)
+
+    run(scene())
+
+
+def test_replies_of_others_are_not_consumed_by_a_durable_subscription(tmp_path: Path) -> None:
+    """Attack 17: refused as a plain subscription, `$reply/#` was granted as a durable one."""
+    rules = written(tmp_path, identity("mallory", SHARED))
+
+    async def scene() -> None:
+        async with broker(door=Door(rules=rules)) as running, as_identity(running, "mallory") as mallory:
+            for wanted in ("$reply/#", "$reply/+", "$reply/teller"):
+                for more in ({}, {"durable": "replies"}, {"group": "replies"}):
+                    with pytest.raises(SubscribeError, match=r"may not subscribe to \$reply/"):
+                        await mallory.subscribe(wanted, **more)
+
+    run(scene())
+
+
+def test_with_certificates_and_no_rules_only_an_operator_forgets_brokers_or_ends_what_others_own(
+    tmp_path: Path,
+) -> None:
+    """Attack 16: any client could `forget --force` a broker."""
+    papers = Papers(tmp_path / "certificates")
+    papers.issue("operator", "admin")
+
+    async def scene() -> None:
+        async with (
+            broker(door=papers.door("b0")) as running,
+            connect_soon(str(running), name="teller", timeout=PATIENCE_S, tls=papers.folder) as teller,
+            connect_soon(str(running), name="guest", timeout=PATIENCE_S, tls=papers.client()) as guest,
+            connect_soon(str(running), name="admin", timeout=PATIENCE_S, tls=papers.folder) as admin,
+        ):
+            inbox = await teller.subscribe("bank/#", durable="billing")
+            for somebody in (teller, guest):
+                with pytest.raises(ForgetError, match="may not say so: it is no operator"):
+                    await somebody.forget("b7", force=True)
+            with pytest.raises(SubscribeError, match=r"guest\.billing may not end 'billing'"):
+                await guest.end_subscription("billing")
+            await guest.publish("bank/pt", b"x")
+            assert (await inbox.next()).payload == b"x", "nobody needs rules to publish and to consume"
+            with pytest.raises(ForgetError) as unknown:
+                await admin.forget("b7", force=True)
+            assert "operator" not in str(unknown.value)
+            await admin.end_subscription("billing")
+            with pytest.raises(ClosedError, match="was ended"):
+                await inbox.next()
 
     run(scene())
