@@ -23,7 +23,7 @@ from tests.patience import PATIENCE_S
 
 from .pages import refusals
 from .papers import Papers
-from .stage import Running, bare, broker, hello, run, until
+from .stage import Running, bare, broker, hello, run
 
 TOKEN = "0123456789abcdef"
 PASSWORD = digest_of_password("correct horse")
@@ -308,23 +308,6 @@ def test_where_the_door_is_closed_nobody_is_a_broker_without_tls(rules: Path) ->
                     assert "a broker needs a certificate here, and there is no TLS" in goodbye.reason
             async with as_teller(running):
                 pass
-
-    run(scene())
-
-
-def test_a_client_does_not_take_over_the_session_of_a_broker_nor_the_other_way_round(rules: Path) -> None:
-    async def scene() -> None:
-        async with broker() as b0, broker("b1", parent=("b0", b0.address)) as b1:
-            await until(lambda: "b1" in b0.sessions)
-            async with bare(b0.address) as peer:
-                peer.say(hello("b1", incarnation=9))
-                goodbye = await peer.hear()
-                assert isinstance(goodbye, Goodbye) and goodbye.reason == "b1 is the name of a broker"
-            async with connect(str(b0), name="teller"), bare(b0.address) as peer:
-                peer.say(hello("teller", incarnation=110_999_999, role="broker"))
-                goodbye = await peer.hear()
-                assert isinstance(goodbye, Goodbye) and goodbye.reason == "teller is the name of a client"
-            assert "b1" in b0.sessions and b1.broker.incarnation == 1
 
     run(scene())
 

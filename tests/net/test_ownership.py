@@ -7,9 +7,9 @@ import pytest
 
 from resprout.client.connect import Connecting
 from resprout.client.connect import connect as connect_soon
-from resprout.client.errors import ClosedError, ForgetError, PublishError, SubscribeError
+from resprout.client.errors import ClosedError, ConnectError, ForgetError, PublishError, SubscribeError
 from resprout.edge.durable_messages import Consume, Consuming, EndSubscription, Standing, Terms
-from resprout.links.frames import Data
+from resprout.links.frames import PROTOCOL_VERSION, Data, Goodbye, Hello
 from resprout.net.door import Door
 from resprout.net.frames import Login
 from resprout.net.identity.secret import digest_of_token
@@ -17,7 +17,7 @@ from tests.patience import PATIENCE_S
 
 from .pages import refusals
 from .papers import Papers
-from .stage import Bare, Running, bare, broker, run
+from .stage import Bare, Running, bare, broker, run, until
 
 TOKEN = "0123456789abcdef"
 
@@ -198,5 +198,74 @@ def test_with_certificates_and_no_rules_only_an_operator_forgets_brokers_or_ends
             await admin.end_subscription("billing")
             with pytest.raises(ClosedError, match="was ended"):
                 await inbox.next()
+
+    run(scene())
+
+
+def connected(running: Running, name: str) -> Connecting:
+    return connect_soon(str(running), name=name, timeout=PATIENCE_S)
+
+
+def test_a_client_with_the_name_of_a_journal_does_not_stop_it(tmp_path: Path) -> None:
+    """Attack 10: a client called `b0.events`, at any broker, ended the client inside b0 that keeps events."""
+    data = tmp_path / "data"
+    data.mkdir()
+
+    async def scene() -> None:
+        async with (
+            broker(data=data, keep=("a/#",)) as b0,
+            broker("b1", parent=("b0", b0.address)) as b1,
+            connected(b0, "reader") as reader,
+        ):
+            for running in (b1, b0):
+                async with connected(running, "b0.events") as impostor, bare(running.address) as peer:
+                    await impostor.subscribe("a/#")
+                    peer.say(Hello(PROTOCOL_VERSION, "b0:events", "client", 9, running.broker.name, None, 1, 0, 1))
+                    goodbye = await peer.hear()
+                    assert isinstance(goodbye, Goodbye) and "'b0:events' is refused" in goodbye.reason
+                    await reader.publish("a/x", running.broker.name.encode())
+            kept: list[bytes] = []
+            while len(kept) < 2:  # it is written when it is shown, not when it is accepted
+                page = await reader.read("a/#", start="earliest")
+                kept = [stored.message.payload for stored in page.messages]
+            assert kept == [b"b1", b"b0"]
+
+    run(scene())
+
+
+def test_a_client_does_not_have_the_name_of_a_broker_that_is_or_was_there() -> None:
+    """Attack 10: while b1 was away, a client called b1 kept it from coming back."""
+
+    async def scene() -> None:
+        async with broker() as b0:
+            async with broker("b1", parent=("b0", b0.address)):
+                await until(lambda: "b1" in b0.machine.core.links)
+                with pytest.raises(ConnectError, match="b1 is the name of a broker"):
+                    await connected(b0, "b1")
+            await until(lambda: "b1" not in b0.machine.core.links)
+            with pytest.raises(ConnectError, match="b1 is, or was, the name of a broker"):
+                await connected(b0, "b1")
+            assert (await refusals(b0))["its name is that of a broker"] == 2
+            async with broker("b1", parent=("b0", b0.address), incarnation=2):
+                await until(lambda: "b1" in b0.machine.core.links)
+
+    run(scene())
+
+
+def test_a_broker_that_comes_takes_its_name_from_a_client() -> None:
+    """Attack 10: of a broker that nobody here has heard of yet."""
+
+    async def scene() -> None:
+        async with broker() as b0, connected(b0, "b1") as client, connected(b0, "other") as other:
+            inbox = await client.subscribe("a/#")
+            async with broker("b1", parent=("b0", b0.address)) as b1, connected(b1, "reader") as reader:
+                with pytest.raises(ClosedError, match="b1 is the name of a broker, which has come"):
+                    await inbox.next()
+                await until(lambda: "b1" in b0.machine.core.links)
+                letters = await reader.subscribe("a/#")
+                await other.publish("a/x", b"on")
+                assert (await letters.next()).payload == b"on", "the link between the brokers works"
+                said = [str(note.columns.get("detail")) for note in b0.notes]
+                assert "client b1 is cut off: a broker of its name has come" in said
 
     run(scene())

@@ -84,8 +84,8 @@ class Clients:
 
     def arrive(self, event: LinkUp) -> None:
         core, name = self._core, event.peer
-        if name in core.links or core.peers.get(name) is not None:
-            core.out.append(Close(name, f"{name!r} is the name of a broker"))
+        if not event.internal and core.knows_broker(name):
+            core.out.append(Close(name, f"{name} is, or was, the name of a broker", EndCode.FORBIDDEN))
         else:
             core.sessions.arrive(name, event.incarnation, event.room, event.internal, event.identity)
 
@@ -118,6 +118,13 @@ class Clients:
         """End a session. Without a code the client comes again by itself."""
         self._core.out.append(Close(name, reason, code))
         self.leave(name)
+
+    def give_way(self, name: str) -> None:
+        """A broker of this name has a place in the tree: a client that is called so is told, and goes."""
+        session = self._core.sessions.all.get(name)
+        if session is not None:
+            self._core.note("name_taken", f"client {name} is cut off: a broker of its name has come")
+            self.cut_off(name, f"{name} is the name of a broker, which has come", EndCode.FORBIDDEN)
 
     def leave(self, name: str) -> None:
         core = self._core
@@ -285,7 +292,8 @@ class Clients:
         else:
             self._ghosts.unawait(session.name)
         self._book.listeners.check((session.name,))
-        self._book.roll.learn([Life(session.name, session.incarnation)])
+        if not session.is_internal:  # nobody else can be called like it
+            self._book.roll.learn([Life(session.name, session.incarnation)])
 
     def welcome_inner(self, session: ClientSession, attend: Attend) -> None:
         """A durable subscription of a dead broker, as if it had come by itself."""

@@ -53,9 +53,7 @@ class PeerSessions:
         if event.role == "client":
             self._clients.arrive(event)
             return
-        if name in core.sessions.all:
-            core.out.append(Close(name, f"{name!r} is the name of a client"))
-            return
+        self._clients.give_way(name)
         if core.peers.came_up(name, event.incarnation, event.room) is None:
             return
         real_name = newcomer_name(name)
