@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.contract import (
     Close,
@@ -14,6 +16,7 @@ from resprout.core.contract import (
     Received,
     Send,
 )
+from resprout.core.errors import NameRefusedError
 from resprout.core.event_journal import EventsFetched, FetchEvents, Kept, RecordEvent
 from resprout.core.guarantee import Guarantee
 from resprout.core.names import check_name
@@ -33,7 +36,7 @@ from resprout.edge.messages import (
     Taken,
 )
 
-ME = "b0.events"
+ME = own_name("b0")
 SERVING = Serving("any", tuple(Guarantee), 1, extras=(Extra.FORGETTING,))
 
 
@@ -175,15 +178,10 @@ def test_who_may_not_subscribe_may_not_read_and_what_cannot_be_is_refused() -> N
     assert isinstance(ask(machine)[0], FetchEvents), "what a client that is gone asked for is forgotten"
 
 
-def test_nobody_else_is_served_under_its_name() -> None:
-    stack = StubStack()
-    machine = recorder(stack)
-    machine.start(0)
-    heard = len(stack.heard)
-    assert machine.step(LinkUp(ME, "client", 9, 1_000), 0) == [Close(ME, "b0.events is a name of the broker itself")]
-    assert machine.step(Received(ME, Attend(0)), 0) == [] and len(stack.heard) == heard
-    assert own_name("b" * 64) != own_name("b" * 63 + "c") and len(own_name("b" * 64)) == 64
-    check_name(own_name("b" * 64))
+def test_nobody_else_can_be_called_like_it() -> None:
+    """Attack 10: a client called `b0.events` stopped the journal of b0 without a word."""
+    with pytest.raises(NameRefusedError):
+        check_name(own_name("b0"))
 
 
 def test_what_could_not_be_read_is_told() -> None:
@@ -233,9 +231,9 @@ def test_who_reads_before_the_mark_is_written_waits_for_it() -> None:
 def test_a_recorder_that_is_closed_says_so_in_the_journal() -> None:
     stack = StubStack()
     machine = keeping(stack)
-    stack.answers[LinkDown] = [Close(ME, "b0.events restarted"), Send(ME, Delivery(bundle(), 1, 0, None))]
+    stack.answers[LinkDown] = [Close(ME, "b0:events restarted"), Send(ME, Delivery(bundle(), 1, 0, None))]
     out = machine.step(LinkDown("x", ""), 0)
-    assert marks(out) == [CoverageMark(4, ended="b0.events restarted")]
+    assert marks(out) == [CoverageMark(4, ended="b0:events restarted")]
     assert len([each for each in out if isinstance(each, RecordEvent)]) == 1, "nothing is kept behind it"
 
 

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resprout.edge.rights import NOTHING, Rights, includes, may_publish, may_subscribe
+from resprout.edge.rights import NOTHING, Rights, includes, is_listed, may_hear, may_publish, may_subscribe
 from resprout.filters.topics import topic_matches
 from tests.soak import cases
 
@@ -18,7 +18,9 @@ filters = st.builds(
     st.sampled_from([[], ["#"], ["a"]]),
 ).filter(bool)
 lists = st.lists(filters, max_size=3).map(tuple)
-rights = st.builds(Rights, lists, lists, st.booleans())
+names = st.lists(st.sampled_from(["a", "ab", "a*", "ab*", "b", "*"]), max_size=3, unique=True).map(tuple)
+rights = st.builds(Rights, lists, lists, st.booleans(), st.booleans(), names, names)
+NAMES = ["a", "ab", "abc", "b", "c"]
 
 TOPICS = ["/".join(body) for size in range(1, 5) for body in itertools.product(["a", "b", "", "$a", "z"], repeat=size)]
 TOPICS.remove("")
@@ -54,7 +56,10 @@ def test_a_subscription_that_one_filter_covers_is_allowed(has: Rights, wanted: s
 @SETTINGS
 @given(rights, rights, filters)
 def test_more_rights_never_allow_less(has: Rights, more: Rights, wanted: str) -> None:
-    both = Rights(has.publish + more.publish, has.subscribe + more.subscribe, has.operate or more.operate)
+    both = Rights(
+        has.publish + more.publish, has.subscribe + more.subscribe, has.operate or more.operate,
+        has.observe or more.observe, has.consume + more.consume, has.manage + more.manage,
+    )  # fmt: skip
     assert may_subscribe(both, wanted) or not may_subscribe(has, wanted)
     assert all(may_publish(both, topic) or not may_publish(has, topic) for topic in TOPICS[:60])
     assert includes(both, has) and includes(both, more)
@@ -67,3 +72,14 @@ def test_rights_that_include_others_allow_all_that_those_do(wide: Rights, narrow
         assert all(may_publish(wide, topic) for topic in TOPICS if may_publish(narrow, topic))
         assert may_subscribe(wide, wanted) or not may_subscribe(narrow, wanted)
         assert wide.operate or not narrow.operate
+        for wider, narrower in ((wide.consume, narrow.consume), (wide.manage, narrow.manage)):
+            assert all(is_listed(wider, name) for name in NAMES if is_listed(narrower, name))
+
+
+@SETTINGS
+@given(rights, filters)
+def test_replies_are_heard_by_their_client_alone_whatever_the_rights(has: Rights, wanted: str) -> None:
+    for one in (has, Rights(subscribe=("$reply/#",)), Rights(unruled=True)):
+        assert may_hear(one, "c", "$reply/c")
+        assert not any(may_hear(one, "c", f"$reply/{other}") for other in ("#", "+", "d", "c/d", "+/c"))
+    assert may_hear(has, "c", wanted) is may_subscribe(has, wanted)

@@ -289,7 +289,7 @@ def test_when_both_open_at_once_the_attempt_of_the_smaller_name_wins() -> None:
 def test_a_session_that_the_peer_opened_serves_a_stack_that_wants_one_and_is_opened_again_when_it_ends() -> None:
     desk = Desk("b2")
     assert desk.ask(Open("b1")) == [Connect("b1")]
-    desk.accept(5, "b1")
+    desk.accept(5, "b1", role="broker")
     assert desk.step(Connected(6, "b1")) == [Disconnect(6, "not needed any more")]
     effects = desk.arrive(5, Goodbye("moving house"))
     assert [effect.timer for effect in effects if isinstance(effect, SetTimer)] == [ReconnectDue("b1")]
@@ -299,7 +299,7 @@ def test_a_session_that_the_peer_opened_serves_a_stack_that_wants_one_and_is_ope
 def test_a_hello_against_a_session_that_this_side_opened_is_refused() -> None:
     desk = Desk("b1")
     desk.reach(5, "b0")
-    assert frames(desk.accept(6, "b0")) == [Goodbye("b1 has opened a session with b0 itself", 1)]
+    assert frames(desk.accept(6, "b0", role="broker")) == [Goodbye("b1 has opened a session with b0 itself", 1)]
     assert desk.puppet.heard(LinkDown) == []
 
 
@@ -357,13 +357,15 @@ def test_whom_the_limit_of_sessions_turns_away_is_said_with_the_limit() -> None:
 
 def test_acquaintances_forget_whom_they_have_not_met_for_longest() -> None:
     met = Acquaintances(2)
-    met.meet("a", 1, 1)
-    met.meet("b", 5, 2)
-    met.meet("a", 1, 7)
-    met.meet("c", 1, 1)
-    assert [met.latest(name) for name in "abc"] == [(1, 7), (0, 0), (1, 1)]
-    met.meet("a", 1)
-    assert met.latest("a") == (1, 7)
+    met.meet("a", False, 1, 1)
+    met.meet("b", False, 5, 2)
+    met.meet("a", False, 1, 7)
+    met.meet("c", False, 1, 1)
+    assert [met.latest(name, False) for name in "abc"] == [(1, 7), (0, 0), (1, 1)]
+    met.meet("a", False, 1)
+    assert met.latest("a", False) == (1, 7)
+    met.meet("a", True, 9, 9)
+    assert (met.latest("a", False), met.latest("a", True)) == ((1, 7), (9, 9)), "a client is not a broker"
 
 
 def test_a_node_needs_a_role_an_incarnation_and_a_name_that_can_be() -> None:

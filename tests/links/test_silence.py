@@ -113,7 +113,7 @@ def test_a_greeting_that_breaks_or_is_never_answered_is_silence_and_a_refusal_in
 def test_an_attempt_that_fails_when_the_peer_has_long_come_by_itself_says_nothing() -> None:
     desk = Desk("b2")
     desk.ask(Open("b1"))
-    desk.accept(5, "b1")
+    desk.accept(5, "b1", role="broker")
     assert refused(desk, "b1") == []
     assert desk.puppet.heard(Silent) == []
 

@@ -90,10 +90,11 @@ async def broker(
     door: Door | None = None,
     stack: Stack[Any] = STACK,
     data: Path | None = None,
+    keep: tuple[str, ...] = (),
 ) -> AsyncIterator[Running]:
     notes: list[Note] = []
     above, peers = (parent[0], dict([parent])) if parent is not None else (None, {})
-    spec = BrokerToRun(name, incarnation, listen, above, peers, data=data)
+    spec = BrokerToRun(name, incarnation, listen, above, peers, data=data, keep=keep)
     running, address = await serve(spec, stack, stack.parse_options(options or {}), links, notes.append, door=door)
     try:
         yield Running(running, address, notes)

@@ -23,7 +23,7 @@ from tests.patience import PATIENCE_S
 
 from .pages import refusals
 from .papers import Papers
-from .stage import Running, bare, broker, hello, run, until
+from .stage import Running, bare, broker, hello, run
 
 TOKEN = "0123456789abcdef"
 PASSWORD = digest_of_password("correct horse")
@@ -312,23 +312,6 @@ def test_where_the_door_is_closed_nobody_is_a_broker_without_tls(rules: Path) ->
     run(scene())
 
 
-def test_a_client_does_not_take_over_the_session_of_a_broker_nor_the_other_way_round(rules: Path) -> None:
-    async def scene() -> None:
-        async with broker() as b0, broker("b1", parent=("b0", b0.address)) as b1:
-            await until(lambda: "b1" in b0.sessions)
-            async with bare(b0.address) as peer:
-                peer.say(hello("b1", incarnation=9))
-                goodbye = await peer.hear()
-                assert isinstance(goodbye, Goodbye) and goodbye.reason == "b1 is the name of a broker"
-            async with connect(str(b0), name="teller"), bare(b0.address) as peer:
-                peer.say(hello("teller", incarnation=110_999_999, role="broker"))
-                goodbye = await peer.hear()
-                assert isinstance(goodbye, Goodbye) and goodbye.reason == "teller is the name of a client"
-            assert "b1" in b0.sessions and b1.broker.incarnation == 1
-
-    run(scene())
-
-
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -337,6 +320,12 @@ def test_a_client_does_not_take_over_the_session_of_a_broker_nor_the_other_way_r
         ("[[identity]]\nname = 'a'", "rules:1: identity a: nobody could prove to be this one"),
         ("[[identity]]\nname = 'a'\nsecrets = ['abc']", "rules:3: identity a: this is no digest of a secret"),
         ("[[identity]]\nname = 'a'\ncertificates = ['a']\nclients = ['a*b']", "rules:4: identity a: 'a*b' is no name"),
+        (
+            "[[identity]]\nname = 'a'\ncertificates = ['a']\nconsume = ['ok', 'jobs/#']",
+            "rules:4: identity a: 'jobs/#' is no name of a durable subscription",
+        ),
+        ("[[identity]]\nname = 'a'\ncertificates = ['a']\nmanage = true", "rules:4: identity a: manage must be a list"),
+        ("[anybody]\nconsum = ['a']", "rules:2: anybody: unknown key 'consum'; did you mean 'consume'?"),
         ("[[identity]]\nname = 'a'\ncertificates = ['a']\npublish = ['a/#/b']", "rules:4: identity a: topic filter"),
         ("[[identity]]\nname = 'a'\ncertificates = ['a']\nallow = []", "rules:4: identity a: unknown key 'allow'"),
         ("[[identity]]\nname = 'a'\ncertificates = ['a']\n" * 2, "there are two identities called a"),
@@ -377,19 +366,23 @@ def test_replies_are_for_the_client_that_asked_and_for_nobody_else(rules: Path) 
     run(story())
 
 
-def test_a_durable_subscription_is_for_those_who_may_subscribe_and_its_end_for_operators(rules: Path) -> None:
+def test_a_durable_subscription_is_for_those_who_may_subscribe_and_its_end_for_those_who_manage_it(rules: Path) -> None:
     async def scene() -> None:
+        rules.write_text(rules.read_text() + 'manage = ["bill*"]\n')
         async with broker(door=Door(rules=rules)) as running, as_teller(running) as teller:
             inbox = await teller.subscribe("bank/+", durable="billing")
             await teller.publish("bank/pt", b"x")
             assert (await inbox.next()).payload == b"x"
             with pytest.raises(SubscribeError, match="may not subscribe to news/#"):
                 await teller.subscribe("news/#", durable="news")
-            with pytest.raises(SubscribeError, match="it is no operator"):
-                await teller.end_subscription("others")
             async with connect(str(running), name="boss", login="boss:correct horse") as boss:
+                await boss.subscribe("bank/#", durable="archive")
+                with pytest.raises(SubscribeError, match="may not end 'archive'"):
+                    await teller.end_subscription("archive")
                 await boss.end_subscription("billing")
             with pytest.raises(ClosedError, match="was ended"):
                 await inbox.next()
+            with pytest.raises(SubscribeError, match="there is no durable subscription 'billing'"):
+                await teller.end_subscription("billing")
 
     run(scene())

@@ -99,6 +99,8 @@ class Tree:
         self.notes: list[tuple[str, str, str]] = []
         """(broker, kind, detail)."""
         self.react: Callable[[str, Message], list[ClientRequest]] = lambda name, message: []
+        self.identity_of: Callable[[str], str] = lambda name: ""
+        """Whom a client has proven to be."""
         self.history: list[tuple[str, str, Any]] = []
         """(client, "asked" | "delivered" | "told", what), in the order it happened."""
 
@@ -265,7 +267,8 @@ class Tree:
                 self.room[here, there] = self.told[here, there] = self.window
                 self.held.pop((here, there), None)
                 role = "broker" if isinstance(self.machines[here], ResproutBroker) else "client"
-                up = LinkUp(here, role, self.incarnations.get(here, 1), self.window)
+                identity = self.identity_of(here) if role == "client" else ""
+                up = LinkUp(here, role, self.incarnations.get(here, 1), self.window, identity=identity)
                 self.streams.put(here, there, (self._numbers, up))
 
     def _end(self, one: str, other: str) -> int:

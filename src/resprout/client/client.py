@@ -238,8 +238,9 @@ class Client(AskingClient, Conversing, Subscribing):
             await asyncio.gather(*(asyncio.shield(ended) for ended in waits))
 
     async def end_subscription(self, name: str) -> None:
-        """End a durable subscription for everybody, with all that waits for it, without consuming it. Where rules say
-        who may do what, this is for operators. SubscribeError when there is none."""
+        """End a durable subscription for everybody, with all that waits for it, without consuming it. Where clients
+        prove who they are, this is for its owner, and for those who may `manage` it. SubscribeError when there is
+        none."""
         self._check_open()
         check_offered_here(self._machine.serving)
         check_name(name, "name of a durable subscription")

@@ -129,6 +129,8 @@ class LinkUp(Event):
     """A client that runs inside this broker and ends with it, so it never moves to another broker."""
     trip_us: int = 0
     """The round trip that the handshake took, where this side opened the session."""
+    identity: str = ""
+    """Whom the peer has proven to be, by a secret or a certificate; empty where nothing is proven."""
 
 
 class EndCause(enum.StrEnum):

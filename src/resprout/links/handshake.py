@@ -34,26 +34,29 @@ class Identity(msgspec.Struct, frozen=True):
 
 class Acquaintances:
     """The latest (incarnation, epoch) of peers that opened a session, or incarnation alone of those that were reached.
-    Bounded: the one not met for longest is forgotten first."""
+    Bounded: the one not met for longest is forgotten first. A client and a broker of one name are two peers: what was
+    seen of the one outlives nothing of the other."""
 
     def __init__(self, count_max: int) -> None:
-        self._met: dict[str, tuple[int, int]] = {}
+        self._met: dict[tuple[str, bool], tuple[int, int]] = {}
         self._count_max = count_max
 
-    def meet(self, name: str, incarnation: int, epoch: int = 0) -> None:
-        latest = max(self._met.pop(name, (0, 0)), (incarnation, epoch))
-        self._met[name] = latest
+    def meet(self, name: str, is_client: bool, incarnation: int, epoch: int = 0) -> None:
+        latest = max(self._met.pop((name, is_client), (0, 0)), (incarnation, epoch))
+        self._met[name, is_client] = latest
         if len(self._met) > self._count_max:
             del self._met[next(iter(self._met))]
 
-    def latest(self, name: str) -> tuple[int, int]:
-        return self._met.get(name, (0, 0))
+    def latest(self, name: str, is_client: bool) -> tuple[int, int]:
+        return self._met.get((name, is_client), (0, 0))
 
 
 class Ruling(enum.Enum):
     REFUSE = enum.auto()
     OUTLIVED = enum.auto()
     """Refused, because a later life of the opener was met."""
+    FORBID = enum.auto()
+    """Refused, and it need not ask again."""
     RESUME = enum.auto()
     BEGIN = enum.auto()
 
@@ -68,9 +71,13 @@ def judge_hello(
 ) -> tuple[Ruling, str]:
     """What to do about a `Hello`, and why: `met` is the latest that was seen of its sender, `link` the session with it,
     `is_greeting` whether this side has said `Hello` to it and awaits the answer, `incarnation_max` the highest number
-    of a life that can be honest by now."""
+    of a life that can be honest by now. A broker has its name before any client: it takes the session's place."""
     if fault := _fault_of(hello, me) or _fault_of_number(hello.incarnation, incarnation_max):
         return Ruling.REFUSE, fault
+    if link is not None and link.role != "client" and hello.role == "client":
+        return Ruling.FORBID, f"{hello.name} is the name of a broker"
+    if link is not None and link.role == "client" and hello.role != "client":
+        link = None
     latest_incarnation = max(met[0], link.incarnation if link else 0)
     if hello.incarnation < latest_incarnation:
         over = f"incarnation {hello.incarnation} of {hello.name} is over"
@@ -80,8 +87,6 @@ def judge_hello(
     over = f"session {hello.epoch} of {hello.name} is over"
     if link is not None and link.incarnation == hello.incarnation and link.is_opener:
         return Ruling.REFUSE, f"{me.name} has opened a session with {hello.name} itself"
-    if link is not None and (link.role == "client") != (hello.role == "client"):
-        return Ruling.REFUSE, f"{hello.name} is the name of a {'client' if link.role == 'client' else 'broker'}"
     if link is not None and link.incarnation == hello.incarnation:
         if link.epoch == hello.epoch:
             return Ruling.RESUME, ""

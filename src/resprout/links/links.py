@@ -54,7 +54,7 @@ from resprout.links.frames import Data, Express, Part, Parted
 from resprout.links.gathering import Gathering
 from resprout.links.handshake import ROLES, Identity, shorten
 from resprout.links.link import LinkSession, gives
-from resprout.links.lives import KnowsLives
+from resprout.links.lives import KnowsBrokers, KnowsLives
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Bodies, SharedBodies
 from resprout.links.session import DRIVER
@@ -113,6 +113,7 @@ class Links:
         self._options = options
         me = Identity(check_name(name), role, incarnation)
         board = self._board = Switchboard(me, options, rng, bodies or SharedBodies(), first_epoch, incarnation_max)
+        board.knows_broker = self._knows_broker
         self._watch = Watch(board, options)
         self._up = board.sessions.up
         self._live = board.sessions.live
@@ -136,7 +137,7 @@ class Links:
             Express: self._take_express,
         }
         self._do: dict[type[Effect], Handler] = {
-            Open: lambda effect, now_us, out: board.open(effect.peer, out, effect.newcomer),
+            Open: lambda effect, now_us, out: board.open(effect.peer, now_us, out, effect.newcomer),
             Adopt: lambda effect, now_us, out: board.adopt(effect.key, effect.name),
             Close: self._do_close,
             Hold: self._do_hold,
@@ -145,6 +146,8 @@ class Links:
             RecordEvent: self._do_ship,
             Retire: self._do_retire,
         }
+        self.identity_of: Callable[[int], str] = lambda connection: ""
+        """Whom the opener of a connection has proven to be: for a driver that asks for proof."""
         self.refusals = board.refusals
         """How often somebody was turned away, and why."""
         self.mistakes = 0
@@ -213,6 +216,9 @@ class Links:
         heard = self.machine.latest_life(peer) if isinstance(self.machine, KnowsLives) else 0
         return max(heard, self._board.sessions.latest_incarnation(peer))
 
+    def _knows_broker(self, name: str) -> bool:
+        return isinstance(self.machine, KnowsBrokers) and self.machine.knows_broker(name)
+
     def put_between(self, machine: Machine) -> None:
         """From now on the stack is spoken to through this one."""
         self.machine = machine
@@ -273,7 +279,10 @@ class Links:
                 news.announced = news.limit  # less than at the handshake where many links share what they begin with
                 if news.role in self._held_roles.roles:
                     self._hold_for_driver(news, self._held_roles.told)
-                up = LinkUp(news.peer, news.role, news.incarnation, news.room, trip_us=news.trip_us)
+                up = LinkUp(
+                    news.peer, news.role, news.incarnation, news.room,
+                    trip_us=news.trip_us, identity=self.identity_of(news.connection),
+                )  # fmt: skip
                 self._tell(up, now_us, out)
             else:
                 self._tell(news, now_us, out)

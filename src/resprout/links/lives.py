@@ -1,4 +1,4 @@
-"""What a stack may know of clients beyond its own sessions."""
+"""What a stack may know of clients and brokers beyond its own sessions."""
 
 from typing import Protocol, runtime_checkable
 
@@ -9,4 +9,13 @@ class KnowsLives(Protocol):
 
     def latest_life(self, client: str) -> int:
         """0 for none."""
+        ...
+
+
+@runtime_checkable
+class KnowsBrokers(Protocol):
+    """A stack that knows brokers with which it has no session."""
+
+    def knows_broker(self, name: str) -> bool:
+        """Whether a broker is, or was, called so: then no client is."""
         ...

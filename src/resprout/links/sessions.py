@@ -45,9 +45,15 @@ class LinkSessions:
         """What all connections have in common of which nothing is known yet."""
 
     def latest_incarnation(self, peer: str) -> int:
-        """The latest life of a peer that was met; 0 for none."""
+        """The latest life of a peer that was met, as a broker or as a client; 0 for none."""
         link = self.up.get(peer)
-        return max(self.met.latest(peer)[0], link.incarnation if link else 0)
+        met = max(self.met.latest(peer, is_client)[0] for is_client in (False, True))
+        return max(met, link.incarnation if link else 0)
+
+    def latest_broker(self, peer: str) -> int:
+        """The latest life of a broker that was met; 0 for none."""
+        link = self.up.get(peer)
+        return max(self.met.latest(peer, False)[0], link.incarnation if link and link.role != "client" else 0)
 
     # -- connections ------------------------------------------------------------------------------------------------
 
@@ -103,6 +109,11 @@ class LinkSessions:
         else:
             self.end(link, f"{link.peer} began anew", EndCause.CLOSED, True, out, EndCode.REOPENED)
 
+    def give_way(self, link: LinkSession, out: Effects) -> None:
+        """A broker has the name of this client."""
+        reason = f"{link.peer} is the name of a broker, which has come"
+        self.end(link, reason, EndCause.CLOSED, True, out, EndCode.FORBIDDEN)
+
     def close(self, peer: str, reason: str, out: Effects, code: EndCode = EndCode.NONE) -> None:
         """The stack wants no session with this peer. What it has not heard of yet, it need not hear; only a session
         that the peer has opened meanwhile is something new to it, and stays."""
@@ -119,7 +130,7 @@ class LinkSessions:
     def _let_go(self, link: LinkSession, reason: str, say: bool, out: Effects, code: EndCode) -> None:
         link.over = True
         if not link.is_opener:
-            self.met.meet(link.peer, link.incarnation, link.epoch)
+            self.met.meet(link.peer, link.role == "client", link.incarnation, link.epoch)
         self._stop_lingering(link, out)
         if link.connection:
             del self.live[link.connection]

@@ -48,6 +48,7 @@ Effects = list[Effect]
 
 _NEVER_TAKEN: Final = (EndCode.OUTLIVED, EndCode.FORBIDDEN)
 """A client that is told so need not ask again."""
+_CODES: Final = {Ruling.OUTLIVED: EndCode.OUTLIVED, Ruling.FORBID: EndCode.FORBIDDEN}
 
 
 class Switchboard:
@@ -68,6 +69,8 @@ class Switchboard:
         self._incarnation_max = incarnation_max
         self._epoch = first_epoch - 1
         self.refusals = Refusals()
+        self.knows_broker: Callable[[str], bool] = lambda name: False
+        """Whether a broker is, or was, called so, as far as the stack knows."""
         self._dialer = Dialer(options, rng)
         self._dials = self._dialer.dials
         self._up = self.sessions.up
@@ -76,12 +79,19 @@ class Switchboard:
 
     # -- what the stack wants ---------------------------------------------------------------------------------------
 
-    def open(self, peer: str, out: Effects, newcomer: bool = False) -> None:
+    def open(self, peer: str, now_us: int, out: Effects, newcomer: bool = False) -> None:
+        self._take_name_from_client(self._up.get(peer), now_us, out)
         if peer not in self._dials:
             self._dials[peer] = dial = Dial(peer, newcomer)
             self._call(dial, out)
         elif not newcomer:
             self._dials[peer].newcomer = False
+
+    def _take_name_from_client(self, link: LinkSession | None, now_us: int, out: Effects) -> None:
+        """A broker is wanted, or has come, whose name a client has: the name is the broker's."""
+        if link is not None and link.role == "client" and self._me.role != "client":
+            self.sessions.give_way(link, out)
+            self.refusals.tell(f"client {link.peer}", "a broker of its name has come", now_us, out, "was cut off")
 
     def close(self, peer: str, reason: str, out: Effects, code: EndCode = EndCode.NONE) -> None:
         dial = self._dials.pop(peer, None)
@@ -96,7 +106,7 @@ class Switchboard:
         if link is not None and name not in self._up:
             link.peer, link.role = name, self._me.role
             self._up[name] = link
-            self._met.meet(name, link.incarnation, link.epoch)
+            self._met.meet(name, False, link.incarnation, link.epoch)
 
     # -- connections come and go ------------------------------------------------------------------------------------
 
@@ -236,7 +246,7 @@ class Switchboard:
         try:
             if type(frame) is not SessionWelcome:
                 raise PeerError(f"{type(frame).__name__} instead of Welcome")
-            check_welcome(frame, link, self._met.latest(link.peer)[0], resumes, self._incarnation_max())
+            check_welcome(frame, link, self._met.latest(link.peer, False)[0], resumes, self._incarnation_max())
             if resumes:
                 link.resume(frame.received, frame.grant, frame.part, frame.express)
             else:
@@ -252,7 +262,7 @@ class Switchboard:
             return
         if before is not None and not resumes:
             self.sessions.replace(before, link.incarnation, out)
-        self._met.meet(link.peer, link.incarnation)
+        self._met.meet(link.peer, link.role == "client", link.incarnation)
         link.trip_us = now_us - link.greeted_us
         self._stand(link, connection, resumes, now_us, out)
 
@@ -282,13 +292,17 @@ class Switchboard:
         link = self._up.get(key)
         dial = self._dials.get(key)
         is_greeting = dial is not None and dial.connection != 0
-        latest = self._met.latest(key)
+        latest = self._met.latest(key, hello.role == "client")
         ruling, reason = judge_hello(hello, self._me, latest, link, is_greeting, self._incarnation_max())
+        if ruling is Ruling.BEGIN and hello.role == "client" and (dial is not None or self.knows_broker(hello.name)):
+            ruling, reason = Ruling.FORBID, f"{hello.name} is, or was, the name of a broker"
         if ruling is Ruling.RESUME:
             assert link is not None
             self._resume(link, connection, hello, now_us, out)
-        elif ruling in (Ruling.REFUSE, Ruling.OUTLIVED):
-            code = EndCode.OUTLIVED if ruling is Ruling.OUTLIVED else EndCode.NONE
+        elif ruling is not Ruling.BEGIN:
+            if ruling is Ruling.FORBID:
+                self.refusals.tell(f"client {hello.name}", "its name is that of a broker", now_us, out)
+            code = _CODES.get(ruling, EndCode.NONE)
             refuse(connection, reason, out, self._me.incarnation if hello.peer == self._me.name else 0, code)
         elif link is None and len(self._up) >= self._options.sessions_max:
             refuse(connection, "too many sessions", out)
@@ -303,10 +317,10 @@ class Switchboard:
         link = self._up.get(hello.name)
         if hello.role == NEWCOMER:
             adopted = link is not None and not link.is_opener and link.incarnation == hello.incarnation
-            is_stranger = not adopted or link is None or link.epoch != hello.epoch
+            is_stranger = not adopted or link is None or link.epoch != hello.epoch or link.role == "client"
         else:
             both_brokers = hello.role == self._me.role == "broker"
-            is_over = hello.incarnation < self.sessions.latest_incarnation(hello.name)
+            is_over = hello.incarnation < self.sessions.latest_broker(hello.name)
             is_stranger = both_brokers and is_over and hello.peer_incarnation is None
         return newcomer_key(hello.name, hello.incarnation, hello.epoch) if is_stranger else hello.name
 
@@ -332,12 +346,14 @@ class Switchboard:
         except PeerError as error:
             refuse(connection, str(error), out)
             return
-        if before is not None:
+        if before is not None and (before.role == "client") is not (link.role == "client"):
+            self._take_name_from_client(before, now_us, out)
+        elif before is not None:
             self.sessions.replace(before, link.incarnation, out)
         dial = self._dials.get(key)
         if dial is not None:
             self._hang_up(dial, f"{self._me.name} takes the session that {hello.name} opened", out)
-        self._met.meet(link.peer, link.incarnation, link.epoch)
+        self._met.meet(link.peer, link.role == "client", link.incarnation, link.epoch)
         self._welcome(link, connection, out)
         self._stand(link, connection, False, now_us, out)
 

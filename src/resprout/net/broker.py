@@ -25,7 +25,7 @@ from resprout.edge.broker.guard import Guard, Permit
 from resprout.edge.broker.recorder import EventRecorder
 from resprout.edge.messages import HoldTold
 from resprout.edge.requests import DRAIN_US, LeaveRequest, LookForRequest
-from resprout.edge.rights import may_subscribe
+from resprout.edge.rights import may_hear
 from resprout.journal.errors import DiskError
 from resprout.journal.options import WhenDiskFull
 from resprout.journal.spill import SpillSegments
@@ -269,8 +269,9 @@ class RunningBroker:
             door=self._door,
             tells=lambda asked: answer(self.books, asked),
         )
+        node.identity_of = host.identity_of
         self.books.begin(host, node, machine, str(told), self.incarnation)
-        if self._door.has_rules:
+        if self._door.is_guarded:
             self._set_guard(machine, node, host, recorder)
         self._since_s = time.monotonic()
         host.bar(self._barred)
@@ -355,14 +356,17 @@ class RunningBroker:
 
     def _set_guard(self, machine: Machine, node: Links, host: Host, recorder: EventRecorder | None) -> None:
         if not isinstance(machine, Shell):
-            raise UsageError(f"the stack {self._stack.name!r} cannot be given rules: its broker is no Shell")
+            if self._door.has_rules:
+                raise UsageError(f"the stack {self._stack.name!r} cannot be given rules: its broker is no Shell")
+            return
 
         def permit(client: str) -> Permit:
             return host.permit_of(node.connection_of(client))
 
-        machine.guard = guard = Guard(permit, host.reception.refused)
+        door = self._door
+        machine.guard = guard = Guard(permit, host.reception.refused, door.keeps, door.is_for_anybody)
         if recorder is not None:
-            recorder.may_read = lambda client, topic_filter: may_subscribe(permit(client).rights, topic_filter)
+            recorder.may_read = lambda client, topic_filter: may_hear(permit(client).rights, client, topic_filter)
             machine.guard = lambda session, message: (
                 (message, ()) if session.name == recorder.name else guard(session, message)
             )

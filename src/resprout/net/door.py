@@ -19,7 +19,7 @@ from resprout.net.frames import Login, Who
 from resprout.net.identity.rules import KnownIdentity, Rules, read_rules, rights_of
 from resprout.net.identity.secret import read_login
 from resprout.net.tls.keyring import Keyring
-from resprout.net.tls.proven import ProvenPeer
+from resprout.net.tls.proven import OPERATOR, ProvenPeer
 
 MAY_NOT_SEE: Final = "it may neither observe nor operate"
 
@@ -33,7 +33,7 @@ class Entrance(msgspec.Struct, frozen=True):
     identity: str = ""
     """Whom it has proven to be; empty when nobody asked, or when it may be anybody."""
     rights: Rights | None = None
-    """What a client may do; None: everything."""
+    """What a client may do; None for a broker, and for a client where everybody may do everything."""
     clients: int | None = None
     subscriptions: int | None = None
     """How many of these its identity, or the client, may have, if that is said in the rules."""
@@ -68,6 +68,19 @@ class Door:
     def has_rules(self) -> bool:
         return self._rules is not None
 
+    @property
+    def is_guarded(self) -> bool:
+        """Not all clients may do everything: there are rules, or certificates that say who operates the network."""
+        return self._rules is not None or self.keyring is not None
+
+    def keeps(self, durable: str) -> bool:
+        """Whether the name of a durable subscription is kept for the identities that list it."""
+        return self._rules is not None and self._rules.keeps(durable)
+
+    def is_for_anybody(self, durable: str) -> bool:
+        """Whether a client that shows nothing may consume this durable subscription, by the rules."""
+        return self._rules is not None and self._rules.is_for_anybody(durable)
+
     def reload(self) -> None:
         """Read the files again. UsageError, and nothing has changed, when one of them is not good."""
         rules = read_rules(self._rules_file) if self._rules_file is not None else None
@@ -86,11 +99,15 @@ class Door:
             return self._judge_broker(name, proven)
         if self._rules is not None:
             return self._judge_by_rules(self._rules, name, proven, identity)
-        if proven is None:
+        if self.keyring is None:
             return Entrance("it has no certificate, and a client needs one here" if self._clients_certified else "")
-        if not proven.says("client", name):
+        if proven is None:
+            fault = "it has no certificate, and a client needs one here" if self._clients_certified else ""
+            return Entrance(fault, rights=Rights(unruled=True))
+        certified = proven.client_of(name)
+        if certified is None:
             return Entrance("its certificate does not say that it is this client")
-        return Entrance(identity=name)
+        return Entrance(identity=certified, rights=Rights(unruled=True, operate=proven.says(OPERATOR, certified)))
 
     def judge_asker(
         self, role: str, name: str, proven: ProvenPeer | None, identity: str | None, local: bool, near: bool
@@ -104,8 +121,9 @@ class Door:
         entrance = self.judge("client", name, proven, identity)
         if entrance.fault:
             return entrance.fault
-        if entrance.rights is not None:
-            return "" if entrance.identity and entrance.rights.sees else MAY_NOT_SEE
+        if self._rules is not None:
+            may_see = entrance.rights is not None and entrance.rights.sees
+            return "" if entrance.identity and may_see else MAY_NOT_SEE
         return "" if local or proven is not None else "it comes from another machine, and has not shown who it is"
 
     def judge_viewer(self, identity: str) -> str:

@@ -261,6 +261,11 @@ class Host:
         connection = self._connections.get(number)
         return connection.permit if connection is not None and connection.permit is not None else _NO_PERMIT
 
+    def identity_of(self, number: int) -> str:
+        """Whom the opener of a connection has proven to be; empty when nobody asked for proof."""
+        connection = self._connections.get(number)
+        return (connection.belongs_to or "") if connection is not None else ""
+
     def arrived(self, number: int, frames: Sequence[Any]) -> None:
         """What came in one read. Other connections may have something for the same turn of the loop (`intake`)."""
         if number in self._connections and not self._closing:

@@ -14,6 +14,7 @@ from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Marks
 from resprout.core.stowed import whole
+from resprout.edge.broker.grants import adopter, fault_of_consumer, sees_terms
 from resprout.edge.broker.portion import Portion
 from resprout.edge.broker.ports import SpillPatience
 from resprout.edge.broker.session import ClientSession
@@ -57,6 +58,8 @@ class HeldDurable:
         self.name = name
         self.terms = terms
         self.queue = queue
+        self.owner = ""
+        """The identity that it belongs to (`grants`); empty: none."""
         self.is_confirmed = False
         """Nothing that matches is missed, and whoever may have to hold it one day knows of it."""
         self.turn = 0
@@ -133,11 +136,12 @@ class Consumers:
 
     def join(self, held: HeldDurable, session: ClientSession, message: Consume, out: list[Effect]) -> None:
         """It has been told that it is served."""
-        refusal = self._refusal(held, message)
+        refusal = self._refusal(held, session, message)
         if refusal is not None:
             out.append(Send(session.name, refusal))
             return
         queue = held.queue
+        held.owner = held.owner or adopter(session)
         if not held.terms.group:
             held.turn = message.turn or held.turn + 1
             for other in list(queue.consumers):
@@ -153,7 +157,11 @@ class Consumers:
         self._sessions.waking[queue.session.name] = queue.session
         self._changed(held)
 
-    def _refusal(self, held: HeldDurable, message: Consume) -> Consuming | None:
+    def _refusal(self, held: HeldDurable, session: ClientSession, message: Consume) -> Consuming | None:
+        if fault := fault_of_consumer(session, held.name, held.owner):
+            return Consuming(Standing.REFUSED, fault)
+        if message.terms != held.terms and not sees_terms(session, held.owner):
+            return Consuming(Standing.DIFFERENT, f"{held.name!r} is there already, with other terms")
         if message.terms != held.terms:
             return Consuming(Standing.DIFFERENT, f"{held.name!r} is there already, and is {_told(held.terms)}")
         if held.missing:

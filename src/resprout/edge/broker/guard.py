@@ -2,15 +2,18 @@
 
 What it may not do is answered the way a stack refuses anything: a publication by `PublishRefused`, which is definite, a
 subscription by `SubscribeRefused`. One that it brings along from another broker and may not have is taken from it, and
-it is told so when it has said that it has come.
+it is told so when it has said that it has come. Who may do what with a durable subscription depends on its owner, whom
+the stack knows: a consumer is given a `DurableGrant`, and the stack decides (`grants`).
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from resprout.core.contract import ProtocolMessage
+from resprout.edge.broker.grants import DurableGrant
 from resprout.edge.broker.session import SUBSCRIPTIONS_MAX, ClientSession
 from resprout.edge.durable_messages import Consume, Consuming, Standing
 from resprout.edge.messages import (
@@ -27,7 +30,7 @@ from resprout.edge.messages import (
     Taken,
     Unadvertise,
 )
-from resprout.edge.rights import REPLIES, Rights, may_publish, may_subscribe, reply_topic
+from resprout.edge.rights import ANY_NAME, Rights, is_listed, may_hear, may_publish
 
 TOPICS_KEPT: Final = 1024
 """Decisions about topics that are remembered for one client."""
@@ -57,11 +60,20 @@ class Permit:
 
 class Guard:
     """`permit`: of a client, by name, on the connection that it speaks on; `refused` is told who was refused what, in
-    one of a few words."""
+    one of a few words. Names of durable subscriptions: `is_kept` for those whose rules list it; `is_for_anybody` to
+    consume."""
 
-    def __init__(self, permit: Callable[[str], Permit], refused: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        permit: Callable[[str], Permit],
+        refused: Callable[[str, str], None],
+        is_kept: Callable[[str], bool] = lambda durable: False,
+        is_for_anybody: Callable[[str], bool] = lambda durable: False,
+    ) -> None:
         self._permit = permit
         self._refused = refused
+        self._is_kept = is_kept
+        self._is_for_anybody = is_for_anybody
         self._checks: dict[type, Callable[[ClientSession, Any, Permit], Guarded]] = {
             Publish: self._publish,
             Subscribe: self._subscribe,
@@ -79,12 +91,16 @@ class Guard:
         return check(session, message, self._permit(session.name)) if check is not None else (message, ())
 
     def _publish(self, session: ClientSession, message: Publish, permit: Permit) -> Guarded:
+        """Its keys may be those of other topics, whose subscribers it reaches as well."""
         bundle = message.bundle
-        if permit.publishes(bundle.topic):
+        forbidden = bundle.topic if not permit.publishes(bundle.topic) else None
+        if forbidden is None and bundle.keys:
+            forbidden = next((topic for topic in bundle.topics if not permit.publishes(topic)), None)
+        if forbidden is None:
             return message, ()
         session.skip(bundle)
         self._refused(session.name, "it may not publish there")
-        reason = f"{session.name} may not publish on {bundle.topic}"
+        reason = f"{session.name} may not publish on {forbidden}"
         return None, (PublishRefused(bundle.stream, bundle.first, bundle.count, reason),)
 
     def _subscribe(self, session: ClientSession, message: Subscribe, permit: Permit) -> Guarded:
@@ -92,18 +108,12 @@ class Guard:
             self._refused(session.name, "it has as many subscriptions as it may")
             reason = f"{session.name} may have {permit.most_subscriptions} subscriptions, and has them"
             return None, (SubscribeRefused(message.id, reason),)
-        if self._may_subscribe(session, message.filter, permit):
+        if may_hear(permit.rights, session.name, message.filter):
             return message, ()
         return None, (self._no_subscription(session, message.id, message.filter),)
 
-    def _may_subscribe(self, session: ClientSession, topic_filter: str, permit: Permit) -> bool:
-        """Replies to a client are for nobody else, whatever the rules say, and for itself in any case."""
-        if topic_filter.startswith(f"{REPLIES}/"):
-            return topic_filter == reply_topic(session.name)
-        return may_subscribe(permit.rights, topic_filter)
-
     def _attend(self, session: ClientSession, message: Attend, permit: Permit) -> Guarded:
-        kept = tuple(held for held in message.subscriptions if self._may_subscribe(session, held.filter, permit))
+        kept = tuple(held for held in message.subscriptions if may_hear(permit.rights, session.name, held.filter))
         if len(kept) < len(message.subscriptions):
             for held in message.subscriptions:
                 if held not in kept:
@@ -112,18 +122,24 @@ class Guard:
         return message, ()
 
     def _consume(self, session: ClientSession, message: Consume, permit: Permit) -> Guarded:
-        """Whoever may subscribe to it; to end what others made is for operators."""
-        if message.ends:
-            if permit.rights.operate:
-                return message, ()
-            self._refused(session.name, "it is no operator")
-            reason = f"{session.name} may not say so: it is no operator"
-        elif may_subscribe(permit.rights, message.terms.filter):
+        """What it subscribes to is looked at here, and whose it is where that is known."""
+        session.grant = self._grant(session, message.subscription, permit)
+        if message.ends or may_hear(permit.rights, session.name, message.terms.filter):
             return message, ()
-        else:
-            self._refused(session.name, "it may not subscribe to that")
-            reason = f"{session.name} may not subscribe to {message.terms.filter}"
+        self._refused(session.name, "it may not subscribe to that")
+        reason = f"{session.name} may not subscribe to {message.terms.filter}"
         return None, (Consuming(Standing.REFUSED, reason),)
+
+    def _grant(self, session: ClientSession, durable: str, permit: Permit) -> DurableGrant:
+        """A star lists what others own; whoever has one does not become the owner of what it happens to look at."""
+        rights, kept = permit.rights, self._is_kept(durable)
+        lists = rights.unruled or is_listed(rights.consume, durable)
+        creates = lists or (bool(session.identity) and not kept)
+        names = [name for name in rights.consume if name != ANY_NAME]
+        is_its_name = is_listed(names, durable) if kept else len(names) == len(rights.consume)
+        adopts = is_its_name and bool(session.identity) and not (rights.unruled or self._is_for_anybody(durable))
+        manages = rights.operate if rights.unruled else is_listed(rights.manage, durable)
+        return DurableGrant(lists, creates, adopts, manages, rights.unruled, partial(self._refused, session.name))
 
     def _taken(self, session: ClientSession, message: Taken, permit: Permit) -> Guarded:
         """The first word of one that was elsewhere before, after it was told that it is served."""

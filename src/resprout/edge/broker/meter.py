@@ -87,6 +87,10 @@ class Meter:
         latest = getattr(self.machine, "latest_life", None)
         return latest(client) if latest is not None else 0
 
+    def knows_broker(self, name: str) -> bool:
+        knows = getattr(self.machine, "knows_broker", None)
+        return bool(knows(name)) if knows is not None else False
+
     def start(self, now_us: int) -> Sequence[Effect]:
         effects = self.machine.start(now_us)
         self._look(effects, now_us)

@@ -14,7 +14,6 @@ What clients ask of the past (`ReadEvents`) is answered here, and the stack hear
 subscribing: whoever may not do the one may not do the other (`may_read`).
 """
 
-import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -63,7 +62,7 @@ ROOM_BYTES: Final = 1 << 24
 """What it may be given before it has said that it took any; it takes everything at once."""
 PAGE_BYTES: Final = 256 << 10
 """Of the past that is given at once."""
-SUFFIX: Final = ".events"
+SUFFIX: Final = ":events"
 READS_MAX: Final = 64
 """Of one client, not answered yet."""
 FILTERS_MAX: Final = 64
@@ -115,6 +114,10 @@ class EventRecorder:
         latest = getattr(self.machine, "latest_life", None)
         return latest(client) if latest is not None else 0
 
+    def knows_broker(self, name: str) -> bool:
+        knows = getattr(self.machine, "knows_broker", None)
+        return bool(knows(name)) if knows is not None else False
+
     def start(self, now_us: int) -> Sequence[Effect]:
         out = self._sift(self.machine.start(now_us))
         self._begin()
@@ -126,8 +129,6 @@ class EventRecorder:
             return self._asked(event.peer, event.message)
         if type(event) is EventsFetched:
             return self._fetched(event)
-        if getattr(event, "peer", None) == self.name:  # somebody else who is called so
-            return [Close(self.name, f"{self.name} is a name of the broker itself")] if type(event) is LinkUp else []
         if type(event) is LinkDown:
             self._reads = {token: read for token, read in self._reads.items() if read.client != event.peer}
             if self._early_reads is not None:
@@ -289,12 +290,8 @@ class EventRecorder:
 
 
 def own_name(broker: str) -> str:
-    """As a client of its own: one that no other broker uses."""
-    name = f"{broker}{SUFFIX}"
-    if len(name) <= limits.NAME_BYTES:
-        return name
-    digits = f".{zlib.crc32(broker.encode()):08x}"
-    return broker[: limits.NAME_BYTES - len(SUFFIX) - len(digits)] + digits + SUFFIX
+    """As a client of its own. Nobody outside can be called so: it is no name (`core.names`), and never on a wire."""
+    return f"{broker}{SUFFIX}"
 
 
 def _picked(bundle: Bundle, predicates: Sequence[Predicate]) -> tuple[Bundle, tuple[int, ...] | None] | None:

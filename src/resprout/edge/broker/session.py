@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from resprout.core import limits
 from resprout.core.bundle import Bundle, Origin
@@ -14,6 +15,9 @@ from resprout.edge.durable_messages import Consume, WhenFull
 from resprout.edge.messages import Attend, Publish, SafeCopies, StreamMark, SubscribeRefused, Turned
 from resprout.filters.predicate import Predicate
 
+if TYPE_CHECKING:
+    from resprout.edge.broker.grants import DurableGrant
+
 SUBSCRIPTIONS_MAX = 100_000
 
 
@@ -23,15 +27,16 @@ class ClientSession:
 
     __slots__ = (
         "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted",
-        "delivered",
-        "delivered_now", "endings", "gave", "given", "gone", "incarnation", "is_inner", "is_internal", "last",
-        "moved", "name", "owed_bytes", "received",
+        "delivered", "delivered_now", "endings", "gave", "given", "gone", "grant", "identity",
+        "incarnation", "is_inner", "is_internal", "last", "moved", "name", "owed_bytes", "received",
         "room", "safe", "subscriptions", "taken", "taken_bytes", "told_safe", "unconfirmed", "unsaid", "unturned",
         "users", "waiting", "waiting_bytes", "when_full", "withheld",
     )  # fmt: skip
 
-    def __init__(self, name: str, incarnation: int, room: int, is_internal: bool = False) -> None:
+    def __init__(self, name: str, incarnation: int, room: int, is_internal: bool = False, identity: str = "") -> None:
         self.name = name
+        self.identity = identity
+        """Whom the client has proven to be; empty where nothing is proven."""
         self.incarnation = incarnation
         self.room = room
         self.gone = False
@@ -41,6 +46,8 @@ class ClientSession:
         """No peer: a durable subscription that this broker holds (`consumers`). It is told nothing."""
         self.consumes = False
         """It is a consumer of one of those, and nothing else."""
+        self.grant: DurableGrant | None = None
+        """What it may do with the one that it asked for (`grants`); None: everything."""
         self.announced = True
         """Everybody knows of it who may have to look after it one day."""
         self.unsaid: dict[int, Marks] = {}

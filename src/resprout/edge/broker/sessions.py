@@ -86,9 +86,11 @@ class ClientSessions:
 
     # -- coming and going ----------------------------------------------------------------------------------------------
 
-    def arrive(self, name: str, incarnation: int, room: int, is_internal: bool = False) -> ClientSession:
+    def arrive(
+        self, name: str, incarnation: int, room: int, is_internal: bool = False, identity: str = ""
+    ) -> ClientSession:
         """A session begins. The client will say `Attend`; it is served when the stack says `welcome`."""
-        session = self.all[name] = ClientSession(name, incarnation, room, is_internal)
+        session = self.all[name] = ClientSession(name, incarnation, room, is_internal, identity)
         return session
 
     def welcome(

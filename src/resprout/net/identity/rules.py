@@ -7,6 +7,8 @@
     clients = ["teller", "teller-*"]       # what its clients may be called; else its name, and its name with a dot
     publish = ["bank/#"]
     subscribe = ["bank/+", "news/#", "of/{client}/#"]
+    consume = ["billing", "audit-*"]       # durable subscriptions of others that it may consume
+    manage = ["audit-*"]                   # and those that it may end
     operate = true                         # may tell the network to forget brokers, and see what it is like
     observe = true                         # may only see what it is like: `resprout status`, the live page, metrics
     most_clients = 10                      # connected to one broker at a time
@@ -16,6 +18,9 @@
     subscribe = ["news/#"]
 
 `{client}` stands for the name of the client. Anything unknown is refused, with the file and the line.
+
+Whoever creates a durable subscription owns it. A name that `consume` lists is kept for the identities that list it, so
+that nobody else takes it first; a star alone keeps nothing for anybody.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +31,7 @@ import msgspec
 
 from resprout.core.errors import NameRefusedError
 from resprout.core.names import check_name
-from resprout.edge.rights import Rights
+from resprout.edge.rights import ANY_NAME, Rights, is_listed
 from resprout.filters.topics import check_filter
 from resprout.net.identity.secret import check_digest
 from resprout.scenario.reader import TomlTable
@@ -37,7 +42,7 @@ FILTERS_MAX: Final = 1_000
 SECRETS_MAX: Final = 16
 CLIENT: Final = "{client}"
 
-_RIGHTS: Final = ("publish", "subscribe", "operate", "observe")
+_RIGHTS: Final = ("publish", "subscribe", "consume", "manage", "operate", "observe")
 _KEYS: Final = ("name", "secrets", "certificates", "clients", *_RIGHTS, "most_clients", "most_subscriptions")
 COUNT_MAX: Final = 1_000_000
 
@@ -54,13 +59,16 @@ class KnownIdentity(msgspec.Struct, frozen=True):
     most_subscriptions: int | None = None
 
     def may_be_called(self, client: str) -> bool:
-        return any(_fits(pattern, client) for pattern in self.clients)
+        return is_listed(self.clients, client)
 
 
 class Rules(msgspec.Struct, frozen=True):
     identities: Mapping[str, KnownIdentity]
     anybody: Rights | None = None
     """Of whoever shows nothing; None: such clients are not served."""
+    kept_names: frozenset[str] = frozenset()
+    kept_beginnings: tuple[str, ...] = ()
+    """Names of durable subscriptions, and beginnings of names, that only identities that list them may create."""
 
     def of_certificate(self, names: Iterator[str]) -> KnownIdentity | None:
         wanted = set(names)
@@ -70,15 +78,25 @@ class Rules(msgspec.Struct, frozen=True):
         """Whether the name belongs to somebody who is known."""
         return any(one.may_be_called(client) for one in self.identities.values())
 
+    def keeps(self, durable: str) -> bool:
+        """Whether the name of a durable subscription is kept for those who list it."""
+        return durable in self.kept_names or durable.startswith(self.kept_beginnings)
+
+    def is_for_anybody(self, durable: str) -> bool:
+        """Whether whoever shows nothing may consume it."""
+        return self.anybody is not None and is_listed(self.anybody.consume, durable)
+
 
 def rights_of(rights: Rights, client: str) -> Rights:
     """Of a client of this name."""
+
+    def filled(texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple([text.replace(CLIENT, client) for text in texts])
+
     return Rights(
-        tuple(text.replace(CLIENT, client) for text in rights.publish),
-        tuple(text.replace(CLIENT, client) for text in rights.subscribe),
-        rights.operate,
-        rights.observe,
-    )
+        filled(rights.publish), filled(rights.subscribe), rights.operate, rights.observe,
+        filled(rights.consume), filled(rights.manage),
+    )  # fmt: skip
 
 
 def read_rules(path: Path) -> Rules:
@@ -101,7 +119,11 @@ def read_rules(path: Path) -> Rules:
         table = TomlTable(source, ("anybody",), "anybody")
         table.only(_RIGHTS)
         anybody = _rights(table)
-    return Rules(identities, anybody)
+    listed = [one.rights for one in identities.values()] + ([anybody] if anybody is not None else [])
+    # An entry with the name of the client in it keeps nothing: it is a name only for one client at a time.
+    kept = {name for rights in listed for name in rights.consume if name != ANY_NAME and CLIENT not in name}
+    beginnings = tuple(sorted(name[:-1] for name in kept if name.endswith("*")))
+    return Rules(identities, anybody, frozenset(kept), beginnings)
 
 
 def _identity(table: TomlTable) -> KnownIdentity:
@@ -124,19 +146,23 @@ def _rights(table: TomlTable) -> Rights:
     for key in ("publish", "subscribe"):
         for place, text in enumerate(table.texts(key, FILTERS_MAX, ())):
             table.attempt((key, place), check_filter, text.replace(CLIENT, "client"))
+    for key in ("consume", "manage"):
+        for place, text in enumerate(table.texts(key, FILTERS_MAX, ())):
+            table.attempt((key, place), _check_durable, text.replace(CLIENT, "client"))
     return Rights(
         table.texts("publish", FILTERS_MAX, ()), table.texts("subscribe", FILTERS_MAX, ()),
         table.flag("operate", False), table.flag("observe", False),
+        table.texts("consume", FILTERS_MAX, ()), table.texts("manage", FILTERS_MAX, ()),
     )  # fmt: skip
 
 
-def _check_pattern(pattern: str) -> str:
+def _check_pattern(pattern: str, what: str = "client") -> str:
     try:
         check_name(pattern.removesuffix("*") or "any")
     except NameRefusedError:
-        raise NameRefusedError(f"{pattern!r} is no name of a client, and no beginning of one with a star") from None
+        raise NameRefusedError(f"{pattern!r} is no name of a {what}, and no beginning of one with a star") from None
     return pattern
 
 
-def _fits(pattern: str, client: str) -> bool:
-    return client.startswith(pattern[:-1]) if pattern.endswith("*") else client == pattern
+def _check_durable(pattern: str) -> str:
+    return _check_pattern(pattern, "durable subscription")

@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from resprout.core.errors import UsageError
 from resprout.net.tls.files import AUTHORITY, CERTIFICATE, KEY
-from resprout.net.tls.proven import as_uri
+from resprout.net.tls.proven import OPERATOR, as_uri
 
 AUTHORITY_KEY: Final = "ca.key"
 AUTHORITY_DAYS: Final = 3650
@@ -43,6 +43,8 @@ class Authority:
         self._key = key
 
     def issue(self, folder: Path, role: str, name: str, days: int) -> IssuedCertificate:
+        """An operator is a client, too: its certificate says both."""
+        roles = ("client", OPERATOR) if role == OPERATOR else (role,)
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.datetime.now(datetime.UTC)
         end = min(now + datetime.timedelta(days=days), self._certificate.not_valid_after_utc)
@@ -55,7 +57,8 @@ class Authority:
             .add_extension(_key_usage(signs=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
             .add_extension(
-                x509.SubjectAlternativeName([x509.UniformResourceIdentifier(as_uri(role, name))]), critical=False
+                x509.SubjectAlternativeName([x509.UniformResourceIdentifier(as_uri(one, name)) for one in roles]),
+                critical=False,
             )
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())

@@ -124,7 +124,7 @@ class ResproutBroker(Shell):
         self.balance = Balance(core, offers)
         self.newcomer = Newcomer(core, self.book, self.council.configurations)
         self.reunion = Reunion(core, self.council, self.newcomer)
-        self.admission = Admission(core, self.council, offers, self.ghosts, self.book, self.company)
+        self.admission = Admission(core, self.council, offers, self.ghosts, self.book, self.company, self.clients)
         self.draining = Draining(core, self.council, self.admission, self.ghosts)
         self.audience = Audience(core)
         self.forgetting = Forgetting(core, self.council)
@@ -215,6 +215,9 @@ class ResproutBroker(Shell):
     def latest_life(self, client: str) -> int:
         """The latest life of a client that is known anywhere."""
         return self.book.roll.latest(client)
+
+    def knows_broker(self, name: str) -> bool:
+        return self.core.knows_broker(name)
 
     def status(self) -> StackStatus:
         return account.status_of(self)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from resprout.core.bundle import Bundle, split
-from resprout.core.contract import Close, EndCode, Send, SetTimer
+from resprout.core.contract import Close, EndCode, LinkUp, Send, SetTimer
 from resprout.core.guarantee import Guarantee
 from resprout.edge.broker.answering import Answering, NothingKept
 from resprout.edge.broker.ghosts import Ghosts, home_of
@@ -82,12 +82,12 @@ class Clients:
 
     # -- coming --------------------------------------------------------------------------------------------------------
 
-    def arrive(self, name: str, incarnation: int, room: int, is_internal: bool = False) -> None:
-        core = self._core
-        if name in core.links or core.peers.get(name) is not None:
-            core.out.append(Close(name, f"{name!r} is the name of a broker"))
+    def arrive(self, event: LinkUp) -> None:
+        core, name = self._core, event.peer
+        if not event.internal and core.knows_broker(name):
+            core.out.append(Close(name, f"{name} is, or was, the name of a broker", EndCode.FORBIDDEN))
         else:
-            core.sessions.arrive(name, incarnation, room, is_internal)
+            core.sessions.arrive(name, event.incarnation, event.room, event.internal, event.identity)
 
     def attend(self, session: ClientSession, message: Attend) -> None:
         read_held(message.subscriptions)  # now, while it is its sender that is blamed
@@ -118,6 +118,13 @@ class Clients:
         """End a session. Without a code the client comes again by itself."""
         self._core.out.append(Close(name, reason, code))
         self.leave(name)
+
+    def give_way(self, name: str) -> None:
+        """A broker of this name has a place in the tree: a client that is called so is told, and goes."""
+        session = self._core.sessions.all.get(name)
+        if session is not None:
+            self._core.note("name_taken", f"client {name} is cut off: a broker of its name has come")
+            self.cut_off(name, f"{name} is the name of a broker, which has come", EndCode.FORBIDDEN)
 
     def leave(self, name: str) -> None:
         core = self._core
@@ -285,7 +292,8 @@ class Clients:
         else:
             self._ghosts.unawait(session.name)
         self._book.listeners.check((session.name,))
-        self._book.roll.learn([Life(session.name, session.incarnation)])
+        if not session.is_internal:  # nobody else can be called like it
+            self._book.roll.learn([Life(session.name, session.incarnation)])
 
     def welcome_inner(self, session: ClientSession, attend: Attend) -> None:
         """A durable subscription of a dead broker, as if it had come by itself."""

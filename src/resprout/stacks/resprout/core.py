@@ -215,6 +215,16 @@ class Core(Step):
         retained = self.retained.marks()
         return retained if self.disk is None else self.disk.base(retained)
 
+    def knows_broker(self, name: str) -> bool:
+        """Whether a broker is, or was, called so, as far as this one knows: no client is."""
+        view = self.view
+        if name in self.links or name in view.places or name in view.tombstones or name in view.sessions:
+            return True
+        if name == self.seat.name or name in self.sought or self.peers.get(name) is not None:
+            return True
+        remembered = self.memory.others if self.memory is not None else ()
+        return any(name == voter.name for voter in view.decided.voters) or any(name == life.name for life in remembered)
+
     def charged_to(self, source: str) -> int:
         """Bytes that count against a neighbour or a local publisher, to be compared with `log_bytes`. A publisher has a
         fair share of what all of them may use: with n of them it counts n times, as long as all together use too much.

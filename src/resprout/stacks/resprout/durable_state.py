@@ -38,6 +38,8 @@ class DurableState(msgspec.Struct, frozen=True, array_like=True):
     """It was ended. That is remembered, so that nobody who had not heard brings it back."""
     spans: Spans = ()
     """Done beyond `done`."""
+    owner: str = ""
+    """The identity that it belongs to (`edge.broker.grants`); empty: none."""
 
     @property
     def age(self) -> tuple[int, str, int, int]:

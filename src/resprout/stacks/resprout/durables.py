@@ -17,6 +17,7 @@ from resprout.core.marks import Marks
 from resprout.core.names import check_name
 from resprout.edge.broker.consumers import Consumers, HeldDurable, inner_name
 from resprout.edge.broker.ghosts import Ghosts
+from resprout.edge.broker.grants import fault_of_consumer, fault_of_end
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import (
     Acknowledge,
@@ -140,6 +141,10 @@ class Durables:
             return
         state = self._book.durables.states.get(message.subscription)
         held = self.consumers.held.get(message.subscription)
+        if fault := self._fault(session, message, held, state):
+            del self._waiting[session.name]
+            core.out.append(Send(session.name, Consuming(Standing.REFUSED, fault)))
+            return
         if held is None and state is not None and not state.over:
             if self._may_live(state.home):
                 del self._waiting[session.name]
@@ -161,13 +166,22 @@ class Durables:
             if refusal is not None:
                 core.out.append(Send(session.name, refusal))
                 return
-            held = self._begin(message, state)
+            held = self._begin(message, state, session.identity)
         self.consumers.join(held, session, message, core.out)
         unknown = self._unknown.get(held.name)
         if unknown is not None and self.consumers.of(session.name) is held:
             marks, spans = unknown.all()
             if marks or spans:
                 core.out.append(Send(session.name, Acknowledged(marks, known=False, spans=spans)))
+
+    def _fault(
+        self, session: ClientSession, message: Consume, held: HeldDurable | None, state: DurableState | None
+    ) -> str:
+        """Why it may not be consumed, or ended, by whoever asks; empty when it may. Every broker knows the owner."""
+        owner = held.owner if held is not None else state.owner if state is not None and not state.over else None
+        if not message.ends:
+            return fault_of_consumer(session, message.subscription, owner)
+        return fault_of_end(session, message.subscription, owner) if owner is not None else ""
 
     def _may_live(self, home: Life) -> bool:
         """As far as this broker knows; one that is far away may be dead, and then it will hear of another one."""
@@ -198,10 +212,11 @@ class Durables:
 
     # -- subscriptions -------------------------------------------------------------------------------------------------
 
-    def _begin(self, message: Consume, former: DurableState | None, missing: str = "") -> HeldDurable:
+    def _begin(self, message: Consume, former: DurableState | None, owner: str, missing: str = "") -> HeldDurable:
         """It is new, and lives here."""
         core = self._core
         held = self.consumers.open(message.subscription, message.terms)
+        held.owner = owner
         held.missing, held.replay = missing, message.replay
         held.term = former.term + 1 if former is not None else 1
         session = held.queue.session
@@ -229,7 +244,7 @@ class Durables:
         return DurableState(
             held.name, held.terms, held.term, Life(core.seat.name, core.seat.incarnation), core.seat.address,
             held.edition, held.base, marks, held.turn, tuple(held.queue.consumers)[:CONSUMERS_TOLD], held.replay,
-            spans=spans,
+            spans=spans, owner=held.owner,
         )  # fmt: skip
 
     def _consumers_changed(self, held: HeldDurable) -> None:
@@ -256,6 +271,8 @@ class Durables:
         held = self.consumers.of(session.name)
         if held is None:
             core.out.append(Send(session.name, Consuming(Standing.ENDED, "it consumes nothing any more")))
+        elif fault := fault_of_end(session, held.name, held.owner):
+            core.out.append(Send(session.name, Consuming(Standing.REFUSED, fault)))
         else:
             self._end_held(held)
 
@@ -285,7 +302,7 @@ class Durables:
                     self._clients.awaited.append(upto)
             elif self._is_lost(state.home):
                 again = Consume(state.subscription, state.terms, 1)
-                self._begin(again, state, f"what {state.home.name} had for {state.subscription!r} is lost")
+                self._begin(again, state, state.owner, f"what {state.home.name} had for {state.subscription!r} is lost")
 
     def _is_lost(self, home: Life) -> bool:
         """Whether this broker has to begin it anew: nobody can make good what it missed."""
@@ -303,7 +320,7 @@ class Durables:
         done, spans = self._book.durables.done_of(state.subscription)
         held = self.consumers.open(state.subscription, terms, done, spans)
         held.term, held.turn, held.base = state.term + 1, state.turn, state.base
-        held.replay = state.replay
+        held.replay, held.owner = state.replay, state.owner
         held.awaited = set(state.consumers)
         held.awaited_until_us = core.now_us + RETURN_LEASES * core.options.lease_us
         held.is_confirmed = True

@@ -51,11 +51,9 @@ class PeerSessions:
         core = self._core
         name = event.peer
         if event.role == "client":
-            self._clients.arrive(name, event.incarnation, event.room, event.internal)
+            self._clients.arrive(event)
             return
-        if name in core.sessions.all:
-            core.out.append(Close(name, f"{name!r} is the name of a client"))
-            return
+        self._clients.give_way(name)
         if core.peers.came_up(name, event.incarnation, event.room) is None:
             return
         real_name = newcomer_name(name)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from resprout.core.contract import Close, Heard, LinkDown, LinkUp, Silent, Writable
+from resprout.core.contract import Close, EndCode, Heard, LinkDown, LinkUp, Silent, Writable
 from resprout.stacks.shell.clients import ClientDesk
 from resprout.stacks.shell.shell import Table
 from resprout.stacks.shell.step import Step
@@ -42,9 +42,7 @@ class SessionEvents:
     def _up(self, event: LinkUp) -> None:
         name, is_client = event.peer, event.role == "client"
         if is_client and self._brokers.knows(name):
-            self._step.out.append(Close(name, f"{name!r} is the name of a broker"))
-        elif not is_client and self._clients.has(name):
-            self._step.out.append(Close(name, f"{name!r} is the name of a client"))
+            self._step.out.append(Close(name, f"{name} is the name of a broker", EndCode.FORBIDDEN))
         else:
             (self._clients if is_client else self._brokers).up(event)
 

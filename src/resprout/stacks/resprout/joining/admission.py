@@ -9,12 +9,12 @@ looked for in the whole tree (`claims`).
 import msgspec
 
 from resprout.core.contract import Locate
-from resprout.core.errors import PeerError
 from resprout.edge.broker.ghosts import Ghosts
 from resprout.order.totals.newcomers import joined, newcomer_locks
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Fenced
 from resprout.stacks.resprout.client_book import ClientBook
+from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.company import Company
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.joining.claims import Claim, Claims
@@ -34,7 +34,14 @@ from resprout.stacks.resprout.repair.parcels import pack_asks, pack_last_totals,
 
 class Admission:
     def __init__(
-        self, core: Core, council: Council, offers: Offers, ghosts: Ghosts, book: ClientBook, company: Company
+        self,
+        core: Core,
+        council: Council,
+        offers: Offers,
+        ghosts: Ghosts,
+        book: ClientBook,
+        company: Company,
+        clients: Clients,
     ) -> None:
         self._core = core
         self._council = council
@@ -42,6 +49,7 @@ class Admission:
         self._ghosts = ghosts
         self._book = book
         self._company = company
+        self._clients = clients
         self.claims = Claims(core)
         """Newcomers that ask for a place here."""
 
@@ -63,8 +71,6 @@ class Admission:
         core = self._core
         claim = Claim(key, incarnation, message.address)
         name = claim.name
-        if name in core.sessions.all:
-            raise PeerError(f"{name!r} is the name of a client")
         view = core.view
         over = max(view.tombstones.get(name, -1), view.replaced.get(name, -1))
         if incarnation <= over:  # it has no place any more, and perhaps nobody who would tell it
@@ -119,6 +125,7 @@ class Admission:
         """The newcomer has its name from now on."""
         core = self._core
         self.claims.admit(claim)
+        self._clients.give_way(claim.name)
         if claim.key != claim.name:
             core.peers.adopt(claim.key, claim.name)
             claim.key = claim.name
