@@ -1,9 +1,9 @@
 r"""LIKE patterns: `%` stands for any text, `_` for one character, `\` takes away the meaning of what follows.
 
-Matching is case-sensitive, and nothing backtracks. A pattern is cut at each `%` into segments. Most patterns are matched
-by searching for one segment after the other, each at the first place where it fits: if the text matches at all, it
-matches so. Patterns with many or long segments that contain `_` take one step per character of the text, whatever the
-pattern: the places where the pattern may stand are the bits of one integer, and a step moves them all at once
+Matching is case-sensitive, and nothing backtracks. A pattern is cut at each `%` into segments. Most patterns are
+matched by searching for one segment after the other, each at the first place where it fits: if the text matches at all,
+it matches so. Patterns with many or long segments that contain `_` take one step per character of the text, whatever
+the pattern: the places where the pattern may stand are the bits of one integer, and a step moves them all at once
 (Baeza-Yates and Gonnet, "A new approach to text searching", 1992, with a bit that stays for each `%`).
 """
 

@@ -14,7 +14,7 @@ import msgspec
 
 from resprout.core.contract import ProtocolMessage
 from resprout.edge.broker.grants import DurableGrant
-from resprout.edge.broker.session import SUBSCRIPTIONS_MAX, ClientSession
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import Consume, Consuming, Standing
 from resprout.edge.messages import (
     Advertise,
@@ -27,7 +27,6 @@ from resprout.edge.messages import (
     PublishRefused,
     Subscribe,
     SubscribeRefused,
-    Taken,
     Unadvertise,
 )
 from resprout.edge.rights import ANY_NAME, Rights, is_listed, may_hear, may_publish
@@ -42,11 +41,10 @@ Guarded = tuple[Any, tuple[ProtocolMessage, ...]]
 class Permit:
     """The rights of a client as they are used: each topic is looked up once."""
 
-    __slots__ = ("_topics", "most_subscriptions", "rights")
+    __slots__ = ("_topics", "rights")
 
-    def __init__(self, rights: Rights, most_subscriptions: int = SUBSCRIPTIONS_MAX) -> None:
+    def __init__(self, rights: Rights) -> None:
         self.rights = rights
-        self.most_subscriptions = most_subscriptions
         self._topics: dict[str, bool] = {}
 
     def publishes(self, topic: str) -> bool:
@@ -78,7 +76,6 @@ class Guard:
             Publish: self._publish,
             Subscribe: self._subscribe,
             Attend: self._attend,
-            Taken: self._taken,
             Advertise: self._advertise,
             Unadvertise: self._advertise,
             ForgetBrokers: self._forget,
@@ -104,10 +101,6 @@ class Guard:
         return None, (PublishRefused(bundle.stream, bundle.first, bundle.count, reason),)
 
     def _subscribe(self, session: ClientSession, message: Subscribe, permit: Permit) -> Guarded:
-        if len(session.subscriptions) >= permit.most_subscriptions:
-            self._refused(session.name, "it has as many subscriptions as it may")
-            reason = f"{session.name} may have {permit.most_subscriptions} subscriptions, and has them"
-            return None, (SubscribeRefused(message.id, reason),)
         if may_hear(permit.rights, session.name, message.filter):
             return message, ()
         return None, (self._no_subscription(session, message.id, message.filter),)
@@ -140,11 +133,6 @@ class Guard:
         adopts = is_its_name and bool(session.identity) and not (rights.unruled or self._is_for_anybody(durable))
         manages = rights.operate if rights.unruled else is_listed(rights.manage, durable)
         return DurableGrant(lists, creates, adopts, manages, rights.unruled, partial(self._refused, session.name))
-
-    def _taken(self, session: ClientSession, message: Taken, permit: Permit) -> Guarded:
-        """The first word of one that was elsewhere before, after it was told that it is served."""
-        told, session.withheld = session.withheld, []
-        return message, tuple(told)
 
     def _no_subscription(self, session: ClientSession, id: int, topic_filter: str) -> SubscribeRefused:
         self._refused(session.name, "it may not subscribe to that")
