@@ -102,14 +102,18 @@ class SessionCrowd:
     def _has(self, name: str) -> bool:
         return self._sessions is not None and self._sessions.has_session(name)
 
-    def longest_away(self) -> str | None:
-        """Return a client that has no connection, the first of those who have the most sessions."""
-        for key in sorted(self._names, key=lambda key: -len(self._names[key])):
+    def first_away(self, key: str) -> str | None:
+        """Return a client of an identity or address that has a session and no connection: the first that came."""
+        if self._sessions is None:
+            return None
+        return next((name for name in self._names.get(key, ()) if self._sessions.lingers(name)), None)
+
+    def first_away_of_most(self) -> str | None:
+        """Return such a client of whoever has the most sessions."""
+        for key in list(self._names):
             self._forget_gone(key)
-            for name in self._names.get(key, ()):
-                if self._sessions is not None and self._sessions.lingers(name):
-                    return name
-        return None
+        keys = sorted(self._names, key=lambda key: -len(self._names[key]))
+        return next(filter(None, map(self.first_away, keys)), None)
 
     def _remove(self, key: str, name: str) -> None:
         del self._counted[name]

@@ -140,7 +140,7 @@ class Reception:
         key = entrance.identity or f"address {source}"
         most = limits.identity_clients if entrance.identity else limits.address_connections
         is_counted = bool(entrance.identity) or not is_local(source)
-        if is_counted and not self._identities.has_room(key, hello.name, most):
+        if is_counted and not self._identities.has_room(key, hello.name, most) and not self._give_up(key):
             if entrance.identity:
                 return f"{most} sessions of one identity is the limit (limits.identity_clients)"
             return f"{most} sessions from one address is the limit (limits.address_connections)"
@@ -160,12 +160,20 @@ class Reception:
             return ""
         if entrance.rights is not None and entrance.rights.operate:
             return ""
-        if (away := self._identities.longest_away()) is not None:
-            self._host.handle(TimerFired(LingerOver(away)))
-            self.refusals.count("its session had no connection, and others needed the room")
+        if self._give_up():
             return ""
         kept = f"{reserved} more are kept for brokers and operators: limits.reserved_sessions"
         return f"{most} sessions is the limit (links.sessions_max; {kept})"
+
+    def _give_up(self, key: str | None = None) -> bool:
+        """End a session that has no connection, of this identity or address, or of whoever has the most: somebody needs
+        the room. False when there is none."""
+        away = self._identities.first_away(key) if key is not None else self._identities.first_away_of_most()
+        if away is None:
+            return False
+        self._host.handle(TimerFired(LingerOver(away)))
+        self.refusals.count("its session had no connection, and another client needed the room")
+        return True
 
     def check_asker(self, connection: "TcpConnection", asked: AskAccount) -> str:
         """Somebody wants to know how this broker is: why it may not; empty when it may. Then it was told so."""
