@@ -222,6 +222,11 @@ class Links:
         link = self._up.get(peer)
         return link is not None and link.lingers
 
+    def unacknowledged_bytes(self, peer: str) -> int:
+        """What was sent to a peer and has not come, whether it counts against the window or not."""
+        link = self._up.get(peer)
+        return link.weight - link.acknowledged if link is not None else 0
+
     def connection_of(self, peer: str) -> int:
         """On which the peer of this name speaks; 0 for none."""
         link = self._up.get(peer)

@@ -272,6 +272,9 @@ class RunningBroker:
         )
         node.identity_of = host.identity_of
         node.limits_of = host.limits_of
+        if recorder is not None:
+            recorder.unread = node.unacknowledged_bytes
+            recorder.party_of = lambda client: host.identity_of(node.connection_of(client)) or client
         self.books.begin(host, node, machine, str(told), self.incarnation)
         if self._door.is_guarded:
             self._set_guard(machine, node, host, recorder)
