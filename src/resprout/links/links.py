@@ -366,7 +366,7 @@ class Links:
         for link in unsent:
             link.unsent = False
             link.ship(now_us, out)
-            if (link.sent > link.full_at or link.sent_bytes > link.full_at_bytes) and not link.over:
+            if link.is_full and not link.over:
                 self._board.end(link, f"{link.peer} acknowledges too little", EndCause.LOST, True, now_us, out)
 
     def _ship_express(self, now_us: int, out: Effects) -> None:
