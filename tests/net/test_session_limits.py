@@ -103,9 +103,12 @@ def test_a_broker_and_an_operator_get_in_when_clients_have_taken_all_their_room(
 
     async def scene() -> None:
         door = Door(rules=rules, limits=CrowdLimits(reserved_sessions=4))
-        async with broker(door=door, links=LinkOptions(sessions_max=8)) as running, contextlib.AsyncExitStack() as open:
+        async with (
+            broker(door=door, links=LinkOptions(sessions_max=8)) as running,
+            contextlib.AsyncExitStack() as peers,
+        ):
             for number in range(4):
-                peer = await open.enter_async_context(bare(running.address))
+                peer = await peers.enter_async_context(bare(running.address))
                 peer.say(Login("crowd", "token"), hello(f"crowd-{number}"))
                 assert isinstance(await peer.hear(), SessionWelcome)
             full = "4 sessions is the limit .*4 more are kept for brokers and operators"

@@ -44,8 +44,9 @@ class Session:
         "_ack_messages_max", "_allowance", "_bodies", "_outbox_bytes_max", "_outbox_messages_max", "_window",
         "acknowledged", "announced", "assembly", "body", "confirmed", "confirmed_bytes", "confirmed_weight",
         "departed", "ends", "epoch", "express", "flight", "full_at", "full_at_bytes", "full_at_weight", "grant",
-        "granted", "held", "incarnation", "limit", "outbox", "part_at", "peer", "peer_window", "received", "received_bytes", "role",
-        "sent", "sent_bytes", "shipped", "told_bytes", "told_granted", "told_received", "weight", "weights",
+        "granted", "held", "incarnation", "limit", "outbox", "part_at", "peer", "peer_window", "received",
+        "received_bytes", "role", "sent", "sent_bytes", "shipped", "told_bytes", "told_granted", "told_received",
+        "weight", "weights",
     )  # fmt: skip
 
     def __init__(self, peer: str, epoch: int, options: LinkOptions, bodies: Bodies) -> None:

@@ -29,7 +29,7 @@ class ClientSession:
     __slots__ = (
         "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted",
         "delivered", "delivered_now", "endings", "gave", "given", "gone", "grant", "identity",
-        "incarnation", "is_inner", "is_internal", "last", "limits", "moved", "name", "owed_bytes", "received",
+        "incarnation", "is_inner", "is_internal", "last", "limits", "may_block", "moved", "name", "owed_bytes", "received",
         "room", "safe", "subscriptions", "taken", "taken_bytes", "told_safe", "unconfirmed", "unsaid", "unturned",
         "users", "waiting", "waiting_bytes", "when_full", "withheld",
     )  # fmt: skip
@@ -91,6 +91,8 @@ class ClientSession:
         """Bytes of bundles that were shown to it and that it has not taken: those given, and the backlog."""
         self.taken_bytes = 0
         """Bytes of bundles that it has taken so far."""
+        self.may_block = True
+        """Publishers of everything that it subscribes to may have to wait for it."""
         self.when_full = WhenFull.DISCONNECT
         """What happens when too many bytes are owed to it."""
         self.last: dict[str, int] = {}

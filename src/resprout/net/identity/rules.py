@@ -9,6 +9,7 @@
     subscribe = ["bank/+", "news/#", "of/{client}/#"]
     consume = ["billing", "audit-*"]       # durable subscriptions of others that it may consume
     manage = ["audit-*"]                   # and those that it may end
+    block = ["bank/#"]                     # where publishers may have to wait for its subscriptions, if these are full
     operate = true                         # may tell the network to forget brokers, and see what it is like
     observe = true                         # may only see what it is like: `resprout status`, the live page, metrics
     limits = { identity_clients = 10 }     # instead of those of the broker, as in `[limits]` of its file
@@ -42,7 +43,7 @@ FILTERS_MAX: Final = 1_000
 SECRETS_MAX: Final = 16
 CLIENT: Final = "{client}"
 
-_RIGHTS: Final = ("publish", "subscribe", "consume", "manage", "operate", "observe")
+_RIGHTS: Final = ("publish", "subscribe", "consume", "manage", "block", "operate", "observe")
 _KEYS: Final = ("name", "secrets", "certificates", "clients", *_RIGHTS, "limits")
 COUNT_MAX: Final = 1_000_000_000
 
@@ -94,7 +95,7 @@ def rights_of(rights: Rights, client: str) -> Rights:
 
     return Rights(
         filled(rights.publish), filled(rights.subscribe), rights.operate, rights.observe,
-        filled(rights.consume), filled(rights.manage),
+        filled(rights.consume), filled(rights.manage), block=filled(rights.block),
     )  # fmt: skip
 
 
@@ -149,7 +150,7 @@ def _limits(table: TomlTable) -> dict[str, int]:
 
 
 def _rights(table: TomlTable) -> Rights:
-    for key in ("publish", "subscribe"):
+    for key in ("publish", "subscribe", "block"):
         for place, text in enumerate(table.texts(key, FILTERS_MAX, ())):
             table.attempt((key, place), check_filter, text.replace(CLIENT, "client"))
     for key in ("consume", "manage"):
@@ -159,6 +160,7 @@ def _rights(table: TomlTable) -> Rights:
         table.texts("publish", FILTERS_MAX, ()), table.texts("subscribe", FILTERS_MAX, ()),
         table.flag("operate", False), table.flag("observe", False),
         table.texts("consume", FILTERS_MAX, ()), table.texts("manage", FILTERS_MAX, ()),
+        block=table.texts("block", FILTERS_MAX, ()),
     )  # fmt: skip
 
 
