@@ -15,13 +15,24 @@ from resprout.core.contract import (
     Note,
     Received,
     Send,
+    SetTimer,
+    TimerFired,
 )
 from resprout.core.errors import NameRefusedError
 from resprout.core.event_journal import EventsFetched, FetchEvents, Kept, RecordEvent
 from resprout.core.guarantee import Guarantee
 from resprout.core.names import check_name
 from resprout.edge.broker.event_record import CoverageMark, KeptEvent, event_record, mark_record, read_event
-from resprout.edge.broker.recorder import PAGE_BYTES, READS_MAX, EventRecorder, own_name
+from resprout.edge.broker.recorder import (
+    FETCHES_MAX,
+    PAGE_BYTES,
+    READ_AGAIN_US,
+    READS_MAX,
+    UNREAD_BYTES,
+    EventRecorder,
+    ReadsDue,
+    own_name,
+)
 from resprout.edge.messages import (
     Attend,
     Delivery,
@@ -170,12 +181,49 @@ def test_who_may_not_subscribe_may_not_read_and_what_cannot_be_is_refused() -> N
     assert refusal(ask(machine, also=("a", "b"))) == "c may not subscribe to b"
     assert "65 filters" in refusal(ask(machine, also=("a",) * 64))
     assert "b9.y" in refusal(ask(machine, journal="b9.y", position=5))
-    for _ in range(READS_MAX):
-        assert isinstance(ask(machine)[0], FetchEvents)
+    fetches = [effect for _ in range(READS_MAX) for effect in ask(machine)]
+    assert len(fetches) == FETCHES_MAX and all(isinstance(effect, FetchEvents) for effect in fetches)
     assert "wait for their answers" in refusal(ask(machine))
     assert isinstance(ask(machine, client="d")[0], FetchEvents), "others may"
     machine.step(LinkDown("c", "gone"), 0)
     assert isinstance(ask(machine)[0], FetchEvents), "what a client that is gone asked for is forgotten"
+
+
+def test_a_client_that_does_not_receive_what_it_was_given_is_given_no_more() -> None:
+    """Attack 8: answers to reads are outside the window, so 16 clients that did not read took 1.4 GB."""
+    machine = keeping(StubStack())
+    unread = {"c": UNREAD_BYTES + 1}
+    machine.unread = lambda client: unread.get(client, 0)
+    assert ask(machine) == [SetTimer(ReadsDue(), READ_AGAIN_US)]
+    assert ask(machine) == [], "one timer looks at all of them"
+    assert isinstance(ask(machine, client="d")[0], FetchEvents), "others are answered"
+    assert machine.step(TimerFired(ReadsDue()), READ_AGAIN_US) == [SetTimer(ReadsDue(), 2 * READ_AGAIN_US)]
+    unread["c"] = UNREAD_BYTES
+    fetches = machine.step(TimerFired(ReadsDue()), 2 * READ_AGAIN_US)
+    assert [effect.token for effect in fetches if isinstance(effect, FetchEvents)] == [2, 3]
+
+
+def test_the_next_read_is_fetched_when_an_answer_has_left() -> None:
+    machine = keeping(StubStack())
+    fetches = [effect for _ in range(3) for effect in ask(machine)]
+    assert len(fetches) == FETCHES_MAX == 2
+    out = machine.step(EventsFetched(1, (), 0, 0), 0)
+    assert [type(effect) for effect in out] == [Send, FetchEvents]
+
+
+def test_reading_with_a_condition_that_takes_long_gives_short_pages_and_makes_its_identity_wait() -> None:
+    machine = keeping(StubStack())
+    machine.party_of = lambda client: "crowd"
+    where = f"name like '{'%_a_b' * 40}'"
+    ask(machine, where=where, position=1)
+    kept = [Kept(n, 100 + n, event_record(4, -1, bundle("a", (1,) * 20))) for n in range(1, 30)]
+    out = machine.step(EventsFetched(1, kept, 1, 99), 0)
+    [end] = [effect.message for effect in out if isinstance(effect, Send)]
+    assert isinstance(end, EventsEnd) and not end.reason
+    assert 1 < end.following < 30, "the client goes on from there"
+    [timer] = ask(machine, client="d")
+    assert isinstance(timer, SetTimer), "it is the same identity"
+    assert isinstance(machine.step(TimerFired(ReadsDue()), 1_000_000)[0], FetchEvents)
 
 
 def test_nobody_else_can_be_called_like_it() -> None:

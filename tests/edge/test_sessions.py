@@ -3,11 +3,11 @@
 import pytest
 
 from resprout.core.bundle import unpack_payloads
+from resprout.core.client_limits import ClientLimits
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker import advertising
-from resprout.edge.broker import sessions as sessions_module
 from resprout.edge.messages import (
     Advertise,
     Attend,
@@ -75,14 +75,13 @@ def test_a_subscription_that_cannot_be_is_refused_with_the_reason_and_leaves_not
     assert house.outbound == [] and house.clients["a"].subscriptions == {}
 
 
-def test_there_is_a_limit_to_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions_module, "SUBSCRIPTIONS_MAX", 2)
+def test_there_is_a_limit_to_subscriptions() -> None:
     house = House("a")
+    house.clients["a"].limits = ClientLimits(client_subscriptions=2)
     for id in (1, 2, 3):
         house.subscribe("a", id, f"t{id}")
-    assert house.told("a")[1:] == [
-        Subscribed(1), Subscribed(2), SubscribeRefused(3, "2 subscriptions are the most one client may have"),
-    ]  # fmt: skip
+    reason = "a has 2 subscriptions and may have 2 (limit client_subscriptions)"
+    assert house.told("a")[1:] == [Subscribed(1), Subscribed(2), SubscribeRefused(3, reason)]
 
 
 def test_a_number_used_twice_is_a_peers_fault() -> None:

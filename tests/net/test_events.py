@@ -5,7 +5,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
+import msgspec
 import pytest
 
 import resprout
@@ -14,7 +16,11 @@ from resprout.client.errors import ReadError
 from resprout.client.past import EventsPage, Offset, read_offset
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
+from resprout.edge.broker.recorder import FETCHES_MAX, PAGE_BYTES, UNREAD_BYTES
+from resprout.edge.messages import Attend, ReadEvents
 from resprout.journal.options import JournalOptions
+from resprout.links.frames import SessionWelcome
+from resprout.links.links import Links
 from resprout.net.address import Address
 from resprout.net.broker import serve
 from resprout.net.broker_to_run import EVENT_OPTIONS, BrokerToRun
@@ -22,7 +28,7 @@ from resprout.net.door import Door
 from resprout.net.identity.secret import digest_of_token
 from tests.patience import PATIENCE_S
 
-from .stage import LOOPBACK, QUICK, STACK, Running, broker, run, until
+from .stage import LOOPBACK, QUICK, STACK, Running, bare, broker, hello, let_pass, run, until
 
 
 @contextlib.asynccontextmanager
@@ -195,5 +201,30 @@ def test_a_reader_that_waits_when_the_client_closes_is_told(tmp_path: Path) -> N
             await c.close()
             with pytest.raises(resprout.ClosedError):
                 await reading
+
+    run(scene())
+
+
+def test_a_client_that_asks_for_much_of_the_past_and_does_not_read_takes_little(tmp_path: Path) -> None:
+    """Attack 8: the answers to what it asks for would be hundreds of times what it may have under way."""
+
+    async def scene() -> None:
+        async with keeper(tmp_path) as tap, resprout.connect(str(tap), name="p", timeout=PATIENCE_S) as p:
+            for _ in range(8):
+                receipt = await p.publish("a/x", bytes(256 << 10))
+            await receipt.delivered()
+            async with bare(tap.address) as peer:
+                peer.say(msgspec.structs.replace(hello("greedy"), peer="tap"))
+                assert isinstance(await peer.hear(), SessionWelcome)
+                asked = [ReadEvents(id, "a/x", None, "", 0, 0, 1 << 20) for id in range(1, 61)]
+                peer.say_messages(1, Attend(0), *asked)
+                peer.stop_reading()
+                links = cast(Links, tap.host.machine)
+                await until(lambda: links.unacknowledged_bytes("greedy") > UNREAD_BYTES)
+                await let_pass(0.3)
+                most = UNREAD_BYTES + (FETCHES_MAX + 1) * (PAGE_BYTES + (256 << 10))
+                assert links.unacknowledged_bytes("greedy") < most < 60 * PAGE_BYTES
+                page = await p.read("a/#", size=1)
+                assert page.next.position == 1, "others are answered"
 
     run(scene())

@@ -41,7 +41,6 @@ def subscribed(running: Running) -> int:
 @pytest.mark.parametrize("fast_loop", [False, True])
 def test_others_have_their_turn_between_the_frames_of_a_burst(monkeypatch: pytest.MonkeyPatch, fast_loop: bool) -> None:
     monkeypatch.setattr(connection, "TURN_SECONDS_MAX", -1.0)  # one frame is a turn
-    monkeypatch.setattr(connection, "TOGETHER_MAX", 1)
 
     async def scene() -> None:
         async with broker() as running, bare(running.address) as peer:
@@ -56,6 +55,25 @@ def test_others_have_their_turn_between_the_frames_of_a_burst(monkeypatch: pytes
             await peer.ended()
 
     run(scene(), fast_loop=fast_loop)
+
+
+def test_others_have_their_turn_within_a_frame_whose_messages_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker is free between two messages of one frame, so its signs of life are sent."""
+    monkeypatch.setattr(connection, "TURN_SECONDS_MAX", -1.0)
+    monkeypatch.setattr(connection, "STEP_SECONDS_MAX", -1.0)  # every step takes too long
+
+    async def scene() -> None:
+        async with broker() as running, bare(running.address) as peer:
+            await peer.greet("busy")
+            wishes = [Subscribe(number, f"t/{number}", None) for number in range(1, 201)]
+            peer.say_messages(1, Attend(0), *wishes)
+            steps: list[int] = []
+            while not steps or steps[-1] < len(wishes):
+                await asyncio.sleep(0)
+                steps.append(subscribed(running))
+            assert len(set(steps)) > len(wishes) // 2, "one message is a step in the end"
+
+    run(scene())
 
 
 @pytest.mark.parametrize("fast_loop", [False, True])

@@ -25,8 +25,7 @@ name = "crowd"
 secrets = ["{digest_of_token("token")}"]
 publish = ["#"]
 subscribe = ["#"]
-most_clients = 2
-most_subscriptions = 3
+limits = {{ identity_clients = 2, client_subscriptions = 3 }}
 
 [anybody]
 publish = ["#"]
@@ -68,11 +67,11 @@ def test_one_identity_has_so_many_clients_each_with_so_many_subscriptions(tmp_pa
         async with broker(door=Door(rules=rules)) as running:
             first = await connect(str(running), name="crowd.1", login="crowd:token")
             second = await connect(str(running), name="crowd.2", login="crowd:token")
-            with pytest.raises(ConnectError, match="2 clients of one identity is the limit"):
+            with pytest.raises(ConnectError, match="2 sessions of one identity is the limit"):
                 await connect(str(running), name="crowd.3", login="crowd:token")
             again = await connect(str(running), name="crowd.2", login="crowd:token")
             inboxes = [await first.subscribe(f"t/{number}") for number in range(3)]
-            with pytest.raises(SubscribeError, match=r"crowd\.1 may have 3 subscriptions, and has them"):
+            with pytest.raises(SubscribeError, match=r"crowd\.1 has 3 subscriptions and may have 3"):
                 await first.subscribe("t/4")
             await first.unsubscribe(inboxes[0])
             await first.subscribe("t/4")

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
+from resprout.core.client_limits import DEFAULT_LIMITS, ClientLimits
 from resprout.core.message import Message
 
 
@@ -131,6 +132,8 @@ class LinkUp(Event):
     """The round trip that the handshake took, where this side opened the session."""
     identity: str = ""
     """Whom the peer has proven to be, by a secret or a certificate; empty where nothing is proven."""
+    limits: ClientLimits = DEFAULT_LIMITS
+    """How much its identity may use, if it is a client."""
 
 
 class EndCause(enum.StrEnum):
@@ -155,7 +158,8 @@ class EndCode(enum.IntEnum):
     OUTLIVED = 3
     """Asked for a session, it is not taken: a later life of it has been here."""
     FORBIDDEN = 4
-    """It may not be here: it has not shown who it is, or the rules do not let it in."""
+    """It may not be here: it has not shown who it is, the rules do not let it in, or it costs more than its limits
+    allow."""
     SLOW = 5
     """It did not read what it subscribed to, and its broker has no room for more."""
 

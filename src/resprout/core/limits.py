@@ -27,6 +27,8 @@ BUNDLE_BYTES: Final = PAYLOAD_BYTES + 4096
 
 WHERE_BYTES: Final = 4096
 WHERE_DEPTH: Final = 32
+WHERE_STEPS: Final = 8_448
+"""What testing a condition may cost for one message (`filters.price`): up to 1 ms."""
 
 FRAME_BYTES: Final = 4 << 20
 """One frame on a connection; a header that claims more is refused before anything is read."""

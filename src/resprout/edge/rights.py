@@ -34,6 +34,8 @@ class Rights(msgspec.Struct, frozen=True):
     """The same, of those that it may end."""
     unruled: bool = False
     """No rules say what it may do: it may publish, subscribe and consume as it likes."""
+    block: tuple[str, ...] = ()
+    """Filters that cover every subscription for which publishers may have to wait, plain or durable."""
 
     @property
     def sees(self) -> bool:
@@ -73,6 +75,11 @@ def may_hear(rights: Rights, client: str, topic_filter: str) -> bool:
     return may_subscribe(rights, topic_filter)
 
 
+def may_block(rights: Rights, topic_filter: str) -> bool:
+    """Whether publishers of these topics may have to wait for a subscriber that does not read."""
+    return rights.unruled or any(filter_covers(allowed, topic_filter) for allowed in rights.block)
+
+
 def includes(wide: Rights, narrow: Rights) -> bool:
     """Whether whoever has the first may do all that the second allows. False also where only several filters together
     would do: then it is taken for narrower."""
@@ -82,6 +89,7 @@ def includes(wide: Rights, narrow: Rights) -> bool:
         and all(may_subscribe(wide, one) for one in narrow.subscribe)
         and _lists_all(wide.consume, narrow.consume)
         and _lists_all(wide.manage, narrow.manage)
+        and all(may_block(wide, one) for one in narrow.block)
         and (wide.operate or not narrow.operate)
         and (wide.sees or not narrow.sees)
     )

@@ -46,6 +46,9 @@ class Present(msgspec.Struct, frozen=True):
 AccessKey: TypeAlias = Equal | ValueRange | Present
 Alternative: TypeAlias = tuple[AccessKey, ...]
 
+KEYS_MAX: Final = 64
+"""Keys of one alternative: each takes some 400 bytes in the index."""
+
 _PREFERENCE: Final = {Equal: 0, ValueRange: 1, Present: 2}
 
 
@@ -81,11 +84,11 @@ def _of_any(node: Or) -> Iterable[Alternative]:
     keys: dict[AccessKey, None] = {}
     for part in node.parts:
         options = alternatives_of(part)
-        if not options:
+        if not options or len(keys) > KEYS_MAX:
             return []
         best = min(options, key=preference)
         keys.update(dict.fromkeys(best))
-    return [tuple(keys)]
+    return [tuple(keys)] if len(keys) <= KEYS_MAX else []
 
 
 def _of_leaf(leaf: Leaf) -> Iterable[Alternative]:
@@ -93,7 +96,7 @@ def _of_leaf(leaf: Leaf) -> Iterable[Alternative]:
         return [(Present(leaf.left),), (Present(leaf.right),)]
     if isinstance(leaf, Compare) and leaf.operator == "=":
         return [(Equal(leaf.name, hash_key(leaf.value)),)]
-    if isinstance(leaf, Within) and not leaf.negated:
+    if isinstance(leaf, Within) and not leaf.negated and len(leaf.values) <= KEYS_MAX:
         return [tuple(Equal(leaf.name, hash_key(value)) for value in leaf.values)]
     if isinstance(leaf, Null) and not leaf.negated:
         return []

@@ -5,7 +5,7 @@ and values of the condition; no text of a user is ever run.
 """
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from resprout.core.names import Attributes, AttributeValue
@@ -18,14 +18,17 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 _NUMBER: Final = (int, float)
+COMPILED_MAX: Final = 16
+"""Parts of one `and` or `or` that are compiled. A compiled comparison takes some 370 bytes: of more parts than this,
+comparisons are compiled for the moment in which they are tested, which takes four times as long."""
 
 
 def test_of(node: ConditionNode) -> Test:
     """A function of a message's attributes that is true when the condition is."""
     if isinstance(node, And):
-        return _all([test_of(part) for part in node.parts])
+        return _all_of_many(node.parts) if len(node.parts) > COMPILED_MAX else _all([test_of(p) for p in node.parts])
     if isinstance(node, Or):
-        return _any([test_of(part) for part in node.parts])
+        return _any_of_many(node.parts) if len(node.parts) > COMPILED_MAX else _any([test_of(p) for p in node.parts])
     if isinstance(node, Compare):
         return _equals(node.name, node.value) if node.operator == "=" else _compares(node)
     if isinstance(node, CompareAttributes):
@@ -75,6 +78,35 @@ def _any(tests: list[Test]) -> Test:
         return False
 
     return matches
+
+
+def _all_of_many(parts: Sequence[ConditionNode]) -> Test:
+    tests = _compact(parts)
+
+    def matches(attributes: Attributes) -> bool:
+        for test in tests:  # noqa: SIM110 - as above
+            if not (test if callable(test) else test_of(test))(attributes):
+                return False
+        return True
+
+    return matches
+
+
+def _any_of_many(parts: Sequence[ConditionNode]) -> Test:
+    tests = _compact(parts)
+
+    def matches(attributes: Attributes) -> bool:
+        for test in tests:  # noqa: SIM110 - as above
+            if (test if callable(test) else test_of(test))(attributes):
+                return True
+        return False
+
+    return matches
+
+
+def _compact(parts: Sequence[ConditionNode]) -> list[Test | ConditionNode]:
+    """Comparisons as they are; what takes long to compile, compiled."""
+    return [test_of(part) if isinstance(part, And | Or | Like | Within) else part for part in parts]
 
 
 def _equals(name: str, wanted: AttributeValue) -> Test:

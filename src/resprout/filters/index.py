@@ -28,13 +28,15 @@ PLAN_IDS_MAX: Final = 1 << 20
 class _Group(Generic[Id]):
     """Everything that was asked for with one topic filter."""
 
-    __slots__ = ("always", "bucket", "rows", "version")
+    __slots__ = ("always", "bucket", "most_steps", "rows", "version")
 
     def __init__(self) -> None:
         self.always: dict[int, Id] = {}
         """Without a condition, by serial."""
         self.rows: dict[Condition, ShelfRow[Id]] = {}
         self.bucket = Bucket()
+        self.most_steps = 0
+        """What testing all conditions may cost for one message (`price`)."""
         self.version = 0
         """Changes when plans do: with `always`, and when there begin or cease to be conditions."""
 
@@ -63,13 +65,26 @@ class MatchPlan(Generic[Id]):
         """Everyone who gets a message with these attributes, each once: `always`, then those with conditions."""
         if not self.conditional:
             return list(self.always)
+        found: dict[int, Id] = {}
+        for row in self.candidates(attributes):
+            if row.test(attributes):
+                found.update(row.members)
+        return self.everyone(found)
+
+    @property
+    def most_steps(self) -> int:
+        """What matching one message may cost (`filters.price`)."""
+        return sum([group.most_steps for group in self._conditional])
+
+    def candidates(self, attributes: Attributes) -> list[ShelfRow[Id]]:
+        """Conditions that a message with these attributes may meet: whoever does not call `match` tests them."""
         candidates: list[ShelfRow[Id]] = []
         for group in self._conditional:
             group.bucket.collect(attributes, candidates)
-        found: dict[int, Id] = {}
-        for row in candidates:
-            if row.test(attributes):
-                found.update(row.members)
+        return candidates
+
+    def everyone(self, found: dict[int, Id]) -> list[Id]:
+        """`always`, and those whose conditions a message meets, by serial."""
         if not found:
             return list(self.always)
         if self.always:
@@ -175,6 +190,7 @@ class MatchIndex(Generic[Id]):
             if not group.rows:
                 self._changed(group)
             row = group.rows[condition] = ShelfRow(self._next_serial(), condition)
+            group.most_steps += condition.price.most
             group.bucket.add(row)
         return row
 
@@ -182,6 +198,7 @@ class MatchIndex(Generic[Id]):
         del row.members[serial]
         if not row.members:
             group.bucket.remove(row)
+            group.most_steps -= row.condition.price.most
             del group.rows[row.condition]
             if not group.rows:
                 self._changed(group)

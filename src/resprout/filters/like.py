@@ -1,16 +1,25 @@
 r"""LIKE patterns: `%` stands for any text, `_` for one character, `\` takes away the meaning of what follows.
 
-Matching is case-sensitive and takes one step per character of the text whatever the pattern: the places where the
-pattern may stand are the bits of one integer, and a step moves them all at once (Baeza-Yates and Gonnet, "A new
-approach to text searching", 1992, with a bit that stays for each `%`). Nothing backtracks.
+Matching is case-sensitive, and nothing backtracks. A pattern is cut at each `%` into segments. Most patterns are
+matched by searching for one segment after the other, each at the first place where it fits: if the text matches at all,
+it matches so. Patterns with many or long segments that contain `_` take one step per character of the text, whatever
+the pattern: the places where the pattern may stand are the bits of one integer, and a step moves them all at once
+(Baeza-Yates and Gonnet, "A new approach to text searching", 1992, with a bit that stays for each `%`).
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import Final
 
 _ANY: Final = object()
 _ONE: Final = object()
 _Piece = str | object
+_Search = Callable[[str, int], int]
+"""Given a text and where to begin: where the segment that is searched for ends, or -1."""
+
+_WILD_SEGMENTS_MAX: Final = 8
+_WILD_SEGMENT_MAX: Final = 64
+"""Segments with `_` that are searched for, and characters of each; with more, the pattern is matched by bits."""
 
 
 def check_pattern(pattern: str) -> str:
@@ -51,7 +60,20 @@ def matcher(pattern: str) -> Callable[[str], bool]:
         simple = _simple_matcher(pieces)
         if simple is not None:
             return simple
-    return _bit_matcher(pieces)
+    segments = _segments(pieces)
+    return _segment_matcher(segments) if _are_few(segments) else _bit_matcher(pieces)
+
+
+def steps_of(pattern: str) -> tuple[int, int]:
+    """Return what matching costs at most, in the steps of `price`: in any case, and for each 1024 characters of the
+    text."""
+    segments = _segments(_pieces(pattern))
+    longest = max(map(len, segments))
+    if not _are_few(segments):
+        return len(segments), 4096 + sum(map(len, segments))
+    if longest and (len(segments) > 2 or any(_ONE in segment for segment in segments)):
+        return 1 + len(segments), 64 + 32 * min(longest, _WILD_SEGMENT_MAX)
+    return 1, 0  # a beginning or an end
 
 
 def _pieces(pattern: str) -> list[_Piece]:
@@ -69,6 +91,22 @@ def _pieces(pattern: str) -> list[_Piece]:
     return pieces
 
 
+def _segments(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
+    """What stands before, between and behind the `%`."""
+    segments: list[list[_Piece]] = [[]]
+    for piece in pieces:
+        if piece is _ANY:
+            segments.append([])
+        else:
+            segments[-1].append(piece)
+    return segments
+
+
+def _are_few(segments: Sequence[Sequence[_Piece]]) -> bool:
+    wild = [segment for segment in segments if _ONE in segment]
+    return len(wild) <= _WILD_SEGMENTS_MAX and all(len(segment) <= _WILD_SEGMENT_MAX for segment in wild)
+
+
 def _simple_matcher(pieces: list[_Piece]) -> Callable[[str], bool] | None:
     """`abc%`, `%abc` and `%abc%`."""
     inner = pieces[1:-1] if len(pieces) > 1 else []
@@ -83,6 +121,59 @@ def _simple_matcher(pieces: list[_Piece]) -> Callable[[str], bool] | None:
     if closes:
         return lambda text: text.startswith(literal)
     return lambda text: text == literal
+
+
+def _segment_matcher(segments: Sequence[Sequence[_Piece]]) -> Callable[[str], bool]:
+    first, last = _at(segments[0]), _at(segments[-1])
+    begin, end = len(segments[0]), len(segments[-1])
+    if len(segments) == 1:
+        return lambda text: len(text) == begin and first(text, 0)
+    inner = [_search(segment) for segment in segments[1:-1] if segment]
+
+    def matches(text: str) -> bool:
+        room = len(text) - end
+        if room < begin or not first(text, 0) or not last(text, room):
+            return False
+        place = begin
+        for search in inner:
+            place = search(text, place)
+            if place < 0:
+                return False
+        return place <= room
+
+    return matches
+
+
+def _at(segment: Sequence[_Piece]) -> Callable[[str, int], bool]:
+    """A test whether the segment stands at a place of a text."""
+    if _ONE not in segment:
+        literal = "".join(piece for piece in segment if isinstance(piece, str))
+        return lambda text, place: text.startswith(literal, place)
+    match = _expression(segment).match
+    return lambda text, place: match(text, place) is not None
+
+
+def _search(segment: Sequence[_Piece]) -> _Search:
+    if _ONE not in segment:
+        literal = "".join(piece for piece in segment if isinstance(piece, str))
+
+        def find(text: str, place: int) -> int:
+            found = text.find(literal, place)
+            return found + len(literal) if found >= 0 else -1
+
+        return find
+    expression = _expression(segment)
+
+    def find_wild(text: str, place: int) -> int:
+        found = expression.search(text, place)
+        return found.end() if found is not None else -1
+
+    return find_wild
+
+
+def _expression(segment: Sequence[_Piece]) -> re.Pattern[str]:
+    """Without repetition or alternatives, so nothing backtracks."""
+    return re.compile("".join(re.escape(piece) if isinstance(piece, str) else "." for piece in segment), re.DOTALL)
 
 
 def _bit_matcher(pieces: list[_Piece]) -> Callable[[str], bool]:

@@ -74,3 +74,10 @@ def filter_covers(wide: str, narrow: str) -> bool:
 
 def _spelled_out(topic_filter: str) -> list[str]:
     return ["+", "#"] if topic_filter == "#" else topic_filter.split("/")
+
+
+def placement_of(topic_filter: str) -> str:
+    """Where a filter has wildcards, and which: two filters with the same placement never match the same topic, unless
+    they are equal."""
+    levels = topic_filter.split("/")
+    return "".join([level if level in ("+", "#") else "." for level in levels])

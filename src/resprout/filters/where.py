@@ -30,6 +30,7 @@ from resprout.filters.errors import WhereError
 from resprout.filters.evaluation import Test, test_of
 from resprout.filters.nodes import ConditionNode
 from resprout.filters.parser import read
+from resprout.filters.price import price_of
 
 __all__ = ["Condition", "WhereError", "parse"]
 
@@ -37,7 +38,7 @@ __all__ = ["Condition", "WhereError", "parse"]
 class Condition:
     """A condition that was read. Equal, and equally hashed, when the canonical texts are."""
 
-    __slots__ = ("matches", "node", "text")
+    __slots__ = ("matches", "node", "price", "text")
 
     def __init__(self, node: ConditionNode, text: str) -> None:
         self.node: Final = node
@@ -45,6 +46,7 @@ class Condition:
         """The canonical form: whatever says the same but for order, spelling and `not` is written like this."""
         self.matches: Final[Test] = test_of(node)
         """Whether the condition is true of a message's attributes."""
+        self.price: Final = price_of(node)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Condition) and self.text == other.text
@@ -67,4 +69,9 @@ def parse(text: str) -> Condition:
     size = len(draft.text.encode())
     if size > limits.WHERE_BYTES:  # it must be readable again wherever the canonical text travels
         raise WhereError(f"a condition of {size} bytes when written in full; at most {limits.WHERE_BYTES}")
-    return Condition(draft.node, draft.text)
+    condition = Condition(draft.node, draft.text)
+    if condition.price.most > limits.WHERE_STEPS:
+        raise WhereError(
+            f"a condition that takes up to {condition.price.most} steps for one message; at most {limits.WHERE_STEPS}"
+        )
+    return condition

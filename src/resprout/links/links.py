@@ -20,6 +20,7 @@ from random import Random
 from typing import Any, Final
 
 from resprout.core import limits
+from resprout.core.client_limits import DEFAULT_LIMITS, ClientLimits
 from resprout.core.contract import (
     Adopt,
     Arrived,
@@ -148,6 +149,8 @@ class Links:
         }
         self.identity_of: Callable[[int], str] = lambda connection: ""
         """Whom the opener of a connection has proven to be: for a driver that asks for proof."""
+        self.limits_of: Callable[[int], ClientLimits] = lambda connection: DEFAULT_LIMITS
+        """How much the opener of a connection may use."""
         self.refusals = board.refusals
         """How often somebody was turned away, and why."""
         self.mistakes = 0
@@ -205,6 +208,24 @@ class Links:
     def sessions(self) -> list[LinkStatus]:
         """Every session that stands, with or without a connection, in the order in which they began."""
         return [LinkStatus.of(link) for link in self._up.values()]
+
+    @property
+    def session_count(self) -> int:
+        """Sessions that stand, with or without a connection."""
+        return len(self._up)
+
+    def has_session(self, peer: str) -> bool:
+        return peer in self._up
+
+    def lingers(self, peer: str) -> bool:
+        """Whether the session with a peer waits for a connection, and ends after a while without one."""
+        link = self._up.get(peer)
+        return link is not None and link.lingers
+
+    def unacknowledged_bytes(self, peer: str) -> int:
+        """What was sent to a peer and has not come, whether it counts against the window or not."""
+        link = self._up.get(peer)
+        return link.weight - link.acknowledged if link is not None else 0
 
     def connection_of(self, peer: str) -> int:
         """On which the peer of this name speaks; 0 for none."""
@@ -282,6 +303,7 @@ class Links:
                 up = LinkUp(
                     news.peer, news.role, news.incarnation, news.room,
                     trip_us=news.trip_us, identity=self.identity_of(news.connection),
+                    limits=self.limits_of(news.connection),
                 )  # fmt: skip
                 self._tell(up, now_us, out)
             else:
@@ -344,7 +366,7 @@ class Links:
         for link in unsent:
             link.unsent = False
             link.ship(now_us, out)
-            if (link.sent > link.full_at or link.sent_bytes > link.full_at_bytes) and not link.over:
+            if link.is_full and not link.over:
                 self._board.end(link, f"{link.peer} acknowledges too little", EndCause.LOST, True, now_us, out)
 
     def _ship_express(self, now_us: int, out: Effects) -> None:

@@ -29,6 +29,9 @@ from resprout.links.parts import BODY_BYTES_MAX, Assembly, Bodies, Body
 MESSAGES_PER_FRAME: Final = limits.FRAME_ITEMS
 """What may share a frame, `cost` and `bulk` together, is as much as a part of a large message (`flight`): far below
 what the wire refuses, because every message has a few bytes more."""
+FREE_BYTES_MAX: Final = 128 << 20
+"""What is kept for a client that does not acknowledge, together with what does not count against its window. Beyond
+that, the session is given up."""
 STACK: Final = 1
 DRIVER: Final = 2
 """Who holds a session."""
@@ -40,9 +43,10 @@ class Session:
     __slots__ = (
         "_ack_messages_max", "_allowance", "_bodies", "_outbox_bytes_max", "_outbox_messages_max", "_window",
         "acknowledged", "announced", "assembly", "body", "confirmed", "confirmed_bytes", "confirmed_weight",
-        "departed", "ends", "epoch", "express", "flight", "full_at", "full_at_bytes", "grant", "granted", "held",
-        "incarnation", "limit", "outbox", "part_at", "peer", "peer_window", "received", "received_bytes", "role",
-        "sent", "sent_bytes", "shipped", "told_bytes", "told_granted", "told_received", "weight", "weights",
+        "departed", "ends", "epoch", "express", "flight", "full_at", "full_at_bytes", "full_at_weight", "grant",
+        "granted", "held", "incarnation", "limit", "outbox", "part_at", "peer", "peer_window", "received",
+        "received_bytes", "role", "sent", "sent_bytes", "shipped", "told_bytes", "told_granted", "told_received",
+        "weight", "weights",
     )  # fmt: skip
 
     def __init__(self, peer: str, epoch: int, options: LinkOptions, bodies: Bodies) -> None:
@@ -78,6 +82,8 @@ class Session:
         self.full_at = self._outbox_messages_max
         """When `sent` or `sent_bytes` is beyond these, too much waits in the outbox."""
         self.full_at_bytes = self._outbox_bytes_max
+        self.full_at_weight = 1 << 62
+        """The same for `weight`, for clients: answers that are outside the window are bounded, too."""
         self.outbox: deque[Any] = deque()
         self.ends: deque[int] = deque()
         """Beside each message in the outbox: `sent_bytes` right after it, and `weight` right after it."""
@@ -109,6 +115,8 @@ class Session:
         """The first handshake. Raises PeerError when the peer claims to have received what was never sent."""
         self.role = role
         self.incarnation = incarnation
+        if role == "client":
+            self.full_at_weight = FREE_BYTES_MAX
         self.confirm(received, grant)
         self.peer_window = max(1, min(grant, self._outbox_bytes_max // 2))
         self.announced = self.limit
@@ -193,6 +201,11 @@ class Session:
         room = max(ROOM_BYTES_MIN, self.flight.room_bytes)
         self._allowance = min(room, self._outbox_bytes_max // 2)
         self.limit = min(self.grant, self.confirmed_bytes + self._allowance)
+
+    @property
+    def is_full(self) -> bool:
+        """Too much waits in the outbox."""
+        return self.sent > self.full_at or self.sent_bytes > self.full_at_bytes or self.weight > self.full_at_weight
 
     @property
     def room(self) -> int:
@@ -285,6 +298,8 @@ class Session:
             self.confirmed_weight = self.acknowledged
             self.full_at = received + self._outbox_messages_max
             self.full_at_bytes = self.confirmed_bytes + self._outbox_bytes_max
+            if self.role == "client":
+                self.full_at_weight = self.confirmed_weight + FREE_BYTES_MAX
             if self.shipped < received:  # it came on an earlier connection, or the peer lies
                 self.shipped = received
                 self.departed = max(self.departed, self.confirmed_weight)

@@ -255,6 +255,7 @@ class RunningBroker:
             delays_s=dict(spec.delays_s),
             connections_max=self._room(),
             greetings_max=self._links.greetings_max,
+            sessions_max=self._links.sessions_max,
             latest_incarnation=node.latest_incarnation,
             book=self._book,
             records=self._folder.records if self._folder is not None else None,
@@ -270,6 +271,10 @@ class RunningBroker:
             tells=lambda asked: answer(self.books, asked),
         )
         node.identity_of = host.identity_of
+        node.limits_of = host.limits_of
+        if recorder is not None:
+            recorder.unread = node.unacknowledged_bytes
+            recorder.party_of = lambda client: host.identity_of(node.connection_of(client)) or client
         self.books.begin(host, node, machine, str(told), self.incarnation)
         if self._door.is_guarded:
             self._set_guard(machine, node, host, recorder)

@@ -19,9 +19,10 @@ from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from resprout.core.client_limits import ClientLimits
 from resprout.core.errors import UsageError, WireError
 from resprout.edge.broker.guard import Permit
-from resprout.links.frames import Hello
+from resprout.links.frames import Data, Hello
 from resprout.net.frames import AskAccount, Login, Who
 from resprout.net.intake import weight_of
 from resprout.net.reception import refuse
@@ -50,9 +51,12 @@ TURN_BYTES = 64 << 10
 """Whoever sends so much at once stands in line with others who do (`line`), and is not read from meanwhile: some event
 loops would go on reading one connection while more comes, up to 8 MB of it in one turn."""
 
-TOGETHER_MAX = 64
-"""Messages of one peer that are taken in one step, unless one frame has more. What comes in one read beyond that is
-taken in further ones, with a look at the clock after each."""
+PACE_MAX = 64
+PACE_FIRST = 16
+STEP_SECONDS_MAX = 0.02
+"""Messages of one peer that are taken in one step: a few at first, and twice as many each time that was quick. After a
+step that took longer than this it is a quarter. What comes in one read beyond that is taken in further steps, with a
+look at the clock after each; a frame with more messages is cut. So nobody waits for all of what takes long."""
 
 TRICKLE_SECONDS = 0.1
 TRICKLE_BYTES = 512
@@ -86,6 +90,8 @@ class TcpConnection(asyncio.Protocol):
         """Whom the opener has shown to be, by a secret."""
         self.permit: Permit | None = None
         """What the opener may do, if it is a client, and if not all may do everything."""
+        self.limits: ClientLimits = host.door.limits
+        """How much the opener may use, if it is a client."""
         self.place: str | None = None
         self.belongs_to: str | None = None
         """Among whose connections it is counted: of an address, and of an identity."""
@@ -100,6 +106,7 @@ class TcpConnection(asyncio.Protocol):
         self._trickle = 0
         """Bytes of frames that are not complete, since the machine was told of some."""
         self._trickled_at = 0.0
+        self._pace = PACE_FIRST
         self._paused = False
         """Frames that have come, or are about to, wait for their turn, and no more are read."""
         self._delay_s = host.delay_s(peer) if peer is not None else 0.0
@@ -153,7 +160,7 @@ class TcpConnection(asyncio.Protocol):
         if not frames:
             self._trickled(len(data))
             self._read_on()
-        elif self._deadline is None and not self._paused and (len(frames) == 1 or weight_of(frames) <= TOGETHER_MAX):
+        elif self._deadline is None and not self._paused and weight_of(frames) <= self._pace:
             self._host.arrived(self.number, frames)
         else:
             self._take_in_turns(iter(frames))
@@ -299,13 +306,48 @@ class TcpConnection(asyncio.Protocol):
                 if self._closing:
                     return
                 frames = chain((first,), frames)
-        while some := _some(frames):
+        began = monotonic()
+        while some := self._some(frames):
+            if (weight := weight_of(some)) > self._pace:
+                some, frames = self._cut(some, weight, frames)
             host.arrived(number, some)
             host.take_in()
-            if monotonic() > until:
+            now = monotonic()
+            self._set_pace(now - began)
+            began = now
+            if now > until:
                 self._pause(frames)
                 return
         self._read_on()
+
+    def _some(self, frames: Iterator[Any]) -> list[Any]:
+        """The next ones, as many as may be taken together; none when there are no more."""
+        some: list[Any] = []
+        weight = 0
+        most = self._pace
+        while weight < most and (frame := next(frames, None)) is not None:
+            some.append(frame)
+            weight += weight_of((frame,))
+        return some
+
+    def _cut(self, some: list[Any], weight: int, rest: Iterator[Any]) -> tuple[list[Any], Iterator[Any]]:
+        """Cut the last frame in two: what is taken now, and what comes before the rest."""
+        *whole, frame = some
+        at = self._pace - (weight - len(frame.messages))
+        first, received, grant, messages = frame.first, frame.received, frame.grant, frame.messages
+        head = Data(first, received, grant, messages[:at])
+        tail = Data(first + at, received, grant, messages[at:], frame.hurry)
+        return [*whole, head], chain((tail,), rest)
+
+    def slow_down(self) -> None:
+        """What it has sent took long, perhaps because of what others sent in the same turn."""
+        self._set_pace(STEP_SECONDS_MAX * 2)
+
+    def _set_pace(self, seconds: float) -> None:
+        if seconds > STEP_SECONDS_MAX:
+            self._pace = max(1, self._pace // 4)
+        elif seconds < TURN_SECONDS_MAX and self._pace < PACE_MAX:
+            self._pace = min(PACE_MAX, self._pace * 2)
 
     def _read_on(self) -> None:
         if not self._paused:
@@ -370,16 +412,6 @@ class TcpConnection(asyncio.Protocol):
                 self._transport.write(data)
         if self._late:
             self._host.loop.call_at(self._late[0][0], self._send_due)
-
-
-def _some(frames: Iterator[Any]) -> list[Any]:
-    """The next ones, as many as may be taken together; none when there are no more."""
-    some: list[Any] = []
-    weight = 0
-    while weight < TOGETHER_MAX and (frame := next(frames, None)) is not None:
-        some.append(frame)
-        weight += weight_of((frame,))
-    return some
 
 
 def _tls_of(host: "Host", peer: str | None) -> TlsStream | None:

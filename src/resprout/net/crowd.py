@@ -1,29 +1,40 @@
-"""How many connections one place, or one identity, has: nobody takes the room of all the others.
+"""How many connections and sessions one address, or one identity, has: nobody takes the room of all the others.
 
 What a client may have under way is bounded by its session (`window_bytes`, `outbox_bytes_max`); so these numbers bound
-what an identity, or whoever is behind an address, can make a broker keep.
+what an identity, or whoever is behind an address, can make a broker keep. A session outlives its connection for a while
+(`session_linger_us`), so sessions are counted, and not connections.
 """
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
-from resprout.core.errors import UsageError
+from resprout.core.client_limits import ClientLimits
+
+COUNTED_MAX: Final = 65_536
+"""Clients that may be counted; when there are more, those that are gone are looked for."""
 
 
-class CrowdLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one broker; rules may say something else about an identity."""
+class CrowdLimits(ClientLimits, frozen=True, kw_only=True):
+    """Of one broker; rules may say something else about an identity, except of the first and the last."""
 
     address_connections: int = 2048
-    """Connections from one address. Those of this machine are not counted: whoever is on it has other means."""
+    """Connections from one address, and sessions that were begun from there. Those of this machine are not counted:
+    whoever is on it has other means."""
     identity_clients: int = 1024
-    """Clients that one identity has connected at a time."""
-    client_subscriptions: int = 100_000
+    """Sessions of clients that one identity has at a time, with those that have no connection at the moment."""
+    reserved_sessions: int = 256
+    """Of `sessions_max`, what only brokers and operators may use."""
 
-    def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            if getattr(self, name) < 1:
-                raise UsageError(f"limit {name} must be 1 or more, not {getattr(self, name)}")
+    def of_identity(self, changes: Mapping[str, int]) -> "CrowdLimits":
+        """With what the rules say about one identity."""
+        return msgspec.structs.replace(self, **changes) if changes else self
+
+
+IDENTITY_LIMITS = (*ClientLimits.__struct_fields__, "identity_clients")
+"""Limits that rules may set for an identity."""
 
 
 class Crowd:
@@ -42,3 +53,71 @@ class Crowd:
         self._counts[key] -= 1
         if self._counts[key] <= 0:
             del self._counts[key]
+
+
+@runtime_checkable
+class KeepsSessions(Protocol):
+    """A machine that can be asked who has a session, with or without a connection."""
+
+    @property
+    def session_count(self) -> int: ...
+
+    def has_session(self, peer: str) -> bool: ...
+
+    def lingers(self, peer: str) -> bool:
+        """Whether its session waits for a connection, and would end after a while without one."""
+
+
+class SessionCrowd:
+    """Which clients have sessions, by address or identity."""
+
+    def __init__(self, sessions: KeepsSessions | None) -> None:
+        self._sessions = sessions
+        self._names: dict[str, dict[str, None]] = {}
+        self._counted: dict[str, str] = {}
+        """By client: where it is counted."""
+
+    def has_room(self, key: str, name: str, most: int) -> bool:
+        """Whether a client may begin a session. One that comes again comes in place of itself."""
+        names = self._names.get(key, {})
+        if name in names or len(names) < most:
+            return True
+        self._forget_gone(key)
+        return len(self._names.get(key, {})) < most
+
+    def enter(self, key: str, name: str) -> None:
+        before = self._counted.get(name)
+        if before is not None:
+            self._remove(before, name)  # the last to come is the last in its line
+        if len(self._counted) >= COUNTED_MAX:
+            for known in list(self._names):
+                self._forget_gone(known)
+        self._counted[name] = key
+        self._names.setdefault(key, {})[name] = None
+
+    def _forget_gone(self, key: str) -> None:
+        for name in [name for name in self._names.get(key, ()) if not self._has(name)]:
+            self._remove(key, name)
+
+    def _has(self, name: str) -> bool:
+        return self._sessions is not None and self._sessions.has_session(name)
+
+    def first_away(self, key: str) -> str | None:
+        """Return a client of an identity or address that has a session and no connection: the first that came."""
+        if self._sessions is None:
+            return None
+        return next((name for name in self._names.get(key, ()) if self._sessions.lingers(name)), None)
+
+    def first_away_of_most(self) -> str | None:
+        """Return such a client of whoever has the most sessions."""
+        for key in list(self._names):
+            self._forget_gone(key)
+        keys = sorted(self._names, key=lambda key: -len(self._names[key]))
+        return next(filter(None, map(self.first_away, keys)), None)
+
+    def _remove(self, key: str, name: str) -> None:
+        del self._counted[name]
+        names = self._names[key]
+        del names[name]
+        if not names:
+            del self._names[key]

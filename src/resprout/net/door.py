@@ -4,7 +4,7 @@ Brokers prove who they are by a certificate, clients by a certificate or a secre
 without rules everybody is believed, unless the door is closed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -34,9 +34,8 @@ class Entrance(msgspec.Struct, frozen=True):
     """Whom it has proven to be; empty when nobody asked, or when it may be anybody."""
     rights: Rights | None = None
     """What a client may do; None for a broker, and for a client where everybody may do everything."""
-    clients: int | None = None
-    subscriptions: int | None = None
-    """How many of these its identity, or the client, may have, if that is said in the rules."""
+    limits: Mapping[str, int] = {}
+    """What the rules say about its limits."""
 
 
 class Door:
@@ -164,7 +163,7 @@ class Door:
             return Entrance(rights=rights_of(rules.anybody, name))
         if not known.may_be_called(name):
             return Entrance("it may not have the name that it wants")
-        return Entrance("", known.name, rights_of(known.rights, name), known.most_clients, known.most_subscriptions)
+        return Entrance("", known.name, rights_of(known.rights, name), known.limits)
 
 
 def told(hello: Hello, proven: ProvenPeer | None, identity: str | None) -> str:

@@ -6,8 +6,10 @@ any more: timers are gone, what comes in on old connections is dropped, and effe
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from time import monotonic
 from typing import Any, Final
 
+from resprout.core.client_limits import ClientLimits
 from resprout.core.contract import (
     Answer,
     Arrived,
@@ -45,7 +47,8 @@ from resprout.net.address import Address
 from resprout.net.alarms import LoopAlarms
 from resprout.net.book import AddressBook
 from resprout.net.clock import now_us
-from resprout.net.connection import CUT, GREETING_SECONDS_MAX, TcpConnection
+from resprout.net.connection import CUT, GREETING_SECONDS_MAX, STEP_SECONDS_MAX, TcpConnection
+from resprout.net.crowd import KeepsSessions
 from resprout.net.dials import Dials
 from resprout.net.door import Door
 from resprout.net.durable import DurableEffects, LostEvents
@@ -83,6 +86,7 @@ class Host:
         delays_s: dict[str, float] | None = None,
         connections_max: int = CONNECTIONS_MAX,
         greetings_max: int = LinkOptions().greetings_max,
+        sessions_max: int = LinkOptions().sessions_max,
         greeting_s_max: float = GREETING_SECONDS_MAX,
         latest_incarnation: Callable[[str], int] = lambda name: 0,
         book: AddressBook | None = None,
@@ -118,7 +122,8 @@ class Host:
         """Which network the machine is in, as it has said last."""
         self._connections: dict[int, TcpConnection] = {}
         self._shaking_hands: set[TcpConnection] = set()
-        self.reception = Reception(self, self.door, connections_max, greetings_max)
+        sessions = machine if isinstance(machine, KeepsSessions) else None
+        self.reception = Reception(self, self.door, connections_max, greetings_max, sessions_max, sessions)
         self._numbers = 0
         self._steps = together(machine)
         self._intake = TurnIntake(self.loop, self._take, self._take_one)
@@ -266,6 +271,11 @@ class Host:
         connection = self._connections.get(number)
         return (connection.belongs_to or "") if connection is not None else ""
 
+    def limits_of(self, number: int) -> ClientLimits:
+        """How much the opener of a connection may use."""
+        connection = self._connections.get(number)
+        return connection.limits if connection is not None else self.door.limits
+
     def arrived(self, number: int, frames: Sequence[Any]) -> None:
         """What came in one read. Other connections may have something for the same turn of the loop (`intake`)."""
         if number in self._connections and not self._closing:
@@ -276,10 +286,22 @@ class Host:
         self._intake.take()
 
     def _take(self, arrivals: Sequence[Arrived]) -> None:
+        began = monotonic()
         self._run(self._steps(arrivals, now_us()))
+        if monotonic() - began > STEP_SECONDS_MAX:
+            for number in {arrival.connection for arrival in arrivals}:
+                self._slow_down(number)
 
     def _take_one(self, arrival: Arrived) -> None:
+        began = monotonic()
         self._run(self.machine.step(arrival, now_us()))
+        if monotonic() - began > STEP_SECONDS_MAX:
+            self._slow_down(arrival.connection)
+
+    def _slow_down(self, number: int) -> None:
+        connection = self._connections.get(number)
+        if connection is not None:
+            connection.slow_down()
 
     def trickled(self, number: int) -> None:
         if number in self._connections:

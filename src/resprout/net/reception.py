@@ -8,15 +8,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from resprout.core import limits
-from resprout.core.contract import Effect, EndCode
+from resprout.core.contract import Effect, EndCode, TimerFired
 from resprout.edge.broker.guard import Permit
-from resprout.edge.broker.session import SUBSCRIPTIONS_MAX
 from resprout.edge.rights import includes
 from resprout.links.frames import Goodbye, Hello
 from resprout.links.handshake import shorten
 from resprout.links.refusals import TURNED_AWAY, Refusals
+from resprout.links.timers import LingerOver
 from resprout.net.clock import now_us
-from resprout.net.crowd import Crowd
+from resprout.net.crowd import Crowd, KeepsSessions, SessionCrowd
 from resprout.net.door import Door, Entrance, told
 from resprout.net.frames import AskAccount, Login
 from resprout.net.identity.logins import Logins
@@ -31,7 +31,15 @@ FORBIDDEN: Final = EndCode.FORBIDDEN
 
 
 class Reception:
-    def __init__(self, host: "Host", door: Door, connections_max: int, strangers_max: int) -> None:
+    def __init__(
+        self,
+        host: "Host",
+        door: Door,
+        connections_max: int,
+        strangers_max: int,
+        sessions_max: int,
+        sessions: KeepsSessions | None,
+    ) -> None:
         self._host = host
         self._door = door
         self.connections_max = connections_max
@@ -39,7 +47,10 @@ class Reception:
         self.refusals = Refusals()
         self._logins = Logins(door.known)
         self._places = Crowd()
-        self._identities = Crowd()
+        self._sessions = sessions
+        self._sessions_max = min(sessions_max, connections_max)
+        self._identities = SessionCrowd(sessions)
+        """Clients with a session, by identity; those that have proven nothing are counted by their address."""
         door.changed = self._look_again
 
     # -- coming and going ----------------------------------------------------------------------------------------------
@@ -70,9 +81,6 @@ class Reception:
         if connection.place is not None:
             self._places.leave(connection.place)
             connection.place = None
-        if connection.belongs_to is not None:
-            self._identities.leave(connection.belongs_to)
-            connection.belongs_to = None
 
     def _has_room(self) -> bool:
         """For one more that somebody opened. Those who have said nothing make room for it."""
@@ -116,24 +124,55 @@ class Reception:
             who = told(hello, connection.proven, connection.identity)
             self._turned_away(f"{who} from {_source(connection)}", entrance.fault)
             refuse(connection, f"{self._host.here.name} refuses {hello.role} {hello.name}: {entrance.fault}", FORBIDDEN)
-        elif entrance.identity and not self._counts(connection, hello, entrance):
-            most = entrance.clients or self._door.limits.identity_clients
-            why = f"{most} clients of one identity is the limit"
-            self._turned_away(f"client {hello.name} of {entrance.identity} from {_source(connection)}", why)
+        elif hello.role == "client" and (why := self._fault_of_count(connection, hello, entrance)):
+            who = f"{hello.name} of {entrance.identity}" if entrance.identity else hello.name
+            self._turned_away(f"client {who} from {_source(connection)}", why)
             refuse(connection, f"{self._host.here.name} refuses client {hello.name}: {why}")
-        elif entrance.rights is not None:
-            most = min(self._door.limits.client_subscriptions, entrance.subscriptions or SUBSCRIPTIONS_MAX)
-            connection.permit = Permit(entrance.rights, most)
+        else:
+            connection.belongs_to = entrance.identity or None
+            if entrance.rights is not None:
+                connection.permit = Permit(entrance.rights)
 
-    def _counts(self, connection: "TcpConnection", hello: Hello, entrance: Entrance) -> bool:
-        """As one of its identity; False when there are enough. Whoever comes again, comes in place of itself."""
-        most = entrance.clients or self._door.limits.identity_clients
-        if hello.role == "client" and self._identities[entrance.identity] >= most:
-            here = self._host.all_connections()
-            if not any(one.name == hello.name and one.belongs_to == entrance.identity for one in here):
-                return False
-        connection.belongs_to = entrance.identity
-        self._identities.enter(entrance.identity)
+    def _fault_of_count(self, connection: "TcpConnection", hello: Hello, entrance: Entrance) -> str:
+        """Why there is no room for one more client; empty when there is, and then it is counted."""
+        limits = self._door.limits.of_identity(entrance.limits)
+        source = source_of(connection.address)
+        key = entrance.identity or f"address {source}"
+        most = limits.identity_clients if entrance.identity else limits.address_connections
+        is_counted = bool(entrance.identity) or not is_local(source)
+        if is_counted and not self._identities.has_room(key, hello.name, most) and not self._give_up(key):
+            if entrance.identity:
+                return f"{most} sessions of one identity is the limit (limits.identity_clients)"
+            return f"{most} sessions from one address is the limit (limits.address_connections)"
+        if why := self._fault_of_sessions(hello, entrance):
+            return why
+        connection.limits = limits
+        self._identities.enter(key, hello.name)
+        return ""
+
+    def _fault_of_sessions(self, hello: Hello, entrance: Entrance) -> str:
+        """Of all sessions, some are kept for brokers and operators. When the others are taken, a session without a
+        connection makes room: one of those who have the most."""
+        sessions = self._sessions
+        reserved = min(self._door.limits.reserved_sessions, self._sessions_max // 2)
+        most = self._sessions_max - reserved
+        if sessions is None or sessions.session_count < most or sessions.has_session(hello.name):
+            return ""
+        if entrance.rights is not None and entrance.rights.operate:
+            return ""
+        if self._give_up():
+            return ""
+        kept = f"{reserved} more are kept for brokers and operators: limits.reserved_sessions"
+        return f"{most} sessions is the limit (links.sessions_max; {kept})"
+
+    def _give_up(self, key: str | None = None) -> bool:
+        """End a session that has no connection, of this identity or address, or of whoever has the most: somebody needs
+        the room. False when there is none."""
+        away = self._identities.first_away(key) if key is not None else self._identities.first_away_of_most()
+        if away is None:
+            return False
+        self._host.handle(TimerFired(LingerOver(away)))
+        self.refusals.count("its session had no connection, and another client needed the room")
         return True
 
     def check_asker(self, connection: "TcpConnection", asked: AskAccount) -> str:
@@ -163,7 +202,7 @@ class Reception:
                 self._turned_away(f"client {connection.name}", f"the rules have changed, and {why}")
                 refuse(connection, f"the rules have changed, and {why}", FORBIDDEN if entrance.fault else EndCode.NONE)
             else:
-                connection.permit = Permit(entrance.rights, connection.permit.most_subscriptions)
+                connection.permit = Permit(entrance.rights)
 
     def close(self) -> None:
         self._logins.close()

@@ -8,6 +8,7 @@ from resprout.edge.broker.ports import Picks
 from resprout.edge.broker.session import ClientSession
 from resprout.filters.index import MatchIndex
 from resprout.order.link import Link
+from resprout.stacks.match_budget import FREE_STEPS, MatchBudget
 
 ROUTES_MAX = 10_000
 """Remembered answers; beyond that all are forgotten and found again."""
@@ -29,11 +30,16 @@ class Routes:
     """Answers from the index, valid until `forget` is called because interest or links have changed."""
 
     def __init__(
-        self, index: MatchIndex[str], links: Mapping[str, Link], sessions: Mapping[str, ClientSession]
+        self,
+        index: MatchIndex[str],
+        links: Mapping[str, Link],
+        sessions: Mapping[str, ClientSession],
+        budget: MatchBudget,
     ) -> None:
         self._index = index
         self._links = links
         self._sessions = sessions
+        self._budget = budget
         self._known: dict[tuple[str, ...], Route] = {}
 
     def forget(self) -> None:
@@ -76,9 +82,13 @@ class Routes:
         self, bundle: Bundle, topics: tuple[str, ...]
     ) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
         wanted: dict[str, list[int]] = {}
-        for offset, row in enumerate(unpack_attributes(bundle)):
-            for id in self._index.match_any(topics, row):
-                wanted.setdefault(id, []).append(offset)
+        plan, rows = self._index.plan_any(topics), unpack_attributes(bundle)
+        if plan.most_steps * len(rows) > FREE_STEPS:
+            wanted = self._budget.match(plan, rows)
+        else:
+            for offset, row in enumerate(rows):
+                for id in plan.match(row):
+                    wanted.setdefault(id, []).append(offset)
         links = tuple(self._links[id] for id in wanted if id in self._links)
         sessions = tuple(self._sessions[id] for id in wanted if id in self._sessions)
         picks = {

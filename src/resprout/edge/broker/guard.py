@@ -14,8 +14,8 @@ import msgspec
 
 from resprout.core.contract import ProtocolMessage
 from resprout.edge.broker.grants import DurableGrant
-from resprout.edge.broker.session import SUBSCRIPTIONS_MAX, ClientSession
-from resprout.edge.durable_messages import Consume, Consuming, Standing
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.durable_messages import Consume, Consuming, Standing, WhenFull
 from resprout.edge.messages import (
     Advertise,
     AskAudience,
@@ -27,10 +27,9 @@ from resprout.edge.messages import (
     PublishRefused,
     Subscribe,
     SubscribeRefused,
-    Taken,
     Unadvertise,
 )
-from resprout.edge.rights import ANY_NAME, Rights, is_listed, may_hear, may_publish
+from resprout.edge.rights import ANY_NAME, Rights, is_listed, may_block, may_hear, may_publish
 
 TOPICS_KEPT: Final = 1024
 """Decisions about topics that are remembered for one client."""
@@ -42,11 +41,10 @@ Guarded = tuple[Any, tuple[ProtocolMessage, ...]]
 class Permit:
     """The rights of a client as they are used: each topic is looked up once."""
 
-    __slots__ = ("_topics", "most_subscriptions", "rights")
+    __slots__ = ("_topics", "rights")
 
-    def __init__(self, rights: Rights, most_subscriptions: int = SUBSCRIPTIONS_MAX) -> None:
+    def __init__(self, rights: Rights) -> None:
         self.rights = rights
-        self.most_subscriptions = most_subscriptions
         self._topics: dict[str, bool] = {}
 
     def publishes(self, topic: str) -> bool:
@@ -78,7 +76,6 @@ class Guard:
             Publish: self._publish,
             Subscribe: self._subscribe,
             Attend: self._attend,
-            Taken: self._taken,
             Advertise: self._advertise,
             Unadvertise: self._advertise,
             ForgetBrokers: self._forget,
@@ -104,13 +101,12 @@ class Guard:
         return None, (PublishRefused(bundle.stream, bundle.first, bundle.count, reason),)
 
     def _subscribe(self, session: ClientSession, message: Subscribe, permit: Permit) -> Guarded:
-        if len(session.subscriptions) >= permit.most_subscriptions:
-            self._refused(session.name, "it has as many subscriptions as it may")
-            reason = f"{session.name} may have {permit.most_subscriptions} subscriptions, and has them"
-            return None, (SubscribeRefused(message.id, reason),)
-        if may_hear(permit.rights, session.name, message.filter):
-            return message, ()
-        return None, (self._no_subscription(session, message.id, message.filter),)
+        if not may_hear(permit.rights, session.name, message.filter):
+            return None, (self._no_subscription(session, message.id, message.filter),)
+        session.may_block = session.may_block and may_block(permit.rights, message.filter)
+        if message.when_full is WhenFull.PUSH_BACK and not session.may_block:
+            return None, (SubscribeRefused(message.id, self._no_block(session, message.filter)),)
+        return message, ()
 
     def _attend(self, session: ClientSession, message: Attend, permit: Permit) -> Guarded:
         kept = tuple(held for held in message.subscriptions if may_hear(permit.rights, session.name, held.filter))
@@ -119,15 +115,24 @@ class Guard:
                 if held not in kept:
                     session.withheld.append(self._no_subscription(session, held.id, held.filter))
             message = msgspec.structs.replace(message, subscriptions=kept)
+        session.may_block = all(may_block(permit.rights, held.filter) for held in kept)
+        if message.when_full is WhenFull.PUSH_BACK and not session.may_block:
+            message = msgspec.structs.replace(message, when_full=WhenFull.DISCONNECT)
         return message, ()
 
     def _consume(self, session: ClientSession, message: Consume, permit: Permit) -> Guarded:
         """What it subscribes to is looked at here, and whose it is where that is known."""
         session.grant = self._grant(session, message.subscription, permit)
-        if message.ends or may_hear(permit.rights, session.name, message.terms.filter):
+        if message.ends:
             return message, ()
-        self._refused(session.name, "it may not subscribe to that")
-        reason = f"{session.name} may not subscribe to {message.terms.filter}"
+        terms = message.terms
+        if not may_hear(permit.rights, session.name, terms.filter):
+            self._refused(session.name, "it may not subscribe to that")
+            reason = f"{session.name} may not subscribe to {terms.filter}"
+        elif terms.when_full is WhenFull.DROP_OLDEST or may_block(permit.rights, terms.filter):
+            return message, ()
+        else:
+            reason = self._no_block(session, terms.filter)
         return None, (Consuming(Standing.REFUSED, reason),)
 
     def _grant(self, session: ClientSession, durable: str, permit: Permit) -> DurableGrant:
@@ -141,10 +146,11 @@ class Guard:
         manages = rights.operate if rights.unruled else is_listed(rights.manage, durable)
         return DurableGrant(lists, creates, adopts, manages, rights.unruled, partial(self._refused, session.name))
 
-    def _taken(self, session: ClientSession, message: Taken, permit: Permit) -> Guarded:
-        """The first word of one that was elsewhere before, after it was told that it is served."""
-        told, session.withheld = session.withheld, []
-        return message, tuple(told)
+    def _no_block(self, session: ClientSession, topic_filter: str) -> str:
+        """All subscriptions of a client have one policy, so it counts for all of them."""
+        self._refused(session.name, "it may not make publishers wait")
+        what = f"{session.name} may not make publishers of {topic_filter}, and of what else it subscribes to, wait"
+        return f"{what}: its rules need `block`, or it another `when_full`"
 
     def _no_subscription(self, session: ClientSession, id: int, topic_filter: str) -> SubscribeRefused:
         self._refused(session.name, "it may not subscribe to that")

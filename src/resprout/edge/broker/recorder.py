@@ -11,7 +11,9 @@ the disk is full. It then gives readers a mark at the end of the journal, at the
 written there when events are kept again, or by the next life.
 
 What clients ask of the past (`ReadEvents`) is answered here, and the stack hears nothing of it. Reading is as good as
-subscribing: whoever may not do the one may not do the other (`may_read`).
+subscribing: whoever may not do the one may not do the other (`may_read`). Answers are outside the window of a session,
+so a client is given the next one only when it has received what it was given before, but for `UNREAD_BYTES`. What
+testing its condition cost has to be paid off with time before its identity is given the next one (`STEPS_PER_SECOND`).
 """
 
 from collections import deque
@@ -35,6 +37,9 @@ from resprout.core.contract import (
     Release,
     Retire,
     Send,
+    SetTimer,
+    Timer,
+    TimerFired,
     Writable,
 )
 from resprout.core.errors import UsageError, WireError
@@ -56,7 +61,7 @@ from resprout.edge.messages import (
     Taken,
 )
 from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.filters.topics import filter_covers
+from resprout.filters.topics import filter_covers, topic_matches
 
 ROOM_BYTES: Final = 1 << 24
 """What it may be given before it has said that it took any; it takes everything at once."""
@@ -65,10 +70,23 @@ PAGE_BYTES: Final = 256 << 10
 SUFFIX: Final = ":events"
 READS_MAX: Final = 64
 """Of one client, not answered yet."""
+FETCHES_MAX: Final = 2
+"""Of those, what the driver is asked for at a time."""
+UNREAD_BYTES: Final = 1 << 20
+"""A client that has not acknowledged so much of what it was sent is not sent more of the past."""
+READ_AGAIN_US: Final = 50_000
+"""How often a client is looked at that has to wait."""
+PAGE_STEPS: Final = 200_000
+"""What testing conditions may cost in one page (`filters.price`), but for its last event: about 20 ms."""
+STEPS_PER_SECOND: Final = 2_000_000
 FILTERS_MAX: Final = 64
 """In one request."""
 GAPS_MAX: Final = 64
 """In one page."""
+
+
+class ReadsDue(Timer, frozen=True):
+    """When to look again at clients that have more to read than they have received."""
 
 
 class _Reading(msgspec.Struct, frozen=True):
@@ -90,6 +108,10 @@ class EventRecorder:
         """`journal`: what tells this journal from all others; `earlier`: the last record that it holds."""
         self.machine = machine
         self.may_read: Callable[[str, str], bool] = lambda client, topic_filter: True
+        self.unread: Callable[[str], int] = lambda client: 0
+        """Tells how many bytes were sent to a client that it has not acknowledged."""
+        self.party_of: Callable[[str], str] = lambda client: client
+        """Tells who is charged for what a client reads."""
         self.name = own_name(broker)
         """As a client of the stack."""
         self._broker = broker
@@ -106,6 +128,11 @@ class EventRecorder:
         """To the stack, as its client."""
         self._reads: dict[int, _Reading] = {}
         """By token."""
+        self._waiting: dict[str, deque[_Reading]] = {}
+        """By client: reads that wait until the client has received earlier answers."""
+        self._paid_us: dict[str, int] = {}
+        """By identity, or client: when what it has read is paid off."""
+        self._is_timer_set = False
         self._early_reads: dict[int, FetchEvents] | None = {}
         """By token: they wait for the coverage mark of this life; None once it is written."""
         self._tokens = 0
@@ -126,10 +153,14 @@ class EventRecorder:
 
     def step(self, event: Event, now_us: int) -> Sequence[Effect]:
         if type(event) is Received and type(event.message) is ReadEvents:
-            return self._asked(event.peer, event.message)
+            return self._asked(event.peer, event.message, now_us)
         if type(event) is EventsFetched:
-            return self._fetched(event)
+            return self._fetched(event, now_us)
+        if type(event) is TimerFired and type(event.timer) is ReadsDue:
+            self._is_timer_set = False
+            return self._fetch_all(now_us)
         if type(event) is LinkDown:
+            self._waiting.pop(event.peer, None)
             self._reads = {token: read for token, read in self._reads.items() if read.client != event.peer}
             if self._early_reads is not None:
                 self._early_reads = {token: early for token, early in self._early_reads.items() if token in self._reads}
@@ -221,7 +252,7 @@ class EventRecorder:
 
     # -- what clients read ---------------------------------------------------------------------------------------------
 
-    def _asked(self, client: str, message: ReadEvents) -> list[Effect]:
+    def _asked(self, client: str, message: ReadEvents, now_us: int) -> list[Effect]:
         filters = (message.filter, *message.also)
         try:
             if len(filters) > FILTERS_MAX:
@@ -239,26 +270,61 @@ class EventRecorder:
         if message.journal not in ("", self._journal):
             reason = f"that position is one of the journal {message.journal}, and this broker keeps {self._journal}"
             return [self._refusal(client, message, reason)]
-        if sum(read.client == client for read in self._reads.values()) >= READS_MAX:
+        waiting = self._waiting.setdefault(client, deque())
+        if self._fetching(client) + len(waiting) >= READS_MAX:
             return [self._refusal(client, message, f"{READS_MAX} requests wait for their answers")]
-        self._tokens += 1
-        self._reads[self._tokens] = _Reading(client, message, predicates)
-        size = max(1, min(message.size, PAGE_BYTES))
-        fetch = FetchEvents(self._tokens, message.position, message.time_us, size)
-        if self._early_reads is None:
-            return [fetch]
-        self._early_reads[self._tokens] = fetch
-        return []
+        waiting.append(_Reading(client, message, predicates))
+        return self._fetch(client, now_us)
+
+    def _fetching(self, client: str) -> int:
+        return sum([read.client == client for read in self._reads.values()])
+
+    def _may_read_on(self, client: str, now_us: int) -> bool:
+        return self._paid_us.get(self.party_of(client), 0) <= now_us and self.unread(client) <= UNREAD_BYTES
+
+    def _charge(self, client: str, steps: int, now_us: int) -> None:
+        self._paid_us = {party: paid_us for party, paid_us in self._paid_us.items() if paid_us > now_us}
+        party = self.party_of(client)
+        begin_us = max(now_us, self._paid_us.get(party, 0))
+        self._paid_us[party] = begin_us + steps * 1_000_000 // STEPS_PER_SECOND
+
+    def _fetch_all(self, now_us: int) -> list[Effect]:
+        return [effect for client in list(self._waiting) for effect in self._fetch(client, now_us)]
+
+    def _fetch(self, client: str, now_us: int) -> list[Effect]:
+        """Ask the driver for as much as the client may be given now."""
+        out: list[Effect] = []
+        waiting = self._waiting.get(client)
+        while waiting and self._fetching(client) < FETCHES_MAX and self._may_read_on(client, now_us):
+            read = waiting.popleft()
+            self._tokens += 1
+            self._reads[self._tokens] = read
+            asked = read.asked
+            fetch = FetchEvents(self._tokens, asked.position, asked.time_us, max(1, min(asked.size, PAGE_BYTES)))
+            if self._early_reads is None:
+                out.append(fetch)
+            else:
+                self._early_reads[self._tokens] = fetch
+        if not waiting:
+            self._waiting.pop(client, None)
+        elif not self._fetching(client) and not self._is_timer_set:
+            self._is_timer_set = True
+            out.append(SetTimer(ReadsDue(), now_us + READ_AGAIN_US))
+        return out
 
     def _refusal(self, client: str, message: ReadEvents, reason: str) -> Effect:
         return Send(client, EventsEnd(message.id, self._journal, max(0, message.position), 0, 0, reason))
 
-    def _fetched(self, event: EventsFetched) -> list[Effect]:
+    def _fetched(self, event: EventsFetched, now_us: int) -> list[Effect]:
         read = self._reads.pop(event.token, None)
         if read is None:
             return []
+        return self._answer(read, event, now_us) + self._fetch(read.client, now_us)
+
+    def _answer(self, read: _Reading, event: EventsFetched, now_us: int) -> list[Effect]:
         asked = read.asked
-        id, life = asked.id, 0
+        id, life, steps = asked.id, 0, 0
+        where = read.predicates[0].where
         out: list[Effect] = []
         gaps: list[EventGap] = []
         following = max(asked.position, event.first)
@@ -284,6 +350,12 @@ class EventRecorder:
                 bundle, offsets = picked
                 message = EventRead(id, bundle, offsets, found.tseq, kept.position, found.life, kept.time_us)
                 out.append(Send(read.client, message))
+            if where is not None and isinstance(found, KeptEvent):
+                steps += where.price.most * found.bundle.count
+                if steps > PAGE_STEPS:
+                    break
+        if steps:
+            self._charge(read.client, steps, now_us)
         end = EventsEnd(id, self._journal, following, event.first, event.end, reason, life, tuple(gaps))
         out.append(Send(read.client, end))
         return out
@@ -296,16 +368,16 @@ def own_name(broker: str) -> str:
 
 def _picked(bundle: Bundle, predicates: Sequence[Predicate]) -> tuple[Bundle, tuple[int, ...] | None] | None:
     """What matches of a bundle, and where that stood in it; None when nothing does. All have the same condition."""
-    wanted = [(each, topic) for each in predicates for topic in bundle.topics]
-    if predicates[0].where is None:
-        return (bundle, None) if any(each.matches(topic, {}) for each, topic in wanted) else None
+    where = predicates[0].where
+    if not any(topic_matches(each.filter, topic) for each in predicates for topic in bundle.topics):
+        return None
+    if where is None:
+        return bundle, None
     try:
         rows = unpack_attributes(bundle)
     except WireError:
         return None
-    offsets = tuple(
-        [offset for offset, row in enumerate(rows) if any(each.matches(topic, row) for each, topic in wanted)]
-    )
+    offsets = tuple([offset for offset, row in enumerate(rows) if where.matches(row)])
     if not offsets:
         return None
     return (bundle, None) if len(offsets) == bundle.count else (pick(bundle, offsets), offsets)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from resprout.core import limits
 from resprout.core.bundle import Bundle, Origin
+from resprout.core.client_limits import DEFAULT_LIMITS, ClientLimits
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.core.marks import Marks, Reached, is_beyond
@@ -28,15 +29,25 @@ class ClientSession:
     __slots__ = (
         "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted",
         "delivered", "delivered_now", "endings", "gave", "given", "gone", "grant", "identity",
-        "incarnation", "is_inner", "is_internal", "last", "moved", "name", "owed_bytes", "received",
+        "incarnation", "is_inner", "is_internal", "last", "limits", "may_block", "moved", "name", "owed_bytes", "received",
         "room", "safe", "subscriptions", "taken", "taken_bytes", "told_safe", "unconfirmed", "unsaid", "unturned",
         "users", "waiting", "waiting_bytes", "when_full", "withheld",
     )  # fmt: skip
 
-    def __init__(self, name: str, incarnation: int, room: int, is_internal: bool = False, identity: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        incarnation: int,
+        room: int,
+        is_internal: bool = False,
+        identity: str = "",
+        limits: ClientLimits = DEFAULT_LIMITS,
+    ) -> None:
         self.name = name
         self.identity = identity
         """Whom the client has proven to be; empty where nothing is proven."""
+        self.limits = limits
+        """How much its identity, or itself, may use of this broker (`quotas`)."""
         self.incarnation = incarnation
         self.room = room
         self.gone = False
@@ -80,6 +91,8 @@ class ClientSession:
         """Bytes of bundles that were shown to it and that it has not taken: those given, and the backlog."""
         self.taken_bytes = 0
         """Bytes of bundles that it has taken so far."""
+        self.may_block = True
+        """Publishers of everything that it subscribes to may have to wait for it."""
         self.when_full = WhenFull.DISCONNECT
         """What happens when too many bytes are owed to it."""
         self.last: dict[str, int] = {}

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from resprout.core.bundle import Bundle, Origin, pick
+from resprout.core.client_limits import DEFAULT_LIMITS, ClientLimits
 from resprout.core.contract import Effect, Send
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
@@ -20,7 +21,8 @@ from resprout.core.ranges import as_ranges
 from resprout.core.stowed import whole
 from resprout.edge.broker.owed import Owed, read_held
 from resprout.edge.broker.ports import Confirmation, HeldBundle, RetentionPort, SubscriptionPort
-from resprout.edge.broker.session import SUBSCRIPTIONS_MAX, ClientSession
+from resprout.edge.broker.quotas import LimitError, Quotas
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import SPANS_MAX, Span
 from resprout.edge.messages import (
     Attend,
@@ -60,6 +62,7 @@ class ClientSessions:
         """On how many brokers an item that is safe rests; f + 1 at most."""
         self._finished = finished
         """Called when the last reader of an item has it, and nobody else is owed it."""
+        self.quotas = Quotas()
         self.all: dict[str, ClientSession] = {}
         """Whoever may be shown something: clients, served or not yet, and ghosts."""
         self.returned: dict[str, ClientSession] = {}
@@ -87,10 +90,17 @@ class ClientSessions:
     # -- coming and going ----------------------------------------------------------------------------------------------
 
     def arrive(
-        self, name: str, incarnation: int, room: int, is_internal: bool = False, identity: str = ""
+        self,
+        name: str,
+        incarnation: int,
+        room: int,
+        is_internal: bool = False,
+        identity: str = "",
+        limits: ClientLimits = DEFAULT_LIMITS,
     ) -> ClientSession:
         """A session begins. The client will say `Attend`; it is served when the stack says `welcome`."""
-        session = self.all[name] = ClientSession(name, incarnation, room, is_internal, identity)
+        session = self.all[name] = ClientSession(name, incarnation, room, is_internal, identity, limits)
+        self.quotas.enter(session)
         return session
 
     def welcome(
@@ -112,7 +122,14 @@ class ClientSessions:
             self.returned[session.name] = session
         self.serve(session, successors, resumed, out)
         for one in held:
-            predicate = session.subscriptions[one.id] = one.predicate
+            predicate = one.predicate
+            try:
+                self.quotas.take(session, predicate)
+            except LimitError as error:
+                self.quotas.refuse(session, error, out)
+                session.withheld.append(SubscribeRefused(one.id, str(error)))
+                continue
+            session.subscriptions[one.id] = predicate
             users = session.users.get(predicate, 0)
             session.users[predicate] = users + 1
             if users == 0:
@@ -132,6 +149,7 @@ class ClientSessions:
         """The session is over: nothing is owed to this client any more, and nothing is expected from it."""
         session = self.all.pop(name)
         session.gone = True
+        self.quotas.leave(session)
         self.returned.pop(name, None)
         self.waking.pop(name, None)
         self.filling.pop(name, None)
@@ -156,10 +174,11 @@ class ClientSessions:
         if message.id in session.subscriptions:
             raise PeerError(f"subscription {message.id} exists already")
         try:
-            if len(session.subscriptions) >= SUBSCRIPTIONS_MAX:
-                raise UsageError(f"{SUBSCRIPTIONS_MAX} subscriptions are the most one client may have")
             predicate = parse_predicate(message.filter, message.where)
+            self.quotas.take(session, predicate)
         except UsageError as error:
+            if isinstance(error, LimitError):
+                self.quotas.refuse(session, error, out)
             out.append(Send(session.name, SubscribeRefused(message.id, str(error))))
             return
         session.subscriptions[message.id] = predicate
@@ -198,6 +217,7 @@ class ClientSessions:
         if predicate is None:  # it was refused, and the client had not heard yet
             out.append(Send(session.name, Unsubscribed(message.id)))
             return
+        self.quotas.give_back(session, predicate)
         session.unsaid.pop(message.id, None)
         if message.id in session.unconfirmed.get(predicate, ()):
             session.unconfirmed[predicate].remove(message.id)
@@ -213,6 +233,9 @@ class ClientSessions:
         self.ending[session.name] = session
 
     def taken(self, session: ClientSession, message: Taken, out: list[Effect]) -> None:
+        if session.withheld:  # the first word of one that was elsewhere before, after it was told that it is served
+            told, session.withheld = session.withheld, []
+            out.extend([Send(session.name, refused) for refused in told])
         for item in session.take(message.deliveries):
             self.took(item)
 

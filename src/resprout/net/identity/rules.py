@@ -9,10 +9,10 @@
     subscribe = ["bank/+", "news/#", "of/{client}/#"]
     consume = ["billing", "audit-*"]       # durable subscriptions of others that it may consume
     manage = ["audit-*"]                   # and those that it may end
+    block = ["bank/#"]                     # where publishers may have to wait for its subscriptions, if these are full
     operate = true                         # may tell the network to forget brokers, and see what it is like
     observe = true                         # may only see what it is like: `resprout status`, the live page, metrics
-    most_clients = 10                      # connected to one broker at a time
-    most_subscriptions = 100               # of each of them
+    limits = { identity_clients = 10 }     # instead of those of the broker, as in `[limits]` of its file
 
     [anybody]                              # whoever shows nothing; without this table nobody else is served
     subscribe = ["news/#"]
@@ -33,6 +33,7 @@ from resprout.core.errors import NameRefusedError
 from resprout.core.names import check_name
 from resprout.edge.rights import ANY_NAME, Rights, is_listed
 from resprout.filters.topics import check_filter
+from resprout.net.crowd import IDENTITY_LIMITS
 from resprout.net.identity.secret import check_digest
 from resprout.scenario.reader import TomlTable
 from resprout.scenario.source import read_source
@@ -42,9 +43,9 @@ FILTERS_MAX: Final = 1_000
 SECRETS_MAX: Final = 16
 CLIENT: Final = "{client}"
 
-_RIGHTS: Final = ("publish", "subscribe", "consume", "manage", "operate", "observe")
-_KEYS: Final = ("name", "secrets", "certificates", "clients", *_RIGHTS, "most_clients", "most_subscriptions")
-COUNT_MAX: Final = 1_000_000
+_RIGHTS: Final = ("publish", "subscribe", "consume", "manage", "block", "operate", "observe")
+_KEYS: Final = ("name", "secrets", "certificates", "clients", *_RIGHTS, "limits")
+COUNT_MAX: Final = 1_000_000_000
 
 
 class KnownIdentity(msgspec.Struct, frozen=True):
@@ -55,8 +56,7 @@ class KnownIdentity(msgspec.Struct, frozen=True):
     """With `{client}` in them."""
     secrets: tuple[str, ...] = ()
     certificates: tuple[str, ...] = ()
-    most_clients: int | None = None
-    most_subscriptions: int | None = None
+    limits: Mapping[str, int] = {}
 
     def may_be_called(self, client: str) -> bool:
         return is_listed(self.clients, client)
@@ -95,7 +95,7 @@ def rights_of(rights: Rights, client: str) -> Rights:
 
     return Rights(
         filled(rights.publish), filled(rights.subscribe), rights.operate, rights.observe,
-        filled(rights.consume), filled(rights.manage),
+        filled(rights.consume), filled(rights.manage), block=filled(rights.block),
     )  # fmt: skip
 
 
@@ -138,12 +138,19 @@ def _identity(table: TomlTable) -> KnownIdentity:
     clients = table.texts("clients", FILTERS_MAX, (name, f"{name}.*"))
     for place, pattern in enumerate(clients):
         table.attempt(("clients", place), _check_pattern, pattern)
-    most = [table.integer(key, 1, COUNT_MAX) if key in table else None for key in _KEYS[-2:]]
-    return KnownIdentity(name, clients, _rights(table), secrets, certificates, *most)
+    return KnownIdentity(name, clients, _rights(table), secrets, certificates, _limits(table))
+
+
+def _limits(table: TomlTable) -> dict[str, int]:
+    if "limits" not in table:
+        return {}
+    limits = TomlTable(table.source, (*table.path, "limits"), f"{table.what}, limits")
+    limits.only(IDENTITY_LIMITS)
+    return {key: limits.integer(key, 1, COUNT_MAX) for key in limits.values}
 
 
 def _rights(table: TomlTable) -> Rights:
-    for key in ("publish", "subscribe"):
+    for key in ("publish", "subscribe", "block"):
         for place, text in enumerate(table.texts(key, FILTERS_MAX, ())):
             table.attempt((key, place), check_filter, text.replace(CLIENT, "client"))
     for key in ("consume", "manage"):
@@ -153,6 +160,7 @@ def _rights(table: TomlTable) -> Rights:
         table.texts("publish", FILTERS_MAX, ()), table.texts("subscribe", FILTERS_MAX, ()),
         table.flag("operate", False), table.flag("observe", False),
         table.texts("consume", FILTERS_MAX, ()), table.texts("manage", FILTERS_MAX, ()),
+        block=table.texts("block", FILTERS_MAX, ()),
     )  # fmt: skip
 
 

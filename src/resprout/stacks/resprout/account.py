@@ -67,7 +67,8 @@ def status_of(broker: "ResproutBroker") -> StackStatus:
                 (NO_NEIGHBOUR, broker.strange),
             )
             if count
-        },
+        }
+        | core.sessions.quotas.refused,
     )
 
 

@@ -188,6 +188,7 @@ class ResproutBroker(Shell):
                 (self.clients.awaited, self.clients.look_again),
                 (self.book.listeners.answers, self.book.listeners.settle),
                 (self.ghosts.idle, self.dismissing.let_idle_go),
+                (core.sessions.quotas.overspent, self.clients.cut_off_overspent),
                 (core.sessions.waking, self.durables.hand_out),
                 (core.spilling.candidates, core.spilling.tidy),
                 (core.sessions.filling, self.shares.watch),

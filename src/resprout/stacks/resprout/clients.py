@@ -22,6 +22,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.broker.answering import Answering, NothingKept
 from resprout.edge.broker.ghosts import Ghosts, home_of
 from resprout.edge.broker.owed import read_held
+from resprout.edge.broker.quotas import limit_reason
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, GoTo, PublicationWaits, Publish, Successor, Successors, Taken
 from resprout.order.entry import Entry
@@ -87,7 +88,7 @@ class Clients:
         if not event.internal and core.knows_broker(name):
             core.out.append(Close(name, f"{name} is, or was, the name of a broker", EndCode.FORBIDDEN))
         else:
-            core.sessions.arrive(name, event.incarnation, event.room, event.internal, event.identity)
+            core.sessions.arrive(name, event.incarnation, event.room, event.internal, event.identity, event.limits)
 
     def attend(self, session: ClientSession, message: Attend) -> None:
         read_held(message.subscriptions)  # now, while it is its sender that is blamed
@@ -125,6 +126,15 @@ class Clients:
         if session is not None:
             self._core.note("name_taken", f"client {name} is cut off: a broker of its name has come")
             self.cut_off(name, f"{name} is the name of a broker, which has come", EndCode.FORBIDDEN)
+
+    def cut_off_overspent(self) -> None:
+        """At the end of a step in which testing the conditions of some clients has cost too much."""
+        core, overspent = self._core, self._core.sessions.quotas.overspent
+        for name, reason in list(overspent.items()):
+            most = core.sessions.all[name].limits.identity_steps
+            core.sessions.quotas.count(name, limit_reason("identity_steps", most), core.out)
+            self.cut_off(name, reason, EndCode.FORBIDDEN)
+        overspent.clear()
 
     def leave(self, name: str) -> None:
         core = self._core

@@ -34,6 +34,7 @@ from resprout.spread.adverts import Adverts
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
 from resprout.spread.outbound import Outbound
+from resprout.stacks.match_budget import MatchBudget
 from resprout.stacks.resprout.client_interest import ClientInterest
 from resprout.stacks.resprout.copies import Copies
 from resprout.stacks.resprout.disk_log import DiskLog
@@ -116,7 +117,8 @@ class Core(Step):
         self.advertising = Advertising(self.adverts)
         self.copies = Copies(self)
         self.sessions.copies_of = self.copies.count
-        self.routes = Routes(self.interest.index, self.links, self.sessions.all)
+        budget = MatchBudget(self.sessions.quotas, self.links, self.sessions.all, lambda: self.now_us)
+        self.routes = Routes(self.interest.index, self.links, self.sessions.all, budget)
         self.totals = Totals(self.view, self.clock, self.speaking.say_in_order, self.total_way.deliver, self.seen.has)
         self.handover = Handover(self.totals)
         self.left = Left()

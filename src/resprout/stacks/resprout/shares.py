@@ -9,7 +9,8 @@ When the share is full, its policy decides (`WhenFull`):
   of a dead broker that have not returned yet.
 - The oldest of what waits is dropped, and the client is told which messages those are.
 - The session ends ("disconnect", the default), if the subscriber has taken less than a sixteenth of its share within
-  `slow_consumer_us`. Until then publishers of its topics wait: it may only be slow.
+  `slow_consumer_us`. Until then publishers of its topics wait: it may only be slow. Nobody waits for a subscriber whose
+  identity had one cut off in the last `REPEAT_US`: it would be waited for again and again.
 """
 
 from collections import deque
@@ -17,6 +18,7 @@ from typing import Final
 
 from resprout.core.contract import EndCode, SetTimer, Timer
 from resprout.edge.broker.consumers import PREFIX
+from resprout.edge.broker.quotas import party_of
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import WhenFull
 from resprout.stacks.resprout.clients import Clients
@@ -29,6 +31,8 @@ UNDROPPABLE_BYTES: Final = 64 << 20
 """What a client that drops the oldest may have in its own hands beyond its share."""
 RECENT_US: Final = 60_000_000
 """So long people are told of a subscriber that was cut off, besides the line in the log."""
+REPEAT_US: Final = 60_000_000
+"""So long nobody waits for another subscriber of an identity that had one cut off."""
 RECENT_MAX: Final = 100
 COPIES: Final = "copies on disk"
 """What is announced where the disk has no room for copies that are kept for spilling subscriptions elsewhere."""
@@ -59,6 +63,8 @@ class Shares:
         self.watched: dict[str, _Watch] = {}
         self._recent: deque[tuple[int, str]] = deque(maxlen=RECENT_MAX)
         """Subscribers that were cut off: when, and how much was unread."""
+        self._cut_off_us: dict[str, int] = {}
+        """By identity, or client: when a subscriber of it was cut off last."""
         core.sessions.filling_bytes = self._share // 2
         core.pauses.figures = self._unread_bytes
 
@@ -110,10 +116,14 @@ class Shares:
     def _is_slow(self, watch: _Watch) -> bool:
         core = self._core
         due_us = watch.since_us + core.options.slow_consumer_us
-        if core.now_us >= due_us:
+        if core.now_us >= due_us or self._was_cut_off(party_of(watch.session)):
             return True
         core.out.append(SetTimer(LookAtReaders(), due_us))
         return False
+
+    def _was_cut_off(self, party: str) -> bool:
+        at_us = self._cut_off_us.get(party)
+        return at_us is not None and self._core.now_us - at_us < REPEAT_US
 
     def _policy(self, session: ClientSession) -> WhenFull:
         if session.is_inner:
@@ -143,6 +153,8 @@ class Shares:
             f"{limit:.1f} MiB for a subscriber that takes too little within {waits_s:g} s"
         )
         core.slow_consumers += 1
+        self._cut_off_us = {party: at_us for party, at_us in self._cut_off_us.items() if self._was_cut_off(party)}
+        self._cut_off_us[party_of(session)] = core.now_us
         unread = f"{session.name}: {session.owed_bytes / (1 << 20):.1f} MiB were unread"
         self._recent.append((core.now_us, unread))
         core.note("slow_consumer", f"{session.name} was cut off: {reason}")

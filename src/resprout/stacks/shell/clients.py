@@ -89,7 +89,7 @@ class ClientDesk:
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     def up(self, event: LinkUp) -> None:
-        self._sessions.arrive(event.peer, event.incarnation, event.room, event.internal, event.identity)
+        self._sessions.arrive(event.peer, event.incarnation, event.room, event.internal, event.identity, event.limits)
 
     def readers(self, topic: str) -> TopicReaders:
         """For people who ask."""

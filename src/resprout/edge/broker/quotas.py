@@ -1,0 +1,154 @@
+"""What the clients of each identity use of a broker, and what they may: a client that wants more is refused.
+
+The party that is charged is the identity that a client has proven, or the client itself where nothing is proven. All
+limits are counted where the client is served. What costs work while others publish is bounded in two ways: by the
+number of filters that a topic can match (`identity_wildcards`), and by the steps that conditions take in a second
+(`identity_steps`), which are looked at inside each bundle (`spend`).
+"""
+
+from typing import Final
+
+from resprout.core.client_limits import ClientLimits
+from resprout.core.contract import Effect, Note
+from resprout.core.errors import UsageError
+from resprout.edge.broker.session import ClientSession
+from resprout.filters.predicate import Predicate
+from resprout.filters.topics import is_plain, placement_of
+
+CONDITION_BYTES: Final = 64
+"""What a condition counts for, besides its text."""
+PARTIES_MAX: Final = 10_000
+"""Parties without sessions whose work is remembered."""
+SECOND_US: Final = 1_000_000
+
+
+class LimitError(UsageError):
+    """A party has as much as it may. `limit` names the limit."""
+
+    def __init__(self, limit: str, most: int, complaint: str) -> None:
+        super().__init__(f"{complaint} (limit {limit})")
+        self.limit = limit
+        self.most = most
+
+    @property
+    def why(self) -> str:
+        """The same for all parties with this limit: refusals are counted by it."""
+        return limit_reason(self.limit, self.most)
+
+
+class _Usage:
+    __slots__ = ("condition_bytes", "placements", "sessions", "spent", "spent_us", "subscriptions")
+
+    def __init__(self) -> None:
+        self.sessions = 0
+        self.subscriptions = 0
+        self.condition_bytes = 0
+        self.placements: dict[str, int] = {}
+        self.spent = 0
+        """Steps that are not paid off yet."""
+        self.spent_us = 0
+
+
+class Quotas:
+    def __init__(self) -> None:
+        self._parties: dict[str, _Usage] = {}
+        self.refused: dict[str, int] = {}
+        """How often somebody was refused something, by the limit."""
+        self.overspent: dict[str, str] = {}
+        """Sessions whose conditions cost more than they may: why each has to end."""
+
+    def enter(self, session: ClientSession) -> None:
+        self._usage(session).sessions += 1
+
+    def leave(self, session: ClientSession) -> None:
+        usage = self._usage(session)
+        usage.sessions -= 1
+        for predicate in session.subscriptions.values():
+            _give_back(usage, predicate)
+        self.overspent.pop(session.name, None)
+        if not usage.sessions and not usage.spent:
+            del self._parties[party_of(session)]
+        elif len(self._parties) > PARTIES_MAX:
+            idle = (party for party, one in self._parties.items() if not one.sessions)
+            if (party := next(idle, None)) is not None:
+                del self._parties[party]
+
+    def take(self, session: ClientSession, predicate: Predicate) -> None:
+        """Count one more subscription, before it is among those of the session. LimitError when there are too many."""
+        limits, usage, party = session.limits, self._usage(session), party_of(session)
+        _check("client_subscriptions", limits, len(session.subscriptions), 1, session.name, "subscriptions")
+        _check("identity_subscriptions", limits, usage.subscriptions, 1, party, "subscriptions at this broker")
+        size = _condition_bytes(predicate)
+        _check("identity_condition_bytes", limits, usage.condition_bytes, size, party, "bytes of conditions")
+        if not is_plain(predicate.filter):
+            placement = placement_of(predicate.filter)
+            if placement not in usage.placements:
+                used = len(usage.placements)
+                _check("identity_wildcards", limits, used, 1, party, "placements of wildcards in its filters")
+            usage.placements[placement] = usage.placements.get(placement, 0) + 1
+        usage.subscriptions += 1
+        usage.condition_bytes += size
+
+    def give_back(self, session: ClientSession, predicate: Predicate) -> None:
+        """A subscription is over."""
+        _give_back(self._usage(session), predicate)
+
+    def spend(self, session: ClientSession, steps: int, now_us: int) -> bool:
+        """Charge a party for work. False when it has spent more than it may: then its session has to end."""
+        usage, most = self._usage(session), session.limits.identity_steps
+        if usage.spent_us != now_us:
+            usage.spent = max(0, usage.spent - (now_us - usage.spent_us) * most // SECOND_US)
+            usage.spent_us = now_us
+        usage.spent += steps
+        if usage.spent <= most:
+            return True
+        if session.name not in self.overspent:
+            complaint = f"testing the conditions of {party_of(session)} takes more than {most} steps in a second"
+            self.overspent[session.name] = f"{complaint} (limit identity_steps)"
+        return False
+
+    def refuse(self, session: ClientSession, error: LimitError, out: list[Effect]) -> None:
+        """Count a refusal, and tell people of the first, the tenth, the hundredth and so on."""
+        self.count(session.name, error.why, out)
+
+    def count(self, client: str, why: str, out: list[Effect]) -> None:
+        count = self.refused[why] = self.refused.get(why, 0) + 1
+        if str(count).strip("0") == "1":
+            more = f"; {count} times by now" if count > 1 else ""
+            out.append(Note("note", {"detail": f"{client} was refused: {why}{more}"}))
+
+    def _usage(self, session: ClientSession) -> _Usage:
+        party = party_of(session)
+        usage = self._parties.get(party)
+        if usage is None:
+            usage = self._parties[party] = _Usage()
+        return usage
+
+
+def limit_reason(limit: str, most: int) -> str:
+    return f"{most} is the limit (limits.{limit})"
+
+
+def party_of(session: ClientSession) -> str:
+    """Who is charged for what a session costs."""
+    return session.identity or session.name
+
+
+def _check(limit: str, limits: ClientLimits, used: int, more: int, who: str, what: str) -> None:
+    most: int = getattr(limits, limit)
+    if used + more > most:
+        raise LimitError(limit, most, f"{who} has {used} {what} and may have {most}")
+
+
+def _condition_bytes(predicate: Predicate) -> int:
+    return 0 if predicate.where is None else len(predicate.where.text) + CONDITION_BYTES
+
+
+def _give_back(usage: _Usage, predicate: Predicate) -> None:
+    usage.subscriptions -= 1
+    usage.condition_bytes -= _condition_bytes(predicate)
+    if not is_plain(predicate.filter):
+        placement = placement_of(predicate.filter)
+        usage.placements[placement] -= 1
+        if not usage.placements[placement]:
+            del usage.placements[placement]
