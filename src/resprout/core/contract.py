@@ -156,6 +156,8 @@ class EndCode(enum.IntEnum):
     """It may not be here: it has not shown who it is, or the rules do not let it in."""
     SLOW = 5
     """It did not read what it subscribed to, and its broker has no room for more."""
+    OUT_OF_BOUNDS = 6
+    """It stated a number that no peer in its place can know of. It is not served again in this life."""
 
 
 class LinkDown(Event):

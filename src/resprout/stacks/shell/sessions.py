@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from resprout.core.contract import Close, Heard, LinkDown, LinkUp, Silent, Writable
+from resprout.core.contract import Close, EndCode, Heard, LinkDown, LinkUp, Silent, Writable
 from resprout.stacks.shell.clients import ClientDesk
 from resprout.stacks.shell.shell import Table
 from resprout.stacks.shell.step import Step
@@ -36,8 +36,11 @@ class SessionEvents:
             LinkUp: self._up, LinkDown: self._down, Silent: self._silent, Heard: self._heard, Writable: self._room,
         }  # fmt: skip
 
-    def cut_off(self, name: str, reason: str) -> None:
-        (self._clients if self._clients.has(name) else self._brokers).cut_off(name, reason)
+    def cut_off(self, name: str, reason: str, code: EndCode = EndCode.NONE) -> None:
+        if self._clients.has(name):
+            self._clients.cut_off(name, reason, code)
+        else:
+            self._brokers.cut_off(name, reason)
 
     def _up(self, event: LinkUp) -> None:
         name, is_client = event.peer, event.role == "client"
