@@ -55,16 +55,20 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def tag(self) -> int:
-        tag = self.message.__struct_config__.tag
-        assert isinstance(tag, int)
-        return tag
+        return _tag(self.message)
 
 
 def rows() -> list[Row]:
     """All numbers of the default stack, by tag."""
     speakers = _speakers()
-    kinds = sorted((*FRAMES, *MORE_FRAMES, *RESPROUT.messages), key=lambda kind: str(kind.__struct_config__.tag).zfill(4))
+    kinds = sorted((*FRAMES, *MORE_FRAMES, *RESPROUT.messages), key=_tag)
     return [row for kind in kinds for row in _rows_of(kind, speakers.get(kind, "any peer"))]
+
+
+def _tag(kind: type[msgspec.Struct]) -> int:
+    tag = kind.__struct_config__.tag
+    assert isinstance(tag, int)
+    return tag
 
 
 def _speakers() -> dict[type, str]:
@@ -132,16 +136,22 @@ HEAD: Final = """# Numbers in messages
 Every number in every frame and message of the default stack: who may say it, its bounds, and what happens otherwise.
 [Decision 0150](decisions/0150-numbers-have-bounds.md) has the reasons.
 
-The decoder refuses a number outside the range of its column *range*: the sender loses its connection, the refusal is
-counted as malformed, and nobody else notices. These ranges are the same for every node, so no honest node relays a number
-that the next one refuses. The column *also at most* has a bound that the receiver derives from what it knows, and then
-what happens. `tests/stacks/test_bounds.py` sends a number beyond every bound in this table.
+The decoder refuses a number outside its *range*: the sender loses its connection, the refusal is counted as malformed,
+and nobody else notices. Ranges are the same for every node, and counters of honest nodes stop at their end. So no
+honest node sends or relays a number that the next one refuses.
+
+The next column has a bound that the receiver derives from what it knows. Where it is empty, the number only names
+something: a subscription, a life, a version, a question. The receiver looks it up or compares it, never walks up to it,
+and one that names nothing has no effect. `tests/stacks/test_bounds.py` sends a number beyond every bound in this table.
 
 """
 
 
 def page(found: list[Row]) -> str:
-    lines = [HEAD + "| message | number | said by | range | also at most | otherwise |", "|---|---|---|---|---|---|"]
+    lines = [
+        HEAD + "| message | number | said by | range | bound by what the receiver knows | otherwise |",
+        "|---|---|---|---|---|---|",
+    ]
     before: type | None = None
     for row in found:
         message = f"`{row.message.__name__}` ({row.tag})" if row.message is not before else ""

@@ -46,7 +46,7 @@ Token = Annotated[int, msgspec.Meta(ge=0, le=TOKEN_MAX)]
 Microseconds = Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX)]
 
 
-Offsets = tuple[Annotated[int, msgspec.Meta(ge=0, lt=limits.BUNDLE_MESSAGES)], ...]
+Offsets = tuple[Annotated[int, msgspec.Meta(ge=0, le=limits.BUNDLE_MESSAGES - 1)], ...]
 """Places of messages in a bundle."""
 Side = Annotated[int, msgspec.Meta(ge=-1, le=1 << 12)]
 """A member of a repair by its number; -1: a dead broker's clients."""

@@ -17,7 +17,8 @@ M = TypeVar("M")
 
 LIFE: Final = Derived("30 days ahead of the wall clock", Otherwise.REFUSED)
 SENT: Final = Derived("what was sent to the peer in this session", Otherwise.CUT_OFF)
-GRANTED: Final = Derived("at least what was granted before", Otherwise.CUT_OFF)
+GRANTED: Final = Derived("no less than was granted before", Otherwise.CUT_OFF)
+GRANTED_AGAIN: Final = Derived("no less than was granted before", Otherwise.LIMITED)
 NEXT: Final = Derived("what follows on what has come in this session", Otherwise.CUT_OFF)
 WHOLE: Final = Derived("one message, and the same for all its parts", Otherwise.CUT_OFF)
 
@@ -42,7 +43,7 @@ class Hello(msgspec.Struct, frozen=True, tag=1, array_like=True):
     """The session to resume or to begin; the opener numbers them within its incarnation."""
     received: Annotated[Number, SENT]
     """How many messages of the peer in this session have been taken."""
-    grant: Annotated[Token, GRANTED]
+    grant: Annotated[Token, GRANTED_AGAIN]
     """Bytes that the peer may send in all, counted from the beginning of the session."""
     part: Annotated[Number, SENT] = 0
     """How many bytes of the message after those have come."""
@@ -59,7 +60,7 @@ class SessionWelcome(msgspec.Struct, frozen=True, tag=2, array_like=True):
     incarnation: Annotated[Number, LIFE]
     epoch: Token
     received: Annotated[Number, SENT]
-    grant: Annotated[Token, GRANTED]
+    grant: Annotated[Token, GRANTED_AGAIN]
     part: Annotated[Number, SENT] = 0
     express: Annotated[Number, SENT] = 0
 

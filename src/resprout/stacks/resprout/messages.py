@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
-from resprout.core.bounds import BROKER_STAMPED, BrokerStamp, Epoch, Hops, Number, Side, Token, TotalSequence
+from resprout.core.bounds import BROKER_STAMPED, BrokerStamp, Epoch, Hops, Number, Side, Stamp, Token, TotalSequence
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import Departure, ProtocolMessage
@@ -162,7 +162,7 @@ class Stub(ParcelMessage, frozen=True, tag=109):
     incarnation: Number
     first: Number
     last: Number
-    stamp: BrokerStamp
+    stamp: Stamp
     side: Side
 
     @property
