@@ -1,13 +1,13 @@
 import sys
 from pathlib import Path
 
-from tests.docs import decisions, listed, messages, names, privates, prose, rooms
+from tests.docs import bounds, decisions, listed, messages, names, privates, prose, rooms
 
 if __name__ == "__main__":
     root = Path(__file__).resolve().parents[2]
     found = [
         line
-        for check in (rooms, messages, decisions, listed, names, prose, privates)
+        for check in (rooms, messages, bounds, decisions, listed, names, prose, privates)
         for line in check.complaints(root)
     ]
     for line in sorted(found):

@@ -1,7 +1,10 @@
 """One client's session at its broker."""
 
+import tracemalloc
+
 import pytest
 
+from resprout.core.bounds import NUMBER_MAX
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
@@ -229,3 +232,20 @@ def test_what_is_published_again_with_other_boundaries_is_answered_from_all_entr
     ]  # fmt: skip
     client.known(bundle(5, 3), everywhere=False)
     assert client.take_turned() == [Turned("ordered", ReceiptLevel.SAFE, 7)], "this broker is through with 6 and 7"
+
+
+@pytest.mark.parametrize("last", [3_000_000, NUMBER_MAX])
+def test_a_range_that_a_client_states_is_never_walked_number_by_number(last: int) -> None:
+    """Attack 2 of issue 27: `Attend.safe` of 2^61 after a reconnect took 2.5 GB in 4 seconds, and no end of it."""
+    client = session()
+    kept = Entry(1, bundle(5), None, None, 0)
+    kept.undone = 1
+    client.adopt([kept])
+    tracemalloc.start()
+    client.settle("ordered", last)
+    told = client.take_turned()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000
+    delivered = [(each.first, each.seq) for each in told if each.receipt is ReceiptLevel.DELIVERED]
+    assert delivered == [(1, 4), (6, last)]

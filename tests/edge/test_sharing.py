@@ -120,6 +120,7 @@ def test_what_a_consumer_had_out_waits_again_in_its_place_and_says_so() -> None:
 
 def test_what_a_consumer_has_from_elsewhere_is_not_handed_to_it_again_nor_what_it_did() -> None:
     scene = Scene(is_shared=False, done=(Mark("p", "ordered", 1, 2),))
+    scene.queue.again_below = 1
     scene.publish(8)
     scene.join("a", has=(Span("p", "ordered", 1, 4, 5),), done=(Span("p", "ordered", 1, 1, 3),))
     assert [number for _, number, _ in scene.hand_out()] == [6, 7, 8]
@@ -240,6 +241,7 @@ def test_what_was_done_elsewhere_beyond_the_watermark_is_handed_to_nobody() -> N
 def test_whoever_has_a_message_of_a_key_says_that_earlier_ones_are_done_unless_it_has_them(joins_first: bool) -> None:
     """Their acknowledgements died with the consumer and the broker; handed out again, the key would lose its order."""
     scene = Scene(is_shared=True)
+    scene.queue.again_below = 1
     has = (ordered(2, 2), ordered(6, 6))
     if joins_first:
         scene.join("a", has=has)

@@ -76,7 +76,7 @@ def total(number: int, size: int, keys: tuple[str, ...] = ()) -> Bundle:
 
 def marks(count: int) -> tuple[Mark, ...]:
     """As long as marks get."""
-    return tuple([Mark(f"{number:064}", "eventual", 1 << 62, 1 << 62) for number in range(count)])
+    return tuple([Mark(f"{number:064}", "eventual", 1 << 53, 1 << 53) for number in range(count)])
 
 
 def check_that_they_fit(messages: Sequence[ProtocolMessage]) -> None:

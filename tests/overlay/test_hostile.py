@@ -1,12 +1,13 @@
 """Anything from the network, in any order: nothing is raised but PeerError, nothing grows without bound."""
 
 from collections import deque
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from resprout.core.bounds import NUMBER_MAX
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.links.frames import Data
@@ -37,7 +38,7 @@ from tests.overlay.test_view import place
 from tests.soak import cases
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f", "stranger", "", "x" * 70])
-NUMBERS = st.one_of(st.integers(0, 3), st.sampled_from([1 << 20, 1 << 53, (1 << 63) - 1]))
+NUMBERS = st.one_of(st.integers(0, 3), st.sampled_from([1 << 20, NUMBER_MAX]))
 LIVES = st.builds(Life, NAMES, NUMBERS)
 PLACES = st.builds(
     Place, NAMES, NUMBERS, NUMBERS, st.none() | NAMES, st.lists(NAMES, max_size=4).map(tuple), st.just(""),
@@ -53,15 +54,17 @@ st.register_type_strategy(
 
 
 def _values(kind: Any) -> st.SearchStrategy[Any]:
+    if get_origin(kind) is Annotated:
+        return _values(get_args(kind)[0])
     if kind is int:
         return NUMBERS
     if kind is str:
         return NAMES
-    if kind in (Life, Configuration, bool):
+    if isinstance(kind, type) and get_origin(kind) is None:
         return st.from_type(kind)
     if getattr(kind, "__origin__", None) is tuple:
-        return st.lists(st.from_type(kind.__args__[0]), max_size=3).map(tuple)
-    return st.none() | st.one_of([st.from_type(part) for part in kind.__args__ if part is not type(None)])
+        return st.lists(_values(kind.__args__[0]), max_size=3).map(tuple)
+    return st.none() | st.one_of([_values(part) for part in kind.__args__ if part is not type(None)])
 
 
 def _any_message(kind: type[ProtocolMessage]) -> st.SearchStrategy[Any]:

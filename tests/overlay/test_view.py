@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from resprout.core.bounds import NUMBER_MAX
 from resprout.overlay import lineage, view
-from resprout.overlay.places import NUMBER_MAX, Configuration, Life, Place, Registration, Voter
+from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
 from resprout.overlay.view import MembershipView
 
 

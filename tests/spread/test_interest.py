@@ -253,15 +253,22 @@ def test_wishes_that_come_and_go_while_nobody_answers_leave_nothing_behind() -> 
     assert claims(ready) == [("c", ALL), ("c", AB)]
 
 
-def test_a_neighbour_that_asks_for_too_much_is_at_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_neighbour_that_asks_for_too_much_is_not_to_blame_and_the_rest_is_not_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Attack 9 of issue 27: clients elsewhere asked, and the broker that passed it on was cut off and fenced."""
     monkeypatch.setattr(interest_module, "NEIGHBOUR_INTERESTS_MAX", 3)
     interest = broker("n")
     for id in range(3):
         asked(interest, "n", id, f"a/{id}")
-    with pytest.raises(PeerError, match="more than 3 interests at a time"):
-        asked(interest, "n", 3, "a/3")
+    outbound: Outbound = []
+    interest.asked_by("n", Interested(3, "a/3", None), parse_predicate("a/3", None), outbound)
+    assert outbound == [] and interest.passed_over == 1
+    interest.withdrawn_by("n", Uninterested(3), [])
     interest.withdrawn_by("n", Uninterested(0), [])
-    asked(interest, "n", 3, "a/3")
+    asked(interest, "n", 4, "a/4")
+    with pytest.raises(PeerError, match="never asked"):
+        broker("n").withdrawn_by("n", Uninterested(3), [])
 
 
 @pytest.mark.parametrize(("id", "text"), [(1, "b"), (2, "a")])

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 import pytest
 
+from resprout.core.bounds import NUMBER_MAX
 from resprout.core.errors import PeerError
 from resprout.core.marks import MARKS_MAX, Mark
 from resprout.edge.broker.sharing import SPANS_TOLD_MAX
 from resprout.edge.durable_messages import Span
-from resprout.overlay.places import NUMBER_MAX
 from resprout.stacks.resprout.durable_done import GAPS_MAX, DurableProgress, UnknownDone, check_progress
 
 

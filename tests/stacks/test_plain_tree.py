@@ -21,7 +21,7 @@ class Broker(Shell):
             step,
             events={LinkUp: tree.up, LinkDown: tree.down, Silent: tree.silent},
             desks=tree.desks({}),
-            cut_off=tree.cut_off,
+            cut_off=lambda name, reason, code: tree.cut_off(name, reason),
             timers={},
             outcomes={LinkBegan: self._news.append, LinkEnded: self._news.append},
             at_end=(),

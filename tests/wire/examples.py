@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 
+from resprout.core.bounds import NUMBER_MAX
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Publish
@@ -57,7 +58,7 @@ def publishing(*bundles: Bundle) -> Data[Any]:
     return data(*map(Publish, bundles))
 
 
-numbers = st.one_of(st.integers(0, 300), st.integers(0, INT64_MAX), st.just(INT64_MAX))
+numbers = st.one_of(st.integers(0, 300), st.integers(0, NUMBER_MAX), st.just(NUMBER_MAX))
 plain_names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 levels = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="+#/\0"), max_size=8)
@@ -80,7 +81,7 @@ def bundles(draw: st.DrawFn) -> Bundle:
     return Bundle(
         draw(st.one_of(st.sampled_from(["c0", "c1"]), plain_names)),
         draw(numbers),
-        draw(st.one_of(st.integers(1, 300), st.integers(1, INT64_MAX - 4))),
+        draw(st.one_of(st.integers(1, 300), st.integers(1, NUMBER_MAX - 4))),
         len(payloads),
         draw(numbers),
         draw(topics),

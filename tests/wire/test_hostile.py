@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.core import limits, names
+from resprout.core.bounds import NUMBER_MAX, STAMP_MAX
 from resprout.core.bundle import Bundle
 from resprout.core.errors import WireError
 from resprout.core.guarantee import ALL_LEVELS
@@ -19,7 +20,7 @@ from resprout.wire.framing import PREAMBLE, FrameReader, FrameWriter
 from tests.footprint import kept_by
 from tests.soak import cases
 
-from .examples import CODEC, FRAMES, HELLO, INT64_MAX, WELCOME, bundle, data, frames, publishing, steady
+from .examples import CODEC, FRAMES, HELLO, WELCOME, bundle, data, frames, publishing, steady
 
 encode = msgspec.msgpack.encode
 
@@ -38,10 +39,10 @@ def assert_is_a_bundle(found: Bundle) -> None:
     names.check_name(found.publisher)
     names.check_topic(found.topic)
     assert names.check_keys(found.keys) == found.keys
-    assert 1 <= found.first <= found.last <= INT64_MAX
+    assert 1 <= found.first <= found.last <= NUMBER_MAX
     assert 1 <= found.count <= limits.BUNDLE_MESSAGES
-    assert 0 <= found.stamp <= INT64_MAX
-    assert 0 <= found.incarnation <= INT64_MAX
+    assert 0 <= found.stamp <= STAMP_MAX
+    assert 0 <= found.incarnation <= NUMBER_MAX
     assert len(found.payloads) + len(found.attributes) <= limits.BUNDLE_BYTES
 
 

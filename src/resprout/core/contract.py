@@ -162,6 +162,8 @@ class EndCode(enum.IntEnum):
     allow."""
     SLOW = 5
     """It did not read what it subscribed to, and its broker has no room for more."""
+    OUT_OF_BOUNDS = 6
+    """It stated a number that no peer in its place can know of. It is not served again in this life."""
 
 
 class LinkDown(Event):

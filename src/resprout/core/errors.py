@@ -13,6 +13,10 @@ class PeerError(ResproutError):
     """A peer broke the protocol. Whoever catches it closes that link and says why."""
 
 
+class BoundError(PeerError):
+    """A peer stated a number beyond what it can know of. A client that does is told so, and does not come again."""
+
+
 class WireError(PeerError):
     """Bytes that are not a message: the only exception that decoding raises."""
 

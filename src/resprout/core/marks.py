@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from resprout.core.bounds import Number
 from resprout.core.bundle import Bundle, Origin
 
 Reached = int
@@ -18,8 +19,8 @@ class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     publisher: str
     stream: str
-    incarnation: int
-    seq: int
+    incarnation: Number
+    seq: Number
 
     @property
     def origin(self) -> Origin:

@@ -109,6 +109,17 @@ class Ranges:
         return gap
 
 
+def joined(ranges: Iterable[Range]) -> list[Range]:
+    """The same numbers, in order, in as few ranges as possible."""
+    found: list[Range] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
+
+
 def as_ranges(numbers: Iterable[int]) -> list[Range]:
     """The same numbers, in order, neighbours joined."""
     ranges: list[Range] = []

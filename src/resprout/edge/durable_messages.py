@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from resprout.core.bounds import NUMBER_MAX, Derived, Hops, Number, Offsets, Otherwise, TotalSequence
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
@@ -24,9 +25,9 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     publisher: str
     stream: str
-    incarnation: int
-    first: int
-    last: int
+    incarnation: Number
+    first: Number
+    last: Number
 
     @property
     def origin(self) -> Origin:
@@ -34,6 +35,8 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 Spans = tuple[Span, ...]
+
+HANDED_OUT: Final = Derived("messages that the broker of the subscription has handed out", Otherwise.IGNORED)
 
 SPAN_BYTES: Final = MARK_BYTES + 9
 """At most what a span takes in a frame: a mark, and one more number."""
@@ -81,7 +84,7 @@ class Terms(msgspec.Struct, frozen=True, array_like=True):
     group: bool
     """Several consumers share it; otherwise the latest one has it alone."""
     when_full: WhenFull = WhenFull.BLOCK
-    most: int = 0
+    most: Number = 0
     """Messages that may wait, where the oldest are dropped."""
 
 
@@ -94,13 +97,19 @@ class Consume(ProtocolMessage, frozen=True, tag=25):
 
     subscription: str
     terms: Terms
-    window: Annotated[int, msgspec.Meta(ge=1)]
+    window: Annotated[
+        int,
+        msgspec.Meta(ge=1, le=NUMBER_MAX),
+        Derived("65,536 messages (`WINDOW_MAX`)", Otherwise.LIMITED),
+    ]
     """Messages that it may be given before it has acknowledged any."""
-    turn: int = 0
+    turn: Annotated[
+        Number, Derived("2^20 above the turn of the subscription, where consumers do not share", Otherwise.REFUSED)
+    ] = 0
     """As it was told (`Consuming`); 0 for one that is new."""
-    done: tuple[Span, ...] = ()
+    done: Annotated[tuple[Span, ...], HANDED_OUT] = ()
     """What it has acknowledged that may not be known everywhere."""
-    has: tuple[Span, ...] = ()
+    has: Annotated[tuple[Span, ...], HANDED_OUT] = ()
     """What it was given and has not acknowledged."""
     ends: bool = False
     """An operator says that the subscription is over, for everybody, whatever its terms."""
@@ -116,7 +125,7 @@ class Consume(ProtocolMessage, frozen=True, tag=25):
 class Acknowledge(ProtocolMessage, frozen=True, tag=26):
     """These are processed, and are given to nobody any more."""
 
-    spans: tuple[Span, ...]
+    spans: Annotated[tuple[Span, ...], HANDED_OUT]
 
     @property
     def bulk(self) -> int:
@@ -139,7 +148,7 @@ class Consuming(ProtocolMessage, frozen=True, tag=46):
 
     standing: Standing
     reason: str = ""
-    turn: int = 0
+    turn: Number = 0
     """Of consumers that do not share: whoever has a later one fences it off."""
     replay: str = ""
     """What of the past is to be read first."""
@@ -149,15 +158,15 @@ class Handed(BundleMessage, frozen=True, tag=47):
     """Messages to be processed, and acknowledged."""
 
     bundle: Bundle
-    hops: int
-    metadata_bytes: int
-    offsets: tuple[int, ...] | None
+    hops: Hops
+    metadata_bytes: Number
+    offsets: Offsets | None
     """Where it is not all of a bundle: the places of these messages in it."""
-    tseq: Annotated[int, msgspec.Meta(ge=-1)]
+    tseq: TotalSequence
     """As in `Delivery`."""
     redelivered: bool
     """Somebody may have been given it before."""
-    dropped: int
+    dropped: Number
     """Messages that were dropped since the last one was handed out, because too many waited."""
 
 

@@ -6,6 +6,18 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
+from resprout.core.bounds import (
+    CLIENT_STAMPED,
+    NUMBER_MAX,
+    ClientStamp,
+    Derived,
+    Hops,
+    Microseconds,
+    Number,
+    Offsets,
+    Otherwise,
+    TotalSequence,
+)
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage, FreeBundleMessage
 from resprout.core.contract import ProtocolMessage
@@ -14,6 +26,10 @@ from resprout.core.marks import MARK_BYTES, Marks
 from resprout.edge.durable_messages import DURABLE_MESSAGES, Span, WhenFull
 
 _DELIVERED: Final = ReceiptLevel.DELIVERED.bit
+OWN_LIFE: Final = Derived("the life of the client in this session", Otherwise.CUT_OFF, "incarnation")
+NEXT_NUMBER: Final = Derived(
+    "the next number of the stream; any, of a client that was elsewhere before", Otherwise.CUT_OFF, "first"
+)
 
 # client to broker
 
@@ -29,7 +45,7 @@ class Successor(msgspec.Struct, frozen=True, array_like=True):
 class HeldSubscription(msgspec.Struct, frozen=True, array_like=True):
     """A confirmed subscription that a client brings along."""
 
-    id: int
+    id: Number
     filter: str
     where: str | None
     base: Marks
@@ -40,20 +56,20 @@ class StreamMark(msgspec.Struct, frozen=True, array_like=True):
     """How far a stream of the client's own publications has come."""
 
     stream: str
-    last: int
+    last: Number
 
 
 class Attend(ProtocolMessage, frozen=True, tag=22):
     """First message of a client in every session: who it was with, and how far it has come."""
 
-    clock: int
+    clock: ClientStamp
     tried: tuple[str, ...] = ()
     """The broker that served it last, and then those it asked in vain since; none when it is new here."""
     received: Marks = ()
     subscriptions: tuple[HeldSubscription, ...] = ()
     anyhow: bool = False
     """Nobody it asked could make good what it missed: serve it all the same."""
-    home: int = 0
+    home: Number = 0
     """Which life of the first of those brokers served it: another one of that name owes it nothing."""
     safe: tuple[StreamMark, ...] = ()
     """By stream: up to which number it was told `safe`, where `delivered` is still to come. The broker it comes to need
@@ -68,7 +84,7 @@ class Attend(ProtocolMessage, frozen=True, tag=22):
 
 
 class Publish(BundleMessage, frozen=True, tag=16):
-    bundle: Bundle
+    bundle: Annotated[Bundle, OWN_LIFE, NEXT_NUMBER, CLIENT_STAMPED]
     awaits: Annotated[int, msgspec.Meta(ge=0, le=ALL_LEVELS)] = ALL_LEVELS
     """Somebody waits for these receipts (`ReceiptLevel.bit`): tell them at once. Others may wait for company."""
 
@@ -84,7 +100,7 @@ class Publish(BundleMessage, frozen=True, tag=16):
 
 
 class Subscribe(ProtocolMessage, frozen=True, tag=17):
-    id: int
+    id: Number
     """Chosen by the client, unique within its incarnation."""
     filter: str
     where: str | None
@@ -94,7 +110,7 @@ class Subscribe(ProtocolMessage, frozen=True, tag=17):
 
 
 class Unsubscribe(ProtocolMessage, frozen=True, tag=18):
-    id: int
+    id: Number
 
 
 class Advertise(ProtocolMessage, frozen=True, tag=19):
@@ -111,7 +127,9 @@ class Taken(ProtocolMessage, frozen=True, tag=21):
     """The client's code has everything up to this delivery, counted from 1 in the session. One that was elsewhere
     before says it at once, of none: it has come, and what was kept for it is in its hands from now on."""
 
-    deliveries: int
+    deliveries: Annotated[
+        Number, Derived("deliveries that it was given in this session, and took before", Otherwise.CUT_OFF)
+    ]
 
 
 class ForgetBrokers(ProtocolMessage, frozen=True, tag=23):
@@ -126,20 +144,20 @@ class ForgetBrokers(ProtocolMessage, frozen=True, tag=23):
 class ReadEvents(ProtocolMessage, frozen=True, tag=24):
     """Read what this broker keeps of the past. Answered by `EventRead` any number of times, and `EventsEnd`."""
 
-    id: int
+    id: Number
     """Chosen by the client; comes back in the answers."""
     filter: str
     where: str | None
     journal: str
     """The one that the position belongs to; empty: any."""
-    position: Annotated[int, msgspec.Meta(ge=-2)]
+    position: Annotated[int, msgspec.Meta(ge=-2, le=NUMBER_MAX)]
     """From here on; -1: from a time on; -2: what comes next."""
-    time_us: int
-    size: Annotated[int, msgspec.Meta(ge=0)]
+    time_us: Microseconds
+    size: Annotated[Number, Derived("256 KiB (`PAGE_BYTES`)", Otherwise.LIMITED)]
     """About so many bytes, no more than the broker gives at once."""
     also: tuple[str, ...] = ()
     """Other filters: what matches any of them is read, too."""
-    until: Annotated[int, msgspec.Meta(ge=0)] = 0
+    until: Number = 0
     """Nothing from this position on; 0: no bound."""
     whole: bool = False
     """Nothing is read unless everything on these topics is kept."""
@@ -158,7 +176,7 @@ TOPICS_MAX: Final = 64
 class AskAudience(ProtocolMessage, frozen=True, tag=30):
     """Does anybody listen to one of these topics?"""
 
-    id: int
+    id: Number
     """Chosen by the client, unique within its incarnation."""
     topics: tuple[str, ...]
 
@@ -183,7 +201,7 @@ class Serving(ProtocolMessage, frozen=True, tag=32):
 
     stack: str
     guarantees: tuple[Guarantee, ...]
-    faults_tolerated: int
+    faults_tolerated: Number
     successors: tuple[Successor, ...] = ()
     resumed: bool = True
     """False: what the client missed since it lost its broker cannot be made good, and its subscriptions are gone."""
@@ -212,7 +230,7 @@ class Successors(ProtocolMessage, frozen=True, tag=40):
 class Subscribed(ProtocolMessage, frozen=True, tag=33):
     """From here on nothing that matches is missed."""
 
-    id: int
+    id: Number
     base: Marks = ()
     """What had passed before it was wanted everywhere: of such origins, nothing up to here is owed."""
     more: bool = False
@@ -224,26 +242,26 @@ class Subscribed(ProtocolMessage, frozen=True, tag=33):
 
 
 class SubscribeRefused(ProtocolMessage, frozen=True, tag=34):
-    id: int
+    id: Number
     reason: str
 
 
 class Unsubscribed(ProtocolMessage, frozen=True, tag=35):
     """Nothing of this subscription comes after this."""
 
-    id: int
+    id: Number
 
 
 class Delivery(BundleMessage, frozen=True, tag=36):
     bundle: Bundle
-    hops: int
-    metadata_bytes: int
+    hops: Hops
+    metadata_bytes: Number
     """Ordering bytes that the bundle cost on its last link."""
-    offsets: tuple[int, ...] | None
+    offsets: Offsets | None
     """Where a content filter picked some messages: their places in the original bundle."""
     prompt: bool = False
     """The publisher waits: say at once that it is taken."""
-    tseq: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    tseq: TotalSequence = -1
     """Of totals: the place in the one order of totals, as the network claims it, of the first one of the original
     bundle; those behind it follow. -1 for others."""
 
@@ -254,8 +272,8 @@ class Turned(ProtocolMessage, frozen=True, tag=37):
 
     stream: str
     receipt: ReceiptLevel
-    seq: int
-    first: int = 1
+    seq: Number
+    first: Number = 1
 
 
 class SafeCopies(ProtocolMessage, frozen=True, tag=43):
@@ -263,16 +281,16 @@ class SafeCopies(ProtocolMessage, frozen=True, tag=43):
     every session until it is told."""
 
     stream: str
-    first: int
-    copies: int
+    first: Number
+    copies: Number
 
 
 class PublishRefused(ProtocolMessage, frozen=True, tag=38):
     """These publications will never be delivered: definite."""
 
     stream: str
-    first: int
-    count: int
+    first: Number
+    count: Number
     reason: str
 
 
@@ -289,7 +307,7 @@ class PublicationWaits(ProtocolMessage, frozen=True, tag=42):
     the reason changes; it is over when a receipt of the publication turns."""
 
     stream: str
-    seq: int
+    seq: Number
     reason: str
 
     @property
@@ -313,29 +331,29 @@ class HoldTold(ProtocolMessage, frozen=True, tag=320):
 class EventRead(FreeBundleMessage, frozen=True, tag=44):
     """One bundle of the past. Free, because it was asked for, and is no more than was asked for."""
 
-    id: int
+    id: Number
     bundle: Bundle
-    offsets: tuple[int, ...] | None
+    offsets: Offsets | None
     """Where a condition picked some messages: their places in the original bundle."""
-    tseq: Annotated[int, msgspec.Meta(ge=-1)]
+    tseq: TotalSequence
     """As in `Delivery`."""
-    position: int
-    life: int
+    position: Number
+    life: Number
     """Of the broker that kept it."""
-    time_us: int
+    time_us: Microseconds
     """When it was kept."""
 
 
 class EventGap(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A part of the past that the journal does not hold."""
 
-    position: int
+    position: Number
     """Where it is found: who reads from here, or from an earlier position, comes across it."""
-    following: int
+    following: Number
     """The first position behind it."""
-    from_us: int
+    from_us: Microseconds
     """When the last event before it was kept, in microseconds since 1970; 0 when that is not known."""
-    until_us: int
+    until_us: Microseconds
     """From when on everything is kept again; 0 when that is not known."""
     reason: str
     """Why they are missing: "broker b1 was down between its lives 3 and 4"."""
@@ -344,16 +362,16 @@ class EventGap(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class EventsEnd(ProtocolMessage, frozen=True, tag=45):
     """That was all of one answer."""
 
-    id: int
+    id: Number
     journal: str
-    following: int
+    following: Number
     """The position to go on from."""
-    first: int
+    first: Number
     """The first position that is kept, and the one behind the last."""
-    end: int
+    end: Number
     reason: str = ""
     """Why nothing was read; empty when it was."""
-    life: int = 0
+    life: Number = 0
     """Of the broker that kept the last event that was looked at, whether it matched or not; 0 when there was none."""
     gaps: tuple[EventGap, ...] = ()
     """The gaps that the answer passes over, or the one for which it was refused."""
@@ -362,7 +380,7 @@ class EventsEnd(ProtocolMessage, frozen=True, tag=45):
 class AudienceTold(ProtocolMessage, frozen=True, tag=31):
     """Answer to `AskAudience`."""
 
-    id: int
+    id: Number
     anybody: bool
     """False: nobody has a confirmed subscription. True: somebody may."""
 

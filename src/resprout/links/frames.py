@@ -6,13 +6,21 @@ outlives its connections: `epoch` names it, and `received` tells from where to r
 in parts.
 """
 
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import Annotated, ClassVar, Final, Generic, TypeVar
 
 import msgspec
 
+from resprout.core.bounds import Derived, Number, Otherwise, Token
 from resprout.core.contract import EndCode
 
 M = TypeVar("M")
+
+LIFE: Final = Derived("30 days ahead of the wall clock", Otherwise.REFUSED)
+SENT: Final = Derived("what was sent to the peer in this session", Otherwise.CUT_OFF)
+GRANTED: Final = Derived("no less than was granted before", Otherwise.CUT_OFF)
+GRANTED_AGAIN: Final = Derived("no less than was granted before", Otherwise.LIMITED)
+NEXT: Final = Derived("what follows on what has come in this session", Otherwise.CUT_OFF)
+WHOLE: Final = Derived("one message, and the same for all its parts", Otherwise.CUT_OFF)
 
 PROTOCOL_VERSION = 1
 """What frames and messages mean. Raised by a release that says what the one before does not understand; each release
@@ -22,48 +30,48 @@ still understands all that the one before says."""
 class Hello(msgspec.Struct, frozen=True, tag=1, array_like=True):
     """First frame of the side that opened the connection."""
 
-    version: int
+    version: Number
     name: str
     role: str
-    incarnation: int
+    incarnation: Annotated[Number, LIFE]
     peer: str
     """Whom the opener believes to reach: a wrong address is noticed here."""
-    peer_incarnation: int | None
+    peer_incarnation: Number | None
     """The life of the peer that the session was begun with; None while no `SessionWelcome` for it has come. Without it,
     an opener that missed the `SessionWelcome` of a restarted peer could not be told from one that has seen it."""
-    epoch: int
+    epoch: Token
     """The session to resume or to begin; the opener numbers them within its incarnation."""
-    received: int
+    received: Annotated[Number, SENT]
     """How many messages of the peer in this session have been taken."""
-    grant: int
+    grant: Annotated[Token, GRANTED_AGAIN]
     """Bytes that the peer may send in all, counted from the beginning of the session."""
-    part: int = 0
+    part: Annotated[Number, SENT] = 0
     """How many bytes of the message after those have come."""
-    express: int = 0
+    express: Annotated[Number, SENT] = 0
     """How many messages of the express lane have been taken."""
 
 
 class SessionWelcome(msgspec.Struct, frozen=True, tag=2, array_like=True):
     """Answer to `Hello`: the session stands. One that cannot be resumed is answered by `Goodbye`."""
 
-    version: int
+    version: Number
     name: str
     role: str
-    incarnation: int
-    epoch: int
-    received: int
-    grant: int
-    part: int = 0
-    express: int = 0
+    incarnation: Annotated[Number, LIFE]
+    epoch: Token
+    received: Annotated[Number, SENT]
+    grant: Annotated[Token, GRANTED_AGAIN]
+    part: Annotated[Number, SENT] = 0
+    express: Annotated[Number, SENT] = 0
 
 
 class Data(msgspec.Struct, Generic[M], frozen=True, tag=3, array_like=True, gc=False):
     """Messages `first ..`, and how far the other direction has come. No messages: an acknowledgement or a heartbeat."""
 
-    first: int
+    first: Annotated[Number, NEXT]
     """Sequence number of the first message in this session, from 1."""
-    received: int
-    grant: int
+    received: Annotated[Number, SENT]
+    grant: Annotated[Token, GRANTED]
     messages: tuple[M, ...]
     hurry: bool = False
     """The sender waits for the acknowledgement: it is due at once."""
@@ -72,11 +80,11 @@ class Data(msgspec.Struct, Generic[M], frozen=True, tag=3, array_like=True, gc=F
 class Part(msgspec.Struct, frozen=True, tag=5, array_like=True, gc=False):
     """A piece of one message that is too large to travel in one go. The next message follows the last piece."""
 
-    number: int
+    number: Annotated[Number, NEXT]
     """Of the message, in the same count as `Data.first`."""
-    at: int
+    at: Annotated[Number, NEXT]
     """Where the piece begins, in bytes."""
-    size: int
+    size: Annotated[Number, WHOLE]
     """Of the whole."""
     hurry: bool
     chunk: bytes
@@ -87,9 +95,9 @@ class Parted(msgspec.Struct, frozen=True, tag=6, array_like=True, gc=False):
 
     hurry: ClassVar[bool] = False
 
-    received: int
-    grant: int
-    part: int
+    received: Annotated[Number, SENT]
+    grant: Annotated[Token, GRANTED]
+    part: Annotated[Number, SENT]
 
 
 class Express(msgspec.Struct, Generic[M], frozen=True, tag=7, array_like=True, gc=False):
@@ -97,8 +105,8 @@ class Express(msgspec.Struct, Generic[M], frozen=True, tag=7, array_like=True, g
 
     hurry: ClassVar[bool] = False
 
-    first: int
-    received: int
+    first: Annotated[Number, NEXT]
+    received: Annotated[Number, SENT]
     messages: tuple[M, ...]
 
 
@@ -106,7 +114,7 @@ class Goodbye(msgspec.Struct, frozen=True, tag=4, array_like=True):
     """The session is over, for this reason; last frame on the connection."""
 
     reason: str
-    incarnation: int = 0
+    incarnation: Number = 0
     """Of the sender, in answer to a `Hello` that was meant for it: it tells the opener whether the life it had the
     session with has ended the session, or has ended itself. 0 elsewhere."""
     code: EndCode = EndCode.NONE

@@ -38,6 +38,7 @@ from resprout.net.advertise import address_to_tell
 from resprout.net.bodies import EncodedBodies
 from resprout.net.book import AddressBook
 from resprout.net.broker_to_run import BrokerToRun
+from resprout.net.clock import epoch_us
 from resprout.net.data_folder import EVENTS, JOURNAL, DataFolder, open_folder
 from resprout.net.descriptors import room_for
 from resprout.net.discover import UnreachableError, who_is
@@ -228,7 +229,7 @@ class RunningBroker:
         has_memory = bool(self._memory)
         seat = BrokerSeat(
             name, self.incarnation, parent, contacts, str(told), spec.site, self._make_store,
-            self._folder is not None, self._memory, founds,
+            self._folder is not None, self._memory, founds, epoch_us(),
         )  # fmt: skip
         seed = secrets.randbits(64)
         self._few_copies = self.waits_for = ""

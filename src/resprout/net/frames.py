@@ -4,9 +4,11 @@ Whoever has an address and no name asks before it opens a session; sessions are 
 """
 
 from functools import cache
+from typing import Annotated, Final
 
 import msgspec
 
+from resprout.core.bounds import Derived, Number, Otherwise
 from resprout.links.frames import FRAMES
 from resprout.wire.codec import Codec
 
@@ -25,8 +27,8 @@ class Here(msgspec.Struct, frozen=True, tag=9, array_like=True):
 
     name: str
     role: str
-    incarnation: int
-    met: int = 0
+    incarnation: Number
+    met: Annotated[Number, Derived("30 days ahead of the wall clock", Otherwise.IGNORED)] = 0
     """The latest incarnation of the asker that was met here. The asker takes a higher one, whatever its clock says."""
     network: str = ""
     """Which network this broker is in; empty while it has no place."""
@@ -63,8 +65,11 @@ class AccountTold(msgspec.Struct, frozen=True, tag=12, array_like=True):
     """JSON."""
 
 
+MORE_FRAMES: Final[tuple[type[msgspec.Struct], ...]] = (Who, Here, Login, AskAccount, AccountTold)
+
+
 @cache
 def make_codec(messages: tuple[type[msgspec.Struct], ...]) -> Codec:
     """For connections of nodes that exchange these messages. It keeps nothing of any of them, and takes milliseconds to
     make: one serves all of a process."""
-    return Codec((*FRAMES, Who, Here, Login, AskAccount, AccountTold), messages)
+    return Codec((*FRAMES, *MORE_FRAMES), messages)

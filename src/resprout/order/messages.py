@@ -1,19 +1,22 @@
 """What brokers with a log each say to each other about it. Tags 64..67 of the wire belong to this file."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
+from resprout.core.bounds import BROKER_STAMPED, Derived, Hops, Number, Otherwise, TotalSequence
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
+
+CROSSED: Final = Derived("bundles that crossed the link in that direction", Otherwise.CUT_OFF)
 
 
 class Forward(BundleMessage, frozen=True, tag=64):
     """The next bundle of the sender's log that this link is owed."""
 
-    bundle: Bundle
-    hops: int
+    bundle: Annotated[Bundle, BROKER_STAMPED]
+    hops: Hops
     """Links between brokers that it has crossed, this one included."""
     prompt: bool = False
     """Its publisher waits: report its delivery at once."""
@@ -24,9 +27,9 @@ class Forward(BundleMessage, frozen=True, tag=64):
 class Republished(BundleMessage, frozen=True, tag=67):
     """A bundle of the log that everybody had before everything stopped; as in `Forward`."""
 
-    bundle: Bundle
-    hops: int
-    tseq: Annotated[int, msgspec.Meta(ge=-1)]
+    bundle: Annotated[Bundle, BROKER_STAMPED]
+    hops: Hops
+    tseq: TotalSequence
     """Of a total: its place in the one order."""
     owed: tuple[str, ...]
     """Brokers that it was on its way to, as far as is known."""
@@ -39,27 +42,27 @@ class Republished(BundleMessage, frozen=True, tag=67):
 class Ahead(msgspec.Struct, frozen=True, array_like=True):
     """A range of bundles."""
 
-    rung: Annotated[int, msgspec.Meta(ge=-64)]
+    rung: Annotated[int, msgspec.Meta(ge=-64, le=64)]
     """0 is `Levels.done`, k is `firm[k - 1]`, and -k is `back_firm[k - 1]`."""
-    first: int
-    last: int
+    first: Number
+    last: Number
 
 
 class Levels(ProtocolMessage, frozen=True, tag=65):
     """Cumulative acknowledgement, in bundles counted from 1 per direction of this link; see `order.entry` for what the
     levels mean and `order.link` for the counting."""
 
-    have: tuple[int, ...]
+    have: Annotated[tuple[Number, ...], CROSSED]
     """have[k]: so many of yours have reach k here."""
-    firm: tuple[int, ...]
+    firm: Annotated[tuple[Number, ...], CROSSED]
     """firm[k - 1]: so many of yours have level k here."""
-    back_have: tuple[int, ...]
+    back_have: Annotated[tuple[Number, ...], CROSSED]
     """back_have[k - 1]: so many of mine, of those you were sent, have reach k here."""
-    back_firm: tuple[int, ...]
+    back_firm: Annotated[tuple[Number, ...], CROSSED]
     """back_firm[k - 1]: so many of mine, of those you were sent, have level k here."""
-    done: int
+    done: Annotated[Number, CROSSED]
     """So many of yours are delivered to everyone behind me."""
-    ahead: tuple[Ahead, ...] = ()
+    ahead: Annotated[tuple[Ahead, ...], CROSSED] = ()
     """These, too, though one before them is not; each is said once."""
 
 

@@ -7,14 +7,15 @@ one of them can lead the same network (`stacks/resprout/joining/reunion.py`).
 Assumption: a data folder is never put back to an earlier state (a restored backup).
 """
 
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
+from resprout.core.bounds import NUMBER_MAX, Epoch, Number
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.overlay.configurations import UNDECIDED_MAX
-from resprout.overlay.places import LIVES_MAX, NUMBER_MAX, Configuration, Life
+from resprout.overlay.places import LIVES_MAX, Configuration, Life
 
 LIVES_KEPT: Final = 64
 """Of one broker. Configurations with an older life were replaced long ago."""
@@ -52,8 +53,8 @@ class Whereabouts(ProtocolMessage, frozen=True, tag=99):
     placed: bool
     """The sender has a place in that network: ask it for one."""
     address: str = ""
-    lives: tuple[int, ...] = ()
-    epoch: Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)] = 0
+    lives: tuple[Number, ...] = ()
+    epoch: Epoch = 0
     decided: Configuration = Configuration()
     undecided: tuple[Configuration, ...] = ()
     others: tuple[Life, ...] = ()

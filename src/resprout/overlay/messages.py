@@ -1,10 +1,11 @@
 """What brokers say to each other about who lives and who stands where. Tags 80..97 of the wire belong to this file, 98
 to `detector.py`, 99 to `memory.py`."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
+from resprout.core.bounds import Derived, Microseconds, Number, Otherwise
 from resprout.core.contract import Departure, ProtocolMessage
 from resprout.overlay.places import Configuration, Life, Place, Registration
 
@@ -16,9 +17,9 @@ class Ping(ProtocolMessage, frozen=True, tag=80):
 
     express: ClassVar[bool] = True
 
-    sent_us: int
+    sent_us: Microseconds
     """By the clock of the one who asks; it comes back in the answer."""
-    decided: int
+    decided: Number
     """Version of the latest configuration that the one who asks knows to be decided."""
 
     @property
@@ -31,7 +32,7 @@ class Pong(ProtocolMessage, frozen=True, tag=81):
 
     express: ClassVar[bool] = True
 
-    sent_us: int
+    sent_us: Annotated[Microseconds, Derived("the receiver's time now", Otherwise.LIMITED)]
     leased: bool
     """The one who answers is itself in contact with the root, or is the root in contact with its majority."""
     configuration: Configuration | None = None
@@ -47,7 +48,7 @@ class Probe(ProtocolMessage, frozen=True, tag=82):
 
     express: ClassVar[bool] = True
 
-    number: int
+    number: Number
 
 
 class Probed(ProtocolMessage, frozen=True, tag=83):
@@ -55,7 +56,7 @@ class Probed(ProtocolMessage, frozen=True, tag=83):
 
     express: ClassVar[bool] = True
 
-    number: int
+    number: Number
 
 
 # suspicions
@@ -94,7 +95,7 @@ class Gone(ProtocolMessage, frozen=True, tag=87):
 class Fenced(ProtocolMessage, frozen=True, tag=88):
     """You were declared dead up to this incarnation: your place is taken."""
 
-    incarnation: int
+    incarnation: Number
 
 
 # the root
@@ -103,7 +104,7 @@ class Fenced(ProtocolMessage, frozen=True, tag=88):
 class PreVote(ProtocolMessage, frozen=True, tag=89):
     """To every voter, before the root is declared dead: do you hear any of these?"""
 
-    number: int
+    number: Number
     dead: tuple[Life, ...]
     configuration: Configuration
     """On which configuration this vote is held."""
@@ -113,7 +114,7 @@ class PreVote(ProtocolMessage, frozen=True, tag=89):
 class Vote(ProtocolMessage, frozen=True, tag=90):
     """Answer to a `PreVote`."""
 
-    number: int
+    number: Number
     yes: bool
 
 
@@ -121,8 +122,8 @@ class Enrol(ProtocolMessage, frozen=True, tag=91):
     """From the root or a candidate, to every voter of the configurations that matter: these are dead, the next
     configuration is this."""
 
-    number: int
-    incarnation: int
+    number: Number
+    incarnation: Number
     """Of the voter that is asked."""
     dead: tuple[Life, ...]
     new: Configuration
@@ -135,8 +136,8 @@ class Enrol(ProtocolMessage, frozen=True, tag=91):
 class Enrolled(ProtocolMessage, frozen=True, tag=92):
     """Answer to an `Enrol`, with what the voter knew before."""
 
-    number: int
-    incarnation: int
+    number: Number
+    incarnation: Number
     yes: bool
     tombstones: tuple[Life, ...]
     """The latest deaths."""
@@ -160,9 +161,9 @@ class Tell(ProtocolMessage, frozen=True, tag=94):
 
     leaves: ClassVar[Departure] = Departure.TURN
 
-    number: int
+    number: Number
     """Of the wave, as the sender counts."""
-    ttl: int
+    ttl: Annotated[Number, Derived("hops that brokers look around themselves", Otherwise.LIMITED)]
     """Hops that it goes on from the receiver."""
     places: tuple[Place, ...] = ()
     registration: Registration | None = None
@@ -173,7 +174,7 @@ class Told(ProtocolMessage, frozen=True, tag=95):
 
     leaves: ClassVar[Departure] = Departure.TURN
 
-    number: int
+    number: Number
 
 
 # names
@@ -183,7 +184,7 @@ class Namesake(msgspec.Struct, frozen=True, array_like=True):
     """A life that bears a name, or wants to."""
 
     name: str
-    incarnation: int
+    incarnation: Number
     address: str
     """Empty where names are enough to connect."""
     above: str
@@ -197,7 +198,7 @@ class Seek(ProtocolMessage, frozen=True, tag=96):
 
     leaves: ClassVar[Departure] = Departure.TURN
 
-    number: int
+    number: Number
     """Of the search, as the sender counts."""
     names: tuple[str, ...]
 
@@ -207,9 +208,9 @@ class Sought(ProtocolMessage, frozen=True, tag=97):
 
     leaves: ClassVar[Departure] = Departure.TURN
 
-    number: int
+    number: Number
     namesakes: tuple[Namesake, ...]
-    latest: tuple[int, ...]
+    latest: tuple[Number, ...]
     """For each name that was sought: lives up to this one are over."""
     complete: bool
     """Everybody has been asked. Otherwise a link on the way is in repair."""

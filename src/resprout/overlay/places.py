@@ -10,10 +10,9 @@ from typing import Final
 import msgspec
 
 from resprout.core import limits
+from resprout.core.bounds import NUMBER_MAX, Number
 from resprout.core.errors import PeerError
 
-NUMBER_MAX: Final = 1 << 53
-"""Of incarnations and versions: far beyond any honest one, and far from where counting on would overflow the wire."""
 NEIGHBOURS_MAX: Final = 4096
 """Of one place. As many as a node keeps sessions."""
 SEATS_MAX: Final = 64
@@ -28,7 +27,7 @@ class Life(msgspec.Struct, frozen=True, array_like=True, order=True):
     """One incarnation of a broker."""
 
     name: str
-    incarnation: int
+    incarnation: Number
 
 
 def is_among(name: str, incarnation: int, dead: tuple[Life, ...]) -> bool:
@@ -46,14 +45,14 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     """Where a broker stands, as it says itself (or as the coordinator of a repair says in its name)."""
 
     name: str
-    incarnation: int
-    version: int
+    incarnation: Number
+    version: Number
     """Counts the places of one incarnation; the newer wins."""
     parent: str | None
     neighbours: tuple[str, ...]
     """Parent and children, oldest link first, those in repair included."""
     address: str
-    lives: tuple[int, ...] = ()
+    lives: tuple[Number, ...] = ()
     """Incarnations of the neighbours, in the same order."""
     looks_after: tuple[Life, ...] = ()
     """Dead brokers whose clients are looked after here."""
@@ -103,7 +102,7 @@ class Voter(msgspec.Struct, frozen=True, array_like=True):
     """A life that votes about the root, and where it is reached."""
 
     name: str
-    incarnation: int
+    incarnation: Number
     address: str
     remembers: bool = False
     """Its next life may vote in its place: it keeps on disk what it has agreed to (`memory`)."""
@@ -116,7 +115,7 @@ class Voter(msgspec.Struct, frozen=True, array_like=True):
 class Configuration(msgspec.Struct, frozen=True, array_like=True):
     """The root and those who vote when it dies: 2f+1 lives at most. The first is the root."""
 
-    version: int = 0
+    version: Number = 0
     voters: tuple[Voter, ...] = ()
 
     @property

@@ -28,8 +28,11 @@ from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.spread.needs import Wish
 from resprout.spread.outbound import Outbound
 
-NEIGHBOUR_INTERESTS_MAX: Final = 1_000_000
-"""What one neighbour may ask at a time, for all who are behind it."""
+INTERESTS_MAX: Final = 1_000_000
+"""Different interests of all directions together. A broker that knows so many takes no new ones from its clients."""
+NEIGHBOUR_INTERESTS_MAX: Final = 4 * INTERESTS_MAX
+"""What one neighbour may ask at a time, for all who are behind it. It only passes on what clients elsewhere asked for,
+so it is not to blame for more: the rest is never confirmed."""
 
 
 class Interest:
@@ -47,6 +50,18 @@ class Interest:
         self._wishes_made = 0
         self._theirs: dict[str, dict[int, Predicate]] = {}
         self._their_ids: dict[tuple[str, Predicate], int] = {}
+        self._passed_over: dict[str, None] = {}
+        """Neighbours of which some interests were not taken."""
+        self.passed_over = 0
+        """Those interests."""
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._wanted) >= INTERESTS_MAX
+
+    def knows(self, predicate: Predicate) -> bool:
+        """Whether any direction wants exactly this."""
+        return predicate in self._wanted
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
@@ -69,6 +84,7 @@ class Interest:
     def remove_neighbour(self, name: str, outbound: Outbound) -> list[Wish]:
         """It is dead, and nobody takes its place under its name. What it wanted is wanted no more."""
         waited = self._asked.pop(name).waiting()
+        self._passed_over.pop(name, None)
         ready = self._drop(name, self.index.predicates_of(name), outbound)
         for predicate in self._theirs.pop(name).values():
             del self._their_ids[name, predicate]
@@ -80,6 +96,7 @@ class Interest:
         asked = self._asked.pop(old)
         asked.hand_to(new)
         self._asked[new] = asked
+        self._passed_over.pop(old, None)
         self._theirs[new] = {}
         for predicate in self._theirs.pop(old).values():
             del self._their_ids[old, predicate]
@@ -90,7 +107,8 @@ class Interest:
         left = dict.fromkeys(self.index.predicates_of(name))
         ready: list[Wish] = []
         for id, predicate, confirmed in asks:
-            self._note_ask(name, id, predicate)
+            if not self._note_ask(name, id, predicate):
+                continue
             if predicate in left:
                 del left[predicate]
                 if not confirmed:
@@ -137,12 +155,15 @@ class Interest:
         self, name: str, message: Interested, predicate: Predicate, outbound: Outbound, confirmed: bool = False
     ) -> list[Wish]:
         """`confirmed`: it knows already that nothing is missing."""
-        self._note_ask(name, message.id, predicate)
+        if not self._note_ask(name, message.id, predicate):
+            return []
         return self.want(name, predicate, outbound, confirmed)
 
     def withdrawn_by(self, name: str, message: Uninterested, outbound: Outbound) -> list[Wish]:
         predicate = self._theirs[name].pop(message.id, None)
         if predicate is None:
+            if name in self._passed_over:
+                return []
             raise PeerError(f"interest {message.id} was never asked")
         del self._their_ids[name, predicate]
         return self.drop(name, predicate, outbound)
@@ -187,14 +208,18 @@ class Interest:
                 self._await(wish, name)
         return self._confirm([wish], outbound)
 
-    def _note_ask(self, name: str, id: int, predicate: Predicate) -> None:
+    def _note_ask(self, name: str, id: int, predicate: Predicate) -> bool:
+        """Return whether it is taken."""
         theirs = self._theirs[name]
         if id in theirs or (name, predicate) in self._their_ids:
             raise PeerError(f"interest {id} in {predicate} was asked before")
         if len(theirs) >= NEIGHBOUR_INTERESTS_MAX:
-            raise PeerError(f"more than {NEIGHBOUR_INTERESTS_MAX} interests at a time")
+            self._passed_over[name] = None
+            self.passed_over += 1
+            return False
         theirs[id] = predicate
         self._their_ids[name, predicate] = id
+        return True
 
     def _needed(self, name: str, predicate: Predicate) -> bool:
         return any(direction != name for direction in self._wanted.get(predicate, ()))

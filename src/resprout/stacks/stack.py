@@ -42,6 +42,8 @@ class BrokerSeat(msgspec.Struct, frozen=True):
     """What an earlier life of this broker wanted remembered last; empty for none."""
     founds: bool = False
     """It founds a network whatever it remembers: an operator says that nobody else goes on."""
+    epoch_us: int = 0
+    """What to add to the time of events to have microseconds since 1970; 0 where time is virtual."""
 
     @property
     def first_place(self) -> Place:

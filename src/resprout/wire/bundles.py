@@ -23,6 +23,7 @@ costs at most 3 + 5 + 5 bytes here, whatever its numbers are, and the hops that 
 from typing import Any, Final
 
 from resprout.core import limits
+from resprout.core.bounds import NUMBER_MAX, STAMP_MAX
 from resprout.core.bundle import Bundle
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
@@ -129,10 +130,11 @@ class BundleReader:
         if len(attributes) + len(payloads) > limits.BUNDLE_BYTES:
             raise WireError(f"a bundle of {len(attributes) + len(payloads)} bytes; at most {limits.BUNDLE_BYTES}")
         first += first_base
-        if not 1 <= first <= INT64_MAX + 1 - (shape >> 2):
-            raise WireError(f"sequence numbers from {first} on are not in 1 to 2^63 - 1")
+        stamp += stamp_base
+        if not 1 <= first <= NUMBER_MAX + 1 - (shape >> 2) or stamp > STAMP_MAX:
+            raise WireError(f"sequence numbers from {first} on, stamp {stamp}: at most 2^53 and 2^62")
         return Bundle(
-            publisher, incarnation, first, shape >> 2, stamp + stamp_base, topic,
+            publisher, incarnation, first, shape >> 2, stamp, topic,
             () if keys == [] else self._known_keys(keys), _GUARANTEES[shape & 3], attributes, payloads,
         )  # fmt: skip
 
@@ -140,8 +142,8 @@ class BundleReader:
         if type(columns) is not list or len(columns) != 4:
             raise WireError("an origin is a number or an array of 4")
         publisher, incarnation, first_high, stamp_high = columns
-        if type(incarnation) is not int or not 0 <= incarnation <= INT64_MAX:
-            raise WireError("an incarnation is a number from 0 to 2^63 - 1")
+        if type(incarnation) is not int or not 0 <= incarnation <= NUMBER_MAX:
+            raise WireError("an incarnation is a number from 0 to 2^53")
         for high in (first_high, stamp_high):
             if type(high) is not int or not 0 <= high <= _HIGH_MAX:
                 raise WireError("the high half of a number is from 0 to 2^31 - 1")

@@ -8,9 +8,10 @@ stack's business; it calls `open` and `close`.
 from collections.abc import Callable
 from typing import Final
 
+from resprout.core.bounds import next_number
 from resprout.core.bundle import pick
 from resprout.core.contract import Effect, Send
-from resprout.core.errors import PeerError
+from resprout.core.errors import BoundError
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Marks
 from resprout.core.stowed import whole
@@ -143,13 +144,15 @@ class Consumers:
         queue = held.queue
         held.owner = held.owner or adopter(session)
         if not held.terms.group:
-            held.turn = message.turn or held.turn + 1
+            held.turn = message.turn or next_number(held.turn)
             for other in list(queue.consumers):
                 self._drop(held, other)
                 out.append(Send(other, Consuming(Standing.FENCED, "another consumer has taken over")))
             held.awaited.clear()
         self._of[session.name] = held
-        queue.join(Consumer(session, min(message.window, WINDOW_MAX), message.has[:SPANS_MAX]), message.done)
+        queue.join(
+            Consumer(session, min(message.window, WINDOW_MAX), message.has[:SPANS_MAX]), message.done[:SPANS_MAX]
+        )
         held.awaited.discard(session.name)
         if held.is_confirmed:
             told = Consuming(Standing.CONSUMER, turn=held.turn, replay=held.replay)
@@ -196,10 +199,10 @@ class Consumers:
         if held is None:
             return  # it was fenced off, and has not heard
         if len(message.spans) > SPANS_MAX:
-            raise PeerError(f"{len(message.spans)} acknowledgements at once; at most {SPANS_MAX}")
+            raise BoundError(f"{len(message.spans)} acknowledgements at once; at most {SPANS_MAX}")
         for span in message.spans:
             if not 0 < span.first <= span.last:
-                raise PeerError(f"publications {span.first} to {span.last} are acknowledged")
+                raise BoundError(f"publications {span.first} to {span.last} are acknowledged")
             held.queue.acknowledge(session.name, span)
         self._sessions.waking[held.queue.session.name] = held.queue.session
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from resprout.core import limits
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.client_limits import DEFAULT_LIMITS, ClientLimits
-from resprout.core.errors import PeerError
+from resprout.core.errors import BoundError, PeerError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.core.marks import Marks, Reached, is_beyond
-from resprout.core.ranges import Range, Ranges, as_ranges
+from resprout.core.ranges import Range, Ranges, joined
 from resprout.edge.broker.ports import HeldBundle
 from resprout.edge.durable_messages import Consume, WhenFull
 from resprout.edge.messages import Attend, Publish, SafeCopies, StreamMark, SubscribeRefused, Turned
@@ -131,7 +131,7 @@ class ClientSession:
     def check_next(self, bundle: Bundle) -> None:
         """A client speaks only for itself and counts without gaps, unless it says again what it said elsewhere."""
         if bundle.publisher != self.name or bundle.incarnation != self.incarnation:
-            raise PeerError(f"{self.name}.{self.incarnation} published as {bundle.publisher}.{bundle.incarnation}")
+            raise BoundError(f"{self.name}.{self.incarnation} published as {bundle.publisher}.{bundle.incarnation}")
         stream = bundle.stream
         last = self.last.get(stream)
         if last is not None and bundle.first > last + 1 and not self.moved:
@@ -232,9 +232,8 @@ class ClientSession:
             upto = self.delivered[stream].upto
             if any(first <= upto for first, _ in ranges):
                 told.append(Turned(stream, ReceiptLevel.DELIVERED, upto))
-            islands = [number for first, last in ranges if first > upto for number in range(first, last + 1)]
-            if islands:
-                told.extend([Turned(stream, ReceiptLevel.DELIVERED, last, first) for first, last in as_ranges(islands)])
+            islands = joined([each for each in ranges if each[0] > upto])
+            told.extend([Turned(stream, ReceiptLevel.DELIVERED, last, first) for first, last in islands])
         self.delivered_now.clear()
         return told
 
@@ -252,7 +251,7 @@ class ClientSession:
     def take(self, deliveries: int) -> list[HeldBundle]:
         """The items that the client's code has now."""
         if not self.taken <= deliveries <= self.gave:
-            raise PeerError(f"{deliveries} deliveries taken of {self.gave} given, {self.taken} before")
+            raise BoundError(f"{deliveries} deliveries taken of {self.gave} given, {self.taken} before")
         taken = [self.given.popleft() for _ in range(deliveries - self.taken)]
         self.taken = deliveries
         for item in taken:

@@ -6,6 +6,10 @@ several consumers share, a message goes to the one that has the least out; those
 others of that key out, and wait for it, so that each key keeps its order. So whoever says that it has a message of a
 key says, too, that all earlier ones of the same origin and key are done, but for those that it has as well.
 
+A consumer can acknowledge, and say that it has, only what was handed out: to it, or by an earlier broker of the
+subscription, or to a consumer that is gone (`Portion.redelivered`). Whatever else it names stays as it is, and numbers
+that are not here yet are not remembered as done. So a false claim takes nothing away that nobody was given.
+
 Not decided here: who may consume, and where the subscription lives.
 """
 
@@ -89,6 +93,8 @@ class SharedQueue:
         self._done: dict[Origin, Ranges] = {mark.origin: _upto(mark.seq) for mark in done}
         for span in spans:
             self._done.setdefault(span.origin, Ranges()).add(span.first, span.last)
+        self._said: dict[Origin, Ranges] = {}
+        """What consumers said is done, and is not here: it counts for what an earlier broker may have handed out."""
         self._keys: dict[Pair, tuple[str, int]] = {}
         """Who has messages of this key out, and how many portions."""
         self._claims: dict[tuple[Origin, Pair], int] = {}
@@ -113,6 +119,9 @@ class SharedQueue:
             if self.patience is not None:
                 self.patience.be_patient(item)
             offsets = self._offsets(item, bundle)
+            again = item.no < self.again_below
+            if again and (said := self._said.get(bundle.origin)) is not None:
+                self._note_done(bundle, [offset for offset in offsets if bundle.first + offset in said])
             done = self._done.get(bundle.origin)
             if done is not None:
                 offsets = [offset for offset in offsets if bundle.first + offset not in done]
@@ -123,7 +132,6 @@ class SharedQueue:
             self._left[id(item)] = len(offsets)
             self._open.setdefault(bundle.origin, {})[bundle.first] = item
             keys = pairs_of(bundle.topic, bundle.keys) if self._is_shared and bundle.keys else ()
-            again = item.no < self.again_below
             self._wait(self._claimed(Portion(item, self._serial, offsets, keys, again)))
         self._settle_claims()
 
@@ -137,10 +145,7 @@ class SharedQueue:
                 self._pending.appendleft(kept)
                 self._waiting += len(kept.offsets)
             self.dropped += len(over.offsets)
-            done = self._done.setdefault(over.bundle.origin, Ranges())
-            for offset in over.offsets:
-                done.add(over.bundle.first + offset, over.bundle.first + offset)
-            self.dirty[over.bundle.origin] = None
+            self._note_done(over.bundle, over.offsets)
             self._less(over, len(over.offsets))
 
     # -- consumers -----------------------------------------------------------------------------------------------------
@@ -182,26 +187,27 @@ class SharedQueue:
         """Also of what it does not have any more, because it was silent for too long, or nobody knew that it had it."""
         origin = span.origin
         done = self._done.get(origin)
-        if done is None:
-            done = self._done[origin] = Ranges()
-        new = done.add(span.first, span.last)
-        if not new:
+        if done is not None and done.holds(span.first, span.last):
             return
-        self.dirty[origin] = None
         consumer = self.consumers.get(name)
-        left = sum(last - first + 1 for first, last in new)
+        left = span.last - span.first + 1
+        if done is not None and (done.has_islands or span.first <= done.upto):
+            left = sum(last - first + 1 for first, last in done.lacks(span.first, span.last))
         if consumer is not None:
             left -= self._done_by(consumer, origin, span)
         if left > 0:
             for other in self.consumers.values():
                 if other is not consumer:
-                    left -= self._done_by(other, origin, span)
-        if left > 0 and any(portion.bundle.origin == origin for portion in self._pending):
+                    left -= self._done_by(other, origin, span, only_again=True)
+        if left > 0 and any(portion.redelivered and portion.bundle.origin == origin for portion in self._pending):
             waiting, self._pending, self._waiting = self._pending, deque(), 0
             for portion in waiting:
-                kept = portion if portion.bundle.origin != origin else self._without(portion, span)
+                is_named = portion.redelivered and portion.bundle.origin == origin
+                kept = self._without(portion, span) if is_named else portion
                 if kept is not None:
                     self._wait(kept)
+        if left > 0 and self.again_below and (origin in self._said or len(self._said) < ORIGINS_KEPT):
+            self._said.setdefault(origin, Ranges()).add(span.first, span.last)
 
     def empty(self) -> None:
         """The subscription is over: nobody is owed anything."""
@@ -286,7 +292,7 @@ class SharedQueue:
 
     def _claimed(self, portion: Portion) -> Portion | None:
         """Without what a consumer says that it has: that is out."""
-        for consumer in self.consumers.values():
+        for consumer in self.consumers.values() if portion.redelivered else ():
             has = consumer.has.get(portion.bundle.origin)
             if has is not None:
                 first = portion.bundle.first
@@ -314,11 +320,8 @@ class SharedQueue:
             kept: Portion | None = portion
             number = bundle.first + portion.offsets[0]
             before = max([claims.get((bundle.origin, key), 0) for key in portion.keys], default=0)
-            if number < before:
-                done = Span(*bundle.origin, number, min(before - 1, bundle.last))
-                self._done.setdefault(done.origin, Ranges()).add(done.first, done.last)
-                self.dirty[done.origin] = None
-                kept = self._without(portion, done)
+            if number < before and portion.redelivered:
+                kept = self._without(portion, Span(*bundle.origin, number, min(before - 1, bundle.last)))
             self._wait(kept)
 
     def _lend(self, consumer: Consumer, portion: Portion) -> None:
@@ -370,14 +373,17 @@ class SharedQueue:
         self._pending.extendleft(reversed(passed))
         self._waiting += sum(len(portion.offsets) for portion in passed)
 
-    def _done_by(self, consumer: Consumer, origin: Origin, span: Span) -> int:
-        """How many of these it had out."""
+    def _done_by(self, consumer: Consumer, origin: Origin, span: Span, only_again: bool = False) -> int:
+        """How many of these it had out. `only_again`: of those that somebody else may have been handed before."""
         out = consumer.out.get(origin)
         if out is None:
             return 0
         kept: list[Portion] = []
         before = consumer.count
         for portion in out:
+            if only_again and not portion.redelivered:
+                kept.append(portion)
+                continue
             consumer.count -= len(portion.offsets)
             consumer.bytes -= portion.bytes
             rest = self._without(portion, span)
@@ -401,12 +407,29 @@ class SharedQueue:
         if offsets[0] > high or offsets[-1] < low:
             return portion
         if low <= offsets[0] and offsets[-1] <= high:
+            self._note_done(portion.bundle, offsets)
             self._less(portion, len(offsets))
             return None
         rest = [offset for offset in offsets if not low <= offset <= high]
+        self._note_done(portion.bundle, [offset for offset in offsets if low <= offset <= high])
         self._less(portion, len(offsets) - len(rest))
         portion.offsets = rest
         return portion if rest else None
+
+    def _note_done(self, bundle: Bundle, offsets: Sequence[int]) -> None:
+        """These messages of a bundle are done."""
+        if not offsets:
+            return
+        low, high = bundle.first + offsets[0], bundle.first + offsets[-1]
+        done = self._done.get(bundle.origin)
+        if done is None:
+            done = self._done[bundle.origin] = Ranges()
+        if high - low < len(offsets):
+            done.add(low, high)
+        else:
+            for first, last in as_ranges([bundle.first + offset for offset in offsets]):
+                done.add(first, last)
+        self.dirty[bundle.origin] = None
 
     def _less(self, portion: Portion, messages: int) -> None:
         """So many of its item are done."""

@@ -69,8 +69,8 @@ class Backlog:
     def has_room_for(self, publisher: str) -> bool:
         """Whether a local client may have one more under way."""
         mine = self._of.get(publisher)
-        if mine is None:
-            return True
+        if mine is None:  # always one, unless so many have one that brokers could be blamed for passing theirs on
+            return self.count < HARD_FACTOR * FULL_TOTALS // 4 and self._bytes < HARD_FACTOR * FULL_BYTES // 4
         sharing = len(self._of)
         return len(mine) < min(OWN_TOTALS, FULL_TOTALS // sharing) and self._bytes_of[publisher] < min(
             OWN_BYTES, FULL_BYTES // sharing

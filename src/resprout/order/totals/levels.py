@@ -15,10 +15,11 @@ only where the others are told of, too.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
+from resprout.core.bounds import Derived, Number, Otherwise
 from resprout.core.contract import ProtocolMessage
 from resprout.order.entry import Entry
 from resprout.order.left import Left
@@ -28,13 +29,15 @@ from resprout.order.totals.messages import TotalId
 REPORTED_MAX = 128
 """Totals in one message."""
 
+LADDER: Final = Derived("the highest level of a network that tolerates f faults", Otherwise.LIMITED)
+
 
 class TotalLevel(msgspec.Struct, frozen=True, array_like=True):
     publisher: str
-    incarnation: int
-    first: int
-    reach: Annotated[int, msgspec.Meta(ge=0)]
-    level: Annotated[int, msgspec.Meta(ge=0)]
+    incarnation: Number
+    first: Number
+    reach: Annotated[Number, LADDER]
+    level: Annotated[Number, LADDER]
     done: bool
     """Everybody behind the sender has it."""
 

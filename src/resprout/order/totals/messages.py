@@ -9,8 +9,7 @@ that may be missing are -1 then.
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Final
 
-import msgspec
-
+from resprout.core.bounds import BROKER_STAMPED, BrokerStamp, Epoch, MaybeBrokerStamp, Number, PlaceNumber
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
@@ -30,8 +29,6 @@ _NUMBER_BITS: Final = 40
 _EPOCH_BITS: Final = 22
 """One less than there is room for in 63 bits, so that a root can still follow on whatever a peer may claim."""
 
-_Maybe = Annotated[int, msgspec.Meta(ge=-1)]
-
 
 def id_of(bundle: Bundle) -> TotalId:
     return (bundle.publisher, bundle.incarnation, bundle.first)
@@ -50,7 +47,7 @@ def epoch_of(tseq: int) -> int:
 class Submit(BundleMessage, frozen=True, tag=68):
     """To the parent: please have this total ordered."""
 
-    bundle: Bundle
+    bundle: Annotated[Bundle, BROKER_STAMPED]
     prompt: bool = False
     """Its publisher waits for receipts."""
 
@@ -58,9 +55,9 @@ class Submit(BundleMessage, frozen=True, tag=68):
 class PlacedMessage(BundleMessage, frozen=True):
     """Says something about a total that has its place."""
 
-    epoch: int
-    number: int
-    bundle: Bundle
+    epoch: Epoch
+    number: PlaceNumber
+    bundle: Annotated[Bundle, BROKER_STAMPED]
     """With its final stamp when it is delivered."""
 
 
@@ -76,9 +73,9 @@ class Closed(ProtocolMessage, frozen=True, tag=70):
     crossed this link already and is stamped no higher than this."""
 
     publisher: str
-    incarnation: int
-    first: int
-    stamp: int
+    incarnation: Number
+    first: Number
+    stamp: BrokerStamp
 
 
 class LockReport(PlacedMessage, frozen=True, tag=71):
@@ -86,11 +83,11 @@ class LockReport(PlacedMessage, frozen=True, tag=71):
 
     pressing: ClassVar[bool] = True
 
-    stamp: _Maybe = -1
+    stamp: MaybeBrokerStamp = -1
     """Its final stamp; -1 while it is not delivered at the member."""
-    told: _Maybe = -1
+    told: MaybeBrokerStamp = -1
     """What the member had said `Closed` with to the dead broker."""
-    heard: _Maybe = -1
+    heard: MaybeBrokerStamp = -1
     """What the dead broker had said `Closed` with to the member."""
 
 
@@ -99,7 +96,7 @@ class GrantedLock(PlacedMessage, frozen=True, tag=72):
 
     pressing: ClassVar[bool] = True
 
-    stamp: _Maybe = -1
+    stamp: MaybeBrokerStamp = -1
     """Its final stamp when anybody has delivered it; then its bundle carries it too."""
 
 

@@ -165,8 +165,7 @@ class Totals:
     def submit(self, bundle: Bundle, prompt: bool = False) -> None:
         """Have a total ordered. Nothing happens when it has its place already, so it may be submitted again.
         Of a bundle that has its place in part, the rest is ordered. `prompt`: its publisher waits for receipts."""
-        self.clock.raise_to(bundle.stamp)
-        bundle = self.submissions.last.rest(bundle)
+        bundle = self.submissions.last.rest(self.clock.admit(bundle))
         id = id_of(bundle)
         parent = self.position.parent
         if self.is_ordered(bundle):
@@ -264,8 +263,7 @@ class Totals:
             return  # from a link in repair it comes too late: a coordinator may have been told that nothing was heard
         record = self.locks.undelivered.get((message.publisher, message.incarnation, message.first))
         if record is not None:
-            self.clock.raise_to(message.stamp)
-            record.heard[peer] = message.stamp
+            record.heard[peer] = self.clock.raise_to(message.stamp)
             self._to_advance[record.id] = record
             self._work()
 
@@ -307,6 +305,7 @@ class Totals:
 
     def settle(self, record: LockRecord, stamp: int) -> None:
         """Deliver a total with its final stamp."""
+        stamp = self.clock.limit(stamp)
         self.clock.now = max(self.clock.now, stamp)
         self.locks.deliver(record, stamp)
         if (following := self.locks.first) is not None:

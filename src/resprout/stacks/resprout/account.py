@@ -26,6 +26,8 @@ NOT_BELIEVED: Final = "it said what is for others to say, and was not believed"
 NEVER_SAID: Final = "it passed on what a client here never said"
 FILTERS_TOLD: Final = 3
 """Of one subscriber, in a line for people."""
+OUT_OF_BOUNDS: Final = "it stated a number beyond its bound"
+NO_CLOCK: Final = "it passed on a stamp that no clock can have reached"
 NO_NEIGHBOUR: Final = "it spoke as a neighbour, and is none"
 
 
@@ -62,9 +64,11 @@ def status_of(broker: "ResproutBroker") -> StackStatus:
         refused={
             reason: count
             for reason, count in (
-                (NOT_BELIEVED, broker.council.unbelieved),
+                (NOT_BELIEVED, broker.council.unbelieved + core.pauses.unbelieved),
                 (NEVER_SAID, core.forwarding.forged),
                 (NO_NEIGHBOUR, broker.strange),
+                (OUT_OF_BOUNDS, broker.out_of_bounds),
+                (NO_CLOCK, core.clock.limited),
             )
             if count
         }

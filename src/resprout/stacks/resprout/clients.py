@@ -92,7 +92,7 @@ class Clients:
 
     def attend(self, session: ClientSession, message: Attend) -> None:
         read_held(message.subscriptions)  # now, while it is its sender that is blamed
-        self._core.clock.raise_to(message.clock)
+        self._core.clock.hear_client(message.clock)
         if self.is_superseded(session):
             return
         self._waiting[session.name] = message
@@ -353,6 +353,7 @@ class Clients:
         core = self._core
         bundle = message.bundle
         session.check_next(bundle)
+        core.clock.check_client(bundle.stamp)
         check_columns(bundle)
         core.advertising.implied(session, bundle.topic)
         if bundle.guarantee is Guarantee.EVENTUAL and self._may_pass(session, bundle):

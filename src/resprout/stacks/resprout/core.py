@@ -88,7 +88,7 @@ class Core(Step):
         self.outbox = Outbox(self)
         self.peers = Peers(self, self.outbox)
         self.waves = Waves(self.view, self.peers.post, self.outcomes)
-        self.clock = Clock()
+        self.clock = Clock(wall_us=lambda: seat.epoch_us + self.now_us)
         self.seen = Seen()
         self.links: dict[str, Link] = {}
         self.reports = Reports(

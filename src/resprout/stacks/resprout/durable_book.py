@@ -17,14 +17,15 @@ from resprout.core.names import check_name
 from resprout.edge.durable_messages import Spans, WhenFull
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
-from resprout.overlay.places import LEAP_MAX, NUMBER_MAX
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable_done import DurableProgress, check_progress
 from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown, DurablePart
 from resprout.stacks.resprout.durable_state import MARKS_MAX, DurableState
 
 SUBSCRIPTIONS_MAX: Final = 100_000
-"""In the whole network, those that are over and remembered included."""
+"""In the whole network, those that are over and remembered included. A home begins no more (`is_full`)."""
+KNOWN_MAX: Final = 4 * SUBSCRIPTIONS_MAX
+"""What one broker remembers: several homes may begin some at the same moment."""
 
 _Wave = tuple[str, int, int]
 """(subscription, term, edition)."""
@@ -45,6 +46,12 @@ class DurableBook:
             core.disk.durables = self.whole_states
         self.heard_of: Callable[[DurableState], None] = lambda state: None
         """Told when everybody knows what this broker has said."""
+        self.passed_over = 0
+        """States that others told of and that are not remembered: there are too many."""
+
+    def is_full(self) -> bool:
+        """Whether there are so many that no more may begin."""
+        return len(self.states) >= SUBSCRIPTIONS_MAX and not any(state.over for state in self.states.values())
 
     def done_of(self, subscription: str) -> tuple[Marks, Spans]:
         """The latest, where there are too many."""
@@ -90,9 +97,9 @@ class DurableBook:
             if state.age < before.age and source:
                 self._core.outbound.append((source, DurableKnown(self.whole(before))))
             return False
-        _check(state, before)
-        if before is None and len(self.states) >= SUBSCRIPTIONS_MAX:
-            self._forget_one()
+        _check(state)
+        if before is None and len(self.states) >= SUBSCRIPTIONS_MAX and not self._make_room():
+            return False
         self._keep(state)
         self._spread(state, source)
         self.changed(state)
@@ -171,22 +178,25 @@ class DurableBook:
         elif not source and state is not None and (state.term, state.edition) == wave[1:]:
             self.heard_of(state)
 
-    def _forget_one(self) -> None:
-        """The one that was ended longest ago; a network with so many that are not is not served with more."""
+    def _make_room(self) -> bool:
+        """Forget the one that was ended longest ago. Return whether one more may be remembered. Whoever tells of it has
+        only passed it on, so nobody is to blame: their homes refuse consumers who want more."""
         over = next((name for name, state in self.states.items() if state.over), None)
-        if over is None:
-            raise PeerError(f"more than {SUBSCRIPTIONS_MAX} durable subscriptions")
-        del self.states[over]
-        self._done.pop(over, None)
+        if over is not None:
+            del self.states[over]
+            self._done.pop(over, None)
+        elif len(self.states) >= KNOWN_MAX:
+            if not self.passed_over:
+                self._core.note("note", f"{KNOWN_MAX} durable subscriptions are known, and no more are remembered")
+            self.passed_over += 1
+            return False
+        return True
 
 
-def _check(state: DurableState, before: DurableState | None) -> None:
-    """PeerError for what no honest broker says."""
+def _check(state: DurableState) -> None:
+    """PeerError for what no honest broker says or passes on."""
     try:
         check_name(state.subscription)
         parse_predicate(state.terms.filter, state.terms.where)
     except UsageError as error:
         raise PeerError(str(error)) from None
-    known = before.term if before is not None else 0
-    if state.term > known + LEAP_MAX or max(state.edition, state.turn, state.home.incarnation) > NUMBER_MAX:
-        raise PeerError(f"the state {state.age} of {state.subscription} leaps")

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from resprout.core.bounds import next_number
 from resprout.core.contract import Send
 from resprout.core.errors import UsageError
 from resprout.core.marks import Marks
@@ -35,6 +36,7 @@ from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.durable_book import SUBSCRIPTIONS_MAX
 from resprout.stacks.resprout.durable_done import UnknownDone
 from resprout.stacks.resprout.durable_state import CONSUMERS_TOLD, MARKS_MAX, DurableState
 from resprout.stacks.resprout.messages import NOBODY
@@ -203,6 +205,9 @@ class Durables:
             parse_predicate(message.terms.filter, message.terms.where)
         except UsageError as error:
             return Consuming(Standing.REFUSED, str(error))
+        if self._book.durables.is_full():
+            limit = f"the network has {SUBSCRIPTIONS_MAX} durable subscriptions, the most it may have"
+            return Consuming(Standing.REFUSED, f"{limit} (limit durable_subscriptions)")
         if message.terms.when_full is WhenFull.DROP_OLDEST and not message.terms.most:
             return Consuming(Standing.REFUSED, "nothing may wait, so nothing would be left")
         if message.terms.when_full is WhenFull.SPILL and not self._core.spilling.is_offered:
@@ -218,7 +223,7 @@ class Durables:
         held = self.consumers.open(message.subscription, message.terms)
         held.owner = owner
         held.missing, held.replay = missing, message.replay
-        held.term = former.term + 1 if former is not None else 1
+        held.term = next_number(former.term) if former is not None else 1
         session = held.queue.session
         self._book.listeners.came(session.name)
         place = len(core.out)
@@ -250,7 +255,7 @@ class Durables:
     def _consumers_changed(self, held: HeldDurable) -> None:
         """Whoever holds it next waits for these."""
         if held.is_confirmed:
-            held.edition += 1
+            held.edition = next_number(held.edition)
             self._book.durables.say(self._state(held))
 
     def _changed(self, state: DurableState) -> None:
@@ -278,7 +283,7 @@ class Durables:
 
     def _end_held(self, held: HeldDurable) -> None:
         core = self._core
-        held.edition += 1
+        held.edition = next_number(held.edition)
         over = msgspec.structs.replace(self._state(held), over=True, base=(), done=(), consumers=(), spans=())
         self.consumers.close(held.name, Standing.ENDED, f"{held.name!r} was ended", core.out)
         self._left(inner_name(held.name))
@@ -319,7 +324,7 @@ class Durables:
         core, terms = self._core, state.terms
         done, spans = self._book.durables.done_of(state.subscription)
         held = self.consumers.open(state.subscription, terms, done, spans)
-        held.term, held.turn, held.base = state.term + 1, state.turn, state.base
+        held.term, held.turn, held.base = next_number(state.term), state.turn, state.base
         held.replay, held.owner = state.replay, state.owner
         held.awaited = set(state.consumers)
         held.awaited_until_us = core.now_us + RETURN_LEASES * core.options.lease_us

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from resprout.core.bounds import Epoch
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.bundle_record import from_record, to_record
 from resprout.core.marks import Mark, Marks, raise_to
@@ -31,7 +32,7 @@ class Roster(msgspec.Struct, frozen=True, array_like=True):
 
     network: str
     life: Life
-    epoch: int
+    epoch: Epoch
     neighbours: tuple[Life, ...]
     others: tuple[Life, ...] = ()
     """Whom else it knew: neighbours may come back with empty disks, and tell nothing of theirs."""

@@ -6,7 +6,9 @@ the outbox has room for it again. A link that is not open is owed everything in 
 
 from typing import TYPE_CHECKING
 
+from resprout.core.bounds import HOPS_MAX
 from resprout.core.bundle import Bundle, split
+from resprout.core.errors import WireError
 from resprout.core.stowed import whole
 from resprout.edge.broker.ports import Picks
 from resprout.edge.broker.session import ClientSession
@@ -59,7 +61,7 @@ class Forwarding:
                 core.reports.arrived(repeat, source)
                 core.log.held_back.put_wall()  # what is still waiting here has been elsewhere, too
             return None
-        core.clock.raise_to(bundle.stamp)
+        bundle = core.clock.admit(bundle)
         if backup:
             entry = self.keep(bundle, source, hops)
             core.log.held_back.pop()
@@ -102,7 +104,8 @@ class Forwarding:
             core.spilling.came(entry)
         if now:
             restored = entry.restored
-            forward = Forward(bundle, hops + 1, prompt) if restored is None else restored.passed_on(bundle, hops + 1)
+            further = min(hops + 1, HOPS_MAX)
+            forward = Forward(bundle, further, prompt) if restored is None else restored.passed_on(bundle, further)
             for link in now:
                 self._send_on(link, entry, forward)
         return entry
@@ -132,9 +135,16 @@ class Forwarding:
     def forwarded(self, link: Link, message: Forward) -> None:
         core = self._core
         if self._is_forged(message.bundle):
-            self._pass_over(link, message)
+            who = message.bundle.publisher
+            self._pass_over(link, message, f"{link.name} passes on what {who} never said, which is served here")
             return
-        entry = self.accept(message.bundle, link, None, message.hops, message.prompt, message.is_backup)
+        try:
+            entry = self.accept(message.bundle, link, None, message.hops, message.prompt, message.is_backup)
+        except WireError as error:
+            if message.hops <= 1:
+                raise  # the neighbour has taken it from a client, and had to look
+            self._pass_over(link, message, f"{link.name} passes on what cannot be read: {error}")
+            return
         if entry is not None:
             core.reports.arrived(entry, link)
         core.show()
@@ -148,7 +158,7 @@ class Forwarding:
         session = self._core.sessions.publisher_of(bundle)
         return session is not None and not session.moved and bundle.first > session.last.get(bundle.stream, 0)
 
-    def _pass_over(self, link: Link, message: Forward) -> None:
+    def _pass_over(self, link: Link, message: Forward, why: str) -> None:
         """It is counted, because its sender counts it. Who has made it up is not known: a neighbour passes on what it
         hears."""
         core = self._core
@@ -158,8 +168,7 @@ class Forwarding:
         core.reports.arrived(repeat, link)
         if link.name not in self._liars:
             self._liars[link.name] = None
-            who = message.bundle.publisher
-            core.note("note", f"{link.name} passes on what {who} never said, which is served here")
+            core.note("note", why)
 
     def _send_on(self, link: Link, entry: Entry, forward: Forward | Republished) -> bool:
         """False when that was the last that the link has room for."""
@@ -220,7 +229,7 @@ class Forwarding:
             bundle = whole(entry.bundle)
             log.waited(entry)
             if entry.hops < core.faults or entry.restored is not None or core.routes.wants(link, bundle):
-                restored, hops = entry.restored, entry.hops + 1
+                restored, hops = entry.restored, min(entry.hops + 1, HOPS_MAX)
                 forward = Forward(bundle, hops, entry.prompt) if restored is None else restored.passed_on(bundle, hops)
                 if not self._send_on(link, entry, forward):
                     break

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
+from resprout.core.bounds import BROKER_STAMPED, BrokerStamp, Epoch, Hops, Number, Side, Stamp, Token, TotalSequence
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import Departure, ProtocolMessage
@@ -25,7 +26,7 @@ OFFERED_MAX = 8
 class AskedInterest(msgspec.Struct, frozen=True, array_like=True):
     """One interest, as in `Interested`."""
 
-    id: int
+    id: Number
     filter: str
     where: str | None
     confirmed: bool
@@ -45,7 +46,7 @@ class Offer(msgspec.Struct, frozen=True, array_like=True):
     name: str
     address: str
     """Empty where names are enough to connect."""
-    missing: Annotated[int, msgspec.Meta(ge=0)] = 0
+    missing: Number = 0
     """How many interests of the one it is offered to are not wanted there already."""
 
 
@@ -84,8 +85,8 @@ class NameTaken(ProtocolMessage, frozen=True, tag=118):
 class Welcome(ParcelMessage, frozen=True, tag=102):
     """You are my child now; parcel."""
 
-    clock: int
-    epoch: int
+    clock: BrokerStamp
+    epoch: Epoch
     configuration: Configuration
 
 
@@ -105,36 +106,36 @@ class MoveAway(ProtocolMessage, frozen=True, tag=116):
 class AttachRequest(ProtocolMessage, frozen=True, tag=104):
     """These are dead and I take their place: hand over what crossed them."""
 
-    token: int
+    token: Token
     dead: tuple[Life, ...]
 
 
 class NotMember(ProtocolMessage, frozen=True, tag=105):
     """None of them is my neighbour."""
 
-    token: int
+    token: Token
 
 
 class Attach(ParcelMessage, frozen=True, tag=106):
     """What the link to a dead neighbour still owed and was owed; parcel."""
 
-    token: int
+    token: Token
     neighbour: str
     """The dead broker that this one was next to."""
     dead: tuple[Life, ...]
-    clock: int
-    epoch: int
+    clock: BrokerStamp
+    epoch: Epoch
 
 
 class Grant(ParcelMessage, frozen=True, tag=107):
     """The first message of the link that replaces the dead one; parcel."""
 
-    token: int
+    token: Token
     dead: tuple[Life, ...]
     members: tuple[str, ...]
     """Everybody else who attached; `Item.side` counts them from 1."""
-    clock: int
-    epoch: int
+    clock: BrokerStamp
+    epoch: Epoch
     configuration: Configuration
     spread: bool
     """Enough brokers hold the pool: it may be shown."""
@@ -147,9 +148,9 @@ class Item(BundleMessage, ParcelMessage, frozen=True, tag=108):
     """A bundle of the pool. `side`: in `Attach`, 1 when it came from the sender's side of the dead link, else 0; in
     `Grant`, the member from whose side it came, 0 for the sender's own, -1 for that of a dead broker's clients."""
 
-    bundle: Bundle
-    side: Annotated[int, msgspec.Meta(ge=-1)]
-    hops: int
+    bundle: Annotated[Bundle, BROKER_STAMPED]
+    side: Side
+    hops: Hops
     prompt: bool
 
 
@@ -158,11 +159,11 @@ class Stub(ParcelMessage, frozen=True, tag=109):
 
     publisher: str
     stream: str
-    incarnation: int
-    first: int
-    last: int
-    stamp: int
-    side: Annotated[int, msgspec.Meta(ge=-1)]
+    incarnation: Number
+    first: Number
+    last: Number
+    stamp: Stamp
+    side: Side
 
     @property
     def cost(self) -> int:
@@ -270,7 +271,7 @@ class ClientBegan(ProtocolMessage, frozen=True, tag=127):
     leaves: ClassVar[Departure] = Departure.TURN
 
     name: str
-    incarnation: int
+    incarnation: Number
 
 
 # -- after everything had stopped --------------------------------------------------------------------------------------
@@ -296,8 +297,8 @@ class Recollected(BundleMessage, frozen=True, tag=120):
     """To the parent, and on to the root: this stands in the log on the disk of this broker."""
 
     broker: str
-    bundle: Bundle
-    tseq: Annotated[int, msgspec.Meta(ge=-1)]
+    bundle: Annotated[Bundle, BROKER_STAMPED]
+    tseq: TotalSequence
     sent_to: tuple[str, ...]
     """Neighbours, of the life before, that were to have it."""
 

@@ -9,16 +9,18 @@ the pauses of a broker that died, or whose last word was lost in a repair, end b
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
+from resprout.core.bounds import Microseconds, Number, next_number
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Departure, ProtocolMessage
 from resprout.core.errors import PeerError, UsageError
 from resprout.filters.topics import check_filter, topic_matches
 from resprout.order.link import Link
-from resprout.overlay.places import NUMBER_MAX, Life
+from resprout.overlay import lineage
+from resprout.overlay.places import Life
 
 if TYPE_CHECKING:
     from resprout.stacks.resprout.core import Core
@@ -39,9 +41,9 @@ class PausedReader(msgspec.Struct, frozen=True, array_like=True):
     reader: str
     """The client, `=` and the name of a durable subscription, or what else its broker calls it."""
     filters: tuple[str, ...]
-    bytes: Annotated[int, msgspec.Meta(ge=0)]
+    bytes: Number
     """Unread, when this was said."""
-    for_us: Annotated[int, msgspec.Meta(ge=0)]
+    for_us: Microseconds
     """How long it had been paused for by then."""
 
 
@@ -51,7 +53,7 @@ class ReadersPaused(ProtocolMessage, frozen=True, tag=309):
     leaves: ClassVar[Departure] = Departure.TURN
 
     home: Life
-    edition: int
+    edition: Number
     readers: tuple[PausedReader, ...]
     again: bool = False
     """Nothing has changed but the figures."""
@@ -87,6 +89,8 @@ class PauseSeen(msgspec.Struct, frozen=True):
 
 
 class _Announced(msgspec.Struct):
+    way: str
+    """The neighbour that said it."""
     edition: int
     readers: tuple[PausedReader, ...]
     heard_us: int
@@ -107,6 +111,8 @@ class Pauses:
         self.seen: list[PauseSeen] = []
         """All that hold."""
         self._found: dict[tuple[str, ...], PauseSeen | None] = {}
+        self.unbelieved = 0
+        """Announcements in the name of a broker that lies in another direction."""
         self.unsaid: list[str] = []
         """Subscribers whose pauses have begun or ended in this step."""
 
@@ -143,7 +149,7 @@ class Pauses:
             self._forget_old()
 
     def _tell(self, again: bool) -> None:
-        self._edition += 1
+        self._edition = next_number(self._edition)
         news = ReadersPaused(self._me, self._edition, self._readers(), again)
         self._core.outbound.extend([(name, news) for name in self._core.links])
 
@@ -165,20 +171,35 @@ class Pauses:
     def heard(self, link: Link, message: ReadersPaused) -> None:
         _check(message)
         core, home = self._core, message.home
+        if home == self._me or self._is_over(home):
+            return
+        way = self._way_to(home.name)
+        if way not in (None, link.name):
+            self.unbelieved += 1
+            return
         known = self._announced.get(home)
-        if home == self._me or (known is not None and message.edition <= known.edition) or self._is_over(home):
+        is_corrected = known is not None and way is not None and known.way != way
+        if known is not None and message.edition <= known.edition and not is_corrected:
             return
         if len(self._announced) >= LIVES_MAX:
             del self._announced[next(iter(self._announced))]
-        self._announced[home] = _Announced(message.edition, message.readers, core.now_us)
+        self._announced[home] = _Announced(link.name, message.edition, message.readers, core.now_us)
         core.outbound.extend([(name, message) for name in core.links if name != link.name])
         self._look()
+
+    def _way_to(self, name: str) -> str | None:
+        """The neighbour behind which a broker is, as far as the tree is in view. What it announces comes from there:
+        nobody else is believed about it. Of brokers out of view, whoever says something is believed; but what is false
+        is not passed on by brokers that are closer to it."""
+        view = self._core.view
+        _, way = lineage.branches(view, view.reach + 1).get(name, (0, None))
+        return way
 
     def meet(self, neighbour: str) -> None:
         """A new link begins with all that is known on both sides."""
         told = [ReadersPaused(home, one.edition, one.readers) for home, one in self._announced.items()]
         if self._edition:
-            self._edition += 1
+            self._edition = next_number(self._edition)
             told.append(ReadersPaused(self._me, self._edition, self._readers()))
         self._core.outbound.extend([(neighbour, news) for news in told])
 
@@ -226,7 +247,7 @@ def _matches(filters: tuple[str, ...], topics: tuple[str, ...]) -> bool:
 
 def _check(message: ReadersPaused) -> None:
     """PeerError for what no honest broker says."""
-    if len(message.readers) > READERS_MAX or not 0 < message.edition <= NUMBER_MAX:
+    if len(message.readers) > READERS_MAX or not message.edition:
         raise PeerError(f"{message.home.name} announces {len(message.readers)} pauses, edition {message.edition}")
     count = 0
     for reader in message.readers:

@@ -5,7 +5,7 @@ has declared this broker dead, so this life is over. A child that ends it while 
 before it ever was a child, or was told that this broker is dead; then it answers so when it is asked.
 """
 
-from resprout.core.contract import Close, EndCause, Heard, LinkDown, LinkUp, Silent, Stirred, Writable
+from resprout.core.contract import Close, EndCause, EndCode, Heard, LinkDown, LinkUp, Silent, Stirred, Writable
 from resprout.core.names import newcomer_name
 from resprout.order.link import Link
 from resprout.overlay.council import Council
@@ -97,12 +97,13 @@ class PeerSessions:
         else:  # the session cannot go on, so this life of the neighbour is over for the tree
             self._council.silent(name, True, core.now_us)
 
-    def cut_off(self, name: str, reason: str) -> None:
+    def cut_off(self, name: str, reason: str, code: EndCode) -> None:
         """A peer breaks the rules."""
         core = self._core
         if name in core.sessions.all:
-            core.out.append(Close(name, reason))
-            self._clients.leave(name)
+            if code is not EndCode.NONE:
+                core.note("out_of_bounds", f"{name}: {reason}")
+            self._clients.cut_off(name, reason, code)
             return
         if not core.peers.is_up(name):
             return  # what it said was on its way when its session ended

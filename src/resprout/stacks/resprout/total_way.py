@@ -71,6 +71,7 @@ class TotalWay:
         """Delivered elsewhere, before this broker came or after it was through with it: nobody here is owed it. It is
         kept for readers behind these neighbours, and for those of dead brokers."""
         core = self._core
+        bundle = core.clock.admit(bundle)
         core.totals.keep(place, bundle)
         entry = core.log.append(bundle, None, None, core.faults, len(neighbours), 0, ())
         entry.tseq = tseq_of(place)
@@ -92,7 +93,7 @@ class TotalWay:
             self.keep((message.epoch, message.number), message.bundle, (link.name,)).prompt = message.prompt
         else:
             if entry.bundle is None:
-                core.copies.take_back(entry, message.bundle)
+                core.copies.take_back(entry, core.clock.admit(message.bundle))
             core.book.meet(entry, link.name)
         core.reports.all_soon()
         core.show()

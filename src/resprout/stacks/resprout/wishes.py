@@ -1,10 +1,12 @@
 """What clients and neighbours say they want."""
 
+from resprout.core.contract import Send
 from resprout.core.errors import PeerError, UsageError
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.messages import Advertise, Subscribe, Unadvertise, Unsubscribe
+from resprout.edge.messages import Advertise, Subscribe, SubscribeRefused, Unadvertise, Unsubscribe
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
+from resprout.spread.interest import INTERESTS_MAX
 from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
@@ -57,11 +59,22 @@ class Wishes:
 
     def _subscribe(self, client: ClientSession, message: Subscribe) -> None:
         core = self._core
+        if core.interest.is_full and not self._is_known(message):
+            reason = f"{core.seat.name} knows {INTERESTS_MAX} interests, the most it may (limit interests)"
+            core.out.append(Send(client.name, SubscribeRefused(message.id, reason)))
+            return
         self._book.listeners.came(client.name)
         place = len(core.out)
         core.sessions.subscribe(client, message, core.out)
         if core.disk is not None and message.filter.startswith("$"):
             core.disk.asked(place)
+
+    def _is_known(self, message: Subscribe) -> bool:
+        """Whether it adds no interest; what cannot be read is refused elsewhere."""
+        try:
+            return self._core.interest.knows(parse_predicate(message.filter, message.where))
+        except UsageError:
+            return True
 
     def _unsubscribe(self, client: ClientSession, message: Unsubscribe) -> None:
         self._core.sessions.unsubscribe(client, message, self._core.out)

@@ -36,8 +36,11 @@ class SessionEvents:
             LinkUp: self._up, LinkDown: self._down, Silent: self._silent, Heard: self._heard, Writable: self._room,
         }  # fmt: skip
 
-    def cut_off(self, name: str, reason: str) -> None:
-        (self._clients if self._clients.has(name) else self._brokers).cut_off(name, reason)
+    def cut_off(self, name: str, reason: str, code: EndCode = EndCode.NONE) -> None:
+        if self._clients.has(name):
+            self._clients.cut_off(name, reason, code)
+        else:
+            self._brokers.cut_off(name, reason)
 
     def _up(self, event: LinkUp) -> None:
         name, is_client = event.peer, event.role == "client"

@@ -8,14 +8,15 @@ What comes together may be heard in one go: messages `in_runs` are news that man
 the step is that of the last of them. Before anything else is heard, what they left to be done is done, so that all is
 said in the order in which it would be said one by one.
 
-A peer's mistake costs that peer its session and nobody else anything: `cut_off` is told its name and the reason.
+A peer's mistake costs that peer its session and nobody else anything: `cut_off` is told its name, the reason and
+the code. A client that stated a number beyond its bound (`BoundError`) does not come again.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from resprout.core.contract import Effect, Event, Outcome, Received, Retire, Send, TimerFired
-from resprout.core.errors import PeerError, StoreError
+from resprout.core.contract import Effect, EndCode, Event, Outcome, Received, Retire, Send, TimerFired
+from resprout.core.errors import BoundError, PeerError, StoreError
 from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.step import Step
 from resprout.stacks.status import StackStatus, TopicReaders
@@ -24,6 +25,8 @@ Table = Mapping[type, Callable[[Any], None]]
 GuardOfClients = Callable[[Any, Any], tuple[Any, Sequence[Any]]]
 """Given what a desk found, and a message: what is heard in its place, None for nothing, and what the peer is told."""
 
+CutOff = Callable[[str, str, EndCode], None]
+"""Told who made a mistake, which, and the code that ends its session."""
 EndOfStep = Callable[[], None]
 _ALWAYS: Final = (None,)
 
@@ -35,7 +38,7 @@ class Shell:
         *,
         events: Table,
         desks: Sequence[Desk],
-        cut_off: Callable[[str, str], None],
+        cut_off: CutOff,
         timers: Table,
         outcomes: Table,
         at_end: Sequence[EndOfStep | tuple[Collection[object], EndOfStep]],
@@ -44,7 +47,8 @@ class Shell:
         """`at_end`: what is done at the end of each step, in this order; with a place where parts leave something to be
         done, only while there is anything."""
         self._step = step
-        self._desks = tuple(desks)
+        self.desks = tuple(desks)
+        """Which peer may say what."""
         self._cut_off = cut_off
         self._on_timer = dict(timers)
         self._on_outcome = dict(outcomes)
@@ -54,6 +58,8 @@ class Shell:
         """Looks at what clients say before anybody else does, where not all of them may do everything."""
         self.mistakes = 0
         """Of peers that were cut off for it."""
+        self.out_of_bounds = 0
+        """Peers that were cut off for a number beyond its bound."""
         self._within_run = False
         """The end of the last step is still to come."""
         self._on_event: Table = {TimerFired: self._timer_fired, **events}
@@ -113,7 +119,7 @@ class Shell:
         """What a peer says, at the first desk that takes it. False when it was a mistake."""
         kind = type(message)
         try:
-            for desk in self._desks:
+            for desk in self.desks:
                 handler = desk.handlers.get(kind)
                 if handler is None:
                     if desk.is_only and desk.find(name) is not None:
@@ -137,8 +143,10 @@ class Shell:
                     return True
             raise PeerError(f"{kind.__name__} is not for {name} to say")
         except PeerError as error:
-            self.mistakes += 1
-            self._cut_off(name, str(error))
+            is_bound = isinstance(error, BoundError)
+            self.out_of_bounds += is_bound
+            self.mistakes += not is_bound
+            self._cut_off(name, str(error), EndCode.OUT_OF_BOUNDS if is_bound else EndCode.NONE)
             return False
 
     def act(self) -> None:

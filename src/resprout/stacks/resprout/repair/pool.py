@@ -215,7 +215,7 @@ class Taking:
         if bundle.first <= (known := core.seen.mark(bundle.origin)) < bundle.last:
             bundle = split(bundle, known)[1]  # its publisher returned, and bundled in another way
         core.seen.raise_to(bundle.origin, bundle.last)
-        core.clock.raise_to(bundle.stamp)
+        bundle = core.clock.admit(bundle)
         if is_new and self._owed(bundle):
             return core.forwarding.append(bundle, source, None, hops, item.prompt), source is not None
         return core.forwarding.keep(bundle, source, hops), source is not None
@@ -224,7 +224,7 @@ class Taking:
         """It was stable, and forgotten, because readers next to here had taken it. A client of the dead has not, or one
         of whoever is next to here from now on; and the dead may have had the only other copy."""
         if entry.bundle is None and entry.no >= 0 and not isinstance(item, Stub):
-            self._core.copies.take_back(entry, item.bundle)
+            self._core.copies.take_back(entry, self._core.clock.admit(item.bundle))
 
     def deliver(self, lock: GrantedLock, new: Sequence[str]) -> None:
         """A total that somebody has delivered. Those who came later, or are through with it, keep it with those who are

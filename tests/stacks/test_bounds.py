@@ -1,0 +1,297 @@
+"""Every number of every message of the default stack keeps its bounds (docs/messages.md): one beyond them has the
+consequence that is declared beside the field, whoever says it."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from tools.message_bounds import Row, complaints, rows, unbounded
+
+from resprout.core.bounds import NUMBER_MAX, Number
+from resprout.core.contract import Close, Connected, EndCode, LinkDown, LinkUp, Received, Send
+from resprout.core.errors import WireError
+from resprout.core.event_journal import FetchEvents
+from resprout.core.guarantee import Guarantee
+from resprout.edge.broker.consumers import WINDOW_MAX
+from resprout.edge.broker.recorder import PAGE_BYTES
+from resprout.edge.durable_messages import Acknowledge, Consume, Consuming, Handed, Span, Standing, Terms
+from resprout.edge.messages import Attend, Publish, Taken
+from resprout.links.frames import FRAMES, Express, Part, Parted
+from resprout.net.frames import MORE_FRAMES, make_codec
+from resprout.net.incarnation import believed
+from resprout.order.messages import Ahead, Levels
+from resprout.order.totals.levels import TotalLevel, TotalLevels
+from resprout.order.totals.messages import Lock
+from resprout.overlay.lease_detector import LeaseDetector
+from resprout.overlay.messages import Tell
+from resprout.overlay.places import Place
+from resprout.overlay.status import CouncilOptions
+from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
+from resprout.stacks.stack import BrokerSeat
+from tests.edge.test_recorder import StubStack, ask, keeping
+from tests.links.puppet import Desk, Parcel, data, frames
+from tests.stacks.message_samples import sample
+from tests.stacks.test_false_clocks import TAMPERED
+from tests.stacks.test_hostile import broker_with, bundle, closed
+
+ROWS = rows()
+CODEC = make_codec(RESPROUT.messages)
+FAR = 1 << 50
+
+
+def decoded(row: Row, number: int) -> Any:
+    what = sample(row.message, row.path, number)
+    frame = what if row.message in (*FRAMES, *MORE_FRAMES) else data(1, what)
+    return CODEC.decoder().decode(CODEC.encoder().encode(frame))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_the_decoder_takes_a_number_at_its_bound_and_refuses_the_next_one(row: Row) -> None:
+    assert row.least is not None and row.most is not None
+    decoded(row, row.most)
+    for beyond in (row.most + 1, row.least - 1, 1 << 40 if row.path.endswith(".count") else (1 << 63) - 1):
+        with pytest.raises(WireError):
+            decoded(row, beyond)
+
+
+def test_a_number_without_a_bound_and_a_page_that_differs_are_complaints(tmp_path: Any) -> None:
+    class Unbounded(msgspec.Struct, frozen=True, tag=999, array_like=True):
+        count: int
+        other: Number
+
+    loose = Row(Unbounded, "count", "client", None, None, None)
+    assert unbounded([loose, *ROWS]) == ["Unbounded.count has no bound: use a type of core/bounds.py"]
+    assert [line.split(":")[0] for line in complaints(tmp_path)] == ["docs/messages.md"]
+
+
+# -- what the receiver derives -----------------------------------------------------------------------------------------
+
+
+def refused_code(broker: ResproutBroker, name: str, message: Any) -> EndCode:
+    (close,) = [effect for effect in broker.step(Received(name, message), 0) if isinstance(effect, Close)]
+    assert close.peer == name, "nobody else is cut off"
+    assert broker.status().refused or broker.mistakes, "it is counted"
+    return close.code
+
+
+def test_a_client_publishes_under_its_own_life_the_next_number_and_a_stamp_that_it_can_know() -> None:
+    for wrong in (bundle(publisher="c", incarnation=FAR), bundle(publisher="c", stamp=1 << 61)):
+        assert refused_code(broker_with(), "c", Publish(wrong)) is EndCode.OUT_OF_BOUNDS
+    broker = broker_with(Received("c", Publish(bundle(publisher="c"))))
+    assert refused_code(broker, "c", Publish(bundle(FAR, publisher="c"))) is EndCode.NONE
+
+
+def test_a_client_takes_no_more_than_it_was_given() -> None:
+    assert refused_code(broker_with(), "c", Taken(1)) is EndCode.OUT_OF_BOUNDS
+
+
+def test_a_clock_that_no_broker_gave_a_client_costs_it_its_session() -> None:
+    broker = broker_with()
+    broker.step(LinkUp("d", "client", 1, 10_000), 0)
+    assert refused_code(broker, "d", Attend(1 << 61)) is EndCode.OUT_OF_BOUNDS
+    assert broker.core.clock.now < 100
+    assert broker.status().refused == {"it stated a number beyond its bound": 1}
+
+
+def test_a_page_of_events_is_no_larger_than_the_broker_gives() -> None:
+    assert ask(keeping(StubStack()), size=FAR) == [FetchEvents(1, 0, 0, PAGE_BYTES)]
+
+
+class Durable:
+    """A broker that is alone, with a publisher and consumers of the durable subscription `jobs`."""
+
+    def __init__(self, group: bool) -> None:
+        self.terms = Terms("t", None, group)
+        self.broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(), random.Random(1))
+        self.broker.start(0)
+        self.broker.step(LinkUp("c", "client", 1, 1 << 20), 0)
+        self.broker.step(Received("c", Attend(0)), 0)
+        self.handed: list[int] = []
+
+    def hear(self, name: str, message: Any) -> list[Any]:
+        effects = self.broker.step(Received(name, message), 0)
+        told = [effect.message for effect in effects if isinstance(effect, Send)]
+        for message in told:
+            if isinstance(message, Handed):
+                self.handed += range(message.bundle.first, message.bundle.last + 1)
+        return told
+
+    def join(self, name: str, window: int = 1, **more: Any) -> list[Any]:
+        self.broker.step(LinkUp(name, "client", 1, 1 << 20), 0)
+        return self.hear(name, Consume("jobs", self.terms, window, **more))
+
+    def publish(self, *firsts: int) -> None:
+        for first in firsts:
+            self.hear("c", Publish(bundle(first, publisher="c")))
+
+
+def test_a_consumer_has_no_more_out_than_a_window() -> None:
+    scene = Durable(group=False)
+    scene.join("k", NUMBER_MAX)
+    assert scene.broker.durables.consumers.held["jobs"].queue.consumers["k"].window == WINDOW_MAX
+
+
+def test_a_turn_that_nobody_was_given_is_refused() -> None:
+    scene = Durable(group=False)
+    scene.join("k")
+    told = scene.join("thief", turn=FAR)
+    assert [each.standing for each in told if isinstance(each, Consuming)] == [Standing.REFUSED]
+
+
+EVERYTHING = (Span("c", "ordered", 1, 1, NUMBER_MAX), Span("c", "ordered", NUMBER_MAX, 1, NUMBER_MAX))
+
+
+@pytest.mark.parametrize("forged", ["done", "has", "acknowledged"])
+@pytest.mark.parametrize("group", [False, True], ids=["alone", "group"])
+def test_nobody_acknowledges_or_claims_what_was_not_handed_out(forged: str, group: bool) -> None:
+    """Attack 3 of issue 27: the owner got 1 of 11 messages, and the publisher was told that all were delivered."""
+    scene = Durable(group)
+    scene.join("owner")
+    scene.publish(1, 2, 3)
+    assert scene.handed == [1]
+    if forged == "acknowledged":
+        scene.hear("owner", Acknowledge(EVERYTHING))
+    else:
+        scene.join("thief", turn=0, **{forged: EVERYTHING})
+        assert set(scene.handed) <= {1, 2}
+        scene.broker.step(LinkDown("thief", "it is gone"), 0)
+        scene.join("owner2" if not group else "other", 10)
+    scene.publish(4, 5)
+    for name in ("owner", "owner2", "other"):
+        for number in range(1, 6):
+            if name in scene.broker.core.sessions.all:
+                scene.hear(name, Acknowledge((Span("c", "ordered", 1, number, number),)))
+    assert set(scene.handed) == {1, 2, 3, 4, 5}, "each was handed to somebody"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Levels((FAR, 0), (0, 0), (0,), (0, 0), 0),
+        Levels((0, 0), (FAR, 0), (0,), (0, 0), 0),
+        Levels((0, 0), (0, 0), (FAR,), (0, 0), 0),
+        Levels((0, 0), (0, 0), (0,), (FAR, 0), 0),
+        Levels((0, 0), (0, 0), (0,), (0, 0), FAR),
+        Levels((0, 0), (0, 0), (0,), (0, 0), 0, (Ahead(0, 1, FAR),)),
+        Levels((0, 0), (0, 0), (0,), (0, 0), 0, (Ahead(0, FAR, FAR),)),
+        Levels((0, 0), (0, 0), (0,), (0, 0), 0, (Ahead(60, 1, 1),)),
+    ],
+    ids=repr,
+)
+def test_a_neighbour_reports_what_has_crossed_the_link(wrong: Levels) -> None:
+    broker = broker_with(faults=2)
+    assert closed(broker.step(Received("n", Levels((0, 0), (0, 0), (0,), (0, 0), 0)), 0)) == []
+    assert refused_code(broker, "n", wrong) is EndCode.NONE
+
+
+def test_levels_of_a_total_are_no_higher_than_there_are() -> None:
+    broker = broker_with()
+    total = bundle(publisher="x", guarantee=Guarantee.TOTAL)
+    broker.step(Received("n", Lock(1, 1, total)), 0)
+    report = TotalLevels((TotalLevel("x", 1, 1, NUMBER_MAX, NUMBER_MAX, False),))
+    assert closed(broker.step(Received("n", report), 0)) == []
+    assert broker.core.book.heard["x", 1, 1] == {"n": (0, 1, False)}
+
+
+def test_an_answer_to_a_ping_of_the_future_renews_no_lease_beyond_now() -> None:
+    broker = broker_with()
+    detector = LeaseDetector(broker.core.view, CouncilOptions(heartbeat_us=100, lease_us=300))
+    broker.core.view.parent = "n"
+    detector.ponged("n", FAR, True, 1_000)
+    assert detector.renewed_us == 1_000 and not detector.hears_parent(2_000)
+
+
+def test_a_wave_goes_no_farther_than_brokers_look() -> None:
+    broker = broker_with()
+    place = Place("n", 1, 5, "b", ("b", "x"), "")
+    effects = broker.step(Received("n", Tell(7, FAR, (place,))), 0)
+    told = [effect.message for effect in effects if isinstance(effect, Send)]
+    assert [message.ttl < broker.core.view.reach for message in told if isinstance(message, Tell)] == [True]
+
+
+def linked(**changes: Any) -> Desk:
+    desk = Desk(incarnation_max=1_000)
+    desk.accept(5, "c1", **changes)
+    return desk
+
+
+FRAMES_BEYOND: dict[str, Callable[[Desk], Any]] = {
+    "Data.first": lambda desk: data(FAR),
+    "Data.received": lambda desk: data(1, received=FAR),
+    "Data.grant": lambda desk: data(1, grant=0),
+    "Part.number": lambda desk: Part(FAR, 0, 2_000, False, b"x" * 1_500),
+    "Part.at": lambda desk: Part(1, FAR, 2_000, False, b"x" * 1_500),
+    "Part.size": lambda desk: Part(1, 0, FAR, False, b"x" * 1_500),
+    "Parted.received": lambda desk: Parted(FAR, 1_000, 0),
+    "Parted.grant": lambda desk: Parted(0, 0, 0),
+    "Parted.part": lambda desk: Parted(0, 1_000, FAR),
+    "Express.first": lambda desk: Express(FAR, 0, ()),
+    "Express.received": lambda desk: Express(1, FAR, ()),
+    "Hello.received": lambda desk: desk.hello(received=FAR),
+    "Hello.part": lambda desk: desk.hello(part=FAR),
+    "Hello.express": lambda desk: desk.hello(express=FAR),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES_BEYOND)
+def test_a_frame_beyond_what_the_session_has_seen_ends_it(name: str) -> None:
+    desk = linked()
+    assert desk.puppet.heard(LinkUp) and not desk.puppet.heard(LinkDown)
+    if name.startswith("Hello"):
+        desk.lose(5)
+        desk.accept(6, "c1", **{name.split(".")[1]: FAR, "peer_incarnation": 1})
+    else:
+        desk.arrive(5, FRAMES_BEYOND[name](desk))
+    assert [down.peer for down in desk.puppet.heard(LinkDown)] == ["c1"]
+
+
+@pytest.mark.parametrize("name", ["received", "part", "express"])
+def test_an_answer_to_a_greeting_beyond_what_was_sent_ends_the_session(name: str) -> None:
+    desk = Desk()
+    desk.reach(5, "b0")
+    desk.lose(5)
+    desk.step(Connected(6, "b0"))
+    desk.arrive(6, desk.welcome(**{name: FAR}))
+    assert [down.peer for down in desk.puppet.heard(LinkDown)] == ["b0"]
+
+
+def test_a_greeting_that_grants_less_than_was_granted_before_takes_nothing_back() -> None:
+    accepting, opening = linked(), Desk()
+    accepting.lose(5)
+    accepting.accept(6, "c1", grant=0, peer_incarnation=1)
+    opening.reach(5, "b0")
+    opening.lose(5)
+    opening.step(Connected(6, "b0"))
+    opening.arrive(6, opening.welcome(grant=0))
+    for desk, peer in ((accepting, "c1"), (opening, "b0")):
+        assert not desk.puppet.heard(LinkDown)
+        assert frames(desk.ask((peer, Parcel(1, 10)))), "there is room for it"
+
+
+def test_a_life_far_ahead_of_the_clock_is_refused_or_not_believed() -> None:
+    opening = Desk(incarnation_max=1_000)
+    opening.reach(5, "b0", incarnation=FAR)
+    for desk in (linked(incarnation=FAR), opening):
+        assert not desk.puppet.heard(LinkUp)
+    assert believed(FAR) == 0
+
+
+TESTED = {
+    "Publish.bundle.incarnation", "Publish.bundle.first", "Publish.bundle.stamp", "Taken.deliveries", "Attend.clock",
+    "ReadEvents.size", "Consume.window", "Consume.turn", "Pong.sent_us", "Tell.ttl", "Here.met", "Hello.incarnation",
+    "Hello.grant",
+    *[f"{spans}[].{number}" for spans in ("Consume.done", "Consume.has", "Acknowledge.spans")
+      for number in ("incarnation", "first", "last")],
+    *[f"Levels.{number}" for number in
+      ("have[]", "firm[]", "back_have[]", "back_firm[]", "done", "ahead[].rung", "ahead[].first", "ahead[].last")],
+    "TotalLevels.levels[].reach", "TotalLevels.levels[].level",
+    *[f"SessionWelcome.{number}" for number in ("incarnation", "received", "grant", "part", "express")],
+    *FRAMES_BEYOND, *TAMPERED,
+}  # fmt: skip
+"""Derived bounds that a test of this file or of `test_false_clocks` exceeds."""
+
+
+def test_every_derived_bound_has_a_test_that_exceeds_it() -> None:
+    assert {row.name for row in ROWS if row.derived is not None} == TESTED
