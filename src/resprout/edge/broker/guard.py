@@ -104,7 +104,7 @@ class Guard:
         if not may_hear(permit.rights, session.name, message.filter):
             return None, (self._no_subscription(session, message.id, message.filter),)
         session.may_block = session.may_block and may_block(permit.rights, message.filter)
-        if message.when_full is WhenFull.PUSH_BACK and not session.may_block:
+        if message.when_full is WhenFull.BLOCK and not session.may_block:
             return None, (SubscribeRefused(message.id, self._no_block(session, message.filter)),)
         return message, ()
 
@@ -116,7 +116,7 @@ class Guard:
                     session.withheld.append(self._no_subscription(session, held.id, held.filter))
             message = msgspec.structs.replace(message, subscriptions=kept)
         session.may_block = all(may_block(permit.rights, held.filter) for held in kept)
-        if message.when_full is WhenFull.PUSH_BACK and not session.may_block:
+        if message.when_full is WhenFull.BLOCK and not session.may_block:
             message = msgspec.structs.replace(message, when_full=WhenFull.DISCONNECT)
         return message, ()
 
