@@ -83,7 +83,7 @@ class RunningBroker:
         self.books = Bookkeeper(spec.name, stack, self._book, spec.metered)
         self.books.folder = folder
         self._membership = Membership(
-            spec, stack.name, self._book, folder, door.keyring, lambda: self.host, self._heard, self._ended
+            spec, stack.name, self._book, folder, door, lambda: self.host, self._heard, self._ended
         )
         self._disk = DiskSpace(spec, folder, lambda: self._host, self._membership.retry, self._heard)
         self.rooms = self.books.rooms = self._disk.rooms

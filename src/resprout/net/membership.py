@@ -16,10 +16,10 @@ from resprout.net.book import AddressBook
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.data_folder import DataFolder
 from resprout.net.discover import UnreachableError, who_is
+from resprout.net.door import Door
 from resprout.net.frames import Who
 from resprout.net.host import Host
 from resprout.net.lookout import Lookout
-from resprout.net.tls.keyring import Keyring
 
 SEEK_SECONDS: Final = 2.0
 """Between two rounds of asking who listens where others of the remembered network may be."""
@@ -35,7 +35,7 @@ class Membership:
         stack: str,
         book: AddressBook,
         folder: DataFolder | None,
-        keyring: Keyring | None,
+        door: Door,
         host: Callable[[], Host],
         heard: Callable[[Note], None],
         failed: Callable[[DiskError], None],
@@ -44,7 +44,7 @@ class Membership:
         self._stack = stack
         self._book = book
         self._folder = folder
-        self._keyring = keyring
+        self._door = door
         self._host = host
         self._heard = heard
         self._failed = failed
@@ -56,7 +56,7 @@ class Membership:
         self._company: tuple[str, ...] = ()
         self._unremembered: Remember | None = None
         """What could not be written, to be tried again."""
-        self._lookout = Lookout(spec.name, self._missing, self._tell_two_networks, keyring)
+        self._lookout = Lookout(spec.name, self._missing, self._tell_two_networks, door.keyring, door.network_key)
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -119,11 +119,11 @@ class Membership:
 
     async def _seek(self) -> None:
         """While it looks for its network: ask who listens where it was told, and let it speak to them."""
-        told, name = "", self._spec.name
+        told, name, door = "", self._spec.name, self._door
         while True:
             for address in self._spec.seek if not self._host().network else ():
                 try:
-                    here = await who_is(address, SEEK_SECONDS, name, keyring=self._keyring)
+                    here = await who_is(address, SEEK_SECONDS, name, keyring=door.keyring, key=door.network_key)
                 except UnreachableError as error:
                     if error.hopeless and str(error) != told:
                         told = str(error)
