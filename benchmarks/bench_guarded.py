@@ -29,7 +29,7 @@ from resprout.net.address import Address
 from resprout.net.broker import serve
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.door import Door
-from resprout.net.identity.secret import digest_of_token
+from resprout.net.identity.secret import verifier_of_token
 from resprout.net.tls.files import tls_of_broker
 from resprout.net.tls.keyring import Keyring
 from resprout.stacks.registry import find_stack
@@ -93,7 +93,7 @@ def _doors(folder: Path) -> dict[str, tuple[Door, bool]]:
     """By name: who may come in, and whether publications are counted."""
     rules = folder / "rules.toml"
     rules.write_text(
-        f'[[identity]]\nname = "c"\nsecrets = ["{digest_of_token(SECRET)}"]\npublish = ["t/#"]\nsubscribe = ["t/#"]\n'
+        f'[[identity]]\nname = "c"\nsecrets = ["{verifier_of_token(SECRET)}"]\npublish = ["t/#"]\nsubscribe = ["t/#"]\n'
     )
     doors = {NOTHING: (Door(), False), "counted": (Door(), True), "with rules": (Door(rules=rules), False)}
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resprout.cli.voice import LEVELS
-from resprout.net.broker import ROOM_KINDS
+from resprout.net.disk_space import ROOM_KINDS
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("cli", "core", "edge", "links", "net", "order", "overlay", "replicas", "spread", "stacks")

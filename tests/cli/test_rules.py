@@ -21,7 +21,7 @@ def test_a_token_is_in_its_file_and_only_its_digest_is_printed(
     name, _, token = login.read_text().strip().partition(":")
     assert name == "teller" and len(token) >= 40 and token not in printed
     assert stat.S_IMODE(login.stat().st_mode) == 0o600
-    assert '[[identity]]\nname = "teller"\nsecrets = ["sha256:' in printed
+    assert '[[identity]]\nname = "teller"\nsecrets = ["SCRAM-SHA-256$4096:' in printed
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_what_is_wrong_with_rules_or_a_login_is_said_in_one_line(tmp_path: Path)
 @pytest.mark.parametrize("listen", [":0", "0.0.0.0:0", "[::]:0"])
 def test_a_broker_that_others_can_reach_does_not_start_unless_it_is_said_who_may_come(listen: str) -> None:
     start = ("broker", "--name", "b0", "--advertise", "127.0.0.1:1", "--listen", listen)
-    assert "nothing says who may come in: give --tls, --rules or both, or --open" in complaint(*start)
+    assert "nothing says who may connect: give --tls, --rules or both, or --insecure" in complaint(*start)
 
 
 def test_a_broker_that_is_open_says_so() -> None:
-    with broker("b0", "--open", "--advertise", "127.0.0.1:1", listen="0.0.0.0:0") as (process, address):
+    with broker("b0", "--insecure", "--advertise", "127.0.0.1:1", listen="0.0.0.0:0") as (process, address):
         port = address.rpartition(":")[2]
-        while "it is open: whoever reaches" not in process.line():
+        while "not protected: whoever reaches" not in process.line():
             pass
         assert resprout("pub", "a", "b", "--server", f"127.0.0.1:{port}").returncode == 0
 

@@ -17,6 +17,7 @@ from resprout.core.errors import UsageError
 from resprout.links.frames import Data
 from resprout.links.options import LinkOptions
 from resprout.links.timers import LingerOver, ReconnectDue, WatchDue
+from resprout.links.watch import PERIOD_US, TOLD_MAX
 from tests.links.puppet import Desk, Parcel, data, frames
 
 BEATING = LinkOptions(heartbeat_us=100, silence_us=400)
@@ -107,3 +108,21 @@ def test_options_that_cannot_be_are_refused() -> None:
     ):
         with pytest.raises(UsageError, match="link option"):
             LinkOptions(**options)
+
+
+def test_many_silent_clients_cost_few_lines_and_are_counted() -> None:
+    desk = Desk(options=BEATING)
+    for number in range(3 * TOLD_MAX):
+        desk.accept(number + 1, f"c{number}")
+    told = [effect for effect in watch(desk, 400) if isinstance(effect, Note)]
+    assert len(told) == TOLD_MAX
+    assert len(desk.links.sessions()) == 3 * TOLD_MAX, "the silence costs connections, not sessions"
+    look(desk, PERIOD_US)
+    desk.accept(1000, "later")
+    later: list[object] = []
+    for now_us in range(PERIOD_US + 50, PERIOD_US + 500, 50):
+        later += look(desk, now_us)
+    assert [effect.columns["detail"] for effect in later if isinstance(effect, Note)] == [
+        f"{2 * TOLD_MAX} more clients were silent and lost their connections",
+        "later was silent for 400 us",
+    ]

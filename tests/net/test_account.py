@@ -16,8 +16,8 @@ from resprout.net.account.survey import Asker, survey
 from resprout.net.account.values import BrokerAccount, LatencySummary, PassageAnswer, TopicAnswer, TreeSurvey
 from resprout.net.discover import UnreachableError
 from resprout.net.door import Door
-from resprout.net.frames import Login
-from resprout.net.identity.secret import digest_of_token
+from resprout.net.identity.proofs import LoginSecret
+from resprout.net.identity.secret import verifier_of_token
 from resprout.net.tls.keyring import Keyring
 from resprout.stacks.registry import find_stack
 
@@ -28,17 +28,17 @@ TOKEN = "0123456789abcdef"
 RULES = f"""
 [[identity]]
 name = "watcher"
-secrets = ["{digest_of_token(TOKEN)}"]
+secrets = ["{verifier_of_token(TOKEN)}"]
 observe = true
 
 [[identity]]
 name = "boss"
-secrets = ["{digest_of_token(TOKEN)}"]
+secrets = ["{verifier_of_token(TOKEN)}"]
 operate = true
 
 [[identity]]
 name = "teller"
-secrets = ["{digest_of_token(TOKEN)}"]
+secrets = ["{verifier_of_token(TOKEN)}"]
 publish = ["bank/#"]
 subscribe = ["bank/#"]
 
@@ -48,7 +48,7 @@ observe = true
 
 
 def somebody(login: str | None = None, name: str = "somebody", role: str = "client", keyring: Any = None) -> Asker:
-    return Asker(name, role, keyring, Login(login, TOKEN) if login is not None else None)
+    return Asker(name, role, keyring, LoginSecret(login, TOKEN) if login is not None else None)
 
 
 @contextlib.asynccontextmanager
@@ -205,7 +205,9 @@ def test_from_another_machine_nobody_is_told_anything_without_proof() -> None:
     assert open_door.judge_asker("client", "c", None, None, local=False, near=True) == closed
     assert open_door.judge_asker("broker", "b", None, None, local=False, near=False) == "no broker is known to be there"
     assert open_door.judge_asker("broker", "b", None, None, local=False, near=True) == ""
-    assert "needs a certificate" in Door(closed=True).judge_asker("broker", "b", None, None, local=False, near=True)
+    assert "there is no --network-key here" in Door(closed=True).judge_asker(
+        "broker", "b", None, None, local=False, near=True
+    )
 
 
 def test_with_tls_a_certificate_is_proof_enough_and_the_teller_is_who_it_says(tmp_path: Path) -> None:

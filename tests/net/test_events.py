@@ -25,7 +25,7 @@ from resprout.net.address import Address
 from resprout.net.broker import serve
 from resprout.net.broker_to_run import EVENT_OPTIONS, BrokerToRun
 from resprout.net.door import Door
-from resprout.net.identity.secret import digest_of_token
+from resprout.net.identity.secret import verifier_of_token
 from tests.patience import PATIENCE_S
 
 from .stage import LOOPBACK, QUICK, STACK, Running, bare, broker, hello, let_pass, run, until
@@ -154,7 +154,7 @@ def test_a_broker_that_keeps_nothing_says_so_and_one_without_a_folder_cannot_kee
 RULES = f"""
 [[identity]]
 name = "teller"
-secrets = ["{digest_of_token("0123456789abcdef")}"]
+secrets = ["{verifier_of_token("0123456789abcdef")}"]
 publish = ["#"]
 subscribe = ["a/+"]
 """

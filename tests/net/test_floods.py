@@ -12,7 +12,7 @@ from resprout.links.options import LinkOptions
 from resprout.net import reception
 from resprout.net.crowd import Crowd, CrowdLimits
 from resprout.net.door import Door
-from resprout.net.identity.secret import digest_of_token
+from resprout.net.identity.secret import verifier_of_token
 from resprout.net.unidentified import is_local, source_of
 
 from .floods import behaves, greetings, idle, loris, publications
@@ -22,7 +22,7 @@ from .stage import QUICK, bare, broker, hello, run, until
 RULES = f"""
 [[identity]]
 name = "crowd"
-secrets = ["{digest_of_token("token")}"]
+secrets = ["{verifier_of_token("token")}"]
 publish = ["#"]
 subscribe = ["#"]
 limits = {{ identity_clients = 2, client_subscriptions = 3 }}

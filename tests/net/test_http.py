@@ -15,7 +15,7 @@ from resprout.net.address import Address
 from resprout.net.door import Door
 from resprout.net.http import server as http_server
 from resprout.net.http.admission import check_pages_closed
-from resprout.net.identity.secret import digest_of_token
+from resprout.net.identity.secret import verifier_of_token
 
 from .pages import get, said, served, values
 from .stage import bare, broker, run, until
@@ -24,12 +24,12 @@ TOKEN = "0123456789abcdef"
 RULES = f"""
 [[identity]]
 name = "watcher"
-secrets = ["{digest_of_token(TOKEN)}"]
+secrets = ["{verifier_of_token(TOKEN)}"]
 observe = true
 
 [[identity]]
 name = "teller"
-secrets = ["{digest_of_token(TOKEN)}"]
+secrets = ["{verifier_of_token(TOKEN)}"]
 publish = ["#"]
 """
 

@@ -15,7 +15,7 @@ from resprout.edge.broker.recorder import EventRecorder
 from resprout.edge.messages import Attend, Delivery, EventGap, EventRead, EventsEnd, ReadEvents, Subscribe, Subscribed
 from resprout.journal.options import JournalOptions, WhenDiskFull
 from resprout.journal.records import Records
-from resprout.net.broker import left_out_mark
+from resprout.net.disk_space import left_out_mark
 from resprout.net.durable import DurableEffects, LostEvents
 from resprout.sim.files import VirtualFiles
 from tests.edge.test_recorder import ME, SERVING, StubStack, bundle

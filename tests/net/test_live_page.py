@@ -15,7 +15,7 @@ from resprout.core.contract import Note
 from resprout.net.address import Address
 from resprout.net.door import Door
 from resprout.net.http.pages import Pages
-from resprout.net.identity.secret import digest_of_token
+from resprout.net.identity.secret import verifier_of_token
 from resprout.net.plan import BrokerPlan
 from resprout.net.process import BrokerProcess
 
@@ -89,7 +89,7 @@ def test_the_page_behind_a_name_and_a_secret_shows_the_tree(tmp_path: Path) -> N
     """Opened with both in the address, as people and bookmarks do."""
     token = "t0123456789abcdef"
     rules = tmp_path / "rules.toml"
-    rules.write_text(f'[[identity]]\nname = "monitor"\nsecrets = ["{digest_of_token(token)}"]\nobserve = true\n')
+    rules.write_text(f'[[identity]]\nname = "monitor"\nsecrets = ["{verifier_of_token(token)}"]\nobserve = true\n')
 
     async def scene() -> None:
         assert BROWSER is not None

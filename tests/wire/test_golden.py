@@ -55,6 +55,16 @@ from resprout.edge.messages import (
     Unsubscribed,
 )
 from resprout.links.frames import Goodbye
+from resprout.net.frames import (
+    Challenge,
+    Login,
+    MemberGreeting,
+    MemberProof,
+    ProofAccepted,
+    ProofOfSecret,
+    Salt,
+    make_codec,
+)
 from resprout.order.messages import Ahead, Forward, Levels, Republished
 from resprout.order.totals.levels import TotalLevel, TotalLevels
 from resprout.order.totals.messages import (
@@ -132,7 +142,7 @@ from resprout.stacks.resprout.messages import (
 from resprout.stacks.resprout.pauses import PausedReader, ReadersPaused
 from resprout.wire.framing import FrameReader, FrameWriter
 
-from .examples import CODEC, HELLO, WELCOME, bundle, data
+from .examples import HELLO, WELCOME, bundle, data
 
 FILE = Path(__file__).parent / "golden" / "conversation.txt"
 
@@ -269,8 +279,17 @@ CONVERSATION: dict[str, Any] = {
         Seek(5, ("b3", "b4")), Sought(5, (Namesake("b3", 2, "host:7403", "b1", True),), (1, 0), False),
         NameTaken("b3 lives"), NetworkName("b0.1.00c0ffee"), SafeCopies("ordered", 8, 1),
     ),
+    "a login": Login("teller", "a-nonce-of-a-client"),
+    "its challenge": Challenge("a-nonce-of-a-client.and-of-a-broker", (Salt(b"salt", 4096), Salt(b"other", 600_000))),
+    "its proof": ProofOfSecret((bytes(range(32)), bytes(32))),
+    "its end": ProofAccepted(0, bytes(range(32))),
+    "a member": MemberGreeting("b1", 7, bytes(range(32))),
+    "its key": MemberProof("b0", 3, bytes(range(32)), bytes(32)),
     "goodbye": Goodbye("done"),
 }  # fmt: skip
+
+
+CODEC = make_codec(RESPROUT.messages)
 
 
 def transcript() -> str:

@@ -11,7 +11,7 @@ from resprout.core.names import check_name
 from resprout.net.account.survey import Asker, survey
 from resprout.net.account.values import BrokerAccount, TreeSurvey
 from resprout.net.discover import UnreachableError
-from resprout.net.frames import Login
+from resprout.net.identity.proofs import LoginSecret
 from resprout.net.identity.secret import read_login
 
 BITE: Final = 1024
@@ -23,8 +23,8 @@ class AskingCommand:
     def __init__(self, access: Access) -> None:
         self._addresses = [address_of_peer(one.strip()) for one in access.server.split(",")]
         login = read_login_file(access.login)
-        known = Login(*read_login(login)) if login is not None else None
-        kind = f"{known.identity}." if known is not None else "operator-"
+        known = LoginSecret(*read_login(login)) if login is not None else None
+        kind = f"{known.name}." if known is not None else "operator-"
         name = check_name(access.name or f"{kind}{secrets.token_hex(6)}", "client name")
         self.asker = Asker(name, "client", read_keyring(access.tls, access.name), known)
 

@@ -22,7 +22,8 @@ from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.company import FoundCompany, look_for_company
 from resprout.net.data_folder import Remembered, remembered
 from resprout.net.descriptors import raise_limit
-from resprout.net.door import Door, check_closed
+from resprout.net.door import Door, check_closed, what_is_open
+from resprout.net.identity.network_key import read_network_key
 from resprout.net.incarnation import incarnation_max, new_incarnation
 from resprout.net.lifeline import leave_group, watch_stdin
 from resprout.net.orders import LINE_BYTES_MAX, Bar, BrokerOrder, read_order
@@ -60,7 +61,14 @@ LAST_WORDS_SECONDS: Final = 5.0
 @click.option("--tls", type=LocalPath(), metavar="DIR", help="Speak TLS only, with its certificate in this folder.")
 @click.option("--client-certificates", is_flag=True, help="Serve only clients that have a certificate.")
 @click.option("--rules", type=LocalPath(), metavar="FILE", help="Which clients are known, and what each may do.")
-@click.option("--open", "opens", is_flag=True, help="Let in whoever comes, though others can reach where it listens.")
+@click.option(
+    "--network-key", type=LocalPath(), metavar="FILE",
+    help="Believe only brokers that have this key, where there is no TLS (`resprout secret --network FILE`).",
+)  # fmt: skip
+@click.option(
+    "--insecure", is_flag=True,
+    help="Let everybody connect, though other machines can reach where it listens; on loopback, without a warning.",
+)  # fmt: skip
 @click.option(
     "--keep", "keep", multiple=True, metavar="FILTER",
     help="Keep events of these topics in the --data folder, for `resprout read`; may be repeated.",
@@ -100,7 +108,8 @@ def broker(
     tls: Path | None,
     client_certificates: bool,
     rules: Path | None,
-    opens: bool,
+    network_key: Path | None,
+    insecure: bool,
     http: str | None,
     http_open: bool,
     stack: str | None,
@@ -141,7 +150,8 @@ def broker(
         "name": name, "listen": listen, "parent": parent, "advertise": advertise, "stack": stack,
         "site": site, "data": str(data) if data is not None else None,
         "tls": str(tls) if tls is not None else None, "client_certificates": "yes" if client_certificates else None,
-        "rules": str(rules) if rules is not None else None, "open": "yes" if opens else None,
+        "rules": str(rules) if rules is not None else None, "insecure": "yes" if insecure else None,
+        "network_key": str(network_key) if network_key is not None else None,
         "http": http, "http_open": "yes" if http_open else None, "found": "yes" if founds else None,
     }  # fmt: skip
     voice = Voice(name or "", announce, as_json, log_format)
@@ -172,10 +182,14 @@ class _Life:
         self._stop_with_stdin = stop_with_stdin
         self._force_found = force_found
         self._keyring = Keyring(settings.tls, settings.name) if settings.tls is not None else None
-        is_closed = not settings.opens and not is_loopback(settings.listen)
+        is_closed = not settings.insecure and not is_loopback(settings.listen)
         if is_closed:
             check_closed(self._keyring, settings.rules, str(settings.listen))
-        self._door = Door(self._keyring, settings.clients_certified, settings.rules, is_closed, limits=settings.limits)
+        key = read_network_key(settings.network_key) if settings.network_key is not None else None
+        self._door = Door(
+            self._keyring, settings.clients_certified, settings.rules, is_closed, limits=settings.limits,
+            network_key=key,
+        )  # fmt: skip
         self._pages = self._make_pages()
         self._broker: RunningBroker | None = None
         self._stop = asyncio.Event()
@@ -295,6 +309,7 @@ class _Life:
         return await look_for_company(
             settings.parent, settings.contacts, settings.name, settings.stack.name, self._voice.say,
             tuple(members.values()), FOUND_SECONDS if founds else None, self._keyring, only_placed=self._force_found,
+            key=self._door.network_key, has_rules=self._door.has_rules,
         )  # fmt: skip
 
     def _tell_members(self, members: Iterable[str]) -> None:
@@ -324,12 +339,7 @@ class _Life:
     def _warn_of_door(self) -> None:
         if self._keyring is not None:
             self._warn(self._keyring.warning)
-        if not is_loopback(self._settings.listen):
-            if self._settings.opens:
-                self._warn(f"it is open: whoever reaches {self._settings.listen} is let in (--open)")
-            if self._keyring is None and self._door.has_rules:
-                self._warn("secrets of clients travel in the open: without --tls, whoever is on the way can read them")
-
+        self._warn(what_is_open(self._door, self._settings.listen, self._settings.insecure))
         pages = self._settings.http
         if pages is not None and not is_loopback(pages):
             if self._settings.http_opens:

@@ -11,7 +11,8 @@
     tls = "/etc/resprout/certificates"        # a folder, or a table of three files: see `_tls`
     client_certificates = true                # clients need one, too
     rules = "/etc/resprout/rules.toml"        # which clients are known, and what each may do
-    open = false                              # true: let everybody in, though it listens to other machines
+    network_key = "/etc/resprout/network.key" # by which brokers prove themselves where there is no TLS
+    insecure = false                          # true: let everybody connect, though it listens to other machines
     drain_seconds = 30                        # for how long at most it hands over what it has when it is to end
     http = "localhost:8450"                   # a live page, metrics and signs of health
     http_open = false                         # true: let everybody look at these
@@ -62,8 +63,8 @@ from resprout.stacks.stack import Stack
 
 _KEYS: Final = (
     "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "tls", "client_certificates",
-    "rules", "open", "http", "http_open", "drain_seconds", "stack", "options", "links", "limits", "journal", "keep",
-    "events", "delays",
+    "rules", "network_key", "insecure", "http", "http_open", "drain_seconds", "stack", "options", "links", "limits",
+    "journal", "keep", "events", "delays",
 )  # fmt: skip
 CONTACTS_MAX: Final = 1_000
 KEPT_FILTERS_MAX: Final = 100
@@ -97,7 +98,9 @@ class Settings(msgspec.Struct, frozen=True):
     rules: Path | None = None
     """Who is known, and what each may do."""
     limits: CrowdLimits = CrowdLimits()
-    opens: bool = False
+    network_key: Path | None = None
+    """By which brokers prove themselves without TLS."""
+    insecure: bool = False
     """It lets in whoever comes, even from other machines."""
     drain_s: int = DRAIN_US // 1_000_000
     """For how long it may hand over what it has, when it is asked to end."""
@@ -146,7 +149,8 @@ def read_settings(
         clients_certified=_certified(file, texts, tls),
         rules=_path(file, texts, "rules"),
         limits=_limits(source),
-        opens="open" in texts or file.flag("open", False),
+        network_key=_path(file, texts, "network_key"),
+        insecure="insecure" in texts or file.flag("insecure", False),
         drain_s=drain_s
         if drain_s is not None
         else file.integer("drain_seconds", 0, DRAIN_SECONDS_MAX, DRAIN_US // 1_000_000),

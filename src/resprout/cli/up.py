@@ -4,6 +4,7 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import click
@@ -12,10 +13,12 @@ import msgspec
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.paths import LocalPath
 from resprout.cli.story import Story
-from resprout.net.address import DEFAULT_PORT
+from resprout.net.address import DEFAULT_PORT, Address, is_loopback
 from resprout.net.announce import SaidNote
 from resprout.net.child import ProcessError
 from resprout.net.clock import now_us
+from resprout.net.door import Door, what_is_open
+from resprout.net.identity.network_key import read_network_key, write_network_key
 from resprout.net.process import BrokerProcess
 from resprout.net.tree import LocalTree
 from resprout.scenario.load import load_scenario
@@ -53,7 +56,13 @@ class StartedBroker(msgspec.Struct, frozen=True):
 )  # fmt: skip
 @click.option("--tls", type=LocalPath(), metavar="DIR", help="Speak TLS, with the certificates in this folder.")
 @click.option("--rules", type=LocalPath(), metavar="FILE", help="Which clients are known, and what each may do.")
-@click.option("--open", "opens", is_flag=True, help="Let in whoever comes, though others can reach --host.")
+@click.option(
+    "--network-key", type=LocalPath(), metavar="FILE",
+    help="Brokers prove themselves by this key, so that more of them can join. [a key that nobody else has]",
+)  # fmt: skip
+@click.option(
+    "--insecure", is_flag=True, help="Let everybody connect, though others can reach --host; no warning on loopback."
+)
 @click.option(
     "--http-port", type=click.IntRange(0, 65_535), metavar="N",
     help="The first broker serves a live page and metrics here, the next on the next; 0 takes free ones.",
@@ -68,7 +77,8 @@ def up(
     data: Path | None,
     tls: Path | None,
     rules: Path | None,
-    opens: bool,
+    network_key: Path | None,
+    insecure: bool,
     http_port: int | None,
     as_json: bool,
 ) -> int:
@@ -91,17 +101,19 @@ def up(
         if first and first + len(chosen.brokers) > 65_536:
             raise click.UsageError(f"{option} {first}: {len(chosen.brokers)} brokers need as many ports from there")
     teller = _Teller(chosen)
-    return run_loop(
-        _run(
-            LocalTree(
-                chosen, emulate_latency=emulate_latency, host=host, port=port, data=data, tls=tls, rules=rules,
-                opens=opens, http_port=http_port, on_line=_pass_on,
-                on_note=teller.hear,
-            ),
-            teller,
-            as_json,
-        )
-    )  # fmt: skip
+    is_local = is_loopback(Address(host, 0))
+    with TemporaryDirectory(prefix="resprout-up-", ignore_cleanup_errors=True) as folder:
+        if tls is None:
+            network_key = network_key or write_network_key(Path(folder) / "network.key")
+            door = Door(rules=rules, network_key=read_network_key(network_key))
+            if is_local and not insecure:  # others say so themselves
+                _complain(f"resprout: {what_is_open(door, Address(host, 0), insecure)}")
+        tree = LocalTree(
+            chosen, emulate_latency=emulate_latency, host=host, port=port, data=data, tls=tls, rules=rules,
+            network_key=network_key, insecure=insecure or is_local, http_port=http_port, on_line=_pass_on,
+            on_note=teller.hear,
+        )  # fmt: skip
+        return run_loop(_run(tree, teller, as_json))
 
 
 async def _run(tree: LocalTree, teller: "_Teller", as_json: bool) -> int:

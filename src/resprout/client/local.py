@@ -21,6 +21,8 @@ from resprout.links.options import LinkOptions
 from resprout.net.address import Address
 from resprout.net.broker import RunningBroker, serve
 from resprout.net.broker_to_run import BrokerToRun
+from resprout.net.door import Door
+from resprout.net.identity.network_key import new_network_key
 from resprout.stacks.registry import find_stack
 
 BROKERS_MAX = 64
@@ -48,6 +50,8 @@ class Local:
         self._stack = find_stack(stack)
         self._options = self._stack.parse_options(options)
         self._listen = Address(host, 0)
+        self._key = new_network_key()
+        """Nobody else on this machine can join."""
         self._running: list[RunningBroker] = []
         self._addresses: list[Address] = []
 
@@ -101,7 +105,8 @@ class Local:
         above = (number - 1) // 2
         parent, peers = (f"b{above}", {f"b{above}": self._addresses[above]}) if number else (None, {})
         spec = BrokerToRun(f"b{number}", 1, self._listen, parent, peers)
-        broker, address = await serve(spec, self._stack, self._options, LinkOptions(), _ignore)
+        door = Door(network_key=self._key)
+        broker, address = await serve(spec, self._stack, self._options, LinkOptions(), _ignore, door=door)
         self._running.append(broker)
         self._addresses.append(address)
 

@@ -13,6 +13,10 @@ from resprout.links.timers import WatchDue
 
 _WATCH: Final = WatchDue()
 
+TOLD_MAX: Final = 64
+PERIOD_US: Final = 10_000_000
+"""Silent clients that are told one by one in so long; of more, their number is told. Anybody can be a silent client."""
+
 
 class Watch:
     def __init__(self, board: Switchboard, options: LinkOptions) -> None:
@@ -23,6 +27,9 @@ class Watch:
         self._every_us = max(1, min(delays) // 2) if delays else None
         """Twice in the shorter of the two delays."""
         self._due_us = 0
+        self._told_since_us = 0
+        self._told = 0
+        """Silent clients since then, told or not."""
 
     def set(self, now_us: int, out: list[Effect]) -> None:
         if self._every_us is not None:
@@ -47,9 +54,20 @@ class Watch:
         board = self._board
         for link in [link for link in board.sessions.live.values() if now_us - link.heard_us >= silence_us]:
             reason = f"{link.peer} was silent for {now_us - link.heard_us} us"
-            out.append(Note("suspect", {"detail": reason}))
+            if link.role != "client" or self._may_tell(now_us, out):
+                out.append(Note("suspect", {"detail": reason}))
             out.append(Disconnect(link.connection, reason))
             board.lose(link, now_us, out)
         for connection in [c for c, greeting in board.greetings.items() if now_us - greeting.since_us >= silence_us]:
             out.append(Disconnect(connection, "no greeting came"))
             board.stop_greeting(connection, now_us, out)
+
+    def _may_tell(self, now_us: int, out: list[Effect]) -> bool:
+        """Of one more client that was silent; first how many were left out."""
+        if now_us - self._told_since_us >= PERIOD_US:
+            left_out = self._told - TOLD_MAX
+            self._told_since_us, self._told = now_us, 0
+            if left_out > 0:
+                out.append(Note("note", {"detail": f"{left_out} more clients were silent and lost their connections"}))
+        self._told += 1
+        return self._told <= TOLD_MAX

@@ -17,6 +17,7 @@ from resprout.links.handshake import shorten
 from resprout.net.address import Address
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.frames import Here
+from resprout.net.identity.network_key import NetworkKey
 from resprout.net.incarnation import believed
 from resprout.net.tls.keyring import Keyring
 
@@ -53,11 +54,14 @@ async def look_for_company(
     patience_s: float | None,
     keyring: Keyring | None = None,
     only_placed: bool = False,
+    key: NetworkKey | None = None,
+    has_rules: bool = False,
 ) -> FoundCompany | None:
     """Those who listen there; `say` is told once who is waited for. `members` were in the network when this broker was:
     perhaps something else listens there by now. Without `patience_s`, however long it takes until one does. With it,
     for a broker that does without: None when nobody has answered by then, or when all hosts say that nobody listens.
-    `keyring`: what it proves itself with. `only_placed`: one that looks for its network itself does not count.
+    `keyring`, `key`: what it proves itself with. `has_rules`: it knows what clients may do. `only_placed`: one that
+    looks for its network itself does not count.
 
     UsageError when waiting is of no use: no such host, something else listens there, or a broker of the same name or
     of another stack.
@@ -69,8 +73,9 @@ async def look_for_company(
     delay_s = RETRY_SECONDS_MIN
     loop = asyncio.get_running_loop()
     until = loop.time() + patience_s if patience_s is not None else None
+    asker = _Asker(me, stack, keyring, key, has_rules)
     while True:
-        answers, refusals = await _ask_all(asked, me, stack, keyring)
+        answers, refusals = await _ask_all(asked, asker)
         if only_placed:
             answers = [(address, here) for address, here in answers if here.network]
         if answers:
@@ -91,11 +96,11 @@ async def look_for_company(
 
 
 async def _ask_all(
-    asked: Sequence[tuple[Address, str]], me: str, stack: str, keyring: Keyring | None
+    asked: Sequence[tuple[Address, str]], asker: "_Asker"
 ) -> tuple[list[tuple[Address, Here]], list[tuple[str, bool, bool]]]:
     """The answers in the order of asking, and the reasons of those who gave none, with whether that is final, and
     whether the host says that nobody listens."""
-    tasks = [asyncio.create_task(_ask(address, what, me, stack, keyring)) for address, what in asked]
+    tasks = [asyncio.create_task(_ask(address, what, asker)) for address, what in asked]
     try:
         async with asyncio.timeout(None) as patience:
             for next_one in asyncio.as_completed(tasks):
@@ -123,8 +128,19 @@ async def _ask_all(
     return answers, refusals
 
 
-async def _ask(address: Address, what: str, me: str, stack: str, keyring: Keyring | None) -> Here:
-    here = await who_is(address, ANSWER_SECONDS_MAX, me, keyring=keyring)
+class _Asker(msgspec.Struct, frozen=True):
+    """The broker that looks for others."""
+
+    name: str
+    stack: str
+    keyring: Keyring | None
+    key: NetworkKey | None
+    has_rules: bool
+
+
+async def _ask(address: Address, what: str, asker: _Asker) -> Here:
+    me, stack = asker.name, asker.stack
+    here = await who_is(address, ANSWER_SECONDS_MAX, me, keyring=asker.keyring, key=asker.key)
     is_of_another = here.role == "broker" and here.stack not in ("", stack)
     if what == MEMBER and (here.role != "broker" or here.name == me or is_of_another):
         raise UnreachableError(f"{address}: somebody else listens there now")
@@ -135,6 +151,10 @@ async def _ask(address: Address, what: str, me: str, stack: str, keyring: Keyrin
     if is_of_another:  # neither would understand a word of the other
         theirs = repr(shorten(here.stack))
         raise UsageError(f"{what} {address}: {here.name} has the stack {theirs}, {me} has {stack!r}; a network has one")
+    if here.has_key and asker.key is None:
+        raise UsageError(f"{what} {address}: {here.name} believes only brokers with its key: give --network-key FILE")
+    if here.has_rules and not asker.has_rules:  # clients of this side would do what the rules forbid
+        raise UsageError(f"{what} {address}: {here.name} has rules, and {me} needs the same: give --rules FILE")
     return here
 
 

@@ -12,10 +12,8 @@ TLS, that time includes the handshake, and whoever opens a connection finds out 
 import asyncio
 import os
 import socket
-from collections import deque
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -23,8 +21,11 @@ from resprout.core.client_limits import ClientLimits
 from resprout.core.errors import UsageError, WireError
 from resprout.edge.broker.guard import Permit
 from resprout.links.frames import Data, Hello
-from resprout.net.frames import AskAccount, Login, Who
+from resprout.net.frames import PROOFS
 from resprout.net.intake import weight_of
+from resprout.net.late_bytes import LateBytes
+from resprout.net.prelude import Prelude
+from resprout.net.proving import Pending
 from resprout.net.reception import refuse
 from resprout.net.tls.proven import ProvenPeer
 from resprout.net.tls.stream import TlsError, TlsStream
@@ -88,6 +89,12 @@ class TcpConnection(asyncio.Protocol):
         """Of the other end, without the port."""
         self.identity: str | None = None
         """Whom the opener has shown to be, by a secret."""
+        self.member: ProvenPeer | None = None
+        """Whom the opener has shown to be, by the key of the network."""
+        self.pending_proof: Pending | None = None
+        """What the opener has been asked to prove."""
+        self.announced = False
+        """The machine knows of this connection."""
         self.permit: Permit | None = None
         """What the opener may do, if it is a client, and if not all may do everything."""
         self.limits: ClientLimits = host.door.limits
@@ -95,11 +102,12 @@ class TcpConnection(asyncio.Protocol):
         self.place: str | None = None
         self.belongs_to: str | None = None
         """Among whose connections it is counted: of an address, and of an identity."""
-        self._reader = FrameReader(host.codec, GREETING_BYTES_MAX, Login)
+        self._reader = FrameReader(host.codec, GREETING_BYTES_MAX, PROOFS)
         self._writer = FrameWriter(host.codec)
         self._tls = _tls_of(host, peer)
         self.shaking_hands = self._tls is not None and peer is not None
         """This side has opened it and does not know yet who is there; nobody was told of it."""
+        self._prelude = Prelude(self, host)
         self._transport: asyncio.Transport | None = None
         self._descriptor = -1
         self._closing = False
@@ -110,8 +118,8 @@ class TcpConnection(asyncio.Protocol):
         self._paused = False
         """Frames that have come, or are about to, wait for their turn, and no more are read."""
         self._delay_s = host.delay_s(peer) if peer is not None else 0.0
-        self._late: deque[tuple[float, bytes | None]] = deque()
-        """Bytes that an emulated latency keeps back (None: the end), with the time they may leave."""
+        self._late = LateBytes(host.loop, self._write_late)
+        """Bytes that an emulated latency keeps back."""
         self._reason = ""
         self._deadline: asyncio.TimerHandle | None = None
         """When to give up an opener that has not said `Hello`, or a handshake; None once that is done."""
@@ -132,7 +140,7 @@ class TcpConnection(asyncio.Protocol):
         place = transport.get_extra_info("peername")
         self.address = str(place[0]) if isinstance(place, tuple | list) and place else ""
         if self.peer is None or self.shaking_hands:
-            self._deadline = self._host.loop.call_later(self._host.greeting_s_max, self._too_late)
+            self.start_deadline()
         if self.shaking_hands:
             self._host.shakes_hands(self)
             self._decrypt(b"")
@@ -141,7 +149,7 @@ class TcpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes, in_line: bool = False) -> None:
         """`in_line`: it has stood there."""
-        if len(data) >= TURN_BYTES and not in_line and self._hold():
+        if len(data) >= TURN_BYTES and not in_line and self.hold():
             self._host.line.join(partial(self.data_received, data, True))
             return
         if self._transport is None:
@@ -149,7 +157,7 @@ class TcpConnection(asyncio.Protocol):
         if self._tls is not None:
             data = self._decrypt(data)
             if not data or self._closing:
-                self._read_on()
+                self.read_on()
                 return
         try:
             frames = self._reader.feed(data)
@@ -159,17 +167,17 @@ class TcpConnection(asyncio.Protocol):
             return
         if not frames:
             self._trickled(len(data))
-            self._read_on()
+            self.read_on()
         elif self._deadline is None and not self._paused and weight_of(frames) <= self._pace:
             self._host.arrived(self.number, frames)
         else:
-            self._take_in_turns(iter(frames))
+            self.take_in_turns(iter(frames))
 
     def eof_received(self) -> None:
         self.close("the peer closed the connection")
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._stop_deadline()
+        self.stop_deadline()
         if self._cutoff is not None:
             self._cutoff.cancel()
         self._transport = None
@@ -195,7 +203,7 @@ class TcpConnection(asyncio.Protocol):
             self.abort(f"{type(frame).__name__} cannot be sent: {error}")
             return
         if self._delay_s:
-            self._send_late(b"".join(parts))
+            self._late.put(b"".join(parts), self._delay_s)
         elif transport.get_write_buffer_size():
             transport.write(b"".join(parts))
         else:
@@ -215,10 +223,10 @@ class TcpConnection(asyncio.Protocol):
             return
         self._closing = True
         self._reason = self._reason or reason
-        self._stop_deadline()
+        self.stop_deadline()
         self._cutoff = self._host.loop.call_later(CLOSE_SECONDS_MAX + self._delay_s, self.abort, reason)
         if self._late:
-            self._send_late(None)
+            self._late.put(None, self._delay_s)
         else:
             self._transport.close()
 
@@ -240,8 +248,18 @@ class TcpConnection(asyncio.Protocol):
 
     @property
     def proven(self) -> ProvenPeer | None:
-        """Who is at the other end, as its certificate says; None without one."""
-        return self._tls.proven if self._tls is not None else None
+        """Who is at the other end, as its certificate or the key of the network proves; None without either."""
+        return self._tls.proven if self._tls is not None else self.member
+
+    @property
+    def certificate(self) -> bytes:
+        """The digest of the certificate of the side that listens; empty without TLS."""
+        return self._tls.certificate if self._tls is not None else b""
+
+    @property
+    def has_proven_nothing(self) -> bool:
+        """Neither a secret nor the key of the network."""
+        return self.identity is None and self.member is None
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -257,12 +275,12 @@ class TcpConnection(asyncio.Protocol):
             self._host.reception.distrust(self, "", str(error))
             return b""
         self._write_through(tls.to_send())
-        if tls.standing and self.shaking_hands:
+        if tls.standing and self.shaking_hands and not self._prelude.is_proving:
             self._shook_hands(tls)
         return plain
 
     def _shook_hands(self, tls: TlsStream) -> None:
-        self._stop_deadline()
+        self.stop_deadline()
         assert self.peer is not None
         if tls.proven is None or not tls.proven.says("broker", self.peer):
             says = f", whose certificate says {tls.proven},"
@@ -272,9 +290,10 @@ class TcpConnection(asyncio.Protocol):
             self._begin()
 
     def _begin(self) -> None:
-        if self.peer is not None and self._host.door.login is not None:
-            self.send(self._host.door.login)
-        self._host.connected(self)
+        if self.peer is not None:
+            self._prelude.open()
+        else:
+            self._host.connected(self)
 
     def _write_through(self, data: bytes) -> None:
         if data and self._transport is not None and not self._transport.is_closing():
@@ -289,23 +308,14 @@ class TcpConnection(asyncio.Protocol):
             self._trickled_at = now
             self._host.trickled(self.number)
 
-    def _take_in_turns(self, frames: Iterator[Any]) -> None:
+    def take_in_turns(self, frames: Iterator[Any]) -> None:
         host, number = self._host, self.number
         until = monotonic() + TURN_SECONDS_MAX  # the time of some event loops stands still within a turn
         if self._deadline is not None:
-            first = next(frames, None)
-            if isinstance(first, Who | AskAccount):
-                host.answer(self, first)
+            rest = self._prelude.take(frames)
+            if rest is None:
                 return
-            if type(first) is Login:
-                self._hold()
-                host.reception.login(self, first, lambda: self._take_in_turns(frames))
-                return
-            if first is not None:
-                self._greeted(first)
-                if self._closing:
-                    return
-                frames = chain((first,), frames)
+            frames = rest
         began = monotonic()
         while some := self._some(frames):
             if (weight := weight_of(some)) > self._pace:
@@ -318,7 +328,7 @@ class TcpConnection(asyncio.Protocol):
             if now > until:
                 self._pause(frames)
                 return
-        self._read_on()
+        self.read_on()
 
     def _some(self, frames: Iterator[Any]) -> list[Any]:
         """The next ones, as many as may be taken together; none when there are no more."""
@@ -349,7 +359,7 @@ class TcpConnection(asyncio.Protocol):
         elif seconds < TURN_SECONDS_MAX and self._pace < PACE_MAX:
             self._pace = min(PACE_MAX, self._pace * 2)
 
-    def _read_on(self) -> None:
+    def read_on(self) -> None:
         if not self._paused:
             return
         self._paused = False
@@ -357,10 +367,10 @@ class TcpConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _pause(self, rest: Iterator[Any]) -> None:
-        if self._hold():
-            self._host.line.join(partial(self._take_in_turns, rest))
+        if self.hold():
+            self._host.line.join(partial(self.take_in_turns, rest))
 
-    def _hold(self) -> bool:
+    def hold(self) -> bool:
         """Read no more for now; False when the connection is over, and what was not taken was not acknowledged."""
         if self._transport is None or self._transport.is_closing():
             return False
@@ -369,9 +379,9 @@ class TcpConnection(asyncio.Protocol):
             self._transport.pause_reading()
         return True
 
-    def _greeted(self, frame: Any) -> None:
-        """Whatever it was: the machine refuses what is no greeting."""
-        self._stop_deadline()
+    def greeted(self, frame: Any) -> bool:
+        """Whatever it was: the machine refuses what is no greeting. False when nothing more is to be heard."""
+        self.stop_deadline()
         self._host.reception.greeted(self)
         if type(frame) is Hello:
             self.name = frame.name
@@ -381,37 +391,31 @@ class TcpConnection(asyncio.Protocol):
                 self.abort(CUT)
             else:
                 self._host.reception.check(self, frame)
+        return not self._closing
 
-    def _stop_deadline(self) -> None:
+    def start_deadline(self) -> None:
+        self._deadline = self._host.loop.call_later(self._host.greeting_s_max, self._too_late)
+
+    def stop_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
     def _too_late(self) -> None:
         self._deadline = None
-        what = "greeting came" if self.peer is None else "TLS"
+        what = "greeting came" if self.peer is None else "TLS" if not self._prelude.is_proving else "answer to a login"
         self._host.reception.refusals.count(TOO_LATE)
         refuse(self, f"no {what} within {self._host.greeting_s_max:g} s")
 
-    def _send_late(self, data: bytes | None) -> None:
-        loop = self._host.loop
-        due = loop.time() + self._delay_s
-        self._late.append((due, data))
-        if len(self._late) == 1:
-            loop.call_at(due, self._send_due)
-
-    def _send_due(self) -> None:
-        now = self._host.loop.time() + 0.000_05
-        while self._late and self._late[0][0] <= now:
-            _, data = self._late.popleft()
-            if self._transport is None:
-                return
-            if data is None:
-                self._transport.close()
-            else:
-                self._transport.write(data)
-        if self._late:
-            self._host.loop.call_at(self._late[0][0], self._send_due)
+    def _write_late(self, data: bytes | None) -> bool:
+        """False when nothing can be written any more."""
+        if self._transport is None:
+            return False
+        if data is None:
+            self._transport.close()
+        else:
+            self._transport.write(data)
+        return True
 
 
 def _tls_of(host: "Host", peer: str | None) -> TlsStream | None:

@@ -1,7 +1,8 @@
 """Asks who listens at an address, and what else can be asked without a session."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from resprout.core import limits
@@ -10,7 +11,9 @@ from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.links.frames import Goodbye
 from resprout.net.address import Address, reason_of
 from resprout.net.connection import GREETING_BYTES_MAX
-from resprout.net.frames import AccountTold, Here, Who, make_codec
+from resprout.net.frames import PROOFS, AccountTold, Here, Who, make_codec
+from resprout.net.identity.network_key import NetworkKey, OpenerMembership
+from resprout.net.identity.proofs import OpenersProof, ProofError
 from resprout.net.tls.keyring import Keyring
 from resprout.net.tls.stream import TlsError
 from resprout.wire.framing import FrameReader, FrameWriter
@@ -18,6 +21,8 @@ from resprout.wire.framing import FrameReader, FrameWriter
 READ_BYTES = 65_536
 
 T = TypeVar("T", Here, AccountTold)
+Prove = Callable[[bytes], OpenersProof]
+"""Makes what is to be proven first, given the digest of the certificate of the other side; empty without TLS."""
 
 
 class UnreachableError(ResproutError):
@@ -35,23 +40,39 @@ class UnreachableError(ResproutError):
 
 
 async def who_is(
-    address: Address, timeout_s: float, asker: str = "", network: str = "", keyring: Keyring | None = None
+    address: Address,
+    timeout_s: float,
+    asker: str = "",
+    network: str = "",
+    keyring: Keyring | None = None,
+    key: NetworkKey | None = None,
 ) -> Here:
     """The node that listens there; UnreachableError says in one line why there is none.
 
     `asker`: the name under which this side will open a session, if it has one. `network`: the one it is in. `keyring`:
-    what it proves itself with; the answer is then proven, too.
+    what it proves itself with; the answer is then proven, too. `key`: the same for a broker where there is no TLS.
     """
-    return await exchange(address, timeout_s, (Who(asker, network),), Here, keyring)
+    prove = partial(_as_member, key, asker) if key is not None else None
+    return await exchange(address, timeout_s, (Who(asker, network),), Here, keyring, prove)
+
+
+def _as_member(key: NetworkKey, name: str, certificate: bytes) -> OpenersProof:
+    return OpenerMembership(key, name, 0, None)
 
 
 async def exchange(
-    address: Address, timeout_s: float, said: Sequence[Any], wanted: type[T], keyring: Keyring | None = None
+    address: Address,
+    timeout_s: float,
+    said: Sequence[Any],
+    wanted: type[T],
+    keyring: Keyring | None = None,
+    prove: Prove | None = None,
 ) -> T:
-    """Say this at an address, on a connection of its own, and hear the answer, which has to be one of its kind."""
+    """Say this at an address, on a connection of its own, and hear the answer, which has to be one of its kind.
+    `prove`: what this side shows first."""
     try:
         async with asyncio.timeout(timeout_s):
-            return await _exchange(address, said, wanted, keyring)
+            return await _exchange(address, said, wanted, keyring, prove)
     except TimeoutError:
         raise UnreachableError(f"{address}: no answer within {timeout_s:g} s") from None
     except (OSError, UnicodeError) as error:
@@ -59,26 +80,64 @@ async def exchange(
         raise UnreachableError(f"{address}: {reason_of(error)}", isinstance(error, UnicodeError), refused) from None
     except WireError as error:
         raise UnreachableError(f"{address}: {error}", hopeless=True) from None
+    except ProofError as error:
+        raise UnreachableError(f"{address}: {error}") from None
 
 
-async def _exchange(address: Address, said: Sequence[Any], wanted: type[T], keyring: Keyring | None) -> T:
+async def _exchange(
+    address: Address, said: Sequence[Any], wanted: type[T], keyring: Keyring | None, prove: Prove | None
+) -> T:
     reader, writer = await asyncio.open_connection(address.host or "localhost", address.port)
     line = _Line(reader, writer, keyring, address)
     try:
-        codec = make_codec(CLIENT_MESSAGES)
-        words = FrameWriter(codec)
-        await line.write(b"".join([words.write(frame) for frame in said]))
-        frames = FrameReader(codec, GREETING_BYTES_MAX if wanted is Here else limits.FRAME_BYTES)
-        while chunk := await line.read():
-            for frame in frames.feed(chunk):
-                if isinstance(frame, wanted):
-                    line.check(frame)
-                    return frame
-                if isinstance(frame, Goodbye):
-                    raise UnreachableError(f"{address}: {frame.reason}")
-        raise UnreachableError(f"{address}: the connection was closed without an answer")
+        await line.open()
+        frames = _Frames(line, GREETING_BYTES_MAX if wanted is Here else limits.FRAME_BYTES)
+        proof = prove(line.certificate) if prove is not None else None
+        if proof is not None:
+            await _prove(proof, frames)
+        frames.say(*said)
+        while True:
+            frame = await frames.hear()
+            if isinstance(frame, wanted):
+                line.check(frame, proof)
+                return frame
     finally:
         writer.close()
+
+
+async def _prove(proof: OpenersProof, frames: "_Frames") -> None:
+    frames.say(proof.begin())
+    while not proof.is_over:
+        frame = await frames.hear()
+        if (work := proof.work_for(frame)) is not None:
+            await asyncio.get_running_loop().run_in_executor(None, work)
+        if (answer := proof.hear(frame)) is not None:
+            frames.say(answer)
+
+
+class _Frames:
+    """The frames of one connection. UnreachableError when it ends."""
+
+    def __init__(self, line: "_Line", first_bytes_max: int) -> None:
+        codec = make_codec(CLIENT_MESSAGES)
+        self._line = line
+        self._writer = FrameWriter(codec)
+        self._reader = FrameReader(codec, first_bytes_max, PROOFS)
+        self._heard: list[Any] = []
+
+    def say(self, *frames: Any) -> None:
+        self._line.write(b"".join([self._writer.write(frame) for frame in frames]))
+
+    async def hear(self) -> Any:
+        while not self._heard:
+            chunk = await self._line.read()
+            if not chunk:
+                raise UnreachableError(f"{self._line.address}: the connection was closed without an answer")
+            self._heard = self._reader.feed(chunk)
+        frame = self._heard.pop(0)
+        if isinstance(frame, Goodbye):
+            raise UnreachableError(f"{self._line.address}: {frame.reason}")
+        return frame
 
 
 class _Line:
@@ -89,20 +148,26 @@ class _Line:
     ) -> None:
         self._reader = reader
         self._writer = writer
-        self._address = address
+        self.address = address
         self._tls = keyring.open() if keyring is not None else None
 
-    async def write(self, data: bytes) -> None:
+    @property
+    def certificate(self) -> bytes:
+        """The digest of the other side's; empty without TLS."""
+        return self._tls.certificate if self._tls is not None else b""
+
+    async def open(self) -> None:
         tls = self._tls
         if tls is not None:
             self._decrypt(b"")
             while not tls.standing:
                 chunk = await self._reader.read(READ_BYTES)
                 if not chunk:
-                    raise UnreachableError(f"{self._address}: the connection was closed before TLS stood")
+                    raise UnreachableError(f"{self.address}: the connection was closed before TLS stood")
                 self._decrypt(chunk)
-            data = tls.encrypt(data)
-        self._writer.write(data)
+
+    def write(self, data: bytes) -> None:
+        self._writer.write(self._tls.encrypt(data) if self._tls is not None else data)
 
     async def read(self) -> bytes:
         """Empty at the end."""
@@ -111,11 +176,13 @@ class _Line:
                 return plain
         return b""
 
-    def check(self, told: Here | AccountTold) -> None:
-        """Whether it is whom its certificate says."""
+    def check(self, told: Here | AccountTold, proof: OpenersProof | None) -> None:
+        """Whether it is whom its certificate, or the key of the network, says."""
+        if isinstance(proof, OpenerMembership) and proof.proven != told.name:
+            raise UnreachableError(f"{self.address}: it says {told.name}, and has proven to be {proof.proven}", True)
         role = told.role if isinstance(told, Here) else "broker"
         if self._tls is not None and (proven := self._tls.proven) is not None and not proven.says(role, told.name):
-            raise UnreachableError(f"{self._address}: it says {role} {told.name}, its certificate {proven}", True)
+            raise UnreachableError(f"{self.address}: it says {role} {told.name}, its certificate {proven}", True)
 
     def _decrypt(self, chunk: bytes) -> bytes:
         tls = self._tls
@@ -123,6 +190,6 @@ class _Line:
         try:
             return tls.receive(chunk)
         except TlsError as error:
-            raise UnreachableError(f"{self._address}: {error}", hopeless=True) from None
+            raise UnreachableError(f"{self.address}: {error}", hopeless=True) from None
         finally:
             self._writer.write(tls.to_send())

@@ -1,7 +1,8 @@
 """Who may come in: decides about greetings on connections that others opened, before the machine hears of them.
 
-Brokers prove who they are by a certificate, clients by a certificate or a secret, where that is wanted. Without TLS and
-without rules everybody is believed, unless the door is closed.
+Brokers prove who they are by a certificate or by the key of the network, clients by a certificate or a secret, where
+that is wanted. Without any of these everybody is believed, unless the door is closed. Where there are rules, nobody is
+believed to be a broker without proof: a broker sees what rules forbid to clients.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,8 +15,12 @@ from resprout.core.errors import UsageError
 from resprout.edge.rights import Rights
 from resprout.links.frames import Hello
 from resprout.links.handshake import shorten
+from resprout.net.address import Address, is_loopback
 from resprout.net.crowd import CrowdLimits
-from resprout.net.frames import Login, Who
+from resprout.net.frames import Here, Who
+from resprout.net.identity.logins import LoginBook, LoginThrottle
+from resprout.net.identity.network_key import NO_KEY, NetworkKey, OpenerMembership
+from resprout.net.identity.proofs import LoginSecret, OpenerLogin, OpenersProof
 from resprout.net.identity.rules import KnownIdentity, Rules, read_rules, rights_of
 from resprout.net.identity.secret import read_login
 from resprout.net.tls.keyring import Keyring
@@ -42,7 +47,8 @@ class Door:
     """`keyring`: what this node proves itself with, if connections are encrypted. `clients_certified`: a client needs a
     certificate, too; a broker always does where there is TLS. `rules`: a file of who is known, and what each may do.
     `closed`: nobody is believed who has not proven anything, brokers included. `login`: what this side says of itself
-    where it opens connections, `NAME:SECRET`. `limits`: how many may come."""
+    where it opens connections, `NAME:SECRET`. `limits`: how many may come. `network_key`: by which brokers prove
+    themselves where there is no TLS."""
 
     def __init__(
         self,
@@ -52,14 +58,20 @@ class Door:
         closed: bool = False,
         login: str | None = None,
         limits: CrowdLimits | None = None,
+        network_key: NetworkKey | None = None,
     ) -> None:
+        if keyring is not None and network_key is not None:
+            raise UsageError("with --tls brokers prove themselves by their certificates: leave out --network-key")
         self.keyring = keyring
         self.limits = limits or CrowdLimits()
         self._clients_certified = clients_certified or (closed and rules is None)
         self._rules_file = rules
         self._closed = closed
         self._rules: Rules | None = read_rules(rules) if rules is not None else None
-        self.login = Login(*read_login(login)) if login is not None else None
+        self.network_key = network_key
+        self.book = LoginBook(self._rules.identities if self._rules is not None else {})
+        self.throttle = LoginThrottle()
+        self.login = LoginSecret(*read_login(login)) if login is not None else None
         self.changed: Callable[[], None] = lambda: None
         """Called when there are new rules."""
 
@@ -87,15 +99,26 @@ class Door:
             self.keyring.reload()
         if rules is not None:
             self._rules = rules
+            self.book = LoginBook(rules.identities)
             self.changed()
 
     def known(self, identity: str) -> KnownIdentity | None:
         return self._rules.identities.get(identity) if self._rules is not None else None
 
-    def judge(self, role: str, name: str, proven: ProvenPeer | None, identity: str | None) -> Entrance:
-        """Of somebody that calls itself so, with this certificate, and after a login as this identity."""
+    def proof_for(self, here: Here, peer: str, certificate: bytes) -> OpenersProof | None:
+        """What this side has to prove to a peer that it has called, before it says anything else; None: nothing."""
+        if self.login is not None:
+            return OpenerLogin(self.login, certificate, peer)
+        if self.network_key is not None and here.role == "broker":
+            return OpenerMembership(self.network_key, here.name, here.incarnation, peer)
+        return None
+
+    def judge(
+        self, role: str, name: str, proven: ProvenPeer | None, identity: str | None, incarnation: int = 0
+    ) -> Entrance:
+        """Of somebody that calls itself so, with this proof, and after a login as this identity."""
         if role != "client":
-            return self._judge_broker(name, proven)
+            return self._judge_broker(name, proven, incarnation)
         if self._rules is not None:
             return self._judge_by_rules(self._rules, name, proven, identity)
         if self.keyring is None:
@@ -138,13 +161,24 @@ class Door:
             return asked
         return Who(asked.name)
 
-    def _judge_broker(self, name: str, proven: ProvenPeer | None) -> Entrance:
+    def _judge_broker(self, name: str, proven: ProvenPeer | None, incarnation: int = 0) -> Entrance:
         if self.keyring is None:
-            return Entrance("a broker needs a certificate here, and there is no TLS" if self._closed else "")
+            return self._judge_member(name, proven, incarnation)
         if proven is None:
             return Entrance("it has no certificate, and a broker needs one here")
         if not proven.says("broker", name):
             return Entrance("its certificate does not say that it is this broker")
+        return Entrance(identity=name)
+
+    def _judge_member(self, name: str, proven: ProvenPeer | None, incarnation: int) -> Entrance:
+        """Without TLS."""
+        if self.network_key is None:
+            is_open = not self._closed and not self.has_rules
+            return Entrance("" if is_open else "it cannot prove that it is a broker: there is no --network-key here")
+        if proven is None:
+            return Entrance(NO_KEY)
+        if not proven.says("broker", name) or (incarnation and proven.incarnation != incarnation):
+            return Entrance("it has proven to be another broker, or another life of it")
         return Entrance(identity=name)
 
     def _judge_by_rules(self, rules: Rules, name: str, proven: ProvenPeer | None, identity: str | None) -> Entrance:
@@ -169,15 +203,33 @@ class Door:
 def told(hello: Hello, proven: ProvenPeer | None, identity: str | None) -> str:
     """Who it says it is, for the log."""
     role = "client" if hello.role == "client" else "broker"
-    certified = f", whose certificate says {proven}," if proven is not None else ""
+    by = "certificate says" if proven is not None and proven.incarnation is None else "proof says"
+    certified = f", whose {by} {proven}," if proven is not None else ""
     logged_in = f", which is {identity}," if identity is not None else ""
     return f"{role} {shorten(hello.name)}{certified}{logged_in}"
+
+
+def what_is_open(door: Door, listen: Address, insecure: bool) -> str:
+    """A line for the operator that names what nothing protects; empty when there is no such thing, or when it was said
+    of loopback that it is known (`insecure`)."""
+    is_local = is_loopback(listen)
+    if (door.keyring is not None and (door.has_rules or not insecure)) or (is_local and insecure):
+        return ""
+    whoever = "every program on this machine" if is_local else f"whoever reaches {listen}"
+    open_to = []
+    if not door.has_rules and (door.keyring is None or not is_local):
+        open_to.append("can publish and subscribe everywhere under any name (--rules)")
+    if door.keyring is None and door.network_key is None and not door.has_rules:
+        open_to.append("can join as any broker (--network-key)")
+    if door.keyring is None and not is_local:
+        open_to.append("can read and change what is sent if it is on the path (--tls)")
+    return f"not protected: {whoever} {', '.join(open_to)}" if open_to else ""
 
 
 def check_closed(keyring: Keyring | None, rules: Path | None, listens: str) -> None:
     """UsageError when nobody could come in at all: then it was not thought of."""
     if keyring is None and rules is None:
         raise UsageError(
-            f"{listens} can be reached from other machines, and nothing says who may come in: give --tls, --rules or"
-            " both, or --open to let everybody in"
+            f"{listens} can be reached from other machines, and nothing says who may connect: give --tls, --rules or"
+            " both, or --insecure to let everybody connect"
         )

@@ -36,13 +36,68 @@ class Here(msgspec.Struct, frozen=True, tag=9, array_like=True):
     """What people should know about it, a line each."""
     stack: str = ""
     """Of a broker: those of one network have the same."""
+    has_rules: bool = False
+    """Of a broker: it knows which clients may do what, so those of its network have to."""
+    has_key: bool = False
+    """Of a broker: it believes only brokers that have the key of the network."""
 
 
 class Login(msgspec.Struct, frozen=True, tag=10, array_like=True):
-    """Said before `Hello` by a client that can prove who it is by a secret."""
+    """Said before `Hello` or `AskAccount` by a client that can prove who it is by a secret; answered by `Challenge`."""
 
-    identity: str
-    secret: str
+    name: str
+    """The identity."""
+    nonce: str
+
+
+class Salt(msgspec.Struct, frozen=True, array_like=True):
+    """What a secret is to be computed with."""
+
+    salt: bytes
+    iterations: int
+
+
+class Challenge(msgspec.Struct, frozen=True, tag=345, array_like=True):
+    """Answer to `Login`."""
+
+    nonce: str
+    """The client's, with the broker's behind it."""
+    salts: tuple[Salt, ...]
+    """One for each secret that the identity may have: while one is replaced there are two."""
+
+
+class ProofOfSecret(msgspec.Struct, frozen=True, tag=346, array_like=True):
+    """Answer to `Challenge`, a proof for each salt; see `identity.scram`."""
+
+    proofs: tuple[bytes, ...]
+
+
+class ProofAccepted(msgspec.Struct, frozen=True, tag=347, array_like=True):
+    """Answer to `ProofOfSecret`: the secret is right, and here is the proof that the broker holds its verifier."""
+
+    which: int
+    """The number of the secret, from 0."""
+    signature: bytes
+
+
+class MemberGreeting(msgspec.Struct, frozen=True, tag=348, array_like=True):
+    """Said first by a broker where brokers prove themselves by the network's key. Answered by a `MemberProof`, which
+    the opener answers by one of its own; see `identity.network_key`."""
+
+    name: str
+    incarnation: int
+    """0 when it only asks."""
+    nonce: bytes
+
+
+class MemberProof(msgspec.Struct, frozen=True, tag=349, array_like=True):
+    """That its sender has the network's key."""
+
+    name: str
+    incarnation: int
+    nonce: bytes
+    """Of its sender."""
+    proof: bytes
 
 
 class AskAccount(msgspec.Struct, frozen=True, tag=11, array_like=True):
@@ -65,7 +120,9 @@ class AccountTold(msgspec.Struct, frozen=True, tag=12, array_like=True):
     """JSON."""
 
 
-MORE_FRAMES: Final[tuple[type[msgspec.Struct], ...]] = (Who, Here, Login, AskAccount, AccountTold)
+PROOFS: Final = (Login, Challenge, ProofOfSecret, ProofAccepted, MemberGreeting, MemberProof)
+"""Frames by which a side proves who it is, before anything else is said."""
+MORE_FRAMES: Final[tuple[type[msgspec.Struct], ...]] = (Who, Here, *PROOFS, AskAccount, AccountTold)
 
 
 @cache

@@ -117,7 +117,7 @@ class Host:
         self.greeting_s_max = greeting_s_max
         self._ended = ended
         self.notices = notices
-        self._inquiries = Inquiries(self, latest_incarnation, asked, tells)
+        self.inquiries = Inquiries(self, latest_incarnation, asked, tells)
         self.network = ""
         """Which network the machine is in, as it has said last."""
         self._connections: dict[int, TcpConnection] = {}
@@ -142,7 +142,7 @@ class Host:
         self._closing = False
         self._do: dict[type, Callable[[Any], None]] = {
             SetTimer: self._set_timer,
-            CancelTimer: self._cancel_timer,
+            CancelTimer: lambda effect: self._alarms.cancel(effect.timer),
             Connect: self._connect,
             Disconnect: self._disconnect,
             Locate: self._locate,
@@ -256,6 +256,7 @@ class Host:
             self.handle(Disconnected(0, peer, CUT))
         elif peer is not None or self.reception.enter(connection):
             self._connections[connection.number] = connection
+            connection.announced = True
             self.handle(Connected(connection.number, peer))
 
     def all_connections(self) -> list[TcpConnection]:
@@ -307,21 +308,13 @@ class Host:
         if number in self._connections:
             self.handle(Trickled(number))
 
-    def answer(self, connection: TcpConnection, asked: Who | AskAccount) -> None:
-        """To somebody who wants nothing else."""
-        if asked.name in self._barred:
-            connection.abort(CUT)
-        elif isinstance(asked, Who):
-            self._inquiries.who(connection, asked)
-        else:
-            self._inquiries.how(connection, asked)
-
     def lost(self, connection: TcpConnection, reason: str) -> None:
         self._intake.take()
         self.reception.left(connection)
         self._shaking_hands.discard(connection)
         if self._connections.pop(connection.number, None) is not None:
-            self.handle(Disconnected(connection.number, connection.peer, reason))
+            if connection.announced:
+                self.handle(Disconnected(connection.number, connection.peer, reason))
         elif connection.shaking_hands:
             self.handle(Disconnected(0, connection.peer, reason))
 
@@ -351,7 +344,6 @@ class Host:
             self._durable.stop()
         if self._place is not None:
             self._place.close()
-        self.reception.close()
         self._alarms.cancel_all()
         self._dials.cancel_all()
         for connection in list(self._connections.values()):
@@ -425,9 +417,6 @@ class Host:
 
     def _set_timer(self, effect: SetTimer) -> None:
         self._alarms.set(effect.timer, effect.at_us - now_us())
-
-    def _cancel_timer(self, effect: CancelTimer) -> None:
-        self._alarms.cancel(effect.timer)
 
     def _fire(self, timer: Timer) -> None:
         self.handle(TimerFired(timer))

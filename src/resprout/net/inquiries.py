@@ -28,14 +28,27 @@ class Inquiries:
         self._asked = asked
         self._tells = tells
 
-    def who(self, connection: "TcpConnection", asked: Who) -> None:
+    def answer(self, connection: "TcpConnection", asked: Who | AskAccount) -> None:
+        """To somebody who wants nothing else."""
+        if self._host.is_barred(asked.name):
+            connection.abort("cut off")
+        elif isinstance(asked, Who):
+            self._who(connection, asked)
+        else:
+            self._how(connection, asked)
+
+    def _who(self, connection: "TcpConnection", asked: Who) -> None:
         host, here = self._host, self._host.here
         met = self._latest_incarnation(asked.name)
-        connection.send(Here(here.name, here.role, here.incarnation, met, host.network, host.notices(), here.stack))
+        door = host.door
+        connection.send(Here(
+            here.name, here.role, here.incarnation, met, host.network, host.notices(), here.stack, door.has_rules,
+            door.network_key is not None,
+        ))  # fmt: skip
         connection.close("answered")
         self._asked(host.door.as_proven(asked, connection.proven))
 
-    def how(self, connection: "TcpConnection", asked: AskAccount) -> None:
+    def _how(self, connection: "TcpConnection", asked: AskAccount) -> None:
         host = self._host
         if self._tells is None:
             refuse(connection, f"{host.here.name} tells nothing of itself")

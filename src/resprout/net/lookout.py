@@ -12,6 +12,7 @@ from typing import Final
 
 from resprout.net.address import Address
 from resprout.net.discover import UnreachableError, who_is
+from resprout.net.identity.network_key import NetworkKey
 from resprout.net.tls.keyring import Keyring
 
 LOOK_SECONDS: Final = 10.0
@@ -34,6 +35,7 @@ class Lookout:
         missing: Callable[[], Iterable[tuple[str, Address]]],
         say: Callable[[str], None],
         keyring: Keyring | None = None,
+        key: NetworkKey | None = None,
     ) -> None:
         self.network = ""
         """The own one; empty while there is none."""
@@ -41,6 +43,7 @@ class Lookout:
         self._missing = missing
         self._say = say
         self._keyring = keyring
+        self._key = key
         self._turn = 0
         self._said = 0
         self._strangers: dict[str, str] = {}
@@ -83,7 +86,7 @@ class Lookout:
 
     async def _ask(self, name: str, address: Address) -> None:
         try:
-            here = await who_is(address, ANSWER_SECONDS_MAX, self._name, self.network, self._keyring)
+            here = await who_is(address, ANSWER_SECONDS_MAX, self._name, self.network, self._keyring, self._key)
         except UnreachableError:
             self._strangers.pop(name, None)
             return

@@ -43,7 +43,9 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The folder with its certificates; None: it speaks without TLS."""
     rules: Path | None = None
     """The file of who is known; None: there are no rules."""
-    opens: bool = False
+    network_key: Path | None = None
+    """The file with the key by which brokers prove themselves; None: there is none."""
+    insecure: bool = False
     """It lets in whoever comes, wherever it listens."""
     founds: bool = False
     """It begins a network if its folder remembers none, and nobody that it knows answers."""
@@ -77,8 +79,10 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
             words += ["--tls", str(self.tls)]
         if self.rules is not None:
             words += ["--rules", str(self.rules)]
-        if self.opens:
-            words.append("--open")
+        if self.network_key is not None:
+            words += ["--network-key", str(self.network_key)]
+        if self.insecure:
+            words.append("--insecure")
         if self.http is not None:
             words += ["--http", str(self.http)]
         if self.incarnation is not None:

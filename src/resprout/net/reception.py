@@ -4,11 +4,10 @@ Strangers are counted, have little time, and make room for each other; whoever s
 where that is wanted. Everybody who is turned away is told why, and so are the people who read the log.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from resprout.core import limits
-from resprout.core.contract import Effect, EndCode, TimerFired
+from resprout.core.contract import Connected, Disconnected, Effect, EndCode, TimerFired
 from resprout.edge.broker.guard import Permit
 from resprout.edge.rights import includes
 from resprout.links.frames import Goodbye, Hello
@@ -18,16 +17,13 @@ from resprout.links.timers import LingerOver
 from resprout.net.clock import now_us
 from resprout.net.crowd import Crowd, KeepsSessions, SessionCrowd
 from resprout.net.door import Door, Entrance, told
-from resprout.net.frames import AskAccount, Login
-from resprout.net.identity.logins import Logins
+from resprout.net.frames import AskAccount
+from resprout.net.proving import FORBIDDEN, OpenerProofs
 from resprout.net.unidentified import Unidentified, is_local, source_of
 
 if TYPE_CHECKING:
     from resprout.net.connection import TcpConnection
     from resprout.net.host import Host
-
-
-FORBIDDEN: Final = EndCode.FORBIDDEN
 
 
 class Reception:
@@ -45,7 +41,7 @@ class Reception:
         self.connections_max = connections_max
         self._unidentified = Unidentified(strangers_max)
         self.refusals = Refusals()
-        self._logins = Logins(door.known)
+        self.proofs = OpenerProofs(host, door, self._refuse_proof, self.withdraw)
         self._places = Crowd()
         self._sessions = sessions
         self._sessions_max = min(sessions_max, connections_max)
@@ -60,12 +56,12 @@ class Reception:
         here, source, most = self._host.here.name, source_of(connection.address), self._door.limits.address_connections
         if not is_local(source) and self._places[source] >= most:
             refuse(connection, f"{here} has {most} connections from this address and takes no more")
-            self._turned_away(_source(connection), f"{most} connections from one address is the limit")
+            self.turned_away(_source(connection), f"{most} connections from one address is the limit")
             return False
         if not self._has_room():
             most = self.connections_max
             refuse(connection, f"{here} has {most} connections and takes no more")
-            self._turned_away(_source(connection), f"{most} connections is the limit")
+            self.turned_away(_source(connection), f"{most} connections is the limit")
             return False
         self._unidentified.enter(connection)
         connection.place = source
@@ -75,6 +71,15 @@ class Reception:
     def greeted(self, connection: "TcpConnection") -> None:
         """An opener has said something: it is no stranger any more, or will be refused for what it said."""
         self._unidentified.leave(connection)
+        if not connection.announced:
+            connection.announced = True
+            self._host.handle(Connected(connection.number, None))
+
+    def withdraw(self, connection: "TcpConnection") -> None:
+        """The opener proves first who it is: the machine hears of it again when it greets."""
+        if connection.announced:
+            connection.announced = False
+            self._host.handle(Disconnected(connection.number, None, "it proves first who it is"))
 
     def left(self, connection: "TcpConnection") -> None:
         self._unidentified.leave(connection)
@@ -92,46 +97,33 @@ class Reception:
             assert stranger is not None, "somebody waits there"
             reason = "it has not said who it is, and others want to"
             why = f"{unidentified.places} connections that have not said who they are is the limit"
-            self._turned_away(_source(stranger), why)
+            self.turned_away(_source(stranger), why)
             self._host.lost(stranger, reason)
             stranger.abort(reason)
         return self._host.connections < self.connections_max
 
     # -- who it is -----------------------------------------------------------------------------------------------------
 
-    def login(self, connection: "TcpConnection", login: Login, go_on: Callable[[], None]) -> None:
-        """Somebody shows a secret. It is heard further when that is right, which may take a while."""
-
-        def judged(fault: str) -> None:
-            if not fault:
-                connection.identity = login.identity
-                go_on()
-            else:
-                self._turned_away(f"{shorten(login.identity)} from {_source(connection)}", fault)
-                refuse(connection, f"{self._host.here.name} refuses {shorten(login.identity)}: {fault}", FORBIDDEN)
-
-        if not self._door.has_rules:
-            go_on()  # whoever wants to know nobody is not in need of proof
-        elif connection.identity is not None:
-            refuse(connection, "it has said who it is before")
-        else:
-            self._logins.check(login.identity, login.secret, source_of(connection.address), judged)
-
     def check(self, connection: "TcpConnection", hello: Hello) -> None:
         """Somebody says who it is: cut it off when it may not be."""
-        entrance = self._door.judge(hello.role, hello.name, connection.proven, connection.identity)
+        entrance = self._door.judge(hello.role, hello.name, connection.proven, connection.identity, hello.incarnation)
         if entrance.fault:
             who = told(hello, connection.proven, connection.identity)
-            self._turned_away(f"{who} from {_source(connection)}", entrance.fault)
+            self.turned_away(f"{who} from {_source(connection)}", entrance.fault)
             refuse(connection, f"{self._host.here.name} refuses {hello.role} {hello.name}: {entrance.fault}", FORBIDDEN)
         elif hello.role == "client" and (why := self._fault_of_count(connection, hello, entrance)):
             who = f"{hello.name} of {entrance.identity}" if entrance.identity else hello.name
-            self._turned_away(f"client {who} from {_source(connection)}", why)
+            self.turned_away(f"client {who} from {_source(connection)}", why)
             refuse(connection, f"{self._host.here.name} refuses client {hello.name}: {why}")
         else:
             connection.belongs_to = entrance.identity or None
             if entrance.rights is not None:
                 connection.permit = Permit(entrance.rights)
+
+    def _refuse_proof(self, connection: "TcpConnection", who: str, why: str, reason: str, code: EndCode) -> None:
+        named = f"{shorten(who)} from " if who else ""
+        self.turned_away(f"{named}{_source(connection)}", why)
+        refuse(connection, reason, code)
 
     def _fault_of_count(self, connection: "TcpConnection", hello: Hello, entrance: Entrance) -> str:
         """Why there is no room for one more client; empty when there is, and then it is counted."""
@@ -181,14 +173,14 @@ class Reception:
         near = local or any(one.is_broker and one.address == connection.address for one in self._host.all_connections())
         fault = self._door.judge_asker(asked.role, asked.name, connection.proven, connection.identity, local, near)
         if fault:
-            self._turned_away(f"{shorten(asked.name)} from {_source(connection)}, who asks for an account,", fault)
+            self.turned_away(f"{shorten(asked.name)} from {_source(connection)}, who asks for an account,", fault)
             reason = f"{self._host.here.name} tells {shorten(asked.name)} nothing: {fault}"
             refuse(connection, reason, FORBIDDEN)
         return fault
 
     def refused(self, client: str, why: str) -> None:
         """A client wanted something that it may not do, and was told so."""
-        self._turned_away(client, why, "was refused")
+        self.turned_away(client, why, "was refused")
 
     def _look_again(self) -> None:
         """There are new rules. Whoever may do less than before has to come again: what it has subscribed to may be
@@ -199,25 +191,22 @@ class Reception:
             entrance = self._door.judge("client", connection.name, connection.proven, connection.identity)
             if entrance.rights is None or not includes(entrance.rights, connection.permit.rights):
                 why = entrance.fault or "it may do less than before"
-                self._turned_away(f"client {connection.name}", f"the rules have changed, and {why}")
+                self.turned_away(f"client {connection.name}", f"the rules have changed, and {why}")
                 refuse(connection, f"the rules have changed, and {why}", FORBIDDEN if entrance.fault else EndCode.NONE)
             else:
                 connection.permit = Permit(entrance.rights)
 
-    def close(self) -> None:
-        self._logins.close()
-
     def distrust(self, connection: "TcpConnection", who: str, why: str) -> None:
         """There is no TLS with whoever is at the other end, or it is not who it should be."""
         if connection.peer is not None:
-            self._turned_away(f"{connection.peer} at {_source(connection)}{who}", why, "is not spoken to")
+            self.turned_away(f"{connection.peer} at {_source(connection)}{who}", why, "is not spoken to")
         else:
-            self._turned_away(f"{_source(connection)}{who}", why)
+            self.turned_away(f"{_source(connection)}{who}", why)
             if connection.is_plain:
                 refuse(connection, f"{self._host.here.name} speaks TLS, and nothing else")
         connection.close(why)
 
-    def _turned_away(self, who: str, why: str, what: str = TURNED_AWAY) -> None:
+    def turned_away(self, who: str, why: str, what: str = TURNED_AWAY) -> None:
         notes: list[Effect] = []
         self.refusals.tell(who, why, now_us(), notes, what)
         self._host.perform(notes)

@@ -37,7 +37,8 @@ class LocalTree:
 
     `data`: what brokers keep is there, in a folder for each, with these options of the `journal`; None: they keep
     nothing. `tls`: a folder with certificates for all of them; None: they speak without. `rules`: which clients are
-    known. `opens`: they let in whoever comes, wherever they listen. `http_port`: the first broker serves its page
+    known. `network_key`: the file with the key by which they prove themselves to each other. `insecure`: they let in
+    whoever comes, wherever they listen. `http_port`: the first broker serves its page
     there, the next on the next one, on this machine only; 0 takes free ports, None: they serve none. `on_note` hears
     what brokers have for a trace, `on_line` what they write for people.
     """
@@ -55,7 +56,8 @@ class LocalTree:
         data: Path | None = None,
         tls: Path | None = None,
         rules: Path | None = None,
-        opens: bool = False,
+        network_key: Path | None = None,
+        insecure: bool = False,
         http_port: int | None = None,
         on_note: Callable[[BrokerProcess, SaidNote], None] | None = None,
         on_line: Callable[[BrokerProcess, str], None] | None = None,
@@ -69,7 +71,8 @@ class LocalTree:
         self._data = data
         self._tls = tls
         self._rules = rules
-        self._opens = opens
+        self._network_key = network_key
+        self._insecure = insecure
         self._http_port = http_port
         self._delays_us = delays_of(scenario) if emulate_latency else {}
         self._on_note = on_note
@@ -184,7 +187,8 @@ class LocalTree:
             keep=broker.keep if self._data is not None else (),
             tls=self._tls,
             rules=self._rules,
-            opens=self._opens,
+            network_key=self._network_key,
+            insecure=self._insecure,
             site=broker.site or "",
             http=self._page_of(broker.name),
             founds=broker.parent is None and not broker.contacts and self._data is not None and not self._processes,

@@ -65,13 +65,13 @@ class FrameReader:
     as it is seen. After a WireError the connection is lost: every further call raises it again.
 
     `first_bytes_max` is the limit of the first frame alone: who has not been greeted yet need not be trusted with more.
-    The `prelude` is a kind of frame that does not count as the first.
+    Kinds of frames in the `prelude` do not count as the first.
     """
 
     __slots__ = ("_bytes_max", "_decode", "_failure", "_needed", "_pending", "_prelude", "version")
 
     def __init__(
-        self, codec: Codec, first_bytes_max: int = limits.FRAME_BYTES, prelude: type[Any] | None = None
+        self, codec: Codec, first_bytes_max: int = limits.FRAME_BYTES, prelude: tuple[type[Any], ...] = ()
     ) -> None:
         self._decode = codec.decoder().decode
         self._bytes_max = first_bytes_max
@@ -149,7 +149,7 @@ class FrameReader:
             at = begin + length
             frame = decode(data[begin:at])
             frames.append(frame)
-            if type(frame) is not self._prelude:
+            if type(frame) not in self._prelude:
                 bytes_max = self._bytes_max = limits.FRAME_BYTES
         self._needed = LENGTH_BYTES
         return frames, at

@@ -7,7 +7,7 @@ keeps only its own answer from whoever asks.
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -15,8 +15,10 @@ from resprout.core.errors import UsageError
 from resprout.net.account.answering import ACCOUNT
 from resprout.net.account.values import BrokerAccount, MissingBroker, TreeSurvey
 from resprout.net.address import Address, parse_address
-from resprout.net.discover import UnreachableError, exchange
-from resprout.net.frames import AccountTold, AskAccount, Login
+from resprout.net.discover import Prove, UnreachableError, exchange, who_is
+from resprout.net.frames import AccountTold, AskAccount
+from resprout.net.identity.network_key import NetworkKey, OpenerMembership
+from resprout.net.identity.proofs import LoginSecret, OpenerLogin
 from resprout.net.tls.keyring import Keyring
 from resprout.stacks.status import MemberSeen
 
@@ -36,22 +38,22 @@ class Asker:
         name: str,
         role: str,
         keyring: Keyring | None,
-        login: Login | None = None,
+        login: LoginSecret | None = None,
         timeout_s: float = ANSWER_SECONDS,
+        network_key: NetworkKey | None = None,
     ) -> None:
         self._name = name
         self._role = role
         self._keyring = keyring
         self._login = login
         self._timeout_s = timeout_s
+        self._network_key = network_key
 
-    async def ask(self, address: Address, kind: type[T], what: str, about: str = "") -> T:
-        """UnreachableError says why there is no answer."""
-        said: list[Any] = [
-            *([self._login] if self._login is not None else []),
-            AskAccount(self._name, self._role, what, about),
-        ]
-        told = await exchange(address, self._timeout_s, said, AccountTold, self._keyring)
+    async def ask(self, address: Address, kind: type[T], what: str, about: str = "", broker: str = "") -> T:
+        """Ask the broker that listens there, or the one of this name. UnreachableError says why there is no answer."""
+        said = (AskAccount(self._name, self._role, what, about),)
+        prove = await self._proof(address, broker)
+        told = await exchange(address, self._timeout_s, said, AccountTold, self._keyring, prove)
         try:
             return msgspec.json.decode(told.answer, type=kind)
         except msgspec.MsgspecError as error:
@@ -59,8 +61,19 @@ class Asker:
                 f"{address}: {told.name} tells what cannot be read: {error}", hopeless=True
             ) from None
 
-    async def account(self, address: Address) -> BrokerAccount:
-        return await self.ask(address, BrokerAccount, ACCOUNT)
+    async def account(self, address: Address, broker: str = "") -> BrokerAccount:
+        return await self.ask(address, BrokerAccount, ACCOUNT, broker=broker)
+
+    async def _proof(self, address: Address, broker: str) -> Prove | None:
+        """A login is meant for one broker, by its certificate or else by its name."""
+        login, key = self._login, self._network_key
+        if login is not None:
+            if not broker and self._keyring is None:
+                broker = (await who_is(address, self._timeout_s, self._name)).name
+            return lambda certificate: OpenerLogin(login, certificate, broker)
+        if key is not None:
+            return lambda certificate: OpenerMembership(key, self._name, 0, broker or None)
+        return None
 
 
 async def survey(asker: Asker, first: BrokerAccount) -> TreeSurvey:
@@ -80,7 +93,7 @@ async def survey(asker: Asker, first: BrokerAccount) -> TreeSurvey:
             return ()
         async with turn:
             try:
-                account = await asker.account(parse_address(address))
+                account = await asker.account(parse_address(address), member.name)
                 if account.name != member.name:
                     raise UnreachableError(f"{address}: {account.name} listens there")
             except (UnreachableError, UsageError) as error:
@@ -114,7 +127,7 @@ async def ask_all(
     async def visit(broker: BrokerAccount) -> T | None:
         async with turn:
             try:
-                return await asker.ask(parse_address(broker.address), kind, what, about)
+                return await asker.ask(parse_address(broker.address), kind, what, about, broker.name)
             except UnreachableError as error:
                 failed(f"{broker.name} does not tell: {error}")
                 return None

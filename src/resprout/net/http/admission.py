@@ -1,30 +1,33 @@
 """Who may see a broker's pages: the same people as may ask it over the network, shown by a secret.
 
-Without rules whoever is on this machine may. A browser asks its user for name and secret where there are rules.
+Without rules whoever is on this machine may. A browser asks its user for name and secret where there are rules. The
+secret itself travels (HTTP Basic), so this port belongs on loopback, or behind something that speaks TLS. Every failed
+login is counted and told in the log, as those at the broker's port are.
 """
 
-import asyncio
 import base64
 import binascii
+from collections.abc import Callable
 from http import HTTPStatus
 
 from resprout.core.errors import UsageError
 from resprout.links.handshake import shorten
 from resprout.net.address import Address, is_loopback
 from resprout.net.door import Door
+from resprout.net.http.basic_logins import TOO_MANY, BasicLogins
 from resprout.net.http.server import HttpRefusal, HttpRequest
-from resprout.net.identity.logins import Logins
 from resprout.net.identity.secret import read_login
 from resprout.net.unidentified import is_local, source_of
 
 
 class PageAdmission:
-    """`opens`: whoever comes may see them."""
+    """`opens`: whoever comes may see them. `refused` is told who may not, and why, in one of a few texts."""
 
-    def __init__(self, door: Door, opens: bool) -> None:
+    def __init__(self, door: Door, opens: bool, refused: Callable[[str, str], None]) -> None:
         self._door = door
         self._opens = opens
-        self._logins = Logins(door.known)
+        self._refused = refused
+        self._logins = BasicLogins(door)
 
     def close(self) -> None:
         self._logins.close()
@@ -40,13 +43,16 @@ class PageAdmission:
         identity, fault = await self._identify(request)
         if not fault:
             fault = self._door.judge_viewer(identity)
-        if fault:
-            asked = "authorization" not in request.headers
-            raise HttpRefusal(
-                HTTPStatus.UNAUTHORIZED,
-                "show who you are" if asked else f"{shorten(identity) or 'somebody'} may not see this: {fault}",
-                {"WWW-Authenticate": 'Basic realm="resprout", charset="UTF-8"'},
-            )
+        if not fault:
+            return
+        asks = {"WWW-Authenticate": 'Basic realm="resprout", charset="UTF-8"'}
+        if "authorization" not in request.headers:
+            raise HttpRefusal(HTTPStatus.UNAUTHORIZED, "show who you are", asks)
+        who = shorten(identity) or "somebody"
+        self._refused(f"{who} from {request.source}, who wants to see pages,", fault)
+        if fault == TOO_MANY:
+            raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, fault, {"Retry-After": "5"})
+        raise HttpRefusal(HTTPStatus.UNAUTHORIZED, f"{who} may not see this: {fault}", asks)
 
     async def _identify(self, request: HttpRequest) -> tuple[str, str]:
         kind, _, told = request.headers.get("authorization", "").partition(" ")
@@ -56,14 +62,7 @@ class PageAdmission:
             identity, secret = read_login(base64.b64decode(told, validate=True).decode())
         except (binascii.Error, UnicodeDecodeError, UsageError):
             return "", "that is no login"
-        judged: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-        def verdict(fault: str) -> None:
-            if not judged.done():  # who asked may be gone
-                judged.set_result(fault)
-
-        self._logins.check(identity, secret, source_of(request.source), verdict)
-        return identity, await judged
+        return identity, await self._logins.check(identity, secret, source_of(request.source))
 
 
 def check_pages_closed(address: Address, door: Door, opens: bool) -> None:

@@ -24,6 +24,7 @@ from resprout.net.http.server import HttpAnswer, HttpRefusal, HttpRequest, HttpS
 JSON: Final = "application/json"
 FRESH_SECONDS: Final = 0.5
 """So long a survey is good for whoever else asks: many that look make no more work than one."""
+HEALTH: Final = ("/healthz", "/readyz")
 LOOKS_FOR: Final = "it looks for its network"
 
 
@@ -33,11 +34,11 @@ class Pages:
 
     def __init__(self, name: str, door: Door, opens: bool) -> None:
         self._door = door
-        self._admission = PageAdmission(door, opens)
-        self._server = HttpServer(self._answer)
+        self._admission = PageAdmission(door, opens, self._refused)
+        self._server = HttpServer(self._answer, HEALTH)
         self._broker: RunningBroker | None = None
         self._metrics: Metrics | None = None
-        self._asker = Asker(name, "broker", door.keyring)
+        self._asker = Asker(name, "broker", door.keyring, network_key=door.network_key)
         self._survey: asyncio.Task[TreeSurvey] | None = None
         self._survey_s = 0.0
         self._paths: dict[str, Callable[[HttpRequest], Awaitable[HttpAnswer]]] = {
@@ -66,16 +67,21 @@ class Pages:
         await self._server.close()
 
     async def _answer(self, request: HttpRequest) -> HttpAnswer:
-        if request.path == "/healthz":
+        if request.path == HEALTH[0]:
             return HttpAnswer(f"ok\n{self._waits_for()}".encode())
-        if request.path == "/readyz":
+        if request.path == HEALTH[1]:
             return self._ready()
         await self._admission.check(request)
         handler = self._paths.get(request.path)
         if handler is None:
-            known = ", ".join(("/healthz", "/readyz", *self._paths))
+            known = ", ".join((*HEALTH, *self._paths))
             raise HttpRefusal(HTTPStatus.NOT_FOUND, f"there is nothing here: there are {known}")
         return await handler(request)
+
+    def _refused(self, who: str, why: str) -> None:
+        """Count it, and tell it in the log, with what the broker's own port refuses."""
+        if self._broker is not None:
+            self._broker.host.reception.turned_away(who, why)
 
     def _waits_for(self) -> str:
         """A line, when it looks for its network and too few others do."""

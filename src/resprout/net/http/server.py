@@ -7,14 +7,16 @@ something that has it.
 import asyncio
 import contextlib
 import ipaddress
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from http import HTTPStatus
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
 from resprout.net.address import Address, reason_of
 from resprout.net.listen import ListenError
+from resprout.net.unidentified import source_of
 
 HEAD_BYTES_MAX: Final = 8 << 10
 HEADERS_MAX: Final = 64
@@ -23,7 +25,10 @@ HEAD_SECONDS_MAX: Final = 5.0
 ANSWER_SECONDS_MAX: Final = 20.0
 """To find the answer, and for the other side to take it."""
 CONNECTIONS_MAX: Final = 64
-"""More are closed as they come: whoever looks at a page needs one, and a monitor another."""
+"""Connections that have not sent their request yet. For one more, the oldest of the address that has most is closed: a
+client that sends slowly is only in the way of itself, and one that sends at once is answered."""
+ANSWERS_MAX: Final = 64
+"""Requests that are being answered. More are told to come again; signs of health are answered all the same."""
 
 _SAFE: Final = {
     "Cache-Control": "no-store",
@@ -60,12 +65,17 @@ class HttpRefusal(Exception):  # noqa: N818 (it is no error of ours)
 
 class HttpServer:
     """`answer` is asked for what is to be served. Whoever calls it by a name that is not its own is refused: a page
-    from elsewhere could have given that name to this address, to read what is served here."""
+    from elsewhere could have given that name to this address, to read what is served here. `always`: paths that
+    are answered however many others are."""
 
-    def __init__(self, answer: Callable[[HttpRequest], Awaitable[HttpAnswer]]) -> None:
+    def __init__(self, answer: Callable[[HttpRequest], Awaitable[HttpAnswer]], always: Collection[str] = ()) -> None:
         self._answer = answer
+        self._always = always
         self._server: asyncio.Server | None = None
         self._busy: set[asyncio.Task[None]] = set()
+        self._reading: dict[asyncio.Task[None], str] = {}
+        """Those that have not sent their request yet, with where they come from, the oldest first."""
+        self._answering = 0
         self._names: frozenset[str] = frozenset()
         self.address = Address("", 0)
 
@@ -91,12 +101,23 @@ class HttpServer:
             self._server = None
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._busy) >= CONNECTIONS_MAX:
-            writer.transport.abort()
-            return
+        if len(self._reading) >= CONNECTIONS_MAX:
+            self._one_too_many().cancel()
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._busy.add(task)
-        task.add_done_callback(self._busy.discard)
+        self._reading[task] = source_of(_source(writer))
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._busy.discard(task)
+        self._reading.pop(task, None)
+
+    def _one_too_many(self) -> asyncio.Task[None]:
+        """The oldest one of the address that has most of them."""
+        most, _ = Counter(self._reading.values()).most_common(1)[0]
+        task = next(task for task, source in self._reading.items() if source == most)
+        del self._reading[task]
+        return task
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         is_head = False
@@ -104,9 +125,9 @@ class HttpServer:
             try:
                 async with asyncio.timeout(HEAD_SECONDS_MAX):
                     method, request = await self._read(reader, _source(writer))
+                self._reading.pop(cast(asyncio.Task[None], asyncio.current_task()), None)
                 is_head = method == "HEAD"
-                async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                    answer = await self._answer(request)
+                answer = await self._find_answer(request)
             except HttpRefusal as refusal:
                 answer = refusal.answer
             except TimeoutError:
@@ -120,6 +141,16 @@ class HttpServer:
             pass  # it is gone, or does not read
         finally:
             writer.transport.abort()
+
+    async def _find_answer(self, request: HttpRequest) -> HttpAnswer:
+        if self._answering >= ANSWERS_MAX and request.path not in self._always:
+            raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, "too many want to look", {"Retry-After": "5"})
+        self._answering += 1
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                return await self._answer(request)
+        finally:
+            self._answering -= 1
 
     async def _read(self, reader: asyncio.StreamReader, source: str) -> tuple[str, HttpRequest]:
         try:

@@ -1,121 +1,124 @@
-"""Checks secrets, so that whoever guesses neither finds out much nor keeps the broker from serving others.
+"""The broker's half of a login: challenges, and whether a proof is right.
 
-Passwords take long on purpose: one at a time is computed, in a thread of its own, and few wait for their turn, fewer
-from one place. Whoever was wrong often waits before it may try again. A password that was right is remembered for a
-while, as a digest with a key that nobody else has: clients that reconnect after a crash do so together.
+An identity that is not known is challenged like one that is, with a salt that stays the same, and its proof is checked
+as long: a stranger does not find out which identities exist. A right proof is always accepted. Wrong ones make the next
+challenge come later, for this identity from this address; nobody is locked out (`LoginThrottle`).
 """
 
-import asyncio
+import hashlib
 import hmac
 import secrets
-from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from typing import Final
 
+from resprout.net.frames import Challenge, Login, ProofAccepted, ProofOfSecret, Salt
 from resprout.net.identity.rules import KnownIdentity
-from resprout.net.identity.secret import TOKEN, is_password, is_token
+from resprout.net.identity.scram import ITERATIONS_MIN, Verifier, auth_message
+from resprout.net.identity.secret import SALT_BYTES
 
-WAITING_MAX: Final = 64
-WAITING_OF_ONE_MAX: Final = 16
-"""Passwords that wait to be computed: of all, and from one place."""
-FAILURES_MAX: Final = 10
-PERIOD_S: Final = 60.0
-"""So many wrong secrets from one place are looked at in so long."""
-PLACES_MAX: Final = 10_000
-RIGHT_MAX: Final = 1_024
-"""Passwords that were right and are remembered."""
-
+NONCE_BYTES: Final = 18
 WRONG: Final = "this identity and this secret do not belong together"
-TOO_OFTEN: Final = "there were too many wrong secrets from its address"
-TOO_MANY: Final = "too many passwords wait to be checked"
 
-Verdict = Callable[[str], None]
-"""Told why not; empty when the secret is right."""
+FREE_FAILURES: Final = 10
+"""Wrong secrets for one identity from one address within a period that delay nothing."""
+FREE_FAILURES_OF_ALL: Final = 100
+"""The same of one address whatever the identity, and of one identity wherever they come from."""
+PERIOD_S: Final = 60.0
+DELAY_S_MIN: Final = 0.05
+DELAY_S_MAX: Final = 2.0
+"""Before a challenge, after more failures than that: doubled with each of them."""
+COUNTED_MAX: Final = 10_000
 
 
-class Logins:
-    """`find` tells who is known by a name."""
+class PendingLogin:
+    """A login that was challenged."""
 
-    def __init__(self, find: Callable[[str], KnownIdentity | None]) -> None:
-        self._find = find
-        self._failures: dict[str, tuple[float, int]] = {}
-        """By place: since when, and how many."""
-        self._waiting: Counter[str] = Counter()
-        self._right: set[bytes] = set()
-        self._turn = asyncio.Lock()
-        self._key = secrets.token_bytes(32)
-        self._thread: ThreadPoolExecutor | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+    def __init__(self, login: Login, verifiers: tuple[Verifier, ...], is_known: bool) -> None:
+        self.identity = login.name
+        self._login = login
+        self._verifiers = verifiers
+        self._is_known = is_known
+        self._nonce = login.nonce + secrets.token_urlsafe(NONCE_BYTES)
 
-    def check(self, name: str, secret: str, place: str, verdict: Verdict) -> None:
-        """`verdict` is told at once, or later when a password has to be computed."""
-        loop = asyncio.get_running_loop()
-        if self._is_barred(place, loop.time()):
-            verdict(TOO_OFTEN)
-            return
-        known = self._find(name)
-        digests = known.secrets if known is not None else ()
-        if any(is_token(digest, secret) for digest in digests if digest.startswith(TOKEN)):
-            verdict("")
-            return
-        passwords = tuple(digest for digest in digests if not digest.startswith(TOKEN))
-        if not passwords:
-            self._wrong(place, loop.time())
-            verdict(WRONG)
-        elif self._mark(passwords, secret) in self._right:
-            verdict("")
-        elif self._waiting[place] >= WAITING_OF_ONE_MAX or self._waiting.total() >= WAITING_MAX:
-            verdict(TOO_MANY)
-        else:
-            self._waiting[place] += 1
-            task = loop.create_task(self._compute(passwords, secret, place, verdict))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    @property
+    def challenge(self) -> Challenge:
+        return Challenge(self._nonce, tuple(Salt(one.salt, one.iterations) for one in self._verifiers))
 
-    def close(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        if self._thread is not None:
-            self._thread.shutdown(wait=False, cancel_futures=True)
-            self._thread = None
+    def check(self, proof: ProofOfSecret, channel: str, binding: bytes) -> ProofAccepted | None:
+        """None when it is wrong. Every verifier is tried, whichever is right."""
+        accepted = None
+        proofs = proof.proofs if len(proof.proofs) == len(self._verifiers) else ()
+        for which, one in enumerate(proofs):
+            verifier = self._verifiers[which]
+            message = auth_message(
+                self.identity, self._login.nonce, self._nonce, verifier.salt, verifier.iterations, channel, binding
+            )
+            if verifier.accepts(message, one):
+                accepted = ProofAccepted(which, verifier.signature(message))
+        return accepted if self._is_known else None
 
-    async def _compute(self, passwords: tuple[str, ...], secret: str, place: str, verdict: Verdict) -> None:
-        loop = asyncio.get_running_loop()
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "passwords")
-        mark = self._mark(passwords, secret)
-        try:
-            async with self._turn:
-                is_right = mark in self._right or await loop.run_in_executor(self._thread, _is_any, passwords, secret)
-        finally:
-            self._waiting[place] -= 1
-            self._waiting += Counter()  # without those that are at 0
-        if is_right:
-            if len(self._right) >= RIGHT_MAX:
-                self._right.clear()
-            self._right.add(mark)
-        else:
-            self._wrong(place, loop.time())
-        verdict("" if is_right else WRONG)
 
-    def _mark(self, passwords: tuple[str, ...], secret: str) -> bytes:
-        """With the digests: when those change, what was right is forgotten."""
-        return hmac.digest(self._key, "\0".join((*passwords, secret)).encode(), "sha256")
+class LoginBook:
+    """The identities that can log in, as the rules have them."""
 
-    def _is_barred(self, place: str, now_s: float) -> bool:
-        since_s, count = self._failures.get(place, (now_s, 0))
-        if now_s - since_s > PERIOD_S:
-            self._failures.pop(place, None)
-            return False
-        return count >= FAILURES_MAX
+    def __init__(self, identities: Mapping[str, KnownIdentity]) -> None:
+        self._known = {name: one.secrets for name, one in identities.items() if one.secrets}
+        self._shapes = tuple(tuple(one.iterations for one in verifiers) for verifiers in self._known.values())
+        first = next(iter(self._known.values()), None)
+        self._key = hashlib.sha256(b"salts" + (first[0].server_key if first is not None else b"")).digest()
+        """Known to those who have the rules only, and the same at all brokers and after a restart."""
 
-    def _wrong(self, place: str, now_s: float) -> None:
-        since_s, count = self._failures.pop(place, (now_s, 0))
-        self._failures[place] = (since_s, count + 1)
-        if len(self._failures) > PLACES_MAX:
+    def begin(self, login: Login) -> PendingLogin:
+        return PendingLogin(login, *self.find(login.name))
+
+    def find(self, identity: str) -> tuple[tuple[Verifier, ...], bool]:
+        """Its verifiers, and whether it is known at all."""
+        invented = self._invent(identity)  # also for one that is known: it takes time
+        verifiers = self._known.get(identity)
+        return verifiers or invented, verifiers is not None
+
+    def _invent(self, identity: str) -> tuple[Verifier, ...]:
+        """Verifiers for an identity that is not known: as many as one that is known has, and as slow."""
+        seed = hmac.digest(self._key, identity.encode("utf-8", "replace"), "sha256")
+        shapes = self._shapes or ((ITERATIONS_MIN,),)
+        shape = shapes[int.from_bytes(seed[:8], "big") % len(shapes)]
+        return tuple(_invented(seed, number, iterations) for number, iterations in enumerate(shape))
+
+
+def _invented(seed: bytes, number: int, iterations: int) -> Verifier:
+    salt, stored, server = (hmac.digest(seed, b"%d %s" % (number, part), "sha256") for part in _PARTS)
+    return Verifier(iterations, salt[:SALT_BYTES], stored, server)
+
+
+_PARTS: Final = (b"salt", b"stored", b"server")
+
+
+class LoginThrottle:
+    """Counts wrong secrets, by identity and address. One for all doors of a broker."""
+
+    def __init__(self) -> None:
+        self._failures: dict[tuple[str, str], tuple[float, int]] = {}
+        """Since when, and how many."""
+
+    def delay_s(self, identity: str, source: str, now_s: float) -> float:
+        """How long the next challenge is put off."""
+        return max(
+            self._delay_of((identity, source), FREE_FAILURES, now_s),
+            self._delay_of((identity, ""), FREE_FAILURES_OF_ALL, now_s),
+            self._delay_of(("", source), FREE_FAILURES_OF_ALL, now_s),
+        )
+
+    def failed(self, identity: str, source: str, now_s: float) -> None:
+        for key in ((identity, source), (identity, ""), ("", source)):
+            since_s, count = self._failures.pop(key, (now_s, 0))
+            if now_s - since_s > PERIOD_S:
+                since_s, count = now_s, 0
+            self._failures[key] = (since_s, count + 1)
+        while len(self._failures) > COUNTED_MAX:
             del self._failures[next(iter(self._failures))]
 
-
-def _is_any(passwords: tuple[str, ...], secret: str) -> bool:
-    return any(is_password(digest, secret) for digest in passwords)
+    def _delay_of(self, key: tuple[str, str], free: int, now_s: float) -> float:
+        since_s, count = self._failures.get(key, (now_s, 0))
+        if count < free or now_s - since_s > PERIOD_S:
+            return 0.0
+        return min(DELAY_S_MAX, DELAY_S_MIN * 2.0 ** min(count - free, 10))

@@ -2,7 +2,7 @@
 
     [[identity]]
     name = "teller"
-    secrets = ["sha256:9f86..."]           # digests of tokens or passwords, any of which will do
+    secrets = ["SCRAM-SHA-256$4096:..."]   # verifiers of tokens or passwords, any of which will do
     certificates = ["teller"]              # or names of clients in certificates
     clients = ["teller", "teller-*"]       # what its clients may be called; else its name, and its name with a dot
     publish = ["bank/#"]
@@ -34,13 +34,15 @@ from resprout.core.names import check_name
 from resprout.edge.rights import ANY_NAME, Rights, is_listed
 from resprout.filters.topics import check_filter
 from resprout.net.crowd import IDENTITY_LIMITS
-from resprout.net.identity.secret import check_digest
+from resprout.net.identity.proofs import SALTS_MAX
+from resprout.net.identity.scram import Verifier
+from resprout.net.identity.secret import read_verifier
 from resprout.scenario.reader import TomlTable
 from resprout.scenario.source import read_source
 
 IDENTITIES_MAX: Final = 100_000
 FILTERS_MAX: Final = 1_000
-SECRETS_MAX: Final = 16
+CERTIFICATES_MAX: Final = 16
 CLIENT: Final = "{client}"
 
 _RIGHTS: Final = ("publish", "subscribe", "consume", "manage", "block", "operate", "observe")
@@ -54,7 +56,7 @@ class KnownIdentity(msgspec.Struct, frozen=True):
     """Names, or beginnings of names with a star behind them."""
     rights: Rights
     """With `{client}` in them."""
-    secrets: tuple[str, ...] = ()
+    secrets: tuple[Verifier, ...] = ()
     certificates: tuple[str, ...] = ()
     limits: Mapping[str, int] = {}
 
@@ -129,10 +131,9 @@ def read_rules(path: Path) -> Rules:
 def _identity(table: TomlTable) -> KnownIdentity:
     table.only(_KEYS)
     name = table.checked("name", lambda text: check_name(text, "identity"))
-    secrets = table.texts("secrets", SECRETS_MAX, ())
-    for place, digest in enumerate(secrets):
-        table.attempt(("secrets", place), check_digest, digest)
-    certificates = table.texts("certificates", SECRETS_MAX, ())
+    texts = table.texts("secrets", SALTS_MAX, ())
+    secrets = tuple(table.attempt(("secrets", place), read_verifier, text) for place, text in enumerate(texts))
+    certificates = table.texts("certificates", CERTIFICATES_MAX, ())
     if not secrets and not certificates:
         table.fail("", "nobody could prove to be this one: give `secrets` or `certificates`")
     clients = table.texts("clients", FILTERS_MAX, (name, f"{name}.*"))

@@ -1,58 +1,45 @@
 """Secrets, and what a rules file holds of them.
 
-A token is made here and has so much chance in it that its digest needs no protection. A password is made by people: its
-digest is argon2, which takes long on purpose, for everybody who guesses and for us. Both are said as `NAME:SECRET`.
+`resprout secret` makes a token, which is random and needs no protection against guessing, or asks for a password, whose
+verifier takes long to try. A client gives either as `NAME:SECRET`; no broker ever sees it (`scram`).
 """
 
-import hashlib
-import hmac
-import re
 import secrets
-from typing import Any, Final
+from typing import Final
 
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
+from resprout.net.identity.scram import ITERATIONS_MIN, Verifier, make_verifier, parse_verifier
 
 TOKEN_BYTES: Final = 32
+SALT_BYTES: Final = 16
+PASSWORD_ITERATIONS: Final = 600_000
+"""About half a second of the client's processor, once per process: OWASP's figure for PBKDF2 with SHA-256."""
+PASSWORD_LETTERS_MIN: Final = 8
 SECRET_LETTERS_MAX: Final = 512
-TOKEN: Final = "sha256:"
-PASSWORD: Final = "$argon2"
 
 
 def new_token() -> str:
     return secrets.token_urlsafe(TOKEN_BYTES)
 
 
-def digest_of_token(token: str) -> str:
-    return TOKEN + hashlib.sha256(token.encode()).hexdigest()
+def verifier_of_token(token: str) -> Verifier:
+    """Nobody guesses 256 random bits, so the client computes the least that the mechanism allows."""
+    return make_verifier(check_secret(token), secrets.token_bytes(SALT_BYTES), ITERATIONS_MIN)
 
 
-def digest_of_password(password: str) -> str:
-    """UsageError where argon2 is not installed."""
-    return str(_argon2().PasswordHasher().hash(check_secret(password)))
+def verifier_of_password(password: str) -> Verifier:
+    if len(password) < PASSWORD_LETTERS_MIN:
+        raise UsageError(f"a password has at least {PASSWORD_LETTERS_MIN} letters")
+    return make_verifier(check_secret(password), secrets.token_bytes(SALT_BYTES), PASSWORD_ITERATIONS)
 
 
-def is_token(digest: str, secret: str) -> bool:
-    return hmac.compare_digest(digest, digest_of_token(secret))
-
-
-def is_password(digest: str, secret: str) -> bool:
-    """Takes a good part of a second, and much memory: not for the thread of an event loop."""
-    argon2 = _argon2()
-    try:
-        return bool(argon2.PasswordHasher().verify(digest, secret))
-    except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
-        return False
-
-
-def check_digest(text: str) -> str:
+def read_verifier(text: str) -> Verifier:
     """As it stands in a rules file."""
-    if re.fullmatch(TOKEN + "[0-9a-f]{64}", text):
-        return text
-    if text.startswith(PASSWORD) and text.count("$") == 5:
-        _argon2()
-        return text
-    raise UsageError("this is no digest of a secret; `resprout secret NAME` makes one")
+    try:
+        return parse_verifier(text)
+    except ValueError:
+        raise UsageError("this is no SCRAM-SHA-256 verifier of a secret; `resprout secret NAME` makes one") from None
 
 
 def check_secret(text: str) -> str:
@@ -67,11 +54,3 @@ def read_login(text: str) -> tuple[str, str]:
     if not colon:
         raise UsageError("a login is NAME:SECRET, and this one has no colon")
     return check_name(name, "identity"), check_secret(secret)
-
-
-def _argon2() -> Any:
-    try:
-        import argon2
-    except ImportError:
-        raise UsageError("passwords need `argon2-cffi`: pip install 'resprout[secure]'") from None
-    return argon2

@@ -21,6 +21,7 @@ from resprout.links.options import LinkOptions
 from resprout.net.announce import SaidNote
 from resprout.net.child import ProcessError
 from resprout.net.clock import now_us
+from resprout.net.identity.network_key import write_network_key
 from resprout.net.process import BrokerProcess
 from resprout.net.run.calm import Calm, Patience, Repairs
 from resprout.net.run.crew import Crew
@@ -97,9 +98,11 @@ class RealRun:
         self._listening = True
         """To what brokers note: until the run is over."""
         self._disks = TemporaryDirectory(prefix="resprout-run-", ignore_cleanup_errors=True)
+        data = Path(self._disks.name)
         self._tree = LocalTree(
-            scenario, emulate_latency=True, links=links, data=Path(self._disks.name), tls=tls, on_note=self._hear_note
-        )
+            scenario, emulate_latency=True, links=links, data=data, tls=tls, on_note=self._hear_note, insecure=True,
+            network_key=write_network_key(data / "network.key") if tls is None else None,
+        )  # fmt: skip
         self._crew = Crew(scenario, links, on_row, tls)
         self._faults = ProcessFaults(scenario, self._tree, self._crew, self._tell)
         self._held_us: asyncio.Future[int]

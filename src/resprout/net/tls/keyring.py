@@ -6,6 +6,7 @@ look at the certificate again.
 """
 
 import contextlib
+import hashlib
 import ssl
 import time
 from collections.abc import Callable
@@ -39,11 +40,12 @@ class Keyring:
         """For connections from now on; those that stand go on. UsageError, and nothing has changed, when the files are
         not good."""
         opening, accepting = _context(self._files, ssl.PROTOCOL_TLS_CLIENT, ssl.CERT_REQUIRED), None
+        certificate = b""
         if self._broker is not None:
             # Clients may come without a certificate; whether they may stay is decided when they say who they are.
             accepting = _context(self._files, ssl.PROTOCOL_TLS_SERVER, ssl.CERT_OPTIONAL)
-            self.warning = _rehearse(self._files, self._broker, opening, accepting)
-        self._opening, self._accepting = opening, accepting
+            self.warning, certificate = _rehearse(self._files, self._broker, opening, accepting)
+        self._opening, self._accepting, self._certificate = opening, accepting, certificate
 
     def open(self) -> TlsStream:
         """The end of whoever opens a connection."""
@@ -52,7 +54,7 @@ class Keyring:
     def accept(self) -> TlsStream:
         """The end of whoever listens."""
         assert self._accepting is not None, "only brokers listen"
-        return TlsStream(self._accepting, server_side=True)
+        return TlsStream(self._accepting, server_side=True, certificate=self._certificate)
 
 
 def _context(files: Tls, protocol: int, verify: ssl.VerifyMode) -> ssl.SSLContext:
@@ -98,8 +100,9 @@ def _no_password() -> str:
     raise _PasswordWantedError
 
 
-def _rehearse(files: Tls, broker: str, opening: ssl.SSLContext, accepting: ssl.SSLContext) -> str:
-    """Speak with oneself: whatever a peer would object to is found out here. Returns what people should know."""
+def _rehearse(files: Tls, broker: str, opening: ssl.SSLContext, accepting: ssl.SSLContext) -> tuple[str, bytes]:
+    """Speak with oneself: whatever a peer would object to is found out here. Returns what people should know, and the
+    SHA-256 digest of the certificate."""
     if files.certificate is None:
         raise UsageError(f"broker {broker} has no certificate: with TLS every broker needs one")
     here = opening.wrap_bio(first := ssl.MemoryBIO(), second := ssl.MemoryBIO())
@@ -118,4 +121,5 @@ def _rehearse(files: Tls, broker: str, opening: ssl.SSLContext, accepting: ssl.S
     if not own.says("broker", broker):
         raise UsageError(f"certificate {files.certificate} says {own}, and not broker {broker}")
     days = (ssl.cert_time_to_seconds(str(told["notAfter"])) - time.time()) / _DAY_SECONDS
-    return f"certificate {files.certificate} expires in {days:.0f} days" if days < WARNING_DAYS else ""
+    warning = f"certificate {files.certificate} expires in {days:.0f} days" if days < WARNING_DAYS else ""
+    return warning, hashlib.sha256(here.getpeercert(binary_form=True) or b"").digest()

@@ -24,10 +24,12 @@ def as_uri(role: str, name: str) -> str:
 
 
 class ProvenPeer(msgspec.Struct, frozen=True):
-    """What a valid certificate says."""
+    """What a valid certificate says, or the proof of a member that has the key of the network."""
 
     names: frozenset[tuple[str, str]]
     """Roles and names."""
+    incarnation: int | None = None
+    """The one life that it was proven for, by the key of the network; None: any."""
 
     def says(self, role: str, name: str) -> bool:
         return (role, name) in self.names

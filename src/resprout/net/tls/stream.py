@@ -5,6 +5,7 @@ listens. Here both ends learn why, a handshake counts against the same deadline 
 what leaves is handed to the system in the same moment as without TLS.
 """
 
+import hashlib
 import ssl
 from typing import Final
 
@@ -26,7 +27,9 @@ class TlsError(ResproutError):
 
 
 class TlsStream:
-    def __init__(self, context: ssl.SSLContext, server_side: bool) -> None:
+    """`certificate`: the SHA-256 digest of the one that this side shows, if it listens."""
+
+    def __init__(self, context: ssl.SSLContext, server_side: bool, certificate: bytes = b"") -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
@@ -36,6 +39,8 @@ class TlsStream:
         """The handshake is complete, as far as this side can tell."""
         self.proven: ProvenPeer | None = None
         """Who the other side is; None as long as that is not known, or when it has no certificate."""
+        self.certificate = certificate
+        """The SHA-256 digest of the certificate of the side that listens, which logins are bound to."""
 
     def receive(self, data: bytes) -> bytes:
         """Bytes of the connection in, bytes of the other side out. TlsError when there is no TLS with it; what is in
@@ -75,6 +80,8 @@ class TlsStream:
             return False
         self.standing = True
         self.proven = read_proven(self._tls.getpeercert())
+        if not self._server_side:
+            self.certificate = hashlib.sha256(self._tls.getpeercert(binary_form=True) or b"").digest()
         return True
 
     def _read(self) -> bytes:

@@ -5,7 +5,7 @@ has declared this broker dead, so this life is over. A child that ends it while 
 before it ever was a child, or was told that this broker is dead; then it answers so when it is asked.
 """
 
-from resprout.core.contract import Close, EndCause, EndCode, Heard, LinkDown, LinkUp, Silent, Stirred, Writable
+from resprout.core.contract import EndCause, EndCode, Heard, LinkDown, LinkUp, Silent, Stirred, Writable
 from resprout.core.names import newcomer_name
 from resprout.order.link import Link
 from resprout.overlay.council import Council
