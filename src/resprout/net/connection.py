@@ -14,6 +14,7 @@ import os
 import socket
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
