@@ -104,7 +104,7 @@ $(BENCH_READY): requirements/bench.lock Makefile
 # Dependencies are pinned with hashes and without the name of any package host.
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet pip-tools
-	for name in dev bench; do \
+	for name in dev bench container; do \
 	  $(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links \
 	    --no-emit-trusted-host --no-header --upgrade --output-file requirements/$$name.lock requirements/$$name.in || exit 1; \
 	done

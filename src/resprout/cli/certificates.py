@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-import msgspec
 
+from resprout.cli.console import tell, tell_json
 from resprout.cli.paths import LocalPath
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
@@ -45,10 +45,10 @@ def certificates(folder: Path, names: str, clients: tuple[str, ...], days: int, 
     made = [authority.issue(folder, "broker", name, days) for name in brokers]
     made += [authority.issue(folder, "client", name, days) for name in others]
     if as_json:
-        click.echo(msgspec.json.encode(made))
+        tell_json(made)
     else:
         for one in made:
-            click.echo(f"{one.role} {one.name}: {one.certificate} and {one.key}, until {one.expires}")
+            tell(f"{one.role} {one.name}: {one.certificate} and {one.key}, until {one.expires}")
     return 0
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from resprout.cli.console import tell_lines
 from resprout.cli.paths import LocalPath
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
@@ -33,7 +34,7 @@ def secret(name: str, out: Path | None, is_password: bool) -> int:
     digest = digest_of_password(text) if is_password else digest_of_token(text)
     if out is not None:
         _write(out, f"{name}:{text}\n")
-    click.echo(f'[[identity]]\nname = "{name}"\nsecrets = ["{digest}"]\npublish = []\nsubscribe = []')
+    tell_lines(("[[identity]]", f'name = "{name}"', f'secrets = ["{digest}"]', "publish = []", "subscribe = []"))
     return 0
 
 
