@@ -70,13 +70,15 @@ bench: $(READY) $(BENCH_READY)
 	$(BIN)/python -m benchmarks $(NAMES) $(if $(QUICK),--quick)
 
 # Scenarios by chance, judged: many of the default stack, and of each with what it survives. Then overlays of a thousand
-# members of which three in ten fail at once, floods of connections, and the tests that try a few arbitrary cases of many
+# members of which three in ten fail at once, floods of connections, liars that say ten million fuzzed messages (some hours;
+# FUZZED=100000 for fewer), and the tests that try a few arbitrary cases of many
 # (tests/soak.py), with all.
 soak: $(READY)
 	$(BIN)/resprout swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)
 	SEEDS=$${STACK_SEEDS:-500} $(MAKE) seeds
 	$(BIN)/python -m tests.overlay --seeds $${OVERLAYS:-20} --first $${FIRST:-1}
 	$(BIN)/python -m tests.net.floods
+	$(BIN)/python -m tests.fuzz --messages $${FUZZED:-10000000} --seed $${FIRST:-1} --workers $(WORKERS) --tcp 100000
 	RESPROUT_SOAK=1 $(BIN)/pytest -n $(WORKERS) -q --timeout 1200 $$(grep -rl --include='test_*.py' 'tests.soak' tests)
 
 # The replicated log alone, over a network that loses, doubles and reorders, with crashes and restarts.

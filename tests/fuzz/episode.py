@@ -1,7 +1,7 @@
-"""One conversation of a liar with honest brokers, in memory: what it says is fuzzed, what the others promise is checked.
+"""One conversation of a liar with honest brokers, in memory: its words are fuzzed, the promises of others are checked.
 
-Three brokers, b0 with the children b1 and b2, and honest clients at b0 and b2. The liar is a client of b0, or the broker
-b1: it has joined honestly, its machine goes on, and between what that says it says other things. The oracle:
+Three brokers, b0 with the children b1 and b2, and honest clients at b0 and b2. The liar is a client of b0, or it is the
+broker b1: it has joined honestly, its machine goes on, and between what that says it says other things. The oracle:
 
 - no exception leaves the `step` of an honest machine, and no step takes `STEP_SECONDS_MAX` of processor time
 - honest brokers and clients never close a session with each other, and no honest broker begins another life
@@ -24,7 +24,7 @@ from resprout.core.contract import Close, Effect, Event, Machine, Received, Reti
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.guard import Guard, Permit
 from resprout.edge.messages import CLIENT_MESSAGES, Attend
-from resprout.edge.requests import PublishRequest, Published, ReceiptTurned, SubscribeRequest, TakeRequest
+from resprout.edge.requests import Published, PublishRequest, ReceiptTurned, SubscribeRequest, TakeRequest
 from resprout.edge.rights import Rights
 from resprout.net.frames import make_codec
 from resprout.overlay.messages import Suspect
@@ -93,12 +93,12 @@ class Silent:
 class FuzzedTree(Tree):
     """A tree that records what is said, and looks at what honest machines do about it."""
 
+    broker_class: type[ResproutBroker] = ResproutBroker
+
     def __init__(self, liar: str, seed: int) -> None:
+        homes = HONEST | ({"evil": "b0"} if liar == "evil" else {})
         super().__init__(
-            STAR,
-            HONEST | ({"evil": "b0"} if liar == "evil" else {}),
-            seed=seed,
-            options=ResproutOptions(faults_tolerated=1),
+            STAR, homes, seed=seed, options=ResproutOptions(faults_tolerated=1), make=type(self).broker_class
         )
         self.liar = liar
         self.recorded: list[Any] = []
@@ -387,7 +387,8 @@ def no_endless_step(tree: FuzzedTree, most: float) -> Iterator[None]:
 
 def _told(error: BaseException) -> str:
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} at {last.filename.rpartition('/src/')[2] or last.filename}:{last.lineno} ({last.name}) [{error}]"
+    where = last.filename.rpartition("/src/")[2] or last.filename
+    return f"{type(error).__name__} at {where}:{last.lineno} ({last.name}): {error}"
 
 
 def _short(value: Any) -> str:

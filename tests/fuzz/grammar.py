@@ -5,7 +5,6 @@ The types are asked (`msgspec.inspect`), so a message that is added is fuzzed fr
 
 import random
 from collections import deque
-from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -30,11 +29,15 @@ TEXTS: Final = ("", "ordered", "eventual", "total", "\x1b[2J", "x" * 600, "\u202
 NUMBERS_KEPT: Final = 64
 
 
-@cache
+_FIELDS: Final[dict[type, inspect.StructType]] = {}
+
+
 def _fields_of(kind: type) -> inspect.StructType:
-    info = inspect.type_info(kind)
-    assert isinstance(info, inspect.StructType)
-    return info
+    if kind not in _FIELDS:
+        info = inspect.type_info(kind)
+        assert isinstance(info, inspect.StructType)
+        _FIELDS[kind] = info
+    return _FIELDS[kind]
 
 
 class Grammar:

@@ -1,6 +1,6 @@
 """The same over TCP: real brokers in processes of their own, a client that lies, and a broker that joined and lies.
 
-Here frames of the sessions are fuzzed, too: greetings, acknowledgements, pieces, numbers. The oracle is what an operator
+Here frames of the sessions are fuzzed, too: greetings, acknowledgements, pieces, numbers. The oracle is what operators
 would see: the brokers live on without a traceback, in the memory that they had, and honest clients get everything.
 """
 
@@ -13,7 +13,7 @@ import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -46,7 +46,7 @@ def fuzz_over_tcp(frames: int, seed: int) -> tuple[int, str]:
 class LyingBroker(ResproutBroker):
     """Says to its parent what it is told to, besides what a broker says."""
 
-    lies: "deque[Any]" = deque()
+    lies: ClassVar[deque[Any]] = deque()
 
     def __init__(self, seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> None:
         super().__init__(seat, options, rng)
@@ -104,7 +104,7 @@ class BrokerUnderTest:
         if self.process.returncode is not None:
             return f"{self.name} has ended with {self.process.returncode}: {self.log.read_text()[-2000:]}"
         if TRACEBACK in (text := self.log.read_text()):
-            return f"{self.name} prints a traceback: {text[text.index(TRACEBACK):][:2000]}"
+            return f"{self.name} prints a traceback: {text[text.index(TRACEBACK) :][:2000]}"
         if "fenced" in text:
             return f"{self.name} was fenced: {text[-500:]}"
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])

@@ -108,7 +108,8 @@ async def _print(work: Coroutine[Any, Any, None]) -> None:
 def _warn(event: ClientEvent) -> None:
     tell_missing(event)
     if isinstance(event, MessagesDropped):
-        tell(f"resprout: {event.count} messages were dropped: this is not read fast enough", err=True)
+        why = event.reason or "this is not read fast enough"
+        tell(f"resprout: {event.count} messages were dropped: {why}", err=True)
 
 
 async def _follow(
