@@ -70,13 +70,15 @@ bench: $(READY) $(BENCH_READY)
 	$(BIN)/python -m benchmarks $(NAMES) $(if $(QUICK),--quick)
 
 # Scenarios by chance, judged: many of the default stack, and of each with what it survives. Then overlays of a thousand
-# members of which three in ten fail at once, floods of connections, and the tests that try a few arbitrary cases of many
+# members of which three in ten fail at once, floods of connections, liars that say ten million fuzzed messages (some hours;
+# FUZZED=100000 for fewer), and the tests that try a few arbitrary cases of many
 # (tests/soak.py), with all.
 soak: $(READY)
 	$(BIN)/resprout swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)
 	SEEDS=$${STACK_SEEDS:-500} $(MAKE) seeds
 	$(BIN)/python -m tests.overlay --seeds $${OVERLAYS:-20} --first $${FIRST:-1}
 	$(BIN)/python -m tests.net.floods
+	$(BIN)/python -m tests.fuzz --messages $${FUZZED:-10000000} --seed $${FIRST:-1} --workers $(WORKERS) --tcp 100000
 	RESPROUT_SOAK=1 $(BIN)/pytest -n $(WORKERS) -q --timeout 1200 $$(grep -rl --include='test_*.py' 'tests.soak' tests)
 
 # The replicated log alone, over a network that loses, doubles and reorders, with crashes and restarts.
@@ -104,7 +106,7 @@ $(BENCH_READY): requirements/bench.lock Makefile
 # Dependencies are pinned with hashes and without the name of any package host.
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet pip-tools
-	for name in dev bench; do \
+	for name in dev bench container; do \
 	  $(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links \
 	    --no-emit-trusted-host --no-header --upgrade --output-file requirements/$$name.lock requirements/$$name.in || exit 1; \
 	done

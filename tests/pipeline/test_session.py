@@ -13,7 +13,7 @@ import pytest
 
 from resprout.pipeline import java
 from resprout.pipeline.errors import PipelineError, in_one_line
-from resprout.pipeline.session import SparkChoice, interrupts_wait, last_words, read_options, session
+from resprout.pipeline.session import SparkChoice, interrupts_wait, last_words, open_log, read_options, session
 from resprout.trace.store import RunInfo, write_trace
 from tests.patience import PATIENCE_S
 
@@ -79,6 +79,24 @@ def test_running_out_of_memory_says_what_to_do() -> None:
 def test_options_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(PipelineError, match=r"spark\.NAME=VALUE"):
         read_options([text])
+
+
+def test_the_log_of_java_follows_no_link_that_somebody_else_has_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody may write to the folder for temporary files: a name that can be foreseen may be a link to any file."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    (tmp_path / f"resprout-spark-{os.getpid()}.log").symlink_to(precious)
+    file, path = open_log()
+    with file:
+        file.write(b"what Java says")
+    assert precious.read_text() == "precious"
+    assert path.stat().st_mode & 0o777 == 0o600 and not path.is_symlink()
+    second, other = open_log()
+    second.close()
+    assert other != path
 
 
 def test_options_are_passed_on_as_they_are() -> None:

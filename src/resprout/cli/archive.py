@@ -2,6 +2,7 @@
 
 import click
 
+from resprout.cli.console import tell
 from resprout.cli.paths import RunsPath
 from resprout.cli.progress import shown
 from resprout.cli.spark_options import spark_options
@@ -31,4 +32,4 @@ def archive(
     parts = ["1 run added" if len(done.added) == 1 else f"{len(done.added)} runs added"]
     parts += [f"{len(done.replaced)} replaced"] if done.replaced else []
     parts += [f"{len(done.there)} were there already"] if done.there else []
-    click.echo(f"{', '.join(parts)}: {archive}")
+    tell(f"{', '.join(parts)}: {archive}")

@@ -1,12 +1,13 @@
 """`resprout audit`: judges traces and archives."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import click
 
 from resprout.audit.report import as_dict, lines
 from resprout.audit.verdict import CLEAN, Verdict
+from resprout.cli.console import tell, tell_json, tell_lines
 from resprout.cli.paths import RunsPath
 from resprout.cli.progress import shown
 from resprout.cli.spark_options import spark_options
@@ -43,12 +44,17 @@ def audit(folders: "tuple[Location, ...]", engine: str | None, as_json: bool, sp
     check_not_empty(places, folders)
     verdicts = _judge(places, engine, spark)
     if len(folders) == 1 and not is_archive(folders[0]):
-        text = [json.dumps(as_dict(verdicts[0]))] if as_json else lines(verdicts[0])
+        _print(as_dict(verdicts[0]) if as_json else lines(verdicts[0]))
     else:
-        text = [json.dumps(many_as_dict(places, verdicts))] if as_json else [*lines_of_many(places, verdicts)]
-    for line in text:
-        click.echo(line)
+        _print(many_as_dict(places, verdicts) if as_json else lines_of_many(places, verdicts))
     return 0 if worst_status(verdicts) == CLEAN else 1
+
+
+def _print(found: dict[str, Any] | Iterable[str]) -> None:
+    if isinstance(found, dict):
+        tell_json(found)
+    else:
+        tell_lines(found)
 
 
 def _judge(places: Sequence[RunPlace], engine: str | None, choice: SparkChoice) -> list[Verdict]:
@@ -58,7 +64,7 @@ def _judge(places: Sequence[RunPlace], engine: str | None, choice: SparkChoice) 
         except NoSparkError as error:
             if engine is not None or choice != SparkChoice():  # it was asked for
                 raise
-            click.echo(f"resprout: {error}; judged without it", err=True)
+            tell(f"resprout: {error}; judged without it", err=True)
     with shown("judged") as bar:
         return judge_here(places, bar.show)
 

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import click
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
+from resprout.cli.console import tell, tell_json
 from resprout.cli.load.chain import OurChain
 from resprout.cli.load.orders import Flood, Pace
 from resprout.cli.load.ours import command
@@ -15,6 +15,7 @@ from resprout.cli.load.process import LoadProcess
 from resprout.cli.load.stream import SIZE_MIN
 from resprout.cli.load.team import FloodResult, Team
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
+from resprout.cli.terminal import TerminalConsole
 from resprout.core import limits
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
@@ -98,7 +99,7 @@ def bench(
         return INTERRUPTED
     flooded, latency = figures
     if as_json:
-        click.echo(msgspec.json.encode(_as_data(load, flooded, latency)))
+        tell_json(_as_data(load, flooded, latency))
     else:
         _print(load, flooded, latency)
     return 0
@@ -126,7 +127,7 @@ async def _measure(load: BenchLoad) -> tuple[FloodResult, Latency]:
 def _say(step: str) -> None:
     """Progress, for people who wait."""
     if sys.stderr.isatty():
-        click.echo(step, err=True)
+        tell(step, err=True)
 
 
 def _as_data(load: BenchLoad, flooded: FloodResult, latency: Latency) -> dict[str, Any]:
@@ -150,7 +151,7 @@ def _as_data(load: BenchLoad, flooded: FloodResult, latency: Latency) -> dict[st
 
 
 def _print(load: BenchLoad, flooded: FloodResult, latency: Latency) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    console = TerminalConsole(highlight=False, soft_wrap=True)
     console.print(
         f"[bold]{flooded.messages:,} messages[/] of {load.size} bytes, {load.guarantee.label}:"
         f" {load.brokers} broker(s), {load.subscribers} subscriber(s), {flooded.seconds:.2f} s"

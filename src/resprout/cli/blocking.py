@@ -8,11 +8,12 @@ import asyncio
 import os
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from resprout.core import limits
 from resprout.core.errors import UsageError
+from resprout.core.escaping import escape
 
 T = TypeVar("T")
 
@@ -73,15 +74,20 @@ async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
         yield [rest]
 
 
+def _as_bytes(line: str | bytes) -> bytes:
+    return line if isinstance(line, bytes) else escape(line).encode()
+
+
 class Output:
-    """A file descriptor to write to; `write` returns when everything has been taken."""
+    """A file descriptor to write lines to; `write` returns when everything has been taken."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._helper = Helper("output")
 
-    async def write(self, data: bytes) -> None:
-        """BrokenPipeError when nobody reads any more."""
+    async def write(self, lines: Iterable[str | bytes]) -> None:
+        """Write each on a line of its own: text escaped, bytes as they are. BrokenPipeError when nobody reads."""
+        data = b"".join([_as_bytes(line) + b"\n" for line in lines])
         await self._helper.do(lambda: self._write(data))
 
     def _write(self, data: bytes) -> None:

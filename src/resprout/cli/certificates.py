@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-import msgspec
 
+from resprout.cli.console import tell, tell_json
 from resprout.cli.paths import LocalPath
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
@@ -61,10 +61,10 @@ def certificates(
     made += [authority.issue(folder, "client", name, days) for name in others]
     made += [authority.issue(folder, "operator", name, days) for name in in_charge]
     if as_json:
-        click.echo(msgspec.json.encode(made))
+        tell_json(made)
     else:
         for one in made:
-            click.echo(f"{one.role} {one.name}: {one.certificate} and {one.key}, until {one.expires}")
+            tell(f"{one.role} {one.name}: {one.certificate} and {one.key}, until {one.expires}")
     return 0
 
 

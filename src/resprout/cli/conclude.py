@@ -7,6 +7,7 @@ import click
 from resprout.audit.judge import judge
 from resprout.audit.report import lines
 from resprout.audit.verdict import CLEAN
+from resprout.cli.console import tell, tell_lines
 from resprout.cli.paths import LocalPath, RunsPath
 from resprout.cli.spark_options import spark_options
 from resprout.core.errors import UsageError
@@ -33,10 +34,9 @@ def conclude(trace: Path, archive: Location, out: Path, spark: SparkChoice) -> i
     try:
         return _on_spark(trace, archive, out, spark)
     except NoSparkError as error:
-        click.echo(f"resprout: {error}; judged without it, no page", err=True)
+        tell(f"resprout: {error}; judged without it, no page", err=True)
     verdict = judge(read_trace(trace))
-    for line in lines(verdict):
-        click.echo(line)
+    tell_lines(lines(verdict))
     return 0 if verdict.status == CLEAN else 1
 
 
@@ -54,15 +54,14 @@ def _on_spark(trace: Path, archive: Location, out: Path, choice: SparkChoice) ->
     with session(choice) as running:
         added = add_runs(archive, [trace], replace=True)
         [name] = (*added.added, *added.replaced, *added.there)
-        click.echo(f"archived as {name}: {archive}")
+        tell(f"archived as {name}: {archive}")
         places = [place for place in find_runs([archive]) if place.name == name]
         [verdict] = judge_runs(running, places)
         keep_verdicts(archive, places, [verdict])
-        for line in lines(verdict):
-            click.echo(line)
+        tell_lines(lines(verdict))
         gathered = gather(running, find_all([archive]), lambda done, of: None)
     write_whole(out, page_of(gathered.facts, gathered.trails, GivenCommand((archive,), out)))
-    click.echo(f"the page: {out}")
+    tell(f"the page: {out}")
     return 0 if verdict.status == CLEAN else 1
 
 

@@ -2,6 +2,7 @@
 
 import click
 
+from resprout.cli.console import tell
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments, connected
 from resprout.core.names import check_name
@@ -21,7 +22,7 @@ def end_subscription(subscription: str, access: Access) -> int:
     """
     check_name(subscription, "name of a durable subscription")
     run_loop(_end(subscription, access))
-    click.echo(f"{subscription} is over")
+    tell(f"{subscription} is over")
     return 0
 
 

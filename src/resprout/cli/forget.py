@@ -3,6 +3,7 @@
 import click
 import msgspec
 
+from resprout.cli.console import tell, tell_json
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments, connected
 from resprout.edge.client.forgetting import check_names
@@ -36,10 +37,10 @@ def forget(names: tuple[str, ...], access: Access, force: bool, as_json: bool) -
     forgotten = Forgotten(check_names(names))
     run_loop(_forget(forgotten, access, force))
     if as_json:
-        click.echo(msgspec.json.encode(forgotten))
+        tell_json(forgotten)
     else:
         for name in forgotten.names:
-            click.echo(f"{name} is forgotten")
+            tell(f"{name} is forgotten")
     return 0
 
 

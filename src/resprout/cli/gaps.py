@@ -2,6 +2,7 @@
 
 import click
 
+from resprout.cli.console import tell
 from resprout.client.events import ClientEvent, EventsMissing
 from resprout.client.gaps import gap_text
 from resprout.client.past import EventsPage
@@ -24,4 +25,4 @@ def tell_missing(event: ClientEvent) -> None:
 
 
 def _warn(text: str) -> None:
-    click.echo(f"resprout: warning: {text}", err=True)
+    tell(f"resprout: warning: {text}", err=True)

@@ -1,11 +1,10 @@
-"""Messages on standard error while the publications of a command are held, so that nobody waits for an unknown reason."""
+"""Messages on standard error while the publications of a command are held: who is held, and for which reason."""
 
 import asyncio
 import time
 from typing import Final
 
-import click
-
+from resprout.cli.console import tell
 from resprout.client.events import ClientEvent, PublishingHeld
 from resprout.client.receipts import Receipt
 
@@ -46,7 +45,7 @@ class HeldNotices:
             self._since_s = time.time()
         if reason:
             since = time.strftime("%H:%M:%S", time.localtime(self._since_s))
-            click.echo(f"publisher {self.name} is held since {since}: {reason}", err=True)
+            tell(f"publisher {self.name} is held since {since}: {reason}", err=True)
         else:
-            click.echo(f"publisher {self.name} goes on after {time.time() - self._since_s:.1f} s", err=True)
+            tell(f"publisher {self.name} goes on after {time.time() - self._since_s:.1f} s", err=True)
         self._told = reason

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
+from resprout.cli.console import tell, tell_json
 from resprout.cli.paths import LocalPath
 from resprout.journal.reading import JournalReader
 from resprout.net.data_folder import EVENTS, JOURNAL, look_into
@@ -27,14 +27,14 @@ def journal(folder: Path, events: bool, verify: bool, as_json: bool) -> None:
     if verify:
         facts["verified"] = sum(1 for _ in reader.all_from(reader.first))
     if as_json:
-        click.echo(msgspec.json.encode(facts))
+        tell_json(facts)
         return
-    click.echo(
+    tell(
         f"{folder}: positions {facts['first']} to {facts['next']} in {facts['segments']} segments,"
         f" {facts['bytes']} bytes; written {_when(facts['first_us'])} to {_when(facts['last_us'])}"
     )
     if verify:
-        click.echo(f"{folder}: {facts['verified']} records are intact")
+        tell(f"{folder}: {facts['verified']} records are intact")
 
 
 def _facts(reader: JournalReader) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from resprout import __version__
+from resprout.cli.console import escape_strays, tell, tell_lines
 from resprout.cli.lazy import LazyGroup
 from resprout.core.errors import ResproutError, UsageError
 
@@ -76,6 +77,7 @@ def command() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command and exits."""
+    escape_strays()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to fail
     sys.exit(run(arguments))
@@ -87,7 +89,7 @@ def run(arguments: list[str] | None = None) -> int:
         status = command.main(args=arguments, prog_name="resprout", standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
+        tell_lines(error.format_message().split("\n"), err=True)
         return 2
     except click.ClickException as error:
         return _complain(error.format_message(), 2)
@@ -107,7 +109,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _complain(message: str, status: int) -> int:
-    click.echo(f"resprout: {' '.join(message.split())}", err=True)
+    tell(f"resprout: {' '.join(message.split())}", err=True)
     return status
 
 

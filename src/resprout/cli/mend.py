@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from resprout.cli.console import tell
 from resprout.cli.paths import LocalPath
 from resprout.net.data_folder import mend_folder
 
@@ -25,11 +26,11 @@ def mend(folder: Path) -> None:
         place = folder / name
         kept = "1 record is" if done.records == 1 else f"{done.records} records are"
         if not done.asides:
-            click.echo(f"{place}: not damaged; {kept} kept there")
+            tell(f"{place}: not damaged; {kept} kept there")
             continue
         asides = ", ".join(str(place / aside) for aside in done.asides)
         gone = ", ".join(f"{begin}" if end == begin + 1 else f"{begin}-{end - 1}" for begin, end in done.missing)
-        click.echo(
+        tell(
             f"{place}: {kept} kept; positions that are missing: {gone or 'none'}; damaged bytes,"
             f" {done.damaged_bytes} of them, are in {asides}"
         )

@@ -1,15 +1,14 @@
 """What a run came to, printed for people or as JSON."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from resprout.cli.console import tell_json
+from resprout.cli.terminal import TerminalConsole
 from resprout.core.guarantee import Guarantee
 from resprout.scenario.model import Scenario
 from resprout.trace.summary import Latency, Summary
@@ -25,15 +24,9 @@ class RunOutcome(msgspec.Struct, frozen=True):
     """Which time was measured: "virtual" or "real"."""
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """A reader that has enough is no failure of the run: `main` knows what to do."""
-        raise BrokenPipeError
-
-
 def say(outcome: RunOutcome, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(_as_data(outcome)))
+        tell_json(_as_data(outcome))
     else:
         _print(outcome)
 
@@ -52,7 +45,7 @@ def _as_data(outcome: RunOutcome) -> dict[str, Any]:
 
 def _print(outcome: RunOutcome) -> None:
     scenario, summary = outcome.scenario, outcome.summary
-    console = _Console(highlight=False, soft_wrap=True)
+    console = TerminalConsole(highlight=False, soft_wrap=True)
     console.print(
         f"[bold]{escape(scenario.name)}[/]: {len(scenario.brokers)} brokers, {len(scenario.clients)} clients,"
         f" stack {scenario.stack}, seed {scenario.seed}"

@@ -4,8 +4,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from resprout.cli.terminal import TerminalConsole
 
 
 class Shown:
@@ -27,7 +28,7 @@ class Shown:
 def shown(word: str, done: int = 0, of: int | None = None) -> Iterator[Shown]:
     """A bar with the number of runs done and the time left; gone when the block is over. What is `done` when it begins
     tells nothing about the time that the rest takes."""
-    console = Console(stderr=True)
+    console = TerminalConsole(stderr=True)
     if not console.is_terminal or not sys.stderr.isatty():
         yield Shown(None, word, done, of)
         return

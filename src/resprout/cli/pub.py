@@ -10,6 +10,7 @@ import msgspec
 
 from resprout.cli.attributes import parse_attributes
 from resprout.cli.blocking import read_lines
+from resprout.cli.console import tell, tell_json
 from resprout.cli.held import HeldNotices
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments, connected, verbose_option
@@ -106,11 +107,11 @@ def pub(
     logging.getLogger("resprout").addHandler(logging.NullHandler())  # what it would say is said here, to people only
     published = run_loop(_publish(order, access))
     if as_json:
-        click.echo(msgspec.json.encode(published))
+        tell_json(published)
     elif verbose:
         ids = {published.first_id: None, published.last_id: None}
         named = f": {' to '.join(ids)}" if published.count else ""
-        click.echo(f"{published.count} published on {published.topic}, {published.receipt}{named}", err=True)
+        tell(f"{published.count} published on {published.topic}, {published.receipt}{named}", err=True)
     return 0
 
 

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
-import msgspec
 
 from resprout.cli.blocking import Output
+from resprout.cli.console import json_line
 from resprout.cli.gaps import allow_gaps_option, tell_gaps
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.server import Access, access_arguments, connected
-from resprout.cli.show import as_json, as_text
+from resprout.cli.show import as_fields, as_text
 from resprout.client.past import EventsPage, Offset, Start, read_offset
 from resprout.core.errors import UsageError
 from resprout.edge.requests import StoredMessage
@@ -78,7 +78,7 @@ async def _pages(
             page = await client.read(filter, where, start=start, allow_gaps=allow_gaps)
             tell_gaps(page)
             wanted = page.messages if limit is None else page.messages[:limit]
-            await output.write(b"".join(_line(page, stored, json) for stored in wanted))
+            await output.write(_line(page, stored, json) for stored in wanted)
             if limit is not None:
                 limit -= len(wanted)
             if page.at_end or limit == 0:
@@ -86,13 +86,13 @@ async def _pages(
             start = page.next
 
 
-def _line(page: EventsPage, stored: StoredMessage, json: bool) -> bytes:
+def _line(page: EventsPage, stored: StoredMessage, json: bool) -> str:
     offset = page.offset_of(stored)
-    return _object(offset, stored) if json else f"{offset} ".encode() + as_text(stored.message)
+    return _object(offset, stored) if json else f"{offset} {as_text(stored.message)}"
 
 
-def _object(offset: Offset, stored: StoredMessage) -> bytes:
-    fields = msgspec.json.decode(as_json(stored.message))
+def _object(offset: Offset, stored: StoredMessage) -> str:
+    fields = as_fields(stored.message)
     fields |= {"offset": str(offset), "journal": offset.journal, "index": stored.index, "life": stored.life}
     fields["time_us"] = stored.time_us
-    return msgspec.json.encode(fields) + b"\n"
+    return json_line(fields)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from resprout.cli.console import tell
 from resprout.cli.pages import write_page
 from resprout.cli.paths import LocalPath, RunsPath
 from resprout.cli.spark_options import spark_options
@@ -23,4 +24,4 @@ def report(folders: "tuple[Location, ...]", out: Path, spark: SparkChoice) -> No
     how.
     """
     runs = write_page(folders, out, spark)
-    click.echo(f"{'1 run' if runs == 1 else f'{runs} runs'}: {out}")
+    tell(f"{'1 run' if runs == 1 else f'{runs} runs'}: {out}")

@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-from rich.console import Console
 
+from resprout.cli.console import tell, tell_lines
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.outcome import RunOutcome, say
 from resprout.cli.paths import LocalPath
 from resprout.cli.scenarios import choose_scenario, scenario_arguments
 from resprout.cli.story import Story
+from resprout.cli.terminal import TerminalConsole
 from resprout.core.errors import ResproutError
 from resprout.net.child import ProcessError
 from resprout.net.run.coordinator import OnProgress, ProcessRunResult, RealRun
@@ -58,7 +59,7 @@ def run(
     """
     chosen = choose_scenario(scenario, draw, stack, seed, overrides)
     if draw is not None and not as_json:
-        click.echo(describe(chosen))
+        tell_lines(describe(chosen).split("\n"))
     writer = TraceWriter(folder) if folder is not None else None
     live = LiveFolder(live_folder) if live_folder is not None else None
     result, trouble = run_loop(_run(chosen, not as_json, live, tls))
@@ -87,14 +88,14 @@ async def _run(
                 story.hear(row.time_us, row.node, row.kind, row.detail)
 
         real = RealRun(scenario, on_progress, on_row=on_row, live=live, tls=tls)
-        story = Story(scenario, click.echo, real.pid_of)
+        story = Story(scenario, tell, real.pid_of)
         return await unless_stopped(real.finish(), stop), real.live_trouble
 
 
 @contextmanager
 def _shown(scenario: Scenario) -> Iterator[OnProgress | None]:
     """How far the run is, on a terminal; nothing in a pipe, and nothing is left of it afterwards."""
-    console = Console(stderr=True, highlight=False)
+    console = TerminalConsole(stderr=True, highlight=False)
     if not console.is_terminal or not sys.stderr.isatty():
         yield None
         return

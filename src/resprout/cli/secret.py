@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from resprout.cli.console import tell_lines
 from resprout.cli.paths import LocalPath
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
@@ -46,7 +47,7 @@ def secret(name: str | None, out: Path | None, is_password: bool, network: Path 
     verifier = verifier_of_password(text) if is_password else verifier_of_token(text)
     if out is not None:
         _write(out, f"{name}:{text}\n", "--out")
-    click.echo(f'[[identity]]\nname = "{name}"\nsecrets = ["{verifier}"]\npublish = []\nsubscribe = []')
+    tell_lines(("[[identity]]", f'name = "{name}"', f'secrets = ["{verifier}"]', "publish = []", "subscribe = []"))
     return 0
 
 

@@ -4,25 +4,28 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
+from resprout.cli.console import json_line
 from resprout.core.message import Message
 
-Show = Callable[[Message], bytes]
+Show = Callable[[Message], str | bytes]
+"""Text is escaped where it leaves (`cli.blocking.Output`); bytes leave as they are."""
 
 
-def as_text(message: Message) -> bytes:
-    """The topic and the payload. What is not text is written as hexadecimal digits, and says so; a line stays one line,
-    and a terminal is never sent the control characters of strangers."""
-    return f"{plain(message.topic)} {_readable(message.payload)}\n".encode()
+def as_text(message: Message) -> str:
+    """The topic and the payload. What is not text is written as hexadecimal digits, and says so."""
+    return f"{message.topic} {_readable(message.payload)}"
 
 
 def as_payload(message: Message) -> bytes:
     """The payload as it came."""
-    return message.payload + b"\n"
+    return message.payload
 
 
-def as_json(message: Message) -> bytes:
+def as_json(message: Message) -> str:
+    return json_line(as_fields(message))
+
+
+def as_fields(message: Message) -> dict[str, Any]:
     fields: dict[str, Any] = {"topic": message.topic}
     try:
         fields["payload"] = message.payload.decode()
@@ -38,7 +41,7 @@ def as_json(message: Message) -> bytes:
     fields["id"] = id_text(message.id)
     if message.redelivered:
         fields["redelivered"] = True
-    return msgspec.json.encode(fields) + b"\n"
+    return fields
 
 
 def id_text(id: tuple[Any, ...]) -> str:
@@ -49,17 +52,6 @@ def id_text(id: tuple[Any, ...]) -> str:
 
 def _readable(payload: bytes) -> str:
     try:
-        return plain(payload.decode())
+        return payload.decode()
     except UnicodeDecodeError:
         return f"(hex) {payload.hex()}"
-
-
-def plain(text: str) -> str:
-    """One line, without anything that steers a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() or letter == "\t" else _escaped(letter) for letter in text)
-
-
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape").decode()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from resprout.cli.console import tell_lines
 from resprout.cli.outcome import RunOutcome, say
 from resprout.cli.scenarios import choose_scenario, scenario_arguments
 from resprout.scenario.describe import describe
@@ -32,7 +33,7 @@ def sim(
     """
     chosen = choose_scenario(scenario, draw, stack, seed, overrides)
     if draw is not None and not as_json:
-        click.echo(describe(chosen))
+        tell_lines(describe(chosen).split("\n"))
     writer = TraceWriter(folder) if folder is not None else None  # first: a folder that will not do is found out now
     result = run_scenario(chosen, Recorder())
     if writer is not None:

@@ -1,9 +1,9 @@
 """`resprout status`: the whole tree, as its brokers tell it."""
 
 import click
-import msgspec
 
 from resprout.cli.asking import AskingCommand
+from resprout.cli.console import tell_json, tell_lines
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments
 from resprout.cli.tree_view import heading, news_lines, tree_lines
@@ -27,8 +27,7 @@ def status(access: Access, as_json: bool) -> int:
     """
     found = run_loop(AskingCommand(access).survey())
     if as_json:
-        click.echo(msgspec.json.encode(found))
+        tell_json(found)
     else:
-        for line in (heading(found), *tree_lines(found), *news_lines(found)):
-            click.echo(line)
+        tell_lines((heading(found), *tree_lines(found), *news_lines(found)))
     return 1 if found.notices or found.missing else 0

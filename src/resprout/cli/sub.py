@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from resprout.cli.blocking import Output
+from resprout.cli.console import tell
 from resprout.cli.gaps import allow_gaps_option, tell_missing
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.server import Access, access_arguments, connected, verbose_option
@@ -107,7 +108,8 @@ async def _print(work: Coroutine[Any, Any, None]) -> None:
 def _warn(event: ClientEvent) -> None:
     tell_missing(event)
     if isinstance(event, MessagesDropped):
-        click.echo(f"resprout: {event.count} messages were dropped: this is not read fast enough", err=True)
+        why = event.reason or "this is not read fast enough"
+        tell(f"resprout: {event.count} messages were dropped: {why}", err=True)
 
 
 async def _follow(
@@ -138,10 +140,10 @@ async def _follow(
                 replay_from=replay_from, allow_gaps=allow_gaps,
             )  # fmt: skip
         if verbose:
-            click.echo(f"subscribed to {filter}" + (f" where {where}" if where else ""), err=True)
+            tell(f"subscribed to {filter}" + (f" where {where}" if where else ""), err=True)
         async for messages in inbox.batches():
             wanted = messages if count is None else messages[:count]
-            await output.write(b"".join(map(show, wanted)))
+            await output.write(map(show, wanted))
             if isinstance(inbox, DurableInbox):
                 inbox.acknowledge(*wanted)
             if count is not None:

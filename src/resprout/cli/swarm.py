@@ -1,12 +1,12 @@
 """`resprout swarm`: scenarios by chance, run in virtual time and judged."""
 
-import sys
 import time
 from pathlib import Path
 from typing import Final
 
 import click
 
+from resprout.cli.console import overwrite, tell, tell_lines
 from resprout.cli.paths import LocalPath
 from resprout.core.errors import UsageError
 from resprout.scenario.write import to_toml
@@ -42,14 +42,14 @@ def swarm(seeds: int, first: int, wanted: str, stack: str, workers: int, file: P
     begin = time.monotonic()
     failed: list[int] = []
     for number, outcome in enumerate(try_seeds(range(first, first + seeds), workers, wanted, stack), 1):
-        _show(f"{number} of {seeds}, {len(failed)} failed")
+        overwrite(f"{number} of {seeds}, {len(failed)} failed")
         if outcome.failed:
             failed.append(outcome.seed)
-            _show("")
-            click.echo(f"{outcome.report}\n")
-    _show("")
+            overwrite("")
+            tell_lines((*outcome.report.split("\n"), ""))
+    overwrite("")
     named = f" ({', '.join(map(str, failed))})" if failed else ""
-    click.echo(f"seeds {first} to {first + seeds - 1}: {len(failed)} failed{named}, {time.monotonic() - begin:.1f} s")
+    tell(f"seeds {first} to {first + seeds - 1}: {len(failed)} failed{named}, {time.monotonic() - begin:.1f} s")
     return 1 if failed else 0
 
 
@@ -62,9 +62,3 @@ def _write(file: Path, seed: int, wanted: str, stack: str) -> None:
         file.write_text(to_toml(scenario))
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror or error}") from None
-
-
-def _show(text: str) -> None:
-    """One line on a terminal that replaces itself; nothing in a pipe."""
-    if sys.stderr.isatty():
-        click.echo(f"\r\033[K{text}", nl=False, err=True)

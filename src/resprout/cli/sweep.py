@@ -1,6 +1,5 @@
 """`resprout sweep`: a grid of scenarios and seeds on Spark."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import click
 import msgspec
 
+from resprout.cli.console import tell, tell_json
 from resprout.cli.pages import write_page
 from resprout.cli.paths import LocalPath, RunsPath
 from resprout.cli.progress import Shown, shown
@@ -60,16 +60,16 @@ def sweep(
         except KeyboardInterrupt:
             bar.hide()
             done = count_finished(plan, standing, out, counter.done)
-            click.echo(f"{done} of {len(plan.sweep)} runs are done; the same command goes on", err=True)
+            tell(f"{done} of {len(plan.sweep)} runs are done; the same command goes on", err=True)
             return 130
     if as_json:
-        click.echo(json.dumps(_as_data(plan, standing, outcome, out)))
+        tell_json(_as_data(plan, standing, outcome, out))
     else:
         _print(plan, standing, outcome, out, time.monotonic() - begin)
     _complain(plan, outcome)
     if page is not None and outcome.rows:
         write_page((out,), page, spark, "--report")
-        click.echo(f"the page: {page}", err=as_json)
+        tell(f"the page: {page}", err=as_json)
     return 1 if outcome.failed else 0
 
 
@@ -90,17 +90,17 @@ class _Counter:
 def _print(plan: SweepPlan, standing: SweepProgress, outcome: SweepOutcome, out: Location, seconds: float) -> None:
     new = len(outcome.rows) - len(standing.done)
     before = f", {len(standing.done)} were finished before" if standing.done else ""
-    click.echo(f"{plan.sweep.name}: {new} runs in {seconds:.0f} s{before}: {out}")
+    tell(f"{plan.sweep.name}: {new} runs in {seconds:.0f} s{before}: {out}")
     if late := [row for row in outcome.rows if row.ended != "quiescent"]:
-        click.echo(f"{len(late)} runs did not come to rest before their time limit, first {late[0].run}")
+        tell(f"{len(late)} runs did not come to rest before their time limit, first {late[0].run}")
 
 
 def _complain(plan: SweepPlan, outcome: SweepOutcome) -> None:
     for failed in outcome.failed[:FAILURES_SHOWN]:
-        click.echo(f"resprout: {failed.wanted.name} failed: {failed.failure}", err=True)
-        click.echo(f"    {plan.command_of(failed.wanted)}", err=True)
+        tell(f"resprout: {failed.wanted.name} failed: {failed.failure}", err=True)
+        tell(f"    {plan.command_of(failed.wanted)}", err=True)
     if len(outcome.failed) > FAILURES_SHOWN:
-        click.echo(f"resprout: ... and {len(outcome.failed) - FAILURES_SHOWN} more", err=True)
+        tell(f"resprout: ... and {len(outcome.failed) - FAILURES_SHOWN} more", err=True)
 
 
 def _as_data(plan: SweepPlan, standing: SweepProgress, outcome: SweepOutcome, out: Location) -> dict[str, Any]:

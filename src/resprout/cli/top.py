@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator
 
 import click
 import msgspec
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from resprout.cli.asking import AskingCommand, size
+from resprout.cli.console import tell_json, tell_lines
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.server import Access, access_arguments
-from resprout.cli.show import plain
+from resprout.cli.terminal import TerminalConsole
 from resprout.cli.tree_view import heading, news_lines
+from resprout.core.escaping import escape
 from resprout.net.account.values import LatencySummary, TreeSurvey
 
 COLUMNS = ("broker", "parent", "clients", "in/s", "out/s", "through/s", "safe p99", "delivered p99", "queue", "log")
@@ -44,10 +46,11 @@ async def _watch(asking: AskingCommand, interval_s: float, count: int | None, as
     stop = stopped_by_signals()
     if as_json or not sys.stdout.isatty():
         lines = _Lines()
-        show = _as_json if as_json else lines.of
-        await _look(asking, interval_s, count, stop, lambda found: click.echo(show(found)))
+        await _look(
+            asking, interval_s, count, stop, tell_json if as_json else lambda found: tell_lines(lines.of(found))
+        )
         return 0
-    with Live(console=Console(), auto_refresh=False, screen=count is None) as live:
+    with Live(console=TerminalConsole(), auto_refresh=False, screen=count is None) as live:
         await _look(asking, interval_s, count, stop, lambda found: live.update(_drawn(found), refresh=True))
     return 0
 
@@ -71,26 +74,21 @@ async def _pause(seconds: float) -> bool:
     return True
 
 
-def _as_json(found: TreeSurvey) -> bytes:
-    return msgspec.json.encode(found)
-
-
 class _Lines:
     """For a pipe: the first line names the columns."""
 
     def __init__(self) -> None:
-        self._before = " ".join(("time", *[column.replace(" ", "_") for column in COLUMNS])) + "\n"
+        self._before = [" ".join(("time", *[column.replace(" ", "_") for column in COLUMNS]))]
 
-    def of(self, found: TreeSurvey) -> str:
-        before, self._before = self._before, ""
+    def of(self, found: TreeSurvey) -> list[str]:
+        before, self._before = self._before, []
         return before + _as_lines(found)
 
 
-def _as_lines(found: TreeSurvey) -> str:
+def _as_lines(found: TreeSurvey) -> list[str]:
     at = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(found.time))
     lines = [f"{at} {' '.join(cell.replace(' ', '') or '-' for cell in row)}" for row in _rows(found)]
-    lines += [f"{at} {plain(one.name)} no answer: {plain(one.reason)}" for one in found.missing]
-    return "\n".join(lines)
+    return lines + [f"{at} {one.name} no answer: {one.reason}" for one in found.missing]
 
 
 def _drawn(found: TreeSurvey) -> Group:
@@ -98,15 +96,15 @@ def _drawn(found: TreeSurvey) -> Group:
     for row in _rows(found):
         table.add_row(*map(Text, row))
     for one in found.missing:
-        table.add_row(Text(plain(one.name)), Text("dead" if one.dead else "no answer"))
+        table.add_row(Text(escape(one.name)), Text("dead" if one.dead else "no answer"))
     return Group(Text(heading(found)), table, *[Text(line) for line in news_lines(found)])
 
 
 def _rows(found: TreeSurvey) -> Iterator[tuple[str, ...]]:
     for one in found.brokers:
         yield (
-            plain(one.name),
-            plain(one.parent) if isinstance(one.parent, str) else "-",
+            escape(one.name),
+            escape(one.parent) if isinstance(one.parent, str) else "-",
             str(one.clients_count),
             f"{one.rates.publications:.1f}",
             f"{one.rates.deliveries:.1f}",

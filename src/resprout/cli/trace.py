@@ -7,9 +7,9 @@ import click
 import msgspec
 
 from resprout.cli.asking import AskingCommand
+from resprout.cli.console import tell_json, tell_lines
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments
-from resprout.cli.show import plain
 from resprout.core.errors import UsageError
 from resprout.net.account.answering import PASSAGE, PublicationId, parse_id
 from resprout.net.account.survey import ask_all
@@ -40,10 +40,9 @@ def trace(id: str, access: Access, as_json: bool, otlp: str | None, traceparent:
     send = _sender(otlp, traceparent)
     found = run_loop(_ask(parse_id(id), AskingCommand(access)))
     if as_json:
-        click.echo(msgspec.json.encode(found))
+        tell_json(found)
     else:
-        for line in _lines(found):
-            click.echo(plain(line))
+        tell_lines(_lines(found))
     if found.brokers:
         send(found)
     return 0 if found.brokers else 1

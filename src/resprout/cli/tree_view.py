@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from resprout.cli.asking import counted, size
-from resprout.cli.show import plain
 from resprout.net.account.values import BrokerAccount, MissingBroker, TreeSurvey
 
 Node = BrokerAccount | MissingBroker
@@ -53,7 +52,7 @@ def news_lines(survey: TreeSurvey) -> list[str]:
         for one in survey.brokers
         if (names := [other.name for other in one.neighbours if other.silent])
     ]
-    return [plain(line) for line in (*repairs, *silent, *survey.notices)]
+    return [*repairs, *silent, *survey.notices]
 
 
 def _branch(
@@ -68,7 +67,7 @@ def _branch(
 
 def _line(node: Node) -> str:
     if isinstance(node, MissingBroker):
-        return plain(f"{node.name}  {'dead' if node.dead else 'no answer'}: {node.reason}")
+        return f"{node.name}  {'dead' if node.dead else 'no answer'}: {node.reason}"
     parts = [
         node.name, node.address, f"life {node.life}", counted(node.clients_count, "client"),
         f"{node.rates.publications:.1f}/s in", f"{node.rates.deliveries:.1f}/s out",
@@ -89,4 +88,4 @@ def _line(node: Node) -> str:
         parts.append(f"site {node.site}")
     if not node.ready:
         parts.append("not ready")
-    return plain("  ".join(parts))
+    return "  ".join(parts)

@@ -10,6 +10,7 @@ from typing import Final
 import click
 import msgspec
 
+from resprout.cli.console import tell, tell_json, tell_lines
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.paths import LocalPath
 from resprout.cli.story import Story
@@ -166,17 +167,16 @@ def _pass_on(process: BrokerProcess, line: str) -> None:
 
 def _complain(line: str) -> None:
     with contextlib.suppress(OSError):
-        click.echo(line, err=True)
+        tell(line, err=True)
 
 
 def _print(brokers: Sequence[StartedBroker], as_json: bool) -> None:
     if as_json:
-        click.echo(msgspec.json.encode(brokers))
+        tell_json(brokers)
     else:
-        for line in _table(brokers):
-            click.echo(line)
+        tell_lines(_table(brokers))
         if sys.stderr.isatty():
-            click.echo("Ctrl-C stops them.", err=True)
+            tell("Ctrl-C stops them.", err=True)
     sys.stdout.flush()
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from resprout.audit.report import SHOWN_PER_RULE, as_dict, lines
 from resprout.audit.verdict import CLEAN, UNFINISHED, VIOLATED, Anomaly, Verdict
-from resprout.cli.show import plain
 from resprout.pipeline.places import RunPlace
 
 
@@ -13,10 +12,10 @@ def lines_of_many(places: Sequence[RunPlace], verdicts: Sequence[Verdict]) -> It
     """One line per run, then the anomalies of each, then what it comes to."""
     judged = list(zip(places, verdicts, strict=True))
     for place, verdict in judged:
-        yield f"{plain(place.name)}: {lines(verdict)[-1]}"
+        yield f"{place.name}: {lines(verdict)[-1]}"
     violated = [(place, verdict) for place, verdict in judged if verdict.violated]
     for place, verdict in violated:
-        yield f"{plain(place.name)}:"
+        yield f"{place.name}:"
         yield from _anomalies(verdict)
     unfinished = sum(verdict.status == UNFINISHED for verdict in verdicts)
     deliveries = sum(verdict.counts["deliveries"] for verdict in verdicts)

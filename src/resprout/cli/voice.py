@@ -1,13 +1,13 @@
 """What a broker says to those who started it: where it listens, and later what they should know."""
 
 import contextlib
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from resprout.cli.console import tell, tell_json
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.net.address import Address
@@ -64,7 +64,11 @@ class Voice:
         announcement = Announcement(self.name, str(address), pid, incarnation)
         if self._file is not None:
             _write_whole(self._file, as_line(announcement))
-        _print(as_line(announcement) if self._as_json else f"{self.name} listens on {address}")
+        with _forgiving():
+            if self._as_json:
+                tell_json(announcement)
+            else:
+                tell(f"{self.name} listens on {address}")
 
     def say(self, text: str) -> None:
         """Once: an attempt that fails again and again for the same reason is worth one line."""
@@ -77,18 +81,19 @@ class Voice:
         self._log("error", "fatal", text, f"resprout: {text}")
 
     def _log(self, level: str, kind: str, detail: str, short: str) -> None:
-        line = short
-        if self._log_format != "short":
-            at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            line = f"{at} {level.upper()} {self.name} {kind}: {detail}"
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        with _forgiving():
             if self._log_format == "json":
-                line = msgspec.json.encode(LogLine(at, level, self.name, kind, detail)).decode()
-        with contextlib.suppress(OSError):
-            print(line, file=sys.stderr, flush=True)
+                tell_json(LogLine(at, level, self.name, kind, detail), err=True)
+            elif self._log_format == "full":
+                tell(f"{at} {level.upper()} {self.name} {kind}: {detail}", err=True)
+            else:
+                tell(short, err=True)
 
     def note(self, note: Note) -> None:
         if self._as_json:
-            _print(as_line(SaidNote(note.kind, now_us(), note.columns)))
+            with _forgiving():
+                tell_json(SaidNote(note.kind, now_us(), note.columns))
             return
         detail = str(note.columns.get("detail", ""))
         short = f"{self.name}: {note.kind.replace('_', ' ')}: {detail}"
@@ -97,10 +102,9 @@ class Voice:
             self._log(LEVELS.get(note.kind, "warning"), note.kind, detail, short)
 
 
-def _print(line: str) -> None:
+def _forgiving() -> contextlib.AbstractContextManager[None]:
     """A reader that has gone away is no reason to stop serving the others."""
-    with contextlib.suppress(OSError):
-        print(line, flush=True)
+    return contextlib.suppress(OSError)
 
 
 def _write_whole(path: Path, line: str) -> None:

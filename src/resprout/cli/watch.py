@@ -1,7 +1,6 @@
 """`resprout watch`: judges a run while it happens."""
 
 import contextlib
-import json
 import sys
 import tempfile
 import threading
@@ -10,14 +9,15 @@ from pathlib import Path
 from typing import Final
 
 import click
-from rich.console import Console
 
 from resprout.audit.live.memory import LiveOptions
 from resprout.audit.live.summary import as_dict, lines, was_judged
 from resprout.audit.verdict import Anomaly
 from resprout.cli.asked_to_end import asked_to_end
+from resprout.cli.console import tell, tell_json, tell_lines
 from resprout.cli.paths import LocalPath
 from resprout.cli.spark_options import spark_options
+from resprout.cli.terminal import TerminalConsole
 from resprout.core.errors import UsageError
 from resprout.pipeline.live import record
 from resprout.pipeline.live.begin import has_rows, wait_for_rows
@@ -84,7 +84,7 @@ def _rows_come(folder: Path, over: threading.Event) -> bool:
     with asked_to_end(over):
         if not has_rows(folder):
             waits = f"waiting for rows in {folder}: `resprout run --live {folder}` writes them, Ctrl-C ends"
-            click.echo(waits, err=True)
+            tell(waits, err=True)
         return wait_for_rows(folder, over)
 
 
@@ -131,10 +131,9 @@ class Teller:
         """Prints the summary; the exit status."""
         standing = self._standing or JudgeProgress(0, 0, 0, 0, {"rows": 0}, {})
         if self._as_json:
-            click.echo(json.dumps(as_dict(standing.counts, standing.found, standing.ended)))
+            tell_json(as_dict(standing.counts, standing.found, standing.ended))
         else:
-            for line in lines(standing.counts, standing.found, standing.ended):
-                click.echo(line)
+            tell_lines(lines(standing.counts, standing.found, standing.ended))
         if any(standing.found.values()) or standing.ended == kinds.TIMEOUT:
             return 1
         return 0 if was_judged(standing.counts, standing.found, standing.ended) else 2
@@ -142,7 +141,10 @@ class Teller:
     def _say(self, anomaly: Anomaly) -> None:
         line = f"{anomaly.time_us / 1e6:9.3f} s  {anomaly.rule}: {anomaly.explanation}"
         try:
-            click.echo(json.dumps(record.as_dict(anomaly)) if self._as_json else line)
+            if self._as_json:
+                tell_json(record.as_dict(anomaly))
+            else:
+                tell(line)
         except BrokenPipeError:  # whoever read it has enough; the summary will notice too, where that can be handled
             self.over.set()
 
@@ -163,7 +165,7 @@ def _place_for(checkpoint: Path | None) -> Iterator[Path]:
 @contextlib.contextmanager
 def _shown() -> Iterator[Callable[[str], None]]:
     """A line that says how far the judge is, on a terminal only."""
-    console = Console(stderr=True, highlight=False)
+    console = TerminalConsole(stderr=True, highlight=False)
     if not console.is_terminal or not sys.stderr.isatty():
         yield lambda text: None
         return

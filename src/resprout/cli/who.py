@@ -6,9 +6,9 @@ import click
 import msgspec
 
 from resprout.cli.asking import AskingCommand, counted
+from resprout.cli.console import tell_json, tell_lines
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments
-from resprout.cli.show import plain
 from resprout.core.names import check_topic
 from resprout.net.account.answering import READERS
 from resprout.net.account.survey import ask_all
@@ -51,10 +51,9 @@ def who(topic: str, access: Access, as_json: bool) -> int:
     check_topic(topic)
     found = run_loop(_ask(topic, AskingCommand(access)))
     if as_json:
-        click.echo(msgspec.json.encode(found))
+        tell_json(found)
     else:
-        for line in _lines(found):
-            click.echo(plain(line))
+        tell_lines(_lines(found))
     return 0 if any(one.clients or one.conditional for one in found.brokers) else 1
 
 

@@ -20,7 +20,6 @@ the next one is handled. A message counts as delivered when its handler is given
 import asyncio
 import contextlib
 import inspect
-import logging
 import typing
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
@@ -32,6 +31,7 @@ from resprout.client.requesting import ServedRequest, Service
 from resprout.client.typed import decoder_of
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, GuaranteeName
+from resprout.core.logger import logger
 from resprout.core.message import Message
 from resprout.core.names import check_topic
 from resprout.filters.predicate import parse_predicate
@@ -39,7 +39,6 @@ from resprout.filters.predicate import parse_predicate
 Handler = Callable[..., Awaitable[Any]]
 H = TypeVar("H", bound=Handler)
 
-_log = logging.getLogger("resprout")
 _TOPICS: Final = "__resprout_topics__"
 
 
@@ -136,7 +135,7 @@ class Application:
 
     async def _failed(self, route: _Route, request: ServedRequest[Any], error: Exception) -> None:
         name = getattr(route.handler, "__name__", "a handler")
-        _log.error("%s could not handle a message on %s: %s", name, request.topic, error, exc_info=error)
+        logger.error("%s could not handle a message on %s: %s", name, request.topic, error, exc_info=error)
         if request.wants_reply:
             with contextlib.suppress(PublishError):
                 await request.fail(f"{type(error).__name__}: {error}")

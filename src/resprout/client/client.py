@@ -342,7 +342,7 @@ class Client(AskingClient, Conversing, Subscribing):
     def _skipped(self, news: DeliveriesSkipped) -> None:
         if self._subscriptions.sole is not None:
             self._subscriptions.sole.dropped += news.count
-        self._raise_event(MessagesDropped("", news.count))
+        self._raise_event(MessagesDropped("", news.count, news.reason))
 
     def _confirmed(self, news: SubscriptionConfirmed) -> None:
         self._subscriptions.confirm(SubscribeRequest(news.filter, news.where))

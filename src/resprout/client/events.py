@@ -34,12 +34,14 @@ class SlowConsumer(msgspec.Struct, frozen=True):
 
 
 class MessagesDropped(msgspec.Struct, frozen=True):
-    """More waited for a subscription than it may have (`when_full="drop_oldest"`)."""
+    """More waited for a subscription than it may have (`when_full="drop_oldest"`), or messages cannot be read."""
 
     subscription: str
     """The name of a durable subscription; empty for others."""
     count: int
     """Messages that were dropped, the oldest ones, since this was told last."""
+    reason: str = ""
+    """Why, when it is not that too many waited: a broker has spoiled them on their way."""
 
 
 class EventsMissing(msgspec.Struct, frozen=True):

@@ -8,7 +8,6 @@ may go on behind publications that somebody has not read.
 import asyncio
 import heapq
 import itertools
-import logging
 from bisect import bisect_right
 from collections.abc import Callable
 from operator import itemgetter
@@ -19,9 +18,8 @@ import msgspec
 from resprout.client.errors import PublishError
 from resprout.core.errors import UnsupportedReceiptError
 from resprout.core.guarantee import ALL_LEVELS, ReceiptLevel
+from resprout.core.logger import logger
 from resprout.core.ranges import Ranges
-
-_log = logging.getLogger("resprout")
 
 CHANGES_KEPT = 1024
 """Of the number of copies; what is older than that many is told as the oldest of them."""
@@ -190,7 +188,7 @@ class Stream:
     def waits(self, seq: int, reason: str) -> None:
         """Told again when the reason changes; a program that reads its log wants to know it once."""
         if not self._waits or seq != self._waits_from:
-            _log.warning("publication %s:%d %s", self.name, seq, reason)
+            logger.warning("publication %s:%d %s", self.name, seq, reason)
         self._waits, self._waits_from = reason, seq
 
     async def reach(self, kind: ReceiptLevel, seq: int) -> None:

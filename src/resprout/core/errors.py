@@ -4,9 +4,15 @@ Our own bug is an AssertionError and may stop the process. A peer's fault is a `
 reason and nothing else suffers. The caller's fault is a `UsageError`: one clear line, and nothing was done.
 """
 
+from resprout.core.escaping import escape
+
 
 class ResproutError(Exception):
     """Base of everything this package raises on purpose."""
+
+    def __str__(self) -> str:
+        """The text, escaped: a reason may come from a peer, and a traceback shows it as it is."""
+        return escape(super().__str__(), keep="\t\n")
 
 
 class PeerError(ResproutError):

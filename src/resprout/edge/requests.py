@@ -248,9 +248,11 @@ class DroppedBefore(msgspec.Struct, frozen=True):
 
 class DeliveriesSkipped(msgspec.Struct, frozen=True):
     """These messages will not be delivered: too much waited for this client, and it asked to have the oldest dropped
-    (`WhenFull.DROP_OLDEST`)."""
+    (`WhenFull.DROP_OLDEST`); or nobody can read them."""
 
     spans: tuple[Span, ...]
+    reason: str = ""
+    """Why, when it is not that too much waited."""
 
     @property
     def count(self) -> int:

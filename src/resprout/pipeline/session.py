@@ -156,8 +156,8 @@ def _start(choice: SparkChoice, java_home: Path) -> "SparkSession":
     builder = SparkSession.builder.appName("resprout")
     for name, value in {**_defaults(choice), **choice.options}.items():
         builder = builder.config(name, value)
-    log = Path(tempfile.gettempdir()) / f"resprout-spark-{os.getpid()}.log"
-    with log.open("w+b") as words:
+    words, log = open_log()
+    with words:
         try:
             with _output_to(words) as terminal, interrupts_wait(terminal):
                 spark = builder.getOrCreate()
@@ -175,6 +175,13 @@ def _start(choice: SparkChoice, java_home: Path) -> "SparkSession":
         spark.sparkContext.setLogLevel("OFF")
     logging.getLogger().addFilter(_is_news)
     return spark
+
+
+def open_log() -> tuple[IO[bytes], Path]:
+    """Make a file for what Java prints that nobody else can have made before, or read. Others may write to the folder
+    for temporary files: a link with a name that can be foreseen would have any file of ours overwritten."""
+    descriptor, name = tempfile.mkstemp(prefix=f"resprout-spark-{os.getpid()}-", suffix=".log")
+    return os.fdopen(descriptor, "w+b"), Path(name)
 
 
 def _defaults(choice: SparkChoice) -> dict[str, str]:

@@ -7,16 +7,15 @@ Which packages are installed is asked like an import is done: when somebody want
 never by a protocol. A package that cannot be loaded costs its own stack, and nobody else's.
 """
 
-import logging
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from resprout.core.errors import UsageError
+from resprout.core.logger import logger
 from resprout.stacks.stack import Stack
 
 GROUP: Final = "resprout.stacks"
 
-_log = logging.getLogger("resprout")
 _loaded: dict[tuple[str, str], Stack[Any]] = {}
 """By entry point, name and value: what was loaded once stays."""
 
@@ -38,7 +37,7 @@ def installed_stacks() -> dict[str, Stack[Any]]:
             if (stack := installed_stack(name)) is not None:
                 found[name] = stack
         except UsageError as error:
-            _log.warning("%s", error)
+            logger.warning("%s", error)
     return found
 
 

@@ -267,6 +267,9 @@ class ConsumerMachine:
             out.append(Answer(DroppedBefore(message.dropped)))
         messages = self._unpack(message)
         origin = message.bundle.origin
+        if messages is None:
+            self._leave_out(message, out)
+            return
         has, done = self._has.get(origin, set()), self._done.get(origin)
         known = [each for each in messages if done is not None and each.seq in done]
         if known:  # the broker had not heard
@@ -294,12 +297,24 @@ class ConsumerMachine:
                 at = seq
         self._last[origin] = at
 
-    def _unpack(self, message: Handed) -> list[Message]:
-        bundle, offsets = message.bundle, message.offsets
-        payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
-        places = range(bundle.count) if offsets is None else offsets
-        if len(places) != bundle.count or sorted(set(places)) != list(places):
-            raise WireError(f"the offsets for {bundle!r} are not those of {bundle.count} messages")
+    def _leave_out(self, message: Handed, out: list[Effect]) -> None:
+        """Go on without what cannot be read, as if it were processed: the next consumer could not read it either."""
+        bundle = message.bundle
+        seqs = [bundle.first + place for place in _places(message)]
+        done = self._done.setdefault(bundle.origin, Ranges())
+        for first, last in as_ranges(seqs):
+            done.add(first, last)
+        out.append(Send(self.broker, Acknowledge(tuple(_spans({bundle.origin: seqs})))))
+        out.append(Answer(DroppedBefore(len(seqs))))
+
+    def _unpack(self, message: Handed) -> list[Message] | None:
+        """None when its columns cannot be read: brokers pass them on unread, so that is no fault of this one."""
+        bundle = message.bundle
+        places = _places(message)
+        try:
+            payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
+        except WireError:
+            return None
         is_total = bundle.guarantee is Guarantee.TOTAL and message.tseq >= 0
         share = -(-message.metadata_bytes // max(1, bundle.count))
         return [
@@ -330,6 +345,15 @@ class ConsumerMachine:
                     self._done[mark.origin] = kept
                 else:
                     del self._done[mark.origin]
+
+
+def _places(message: Handed) -> Sequence[int]:
+    """Of its messages in the bundle."""
+    bundle, offsets = message.bundle, message.offsets
+    places = range(bundle.count) if offsets is None else offsets
+    if len(places) != bundle.count or sorted(set(places)) != list(places):
+        raise WireError(f"the offsets for {bundle!r} are not those of {bundle.count} messages")
+    return places
 
 
 def _spans(seqs: dict[Origin, list[int]]) -> list[Span]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise, repeat
 
 from resprout.core.bundle import unpack_attributes, unpack_payloads
-from resprout.core.contract import CancelTimer, Deliver, Effect, Hold, Release, Send, SetTimer
+from resprout.core.contract import Answer, CancelTimer, Deliver, Effect, Hold, Release, Send, SetTimer
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
@@ -18,6 +18,7 @@ from resprout.edge.client.timers import TellTaken
 from resprout.edge.durable_messages import Span
 from resprout.edge.messages import Delivery, Taken
 from resprout.edge.options import ClientOptions
+from resprout.edge.requests import DeliveriesSkipped
 
 MESSAGE_BYTES = 300
 """What a message takes in memory besides its payload, roughly: small ones must not look like nothing."""
@@ -59,12 +60,15 @@ class Incoming:
     def deliver(self, message: Delivery, broker: str, out: list[Effect]) -> None:
         """Raises WireError, with nothing done, for what no honest broker sends."""
         bundle, offsets = message.bundle, message.offsets
-        payloads = unpack_payloads(bundle)
-        rows = unpack_attributes(bundle)
         first = bundle.first
         seqs = range(first, bundle.last + 1) if offsets is None else _numbers(message)
         if not seqs:
             raise WireError(f"nothing is in {bundle!r}")
+        try:
+            payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
+        except WireError as error:
+            self._leave_out(message, seqs[-1], str(error), out)
+            return
         share = -(-message.metadata_bytes // bundle.count)
         self.clock = max(self.clock, bundle.stamp)
         self.received.raise_to(bundle.origin, seqs[-1])
@@ -81,6 +85,15 @@ class Incoming:
             repeat(message.hops), repeat(share), repeat(-1) if message.tseq < 0 else _places(message, seqs),
         )  # fmt: skip
         out.append(Deliver(list(messages)))
+
+    def _leave_out(self, message: Delivery, last: int, reason: str, out: list[Effect]) -> None:
+        """Go on without what cannot be read. Brokers pass columns on unread, so it is not the fault of the one that
+        delivers them, and the next one would bring them again."""
+        bundle = message.bundle
+        self.received.raise_to(bundle.origin, last)
+        self.taken += 1
+        self._awaited |= message.prompt
+        out.append(Answer(DeliveriesSkipped((Span(*bundle.origin, bundle.first, last),), reason)))
 
     def skip(self, spans: Iterable[Span]) -> None:
         """These will not be delivered: nobody is to bring them later. Raises WireError like `deliver`."""

@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from resprout import __version__
+from resprout.core.escaping import escape
 from resprout.edge.broker.tally import BOUNDS_US, LatencyCounts
 from resprout.net.account.bookkeeper import Bookkeeper
 from resprout.net.room import FULL, LOW, OK
@@ -150,15 +151,25 @@ class BrokerCollector(Collector):
 
 
 class Metrics:
-    def __init__(self, books: Bookkeeper) -> None:
+    def __init__(self, collector: Collector) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(BrokerCollector(books))
+        self._registry.register(collector)
         ProcessCollector(registry=self._registry)
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """In the form that is asked for, and what that is called."""
         encode, kind = choose_encoder(accept)
-        return encode(self._registry), kind
+        return _escaped_labels(encode(self._registry).decode()).encode(), kind
+
+
+def _escaped_labels(text: str) -> str:
+    """Labels are the only text that is not ours. The format wants each backslash twice."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        letter if letter == "\n" or letter.isprintable() else escape(letter, keep="").replace("\\", "\\\\")
+        for letter in text
+    )
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

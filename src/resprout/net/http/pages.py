@@ -18,10 +18,9 @@ from resprout.net.address import Address
 from resprout.net.broker import RunningBroker
 from resprout.net.door import Door
 from resprout.net.http.admission import PageAdmission
-from resprout.net.http.metrics import Metrics
-from resprout.net.http.server import HttpAnswer, HttpRefusal, HttpRequest, HttpServer
+from resprout.net.http.metrics import BrokerCollector, Metrics
+from resprout.net.http.server import JSON, HttpAnswer, HttpRefusal, HttpRequest, HttpServer
 
-JSON: Final = "application/json"
 FRESH_SECONDS: Final = 0.5
 """So long a survey is good for whoever else asks: many that look make no more work than one."""
 HEALTH: Final = ("/healthz", "/readyz")
@@ -57,7 +56,7 @@ class Pages:
     def show(self, broker: RunningBroker) -> None:
         """Serve pages about this broker from now on; before that there is nothing to tell."""
         self._broker = broker
-        self._metrics = Metrics(broker.books)
+        self._metrics = Metrics(BrokerCollector(broker.books))
         broker.books.http = self.url
 
     async def close(self) -> None:

@@ -7,6 +7,7 @@ something that has it.
 import asyncio
 import contextlib
 import ipaddress
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from http import HTTPStatus
@@ -14,6 +15,7 @@ from typing import Final, cast
 
 import msgspec
 
+from resprout.core.escaping import escape, escape_json
 from resprout.net.address import Address, reason_of
 from resprout.net.listen import ListenError
 from resprout.net.unidentified import source_of
@@ -37,6 +39,10 @@ _SAFE: Final = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+
+
+JSON: Final = "application/json"
+_CONTROLS: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
@@ -132,7 +138,7 @@ class HttpServer:
                 answer = refusal.answer
             except TimeoutError:
                 answer = HttpAnswer(b"that took too long\n", HTTPStatus.REQUEST_TIMEOUT)
-            writer.write(_encoded(answer, is_head))
+            writer.write(encoded(answer, is_head))
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
                 await writer.drain()
                 writer.close()
@@ -190,10 +196,11 @@ def _parse(head: bytes) -> tuple[str, str, dict[str, str]]:
     return words[0], words[1].partition("?")[0], headers
 
 
-def _encoded(answer: HttpAnswer, is_head: bool) -> bytes:
+def encoded(answer: HttpAnswer, is_head: bool) -> bytes:
     status = answer.status
+    body = _escaped(answer)
     headers = {
-        "Content-Type": answer.kind, "Content-Length": str(len(answer.body)), **_SAFE, **answer.headers,
+        "Content-Type": answer.kind, "Content-Length": str(len(body)), **_SAFE, **answer.headers,
     }  # fmt: skip
     lines = [
         f"HTTP/1.1 {status.value} {status.phrase}",
@@ -201,7 +208,15 @@ def _encoded(answer: HttpAnswer, is_head: bool) -> bytes:
         "",
         "",
     ]
-    return "\r\n".join(lines).encode("latin-1") + (b"" if is_head else answer.body)
+    return "\r\n".join(lines).encode("latin-1") + (b"" if is_head else body)
+
+
+def _escaped(answer: HttpAnswer) -> bytes:
+    """The body without anything that steers a terminal: people look at these pages with `curl`, too."""
+    if answer.body.isascii() and not _CONTROLS.search(answer.body):
+        return answer.body
+    text = answer.body.decode()
+    return (escape_json(text) if answer.kind == JSON else escape(text, keep="\t\n")).encode()
 
 
 def _source(writer: asyncio.StreamWriter) -> str:

@@ -1,0 +1,62 @@
+"""The one place where commands write to a terminal, a pipe or a log: everything is escaped here (decision 0170).
+
+Lines for people go through `tell`, JSON through `json_line`, tables through `cli.terminal`, messages of a
+subscription through `cli.blocking.Output`. No other module of the commands prints (tests/cli/test_console.py).
+"""
+
+import logging
+import sys
+import traceback
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+import click
+import msgspec
+
+from resprout.core.escaping import LINE_LETTERS_MAX, escape, escape_json
+
+
+def tell(line: str, *, err: bool = False) -> None:
+    """Print one line; what would end it, or steer the terminal, is escaped."""
+    click.echo(escape(line, letters_max=LINE_LETTERS_MAX), err=err)
+
+
+def tell_lines(lines: Iterable[str], *, err: bool = False) -> None:
+    for line in lines:
+        tell(line, err=err)
+
+
+def tell_json(value: Any, *, err: bool = False) -> None:
+    """Print the value as JSON on one line, however long."""
+    click.echo(json_line(value), err=err)
+
+
+def json_line(value: Any) -> str:
+    """Return the value as JSON on one line, without letters that steer a terminal."""
+    return escape_json(msgspec.json.encode(value).decode())
+
+
+def overwrite(line: str) -> None:
+    """Replace the last line of a terminal by this one; nothing in a pipe."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\033[K{escape(line, letters_max=LINE_LETTERS_MAX)}", nl=False, err=True)
+
+
+class _EscapingFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return escape(super().format(record), keep="\t\n")
+
+
+def escape_strays() -> None:
+    """Escape what Python itself would print: records that no handler takes, and the traceback of a fault of ours."""
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(_EscapingFormatter("%(message)s"))
+    logging.lastResort = handler
+    sys.excepthook = _tell_fault
+
+
+def _tell_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    for part in traceback.format_exception(kind, error, trace):
+        tell_lines(part.rstrip("\n").split("\n"), err=True)

@@ -1,0 +1,396 @@
+"""One conversation of a liar with honest brokers, in memory: its words are fuzzed, the promises of others are checked.
+
+Three brokers, b0 with the children b1 and b2, and honest clients at b0 and b2. The liar is a client of b0, or it is the
+broker b1: it has joined honestly, its machine goes on, and between what that says it says other things. The oracle:
+
+- no exception leaves the `step` of an honest machine, and no step takes `STEP_SECONDS_MAX` of processor time
+- honest brokers and clients never close a session with each other, and no honest broker begins another life
+- every honest subscriber gets each honest publication exactly once, those of one publisher in their order
+- every honest publication turns safe
+- when the liar is gone, the network comes to rest
+"""
+
+import random
+import signal
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final, Literal
+
+import msgspec
+
+from resprout.core.contract import Close, Effect, Event, Machine, Received, Retire, Send, Timer
+from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.edge.broker.guard import Guard, Permit
+from resprout.edge.messages import CLIENT_MESSAGES, Attend
+from resprout.edge.requests import Published, PublishRequest, ReceiptTurned, SubscribeRequest, TakeRequest
+from resprout.edge.rights import Rights
+from resprout.net.frames import make_codec
+from resprout.overlay.messages import Suspect
+from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
+from tests.fuzz.grammar import Grammar, as_received
+from tests.stacks.tree import SOON_US, Tree
+
+Role = Literal["client", "member"]
+ROLES: Final[tuple[Role, ...]] = ("client", "member")
+
+STEP_SECONDS_MAX: Final = 5.0
+"""Of processor time. An honest step takes milliseconds; the budgets of a broker are far below this."""
+LOOKS: Final = 10
+"""How often a step is looked at in that time."""
+RECORDED: Final = 400
+"""Messages of the conversation that may be replayed."""
+STEPS_MAX: Final = 60_000
+"""Until a network of this size must have come to rest."""
+
+STAR: Final[dict[str, str | None]] = {"b0": None, "b1": "b0", "b2": "b0"}
+HONEST: Final = {"p": "b0", "near": "b0", "s": "b2", "q": "b2"}
+NAMES: Final = ("b0", "b1", "b2", "p", "near", "s", "q", "evil", "b9", "b0.events", "ghost")
+ALL_RIGHTS: Final = Rights(publish=("#",), subscribe=("#",), operate=True)
+LIARS_RIGHTS: Final = Rights(publish=("t", "t/#", "u/#"), subscribe=("t", "t/#", "u/#"))
+"""It may publish and subscribe where the others do, and is no operator."""
+CODEC: Final = make_codec(RESPROUT.messages)
+
+
+def _ignore(client: str, why: str) -> None:
+    """It is refused: fine."""
+
+
+class FindingError(Exception):
+    """An honest node did what it promised not to do."""
+
+
+class StepTooLongError(FindingError):
+    pass
+
+
+class Finding(msgspec.Struct, frozen=True):
+    role: Role
+    seed: int
+    forged: int
+    """How many messages the liar had said."""
+    consequence: str
+    while_handling: str
+    """The message, or the event, that an honest node was given when it showed."""
+    last_forged: tuple[str, ...]
+
+    @property
+    def signature(self) -> tuple[str, str]:
+        return self.consequence.partition(" [")[0][:160], self.while_handling.partition("(")[0]
+
+
+class Silent:
+    """The machine of a liar that says nothing of its own accord."""
+
+    def start(self, now_us: int) -> Sequence[Effect]:
+        return ()
+
+    def step(self, event: Event, now_us: int) -> Sequence[Effect]:
+        return ()
+
+
+class FuzzedTree(Tree):
+    """A tree that records what is said, and looks at what honest machines do about it."""
+
+    broker_class: type[ResproutBroker] = ResproutBroker
+
+    def __init__(self, liar: str, seed: int) -> None:
+        homes = HONEST | ({"evil": "b0"} if liar == "evil" else {})
+        super().__init__(
+            STAR, homes, seed=seed, options=ResproutOptions(faults_tolerated=1), make=type(self).broker_class
+        )
+        self.liar = liar
+        self.recorded: list[Any] = []
+        """What was said by anybody."""
+        self.said: list[Any] = []
+        """What the liar's own machine, or the liar, has said."""
+        self.steps = 0
+        self.handling: Any = None
+
+    def _new_broker(self, name: str) -> ResproutBroker:
+        broker = super()._new_broker(name)
+        broker.guard = Guard(lambda client: Permit(LIARS_RIGHTS if client == "evil" else ALL_RIGHTS), _ignore)
+        return broker
+
+    def one(self) -> bool:
+        """Time passes only when nothing is under way, and never past a heartbeat: honest brokers keep their leases."""
+        choices: list[Any] = self.streams.busy()
+        choices += [(name, timer) for name, timer, at_us in self._alarms if at_us <= self.now_us]
+        if not choices:
+            soon_us = self.now_us + SOON_US
+            if not any(at_us <= soon_us and not timer.background for _, timer, at_us in self._alarms):
+                return False
+            first = self._alarms.first()
+            assert first is not None
+            choices = [first]
+        choice = self.rng.choice(choices)
+        if isinstance(choice[1], Timer):
+            self._fire(*choice)
+        else:
+            self.arrive(*choice)
+        return True
+
+    def step(self, name: str, event: Event) -> None:
+        if name == self.liar:
+            self._step_liar(name, event)
+            return
+        self.handling = (name, event.message if isinstance(event, Received) else event)
+        self.steps += 1
+        super().step(name, event)
+
+    def _step_liar(self, name: str, event: Event) -> None:
+        """What its own machine makes of answers to lies is of no interest."""
+        machine = self.machines.get(name)
+        if machine is None:
+            return
+        try:
+            effects = machine.step(event, self.now_us)
+        except Exception:
+            self.replace_liar()
+            return
+        self.perform(name, effects)
+
+    def replace_liar(self) -> None:
+        """Another life of a liar whose machine has come to an end."""
+        if self.liar in self.parents:
+            self.crash(self.liar)
+            self.recover(self.liar)
+
+    def perform(self, name: str, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self._record(name, effect)
+            elif name != self.liar and isinstance(effect, Close) and effect.peer != self.liar:
+                if effect.reason not in ORDINARY_ENDS:
+                    raise FindingError(f"{name} closes its session with {effect.peer}: {effect.reason}")
+            elif name != self.liar and isinstance(effect, Retire):
+                raise FindingError(f"{name} ends its life: {effect.reason}")
+        super().perform(name, effects)
+
+    def _record(self, name: str, effect: Send) -> None:
+        for kept in (self.recorded, self.said) if name == self.liar else (self.recorded,):
+            if len(kept) < RECORDED:
+                kept.append(effect.message)
+            else:
+                kept[self.steps * 7919 % RECORDED] = effect.message
+
+    def put_in_place(self, name: str, machine: Machine) -> None:
+        self.machines[name] = machine
+
+    def connect(self, name: str, peer: str) -> None:
+        """A new session, in place of the one that stands."""
+        if (name, peer) in self.sessions:
+            self._close(name, peer, "it comes again")
+        self._connect(name, peer)
+
+
+ORDINARY_ENDS: Final[frozenset[str]] = frozenset()
+
+
+class Episode:
+    def __init__(self, role: Role, seed: int, messages: int) -> None:
+        self.role = role
+        self.seed = seed
+        self._wanted = messages
+        self._rng = random.Random(f"{role} {seed}")
+        self.liar = "evil" if role == "client" else "b1"
+        self.tree = FuzzedTree(self.liar, seed)
+        publishers = ("evil", "evil", "p", "s", "b0") if role == "client" else ("evil", "ghost", "p", "near")
+        self._grammar = Grammar(self._rng, NAMES, publishers)
+        self.forged = 0
+        self.refused_by_the_wire = 0
+        self._last: list[str] = []
+        self._published: dict[str, list[bytes]] = {name: [] for name in HONEST}
+
+    def run(self) -> Finding | None:
+        try:
+            with no_endless_step(self.tree, STEP_SECONDS_MAX):
+                self._begin()
+                while self.forged + self.refused_by_the_wire < self._wanted:
+                    self._round()
+                self._end()
+        except FindingError as finding:
+            return self.found(str(finding))
+        except AssertionError as error:
+            return self.found(_told(error))
+        except Exception as error:
+            return self.found(_told(error))
+        return None
+
+    def found(self, consequence: str) -> Finding:
+        name, event = self.tree.handling or ("", "")
+        return Finding(
+            self.role,
+            self.seed,
+            self.forged,
+            consequence,
+            f"{type(event).__name__}({name}, {_short(event)})",
+            tuple(self._last),
+        )
+
+    # -- the conversation --------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self.tree.start()
+        for name in HONEST:
+            self.tree.ask(name, SubscribeRequest("t"))
+        if self.role == "client":
+            self.tree.ask("evil", SubscribeRequest("t"))
+        self.tree.run(STEPS_MAX)
+        self._publish()
+        self.tree.run(STEPS_MAX)
+        if self.role == "client":
+            self.tree.put_in_place("evil", Silent())
+            self.tree.wishes.pop(("evil", "b0"), None)
+
+    def _round(self) -> None:
+        rng, tree = self._rng, self.tree
+        for _ in range(rng.randint(1, 6)):
+            self._lie()
+        if rng.random() < 0.5:
+            self._publish()
+        for _ in range(rng.randint(0, 12)):
+            tree.one()
+        if rng.random() < 0.2:
+            tree.run(STEPS_MAX)
+            self._take()
+
+    def _publish(self) -> None:
+        name = self._rng.choice(sorted(HONEST))
+        payload = f"{name} {len(self._published[name])}".encode()
+        self._published[name].append(payload)
+        guarantee = self._rng.choice(list(Guarantee))
+        self.tree.ask(name, PublishRequest("t", payload, guarantee, self._rng.choice(((), ("k1",)))))
+
+    def _take(self) -> None:
+        """Programs take what they were given."""
+        for name in HONEST:
+            self.tree.ask(name, TakeRequest(len(self.tree.delivered[name])))
+
+    def _lie(self) -> None:
+        message = self._next_lie()
+        if message is None:
+            self.refused_by_the_wire += 1
+            return
+        peer = "b0"
+        if (self.liar, peer) not in self.tree.sessions:
+            if self.role == "member":
+                self.tree.run(STEPS_MAX)  # it joins again
+                if (self.liar, peer) not in self.tree.sessions:
+                    self.tree.connect(self.liar, peer)
+            else:
+                self.tree.connect(self.liar, peer)
+                self._say(peer, self._greeting())
+        self._say(peer, message)
+
+    def _say(self, peer: str, message: Any) -> None:
+        self.forged += 1
+        self._last = [*self._last[-7:], _short(message)]
+        self.tree.forge(self.liar, peer, message)
+
+    def _greeting(self) -> Any:
+        """A client asks to be served first: mostly as it should."""
+        if self._rng.random() < 0.7:
+            return Attend(0)
+        return as_received(CODEC, self._grammar.mutate(Attend(0))) or Attend(0)
+
+    def _next_lie(self) -> Any:
+        rng = self._rng
+        kinds = CLIENT_MESSAGES if self.role == "client" and rng.random() < 0.9 else RESPROUT.messages
+        said = self.tree.said
+        draw = rng.random()
+        if draw < 0.1 and self.tree.recorded:
+            message = rng.choice(self.tree.recorded)
+        elif draw < 0.6 and said:
+            message = self._grammar.mutate(rng.choice(said))
+        else:
+            message = self._grammar.make(rng.choice(kinds))
+        self._grammar.saw(message)
+        message = as_received(CODEC, message)
+        return None if message is None or is_accepted(self.role, message) else message
+
+    # -- what must be true at the end --------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        tree = self.tree
+        if self.role == "client":
+            tree.lose("evil")
+        elif self.liar in tree.machines:
+            tree.crash(self.liar)
+        tree.run(STEPS_MAX)
+        self._take()
+        for name in HONEST:
+            tree.handling = (name, "the last publications")
+            self._publish_as(name)
+        tree.run(STEPS_MAX)
+        self._take()
+        tree.run(STEPS_MAX)
+        tree.handling = ("", "the end")
+        for name in HONEST:
+            self._check_delivered(name)
+            self._check_safe(name)
+
+    def _publish_as(self, name: str) -> None:
+        payload = f"{name} {len(self._published[name])}".encode()
+        self._published[name].append(payload)
+        self.tree.ask(name, PublishRequest("t", payload))
+
+    def _check_delivered(self, reader: str) -> None:
+        got = [message for message in self.tree.delivered[reader] if not message.payload.startswith(b"!")]
+        for publisher, published in self._published.items():
+            came = [message.payload for message in got if message.publisher == publisher]
+            if sorted(came) != sorted(published):
+                lost, more = len(set(published) - set(came)), len(came) - len(set(came))
+                raise FindingError(
+                    f"{reader} lacks {lost} publications of {publisher}, {more} came twice [{len(published)}]"
+                )
+        spoofed = [m.publisher for m in self.tree.delivered[reader] if m.payload == b"!" and m.publisher in HONEST]
+        if spoofed and self.role == "client":
+            raise FindingError(f"{reader} got what the liar published as {spoofed[0]}")
+
+    def _check_safe(self, publisher: str) -> None:
+        news = self.tree.news[publisher]
+        made = {(one.stream, one.seq) for one in news if isinstance(one, Published)}
+        for one in news:
+            if isinstance(one, ReceiptTurned) and one.receipt >= ReceiptLevel.SAFE:
+                made -= {(one.stream, seq) for seq in range(one.first, min(one.last, one.first + 100_000) + 1)}
+        if made:
+            raise FindingError(f"{len(made)} publications of {publisher} never turned safe")
+
+
+def is_accepted(role: Role, message: Any) -> bool:
+    """What docs/security.md says that a malicious member can do anyway."""
+    return role == "member" and isinstance(message, Suspect) and (message.force or bool(message.forgotten))
+
+
+@contextmanager
+def no_endless_step(tree: FuzzedTree, most: float) -> Iterator[None]:
+    """StepTooLongError when one step takes more processor time than this."""
+    seen = [-1, 0]
+    """The step at the last look, and at how many looks it was the same."""
+
+    def look(number: int, frame: FrameType | None) -> None:
+        seen[:] = [tree.steps, seen[1] + 1 if seen[0] == tree.steps else 0]
+        if seen[1] >= LOOKS:
+            where = f"{frame.f_code.co_filename.rpartition('resprout/')[2]}:{frame.f_lineno}" if frame else ""
+            raise StepTooLongError(f"a step takes more than {most:g} s of processor time [{where}]")
+
+    before = signal.signal(signal.SIGVTALRM, look)
+    signal.setitimer(signal.ITIMER_VIRTUAL, most / LOOKS, most / LOOKS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _told(error: BaseException) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = last.filename.rpartition("/src/")[2] or last.filename
+    return f"{type(error).__name__} at {where}:{last.lineno} ({last.name}): {error}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 300 else f"{text[:300]}..."

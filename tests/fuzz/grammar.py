@@ -1,0 +1,195 @@
+"""Messages that the codec lets pass, made of their types: fields at their bounds, other people's names, replays.
+
+The types are asked (`msgspec.inspect`), so a message that is added is fuzzed from then on.
+"""
+
+import random
+from collections import deque
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
+from resprout.core.errors import UsageError, WireError
+from resprout.core.guarantee import Guarantee
+from resprout.links.frames import Data, Express
+from resprout.wire.codec import Codec
+
+EDGES: Final = (
+    0, 1, 2, 3, 5, 63, 64, 255, 1024, 65_535, 65_536, 100_000, 1_000_000, (1 << 31) - 1, 1 << 32, 1 << 40, 1 << 53,
+    1 << 61, (1 << 62) - 3, (1 << 62) - 1, 1 << 62, (1 << 63) - 1, -1,
+)  # fmt: skip
+WHERES: Final = (
+    None, "amount > 1", "name like '%a%b%c%'", "a = 1 and (b = 2 or not c = 3)", "x >", "amount > 1" * 40,
+    " and ".join(f"name like '%{'a%' * 20}{number}'" for number in range(30)),
+)  # fmt: skip
+FILTERS: Final = ("t", "#", "+", "t/#", "u/+/v", "a/#/b", "$reply/p", "$reply/#", "$x/#", "/" * 31)
+TEXTS: Final = ("", "ordered", "eventual", "total", "\x1b[2J", "x" * 600, "\u202e", "block", "drop_oldest", "spill")
+NUMBERS_KEPT: Final = 64
+
+
+_FIELDS: Final[dict[type, inspect.StructType]] = {}
+
+
+def _fields_of(kind: type) -> inspect.StructType:
+    if kind not in _FIELDS:
+        info = inspect.type_info(kind)
+        assert isinstance(info, inspect.StructType)
+        _FIELDS[kind] = info
+    return _FIELDS[kind]
+
+
+class Grammar:
+    """`names`: of everybody, and of nobody. `publishers`: those in whose name bundles are made."""
+
+    def __init__(self, rng: random.Random, names: tuple[str, ...], publishers: tuple[str, ...]) -> None:
+        self._rng = rng
+        self._names = names
+        self._publishers = publishers
+        self._numbers: deque[int] = deque([1], NUMBERS_KEPT)
+
+    def saw(self, message: Any) -> None:
+        """Remember numbers of the conversation: what is near them is believed more easily than what is far."""
+        values = [getattr(message, name) for name in getattr(message, "__struct_fields__", ())]
+        for value in values:
+            if type(value) is int:
+                self._numbers.append(value)
+            elif isinstance(value, Bundle):
+                self._numbers += (value.first, value.stamp)
+
+    def make(self, kind: type) -> Any:
+        return self._struct(_fields_of(kind))
+
+    def mutate(self, message: Any) -> Any:
+        """Return a copy with one to three fields changed."""
+        info = _fields_of(type(message))
+        if not info.fields:
+            return message
+        values = {field.name: getattr(message, field.name) for field in info.fields}
+        for field in self._rng.choices(info.fields, k=self._rng.choice((1, 1, 2, 3))):
+            values[field.name] = self._changed(values[field.name], field.type, field.name)
+        return type(message)(**values)
+
+    def mutate_frame(self, kind: type[Data[Any]] | type[Express[Any]], message: Any) -> Any:
+        """A frame with this message, and numbers that its receiver does not expect."""
+        if kind is Data:
+            return Data(self._number(), self._number(), self._number(), (message,), self._rng.random() < 0.5)
+        return Express(self._number(), self._number(), (message,))
+
+    def bundle(self, like: Bundle | None = None) -> Bundle:
+        """A bundle of its own, or one that differs from another in some fields."""
+        rng = self._rng
+        count = rng.choice((1, 1, 1, 2, 3, 1024))
+        rows = [rng.choice(({}, {"amount": 1}, {"name": "a" * 1000})) for _ in range(count)]
+        fresh: dict[str, Any] = {
+            "publisher": rng.choice(self._publishers),
+            "incarnation": rng.choice((1, 1, 2, 0, 1 << 62)),
+            "first": max(1, self._number()),
+            "count": count,
+            "stamp": abs(self._number()),
+            "topic": rng.choice(("t", "u/1/v", "t/x", "$reply/p", "$reply/evil")),
+            "keys": tuple(sorted(rng.sample(("k1", "k2", "other#k", "t#k"), rng.randint(0, 2)))),
+            "guarantee": rng.choice(list(Guarantee)),
+            "attributes": rng.choice((b"", b"\xc1", pack_attributes(rows))),
+            "payloads": rng.choice((pack_payloads([b"!"] * count),) * 6 + (b"", b"\xc1", pack_payloads([b"!"]))),
+        }
+        if like is None:
+            return Bundle(**fresh)
+        kept = {name: getattr(like, name) for name in fresh}
+        kept["publisher"] = kept["publisher"] if kept["publisher"] in self._publishers else fresh["publisher"]
+        return Bundle(**kept | {name: fresh[name] for name in rng.sample(sorted(fresh), rng.choice((0, 1, 1, 2)))})
+
+    def _struct(self, info: inspect.StructType) -> Any:
+        values = {}
+        for field in info.fields:
+            if not field.required and self._rng.random() < 0.3:
+                continue
+            values[field.name] = self._value(field.type, field.name)
+        return info.cls(**values)
+
+    def _changed(self, value: Any, info: inspect.Type, name: str) -> Any:
+        if isinstance(value, Bundle):
+            return self.bundle(value)
+        if isinstance(value, msgspec.Struct) and self._rng.random() < 0.7:
+            return self.mutate(value)
+        if isinstance(value, tuple) and value and self._rng.random() < 0.6:
+            return self._changed_items(value, info, name)
+        if type(value) is int and self._rng.random() < 0.4:
+            return value + self._rng.choice((-2, -1, 1, 2, 10, 1 << 20))
+        return self._value(info, name)
+
+    def _changed_items(self, values: tuple[Any, ...], info: inspect.Type, name: str) -> tuple[Any, ...]:
+        items = list(values)
+        place = self._rng.randrange(len(items))
+        item = info.item_type if isinstance(info, inspect.VarTupleType) else inspect.type_info(type(items[place]))
+        match self._rng.randrange(4):
+            case 0:
+                del items[place]
+            case 1:
+                items.insert(place, items[place])
+            case 2:
+                items = items[::-1]
+            case _:
+                items[place] = self._changed(items[place], item, name)
+        return tuple(items)
+
+    def _value(self, info: inspect.Type, name: str) -> Any:
+        rng = self._rng
+        match info:
+            case inspect.IntType():
+                return self._number()
+            case inspect.FloatType():
+                return rng.choice((0.0, -1.0, 1.5, 1e308, float("inf")))
+            case inspect.StrType():
+                return self._text(name)
+            case inspect.BytesType():
+                return rng.choice((b"", b"!", b"\xc1", bytes(64), pack_payloads([b"!"])))
+            case inspect.BoolType():
+                return rng.random() < 0.5
+            case inspect.NoneType():
+                return None
+            case inspect.EnumType():
+                return rng.choice(list(info.cls))
+            case inspect.LiteralType():
+                return rng.choice(list(info.values))
+            case inspect.VarTupleType() | inspect.ListType():
+                count = rng.choice((0, 0, 1, 1, 2, 3, 40))
+                return tuple(self._value(info.item_type, name) for _ in range(count))
+            case inspect.TupleType():
+                return tuple(self._value(item, name) for item in info.item_types)
+            case inspect.DictType():
+                return {self._value(info.key_type, name): self._value(info.value_type, name) for _ in range(2)}
+            case inspect.UnionType():
+                return self._value(rng.choice(info.types), name)
+            case inspect.StructType():
+                return self._struct(info)
+            case inspect.CustomType() if info.cls is Bundle:
+                return self.bundle()
+        raise AssertionError(f"{name}: {info} is not known to the fuzzer")
+
+    def _number(self) -> int:
+        if self._rng.random() < 0.5:
+            return self._rng.choice(EDGES)
+        return self._rng.choice(self._numbers) + self._rng.choice((0, 0, 1, -1, 2, 100))
+
+    def _text(self, name: str) -> str:
+        rng = self._rng
+        if name in ("name", "publisher", "peer", "root", "broker", "client", "names"):
+            return rng.choice(self._names)
+        if name in ("topic", "topics"):
+            return rng.choice(("t", "u/1/v", "$reply/p", "t/x"))
+        if name in ("filter", "filters"):
+            return rng.choice(FILTERS)
+        if name == "where":
+            return rng.choice(WHERES[1:])
+        return rng.choice((*TEXTS, *self._names))
+
+
+def as_received(codec: Codec, message: Any) -> Any:
+    """Return the message as its receiver decodes it; None when the wire refuses it."""
+    try:
+        body = codec.encoder().encode(Data(1, 0, 1 << 20, (message,)))
+        return codec.decoder().decode(body).messages[0]
+    except (UsageError, WireError, OverflowError):
+        return None

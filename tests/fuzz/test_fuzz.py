@@ -1,0 +1,50 @@
+"""A few conversations with liars, always the same ones; `python -m tests.fuzz` has as many as are asked for."""
+
+import random
+from typing import Any
+
+import pytest
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import Received
+from resprout.stacks.resprout import RESPROUT, ResproutBroker
+from tests.fuzz.episode import CODEC, NAMES, Episode, FuzzedTree, Role
+from tests.fuzz.grammar import Grammar, as_received
+from tests.fuzz.over_tcp import fuzz_over_tcp
+
+CALM: list[tuple[Role, int]] = [("client", 1), ("client", 2), ("client", 3), ("member", 1), ("member", 2)]
+
+
+@pytest.mark.parametrize(("role", "seed"), CALM)
+def test_a_liar_harms_nobody_but_itself(role: Role, seed: int) -> None:
+    """No exception, nobody else is cut off, and honest publications are delivered once, in order, and turn safe."""
+    assert Episode(role, seed, 100).run() is None
+
+
+def test_every_message_of_the_stack_can_be_made_and_passes_the_codec() -> None:
+    """The fuzzer knows every type that a field may have: a message that is added is fuzzed from then on."""
+    grammar = Grammar(random.Random(1), NAMES, ("evil",))
+    for kind in RESPROUT.messages:
+        assert any(as_received(CODEC, grammar.make(kind)) is not None for _ in range(200)), kind.__name__
+
+
+class Broken(ResproutBroker):
+    """Believes a number: the fault that the fuzzer has to find."""
+
+    def step(self, event: Any, now_us: int) -> Any:
+        if isinstance(event, Received) and isinstance(found := getattr(event.message, "bundle", None), Bundle):
+            assert found.first < 1 << 40, "no honest client has said so much"
+        return super().step(event, now_us)
+
+
+def test_the_fuzzer_finds_a_broker_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says with which seed."""
+    monkeypatch.setattr(FuzzedTree, "broker_class", Broken)
+    findings = (Episode("client", seed, 60).run() for seed in range(1, 30))
+    finding = next(one for one in findings if one is not None)
+    assert "no honest client has said so much" in finding.consequence and finding.last_forged
+
+
+def test_a_liar_over_tcp_harms_nobody_but_itself() -> None:
+    said, trouble = fuzz_over_tcp(60, seed=1)
+    assert not trouble and said >= 60
