@@ -20,7 +20,7 @@ from resprout.core.promises import Promises
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.sim.run import RunResult, run_scenario
-from resprout.stacks.gossip import GOSSIP
+from resprout_lab.gossip import GOSSIP
 from resprout.trace import kinds
 
 BROKERS: Final = 40

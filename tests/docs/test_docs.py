@@ -6,7 +6,7 @@ import pytest
 
 from resprout.core.contract import word_of
 from resprout.overlay.messages import Gone
-from resprout.stacks.ginger.messages import NodeGone
+from resprout_lab.ginger.messages import NodeGone
 from tests.docs import decisions, listed, messages, names, privates, prose, rooms
 
 ARCHITECTURE = """# Architecture

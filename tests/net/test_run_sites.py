@@ -8,7 +8,7 @@ from resprout.audit.report import lines
 from resprout.audit.verdict import Verdict
 from resprout.net.run.coordinator import ProcessRunResult, RealRun
 from resprout.scenario.load import load_scenario
-from resprout.stacks.sites import SITES
+from resprout_lab.sites import SITES
 from resprout.trace.schema import Row
 from tests.net.arrived import assert_everything_arrived
 

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from resprout.overlay import neighbourhood
-from resprout.overlay.neighbourhood import Neighbourhood
+from resprout_lab.blocks import neighbourhood
+from resprout_lab.blocks.neighbourhood import Neighbourhood
 from resprout.overlay.places import LEAP_MAX, NEIGHBOURS_MAX, Place
 from tests.network import Streams
 from tests.overlay.graph import Graph

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from resprout.core.contract import word_of
-from resprout.overlay.chord.ring import number_of, to_key
+from resprout_lab.scribe.chord.ring import number_of, to_key
 from resprout.pipeline.report import measures
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.layers import BETWEEN_BROKERS, CLIENTS, OTHER, layer_of, messages_by_layer

@@ -20,7 +20,7 @@ from resprout.sim.fault_model import FaultModel, survival_of
 from resprout.sim.run import RunResult
 from resprout.sim.swarm import complaint_about, swarm_trial
 from resprout.stacks import registry
-from resprout.stacks.ginger import GINGER
+from resprout_lab.ginger import GINGER
 from resprout.stacks.resprout import RESPROUT, ResproutOptions
 from resprout.stacks.stack import Stack, WaitTimes
 from resprout.stacks.survival import Survival, everything

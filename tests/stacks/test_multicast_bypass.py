@@ -3,8 +3,8 @@
 import pytest
 
 from resprout.sim.swarm import try_seed
-from resprout.stacks.multicast.around import BypassTree
-from resprout.stacks.multicast.copies import LinkCopies
+from resprout_lab.blocks.multicast.around import BypassTree
+from resprout_lab.blocks.multicast.copies import LinkCopies
 from resprout.stacks.registry import find_stack
 from tests.stacks.multicast_net import crash, rules
 

@@ -32,7 +32,7 @@ import resprout.cli.broker, resprout.net.run.worker
 homes = {{place.partition(":")[0] for place in {list(BUILT_IN.values())}}}
 assert not homes & set(sys.modules), "before anybody asks"
 find_stack("flood")
-assert homes & set(sys.modules) == {{"resprout.stacks.flood"}}
+assert homes & set(sys.modules) == {{"resprout_lab.flood"}}
 heavy = {{"pyarrow", "numpy", "rich", "pyspark", "importlib.metadata", "resprout.audit", "resprout.sim"}}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 """

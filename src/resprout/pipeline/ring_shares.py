@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from resprout.overlay.chord.ring import number_of
+from resprout_lab.scribe.chord.ring import number_of
 
 
 class RingShares(NamedTuple):
