@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from resprout.core.contract import Outcome, Timer
+from resprout.overlay.wires import OverlayMember
 from resprout_lab.gossip.hyparview.membership import (
     HyParView,
     NeighbourDown,
@@ -14,7 +15,6 @@ from resprout_lab.gossip.hyparview.membership import (
 )  # fmt: skip
 from resprout_lab.gossip.hyparview.options import ViewOptions
 from resprout_lab.gossip.hyparview.requests import AskedTooLong
-from resprout.overlay.wires import OverlayMember
 from tests.overlay.light_world import LightMember, LightWorld
 
 

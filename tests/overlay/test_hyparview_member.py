@@ -7,6 +7,7 @@ import pytest
 
 from resprout.core.contract import Outcome, ProtocolMessage, Timer
 from resprout.core.errors import PeerError, UsageError
+from resprout.overlay.wires import OverlayMember
 from resprout_lab.gossip.hyparview.membership import (
     HyParView,
     NeighbourDown,
@@ -24,7 +25,6 @@ from resprout_lab.gossip.hyparview.messages import (
 )  # fmt: skip
 from resprout_lab.gossip.hyparview.options import SAMPLE_MAX, TTL_MAX, ViewOptions
 from resprout_lab.gossip.hyparview.requests import ASKED_MAX, AskedTooLong
-from resprout.overlay.wires import OverlayMember
 
 
 class Alone:

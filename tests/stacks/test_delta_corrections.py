@@ -7,6 +7,7 @@ import pytest
 
 from resprout.core.contract import Received, Retire
 from resprout.overlay.places import Life
+from resprout.stacks.shell.step import Step
 from resprout_lab.delta import broker
 from resprout_lab.delta.broker import DeltaBroker
 from resprout_lab.delta.forwarding import ReliableForwarding, Transit
@@ -24,7 +25,6 @@ from resprout_lab.delta.recovery import RecoveringTree
 from resprout_lab.delta.subscriptions import KnownSubscriptions
 from resprout_lab.delta.tree import KnownTree
 from resprout_lab.delta.visited import NewestSeen
-from resprout.stacks.shell.step import Step
 from tests.stacks.delta_net import DeltaNet, chain, crash, reading, recover, row, rules, strike
 
 CALM = row(operations=20)

@@ -16,6 +16,9 @@ from resprout.links.frames import Data, Goodbye, Hello, SessionWelcome
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario
 from resprout.sim.run import FaultAtEvent
+from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import BrokerSeat
+from resprout.wire.codec import Codec
 from resprout_lab.ginger import GINGER
 from resprout_lab.ginger.broker import GingerBroker
 from resprout_lab.ginger.messages import (
@@ -29,9 +32,6 @@ from resprout_lab.ginger.messages import (
     TreeViewUpdate,
 )  # fmt: skip
 from resprout_lab.ginger.options import GingerOptions
-from resprout.stacks.registry import find_stack
-from resprout.stacks.stack import BrokerSeat
-from resprout.wire.codec import Codec
 from tests.stacks.ginger_runs import (
     ALL_FOUR,
     WORK_BEGINS_US,

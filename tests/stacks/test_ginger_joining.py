@@ -11,6 +11,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.marks import from_marks
 from resprout.edge.messages import Attend, Publish, Serving, Successor
 from resprout.scenario.model import BrokerSpec, FaultKind, FaultSpec, Mix
+from resprout.stacks.stack import BrokerSeat
 from resprout_lab.ginger.broker import GingerBroker
 from resprout_lab.ginger.messages import (
     Attached,
@@ -25,7 +26,6 @@ from resprout_lab.ginger.messages import (
     TreeViewUpdate,
 )  # fmt: skip
 from resprout_lab.ginger.options import GingerOptions
-from resprout.stacks.stack import BrokerSeat
 from tests.stacks.ginger_runs import WORK_BEGINS_US, clients, crash, play, scenario, work
 
 ORIGIN = ("c", "ordered", 1)

@@ -7,10 +7,10 @@ from resprout.audit.judge import judge
 from resprout.core.contract import Received
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
-from resprout_lab.blocks.vector_clock import Changes
-from resprout.pipeline.papers import locamu_header_with_names
 from resprout.scenario.draw import draw_scenario
 from resprout.sim.run import run_scenario
+from resprout_lab.blocks.vector_clock import Changes
+from resprout_lab.figures.papers import locamu_header_with_names
 from resprout_lab.locamu import LOCAMU
 from resprout_lab.locamu.identifiers import cut_after, is_safe, leading_to
 from resprout_lab.locamu.messages import Carried

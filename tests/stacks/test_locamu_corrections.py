@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from resprout.core.contract import LinkUp, Received
-from resprout_lab.blocks.vector_clock import Changes
 from resprout.scenario.load import parse_scenario
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import run_scenario
+from resprout.stacks.survival import Survival
+from resprout_lab.blocks.vector_clock import Changes
 from resprout_lab.locamu import LOCAMU, broker, streams
 from resprout_lab.locamu.broker import CarriedArrival, LocamuBroker
 from resprout_lab.locamu.copies import SentMessage
@@ -19,7 +20,6 @@ from resprout_lab.locamu.options import LocamuOptions
 from resprout_lab.locamu.past import Past
 from resprout_lab.locamu.reports import StabilityReports
 from resprout_lab.locamu.streams import Streams
-from resprout.stacks.survival import Survival
 from tests.edge.desk import Desk
 from tests.stacks.locamu_net import ROOM, Chance, Hands, Key, chain
 

@@ -18,6 +18,7 @@ from resprout.replicas.desk import Chosen, News, PatienceOver
 from resprout.replicas.messages import Accept
 from resprout.replicas.replica import Replica
 from resprout.scenario.model import FaultKind, FaultSpec, Mix
+from resprout.stacks.stack import BrokerSeat
 from resprout_lab.sites.broker import SitesBroker
 from resprout_lab.sites.clients import SiteClients
 from resprout_lab.sites.commands import Command, Entering, Founding, Shipment, SiteBroker, decode, encode
@@ -26,7 +27,6 @@ from resprout_lab.sites.intake import Early, SiteIntake
 from resprout_lab.sites.messages import SiteCarries, SiteHas, SiteLed
 from resprout_lab.sites.options import SitesOptions
 from resprout_lab.sites.state import LinkBook, SiteState
-from resprout.stacks.stack import BrokerSeat
 from tests.stacks.sites_runs import (
     ROW,
     WORK_BEGINS_US,

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from resprout.core.contract import ProtocolMessage
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
-from resprout_lab.blocks.recorded import Confirmed, RecordedSubscriptions
 from resprout.stacks.shell.desk import Handler
 from resprout.stacks.shell.step import Step
+from resprout_lab.blocks.recorded import Confirmed, RecordedSubscriptions
 
 ASKING_MESSAGES = (Interested, InterestConfirmed, Uninterested)
 

@@ -7,15 +7,15 @@ to those whom it concerns. What becomes of the dead is for the stack to say.
 from collections.abc import Mapping
 
 from resprout.core.contract import Locate, ProtocolMessage
-from resprout_lab.blocks.neighbourhood import Neighbourhood
 from resprout.overlay.places import Place
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.step import Step
-from resprout_lab.blocks.tree import PlainTree
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import MemberSeen, seen
+from resprout_lab.blocks.neighbourhood import Neighbourhood
+from resprout_lab.blocks.tree import PlainTree
 
 
 class PlacesNear(ProtocolMessage, frozen=True, tag=187):

@@ -8,8 +8,8 @@ is charged to a neighbour waits only for those on the other side.
 
 from resprout.core.contract import Effect
 from resprout.edge.broker.backpressure import BackPressure
-from resprout_lab.blocks.item import KeptItem
 from resprout.edge.broker.session import ClientSession
+from resprout_lab.blocks.item import KeptItem
 
 
 class Retention:

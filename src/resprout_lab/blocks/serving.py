@@ -8,22 +8,22 @@ and with clients and neighbours being told.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from resprout_lab.blocks.item import KeptItem
 from resprout.edge.broker.ports import SubscriptionPort
-from resprout_lab.blocks.retention import Retention
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Publish, Serving, Successor
-from resprout_lab.blocks.subscriptions import Matches
-from resprout_lab.blocks.clients import ClientDesk, ClientDoor, ReceiptsDue
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
-from resprout_lab.blocks.passing import Passing
 from resprout.stacks.shell.readers import readers_here
-from resprout_lab.blocks.sessions import BrokerSessions, SessionEvents
 from resprout.stacks.shell.shell import EndOfStep, Shell, Table
 from resprout.stacks.shell.step import Step
 from resprout.stacks.status import StackStatus, TopicReaders
+from resprout_lab.blocks.clients import ClientDesk, ClientDoor, ReceiptsDue
+from resprout_lab.blocks.item import KeptItem
+from resprout_lab.blocks.passing import Passing
+from resprout_lab.blocks.retention import Retention
+from resprout_lab.blocks.sessions import BrokerSessions, SessionEvents
+from resprout_lab.blocks.subscriptions import Matches
 
 
 class TreeOfBrokers(BrokerSessions, Protocol):

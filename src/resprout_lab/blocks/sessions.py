@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from resprout.core.contract import Close, Heard, LinkDown, LinkUp, Silent, Writable
-from resprout_lab.blocks.clients import ClientDesk
 from resprout.stacks.shell.shell import Table
 from resprout.stacks.shell.step import Step
+from resprout_lab.blocks.clients import ClientDesk
 
 
 class BrokerSessions(Protocol):

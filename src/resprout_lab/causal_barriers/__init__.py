@@ -31,8 +31,8 @@ Names travel where the papers count numbers of 4 bytes, and acknowledgements, of
 and charged: what is really sent is in `bytes_sent`.
 """
 
+from resprout_lab.blocks.multicast.stack import multicast_stack
 from resprout_lab.causal_barriers.broker import BarrierBroker
 from resprout_lab.causal_barriers.messages import BarrierMulticast, MembersKnown
-from resprout_lab.blocks.multicast.stack import multicast_stack
 
 CAUSAL_BARRIERS = multicast_stack("causal-barriers", BarrierBroker, BarrierMulticast, (MembersKnown,))

@@ -4,9 +4,9 @@ from typing import Final
 
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
+from resprout_lab.blocks.multicast.messages import MulticastMessage
 from resprout_lab.blocks.vector_clock import COUNT_MAX
 from resprout_lab.causal_barriers.header import Barriers
-from resprout_lab.blocks.multicast.messages import MulticastMessage
 
 EVERYBODY: Final = "#"
 """The one group: a member numbers all that it multicasts, whatever the topic."""

@@ -47,8 +47,8 @@ fenced. Names travel where the papers count numbers of 4 bytes, and acknowledgem
 are sent and charged: what is really sent is in `bytes_sent`.
 """
 
+from resprout_lab.blocks.multicast.stack import multicast_stack
 from resprout_lab.cbcast.broker import CbcastBroker
 from resprout_lab.cbcast.messages import Multicast
-from resprout_lab.blocks.multicast.stack import multicast_stack
 
 CBCAST = multicast_stack("cbcast", CbcastBroker, Multicast)

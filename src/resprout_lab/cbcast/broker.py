@@ -2,11 +2,11 @@
 
 import random
 
-from resprout_lab.cbcast.causal import CausalOrder
-from resprout_lab.cbcast.messages import Multicast
+from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.multicast.broker import MulticastBroker, member_of
 from resprout_lab.blocks.multicast.options import MulticastOptions
-from resprout.stacks.stack import BrokerSeat
+from resprout_lab.cbcast.causal import CausalOrder
+from resprout_lab.cbcast.messages import Multicast
 
 
 class CbcastBroker(MulticastBroker[Multicast]):

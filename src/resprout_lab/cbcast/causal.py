@@ -13,9 +13,9 @@ merge clocks.
 """
 
 from resprout.core.bundle import Bundle
-from resprout_lab.cbcast.messages import Multicast
 from resprout_lab.blocks.multicast.messages import HEADER_MAX, length_of
 from resprout_lab.blocks.multicast.order import Arrival, ClockEntry, HeaderSizeError, MulticastOrder
+from resprout_lab.cbcast.messages import Multicast
 
 
 class CausalOrder(MulticastOrder[Multicast]):

@@ -2,8 +2,8 @@
 
 from resprout.core.errors import PeerError
 from resprout_lab.blocks import vector_clock
-from resprout_lab.blocks.vector_clock import Changes
 from resprout_lab.blocks.multicast.messages import MulticastMessage, length_of
+from resprout_lab.blocks.vector_clock import Changes
 
 
 class Multicast(MulticastMessage, frozen=True, tag=184):

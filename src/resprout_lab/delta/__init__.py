@@ -40,6 +40,9 @@ priority. `delivered` is not told: confirmations are given by brokers and not by
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES
+from resprout.stacks.families import Family
+from resprout.stacks.stack import Stack
+from resprout.stacks.survival import Survival
 from resprout_lab.delta.broker import GUARANTEES, RECEIPTS, DeltaBroker
 from resprout_lab.delta.messages import (
     DELTA_MESSAGES,
@@ -56,9 +59,6 @@ from resprout_lab.delta.messages import (
     SyncSnapshot,
 )  # fmt: skip
 from resprout_lab.delta.options import DeltaOptions
-from resprout.stacks.families import Family
-from resprout.stacks.stack import Stack
-from resprout.stacks.survival import Survival
 
 _CLIENTS = "clients of a dead broker go on at others near it, and are told that they may have missed something"
 _CRASH = "delta brokers may be down at once: beyond a row of more nobody is reached"

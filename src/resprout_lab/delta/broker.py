@@ -8,11 +8,17 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout_lab.blocks.item import KeptItem
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, Publish, Serving
 from resprout.filters.predicate import heard_predicate
 from resprout.spread.messages import Interested, Uninterested
+from resprout.stacks.shell.desk import Handler
+from resprout.stacks.shell.peers import Peer
+from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus
+from resprout_lab.blocks.item import KeptItem
+from resprout_lab.blocks.serving import ServingShell
+from resprout_lab.blocks.tree import LinkEnded
 from resprout_lab.delta.forwarding import TARGETS_MAX, HopLink, ReliableForwarding, Transit
 from resprout_lab.delta.messages import (
     ROUTED_MESSAGES,
@@ -39,12 +45,6 @@ from resprout_lab.delta.recovery import RecoveringTree, Synced
 from resprout_lab.delta.subscriptions import KnownSubscriptions, LocalWishes
 from resprout_lab.delta.tree import HopDied, HopFound
 from resprout_lab.delta.visited import NewestSeen, visited_on
-from resprout.stacks.shell.desk import Handler
-from resprout.stacks.shell.peers import Peer
-from resprout_lab.blocks.serving import ServingShell
-from resprout_lab.blocks.tree import LinkEnded
-from resprout.stacks.stack import BrokerSeat
-from resprout.stacks.status import StackStatus
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)

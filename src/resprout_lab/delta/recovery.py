@@ -19,6 +19,12 @@ from typing import Final, Protocol
 
 from resprout.core.contract import Locate, Outcome, Silent
 from resprout.core.errors import PeerError
+from resprout.stacks.shell.desk import Desk, Handler
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.step import Step
+from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.parts import parts_of
 from resprout_lab.delta.messages import (
     KnownSubscription,
     MeetRequest,
@@ -28,12 +34,6 @@ from resprout_lab.delta.messages import (
     SyncSnapshot,
 )  # fmt: skip
 from resprout_lab.delta.tree import KnownTree
-from resprout.stacks.shell.desk import Desk, Handler
-from resprout.stacks.shell.outbox import Outbox
-from resprout_lab.blocks.parts import parts_of
-from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.step import Step
-from resprout.stacks.stack import BrokerSeat
 
 SNAPSHOT_PART: Final = 1 << 18
 """Bytes of subscriptions in one message, more or less."""

@@ -11,15 +11,15 @@ sessions, links, and what is known of others.
 
 from resprout.core.contract import EndCause, Heard, LinkDown, LinkUp, Locate, Outcome, Retire, Silent
 from resprout.edge.messages import Successor
-from resprout_lab.blocks.neighbourhood import Neighbourhood
 from resprout.overlay.places import Life, Place
-from resprout_lab.delta.messages import HopPath, MeetRequest
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.step import Step
-from resprout_lab.blocks.tree import LinkEnded
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import StackStatus, seen
+from resprout_lab.blocks.neighbourhood import Neighbourhood
+from resprout_lab.blocks.tree import LinkEnded
+from resprout_lab.delta.messages import HopPath, MeetRequest
 
 
 class HopFound(Outcome, frozen=True):

@@ -6,17 +6,17 @@ from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.seen import SeenRanges
-from resprout_lab.blocks.item import KeptItem
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Publish, Serving
-from resprout_lab.flood.flooding import Flooding
-from resprout_lab.blocks.recorded import RecordedSubscriptions
-from resprout_lab.flood.options import FloodOptions
-from resprout_lab.blocks.asking import Asking
 from resprout.stacks.shell.peers import Peer
+from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.asking import Asking
+from resprout_lab.blocks.item import KeptItem
+from resprout_lab.blocks.recorded import RecordedSubscriptions
 from resprout_lab.blocks.serving import ServingShell
 from resprout_lab.blocks.tree import LinkBegan, LinkEnded, PlainTree
-from resprout.stacks.stack import BrokerSeat
+from resprout_lab.flood.flooding import Flooding
+from resprout_lab.flood.options import FloodOptions
 
 GUARANTEES = (Guarantee.EVENTUAL,)
 RECEIPTS = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)

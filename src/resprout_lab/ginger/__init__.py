@@ -31,6 +31,9 @@ from typing import Final
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.stacks.families import Family
+from resprout.stacks.stack import Stack, WaitTimes
+from resprout.stacks.survival import Survival
+from resprout_lab.blocks.asking import ASKING_MESSAGES
 from resprout_lab.ginger.broker import GingerBroker
 from resprout_lab.ginger.messages import (
     GINGER_MESSAGES,
@@ -41,9 +44,6 @@ from resprout_lab.ginger.messages import (
     Progress,
 )
 from resprout_lab.ginger.options import GingerOptions
-from resprout_lab.blocks.asking import ASKING_MESSAGES
-from resprout.stacks.stack import Stack, WaitTimes
-from resprout.stacks.survival import Survival
 
 _BARRIER: Final = (
     "the barrier of the baseline was left as it is: a publication that meets a lock on its way up was delivered at "

@@ -2,9 +2,9 @@
 
 import msgspec
 
+from resprout.stacks.status import MemberSeen, RepairSeen, StackStatus
 from resprout_lab.ginger.core import GingerCore
 from resprout_lab.ginger.tree import Tree
-from resprout.stacks.status import MemberSeen, RepairSeen, StackStatus
 
 
 def status_of(core: GingerCore, tree: Tree) -> StackStatus:

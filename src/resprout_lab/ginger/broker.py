@@ -18,6 +18,15 @@ from resprout.core.contract import (
 from resprout.core.errors import PeerError
 from resprout.edge.broker.ghosts import GhostOver
 from resprout.spread.messages import InterestConfirmed
+from resprout.stacks.shell.desk import Desk
+from resprout.stacks.shell.readers import readers_here
+from resprout.stacks.shell.shell import Shell
+from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, TopicReaders
+from resprout_lab.blocks.asking import Asking
+from resprout_lab.blocks.clients import ClientDesk, ReceiptsDue
+from resprout_lab.blocks.sessions import SessionEvents
+from resprout_lab.blocks.tree import LinkBegan
 from resprout_lab.ginger.account import status_of
 from resprout_lab.ginger.clients import GingerClients, SettleDue
 from resprout_lab.ginger.core import GingerCore
@@ -36,15 +45,6 @@ from resprout_lab.ginger.messages import (
 from resprout_lab.ginger.options import GingerOptions
 from resprout_lab.ginger.totals import GingerTotals
 from resprout_lab.ginger.tree import Tree
-from resprout_lab.blocks.asking import Asking
-from resprout_lab.blocks.clients import ClientDesk, ReceiptsDue
-from resprout.stacks.shell.desk import Desk
-from resprout.stacks.shell.readers import readers_here
-from resprout_lab.blocks.sessions import SessionEvents
-from resprout.stacks.shell.shell import Shell
-from resprout_lab.blocks.tree import LinkBegan
-from resprout.stacks.stack import BrokerSeat
-from resprout.stacks.status import StackStatus, TopicReaders
 
 EARLY_MAX = 10_000
 """Messages that may come on a link before its other end is told of it."""

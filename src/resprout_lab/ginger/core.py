@@ -14,18 +14,18 @@ from resprout.core.contract import ProtocolMessage
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import to_marks
 from resprout.core.seen import Seen
-from resprout_lab.blocks.retention import Retention
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Serving
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.crossing import Progress
 from resprout_lab.blocks.recorded import RecordedSubscriptions
+from resprout_lab.blocks.retention import Retention
 from resprout_lab.ginger.messages import ClientMessageId, Metadata, Passed, TotalProcessed
 from resprout_lab.ginger.options import GingerOptions
 from resprout_lab.ginger.peers import GingerPeers
 from resprout_lab.ginger.view import View
 from resprout_lab.ginger.window import GingerLink, WindowEntry
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.step import Step
 
 
 class GingerCore(Step, Retention):

@@ -9,8 +9,8 @@ from resprout.core.bundle_message import BundleMessage, FreeBundleMessage
 from resprout.core.contract import ProtocolMessage
 from resprout.core.marks import MARK_BYTES, Marks
 from resprout.edge.messages import Successor
-from resprout_lab.blocks.crossing import Progress as Progress
 from resprout.spread.messages import Interested
+from resprout_lab.blocks.crossing import Progress as Progress
 
 Place = Annotated[int, msgspec.Meta(ge=-1)]
 """In the order of totals; -1 for what is none."""

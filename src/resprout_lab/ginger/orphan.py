@@ -9,6 +9,8 @@ with the parent it was given, and then with its contacts.
 from resprout.core.contract import CancelTimer, SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.spread.messages import Interested
+from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.tree import LinkBegan
 from resprout_lab.ginger.core import GingerCore
 from resprout_lab.ginger.handover import GingerHandover, lost_message, with_adopted
 from resprout_lab.ginger.messages import (
@@ -24,8 +26,6 @@ from resprout_lab.ginger.messages import (
 )  # fmt: skip
 from resprout_lab.ginger.outcomes import Answered, FollowsRoot, LinksChanged
 from resprout_lab.ginger.window import id_of
-from resprout_lab.blocks.tree import LinkBegan
-from resprout.stacks.stack import BrokerSeat
 
 
 class ParentAnswerDue(Timer, frozen=True):

@@ -1,10 +1,10 @@
 """Sessions with other brokers, neighbours in the tree or not, and who of them counts as dead."""
 
 from resprout.overlay.liveness import Liveness
-from resprout_lab.ginger.messages import NodeGone
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.step import Step
+from resprout_lab.ginger.messages import NodeGone
 
 
 class GingerPeers(Peers):

@@ -13,6 +13,9 @@ Until then whatever would pass the dead broker waits; the rest goes on.
 """
 
 from resprout.core.contract import Retire
+from resprout.stacks.shell.desk import Handler
+from resprout.stacks.shell.shell import Table
+from resprout.stacks.stack import BrokerSeat
 from resprout_lab.ginger.clients import GingerClients
 from resprout_lab.ginger.core import GingerCore
 from resprout_lab.ginger.handover import GingerHandover, OrphansDue
@@ -33,9 +36,6 @@ from resprout_lab.ginger.orphan import ParentAnswerDue, Quest, Seeker
 from resprout_lab.ginger.outcomes import Answered, FollowsRoot, LinksChanged
 from resprout_lab.ginger.totals import GingerTotals
 from resprout_lab.ginger.window import GingerLink
-from resprout.stacks.shell.desk import Handler
-from resprout.stacks.shell.shell import Table
-from resprout.stacks.stack import BrokerSeat
 
 
 class Tree:

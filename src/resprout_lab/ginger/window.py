@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.marks import Reached
-from resprout_lab.blocks.item import KeptItem
 from resprout_lab.blocks.crossing import CrossedLink
+from resprout_lab.blocks.item import KeptItem
 from resprout_lab.ginger.messages import ClientMessageId
 
 

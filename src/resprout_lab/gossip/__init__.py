@@ -22,13 +22,13 @@ something. Nobody waits for anybody, and nobody is fenced.
 
 from resprout.core.promises import Reliability
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout_lab.gossip.hyparview.messages import HYPARVIEW_MESSAGES
-from resprout_lab.gossip.broadcast.messages import GOSSIP_MESSAGES, Gossiped, Graft, IHave, Prune
 from resprout.stacks.families import Family
-from resprout_lab.gossip.broker import GUARANTEES, RECEIPTS, GossipBroker
-from resprout_lab.gossip.options import GossipOptions
 from resprout.stacks.stack import Stack, WaitTimes
 from resprout.stacks.survival import Survival
+from resprout_lab.gossip.broadcast.messages import GOSSIP_MESSAGES, Gossiped, Graft, IHave, Prune
+from resprout_lab.gossip.broker import GUARANTEES, RECEIPTS, GossipBroker
+from resprout_lab.gossip.hyparview.messages import HYPARVIEW_MESSAGES
+from resprout_lab.gossip.options import GossipOptions
 
 FAULTS = 3
 """Brokers that a swarm strikes at once, most of a small network left: clients must find somebody. What is survived has

@@ -7,31 +7,31 @@ from resprout.core.contract import Outcome, ProtocolMessage, Request, Retire, Se
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.seen import SeenRanges
-from resprout_lab.blocks.item import KeptItem
-from resprout_lab.blocks.retention import Retention
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Publish, Serving
 from resprout.edge.requests import LeaveRequest
-from resprout_lab.gossip.hyparview.membership import NeighbourDown, NeighbourUp
-from resprout_lab.gossip.broadcast.apart import Apart, ApartDue
-from resprout_lab.gossip.broadcast.gossip import AnnounceDue, Gossip, GossipSettled, GraftDue, RecoverDue
-from resprout_lab.gossip.broadcast.messages import Gossiped, Graft, IHave, Prune
-from resprout_lab.gossip.broadcast.store import RecentBundles
-from resprout_lab.blocks.recorded import RecordedSubscriptions
-from resprout_lab.gossip.neighbours import OverlaySessions
-from resprout_lab.gossip.options import GossipOptions
-from resprout_lab.gossip.pushing import Pushing
-from resprout_lab.blocks.clients import ClientDesk, ReceiptsDue
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.readers import readers_here
-from resprout_lab.blocks.sessions import SessionEvents
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import StackStatus, TopicReaders
+from resprout_lab.blocks.clients import ClientDesk, ReceiptsDue
+from resprout_lab.blocks.item import KeptItem
+from resprout_lab.blocks.recorded import RecordedSubscriptions
+from resprout_lab.blocks.retention import Retention
+from resprout_lab.blocks.sessions import SessionEvents
+from resprout_lab.gossip.broadcast.apart import Apart, ApartDue
+from resprout_lab.gossip.broadcast.gossip import AnnounceDue, Gossip, GossipSettled, GraftDue, RecoverDue
+from resprout_lab.gossip.broadcast.messages import Gossiped, Graft, IHave, Prune
+from resprout_lab.gossip.broadcast.store import RecentBundles
+from resprout_lab.gossip.hyparview.membership import NeighbourDown, NeighbourUp
+from resprout_lab.gossip.neighbours import OverlaySessions
+from resprout_lab.gossip.options import GossipOptions
+from resprout_lab.gossip.pushing import Pushing
 
 GUARANTEES: Final = (Guarantee.EVENTUAL,)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)

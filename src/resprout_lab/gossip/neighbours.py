@@ -10,17 +10,17 @@ from typing import Final
 
 from resprout.core.contract import Close, EndCause, LinkDown, LinkUp, Outcome, ProtocolMessage, Silent
 from resprout.edge.messages import Successor
-from resprout_lab.gossip.hyparview.membership import HyParView, ShuffleDue
-from resprout_lab.gossip.hyparview.requests import AskedTooLong
-from resprout_lab.gossip.options import GossipOptions
 from resprout.stacks.shell.desk import Desk
-from resprout_lab.blocks.mesh import IDLE_US, MeshSessions, SilentTooLong
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.shell import Table
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import MemberSeen, StackStatus
+from resprout_lab.blocks.mesh import IDLE_US, MeshSessions, SilentTooLong
+from resprout_lab.gossip.hyparview.membership import HyParView, ShuffleDue
+from resprout_lab.gossip.hyparview.requests import AskedTooLong
+from resprout_lab.gossip.options import GossipOptions
 
 SUCCESSORS_MAX: Final = 16
 """That clients are told of: one of them must live when this broker does not, though half of all died with it."""

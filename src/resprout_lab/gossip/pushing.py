@@ -9,10 +9,10 @@ free again.
 from collections import deque
 from collections.abc import Callable
 
+from resprout.stacks.shell.outbox import Outbox
 from resprout_lab.blocks.item import KeptItem
 from resprout_lab.blocks.retention import Retention
 from resprout_lab.gossip.broadcast.messages import Gossiped
-from resprout.stacks.shell.outbox import Outbox
 
 
 class _Waiting:

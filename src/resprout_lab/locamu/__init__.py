@@ -49,6 +49,10 @@ header can become is in `pipeline.papers`.
 
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.stacks.families import Family
+from resprout.stacks.stack import Stack
+from resprout.stacks.survival import Survival
+from resprout_lab.blocks.places import PlacesNear
+from resprout_lab.blocks.tree import TREE_MESSAGES
 from resprout_lab.locamu.broker import GUARANTEES, RECEIPTS, LocamuBroker
 from resprout_lab.locamu.messages import (
     LOCAMU_MESSAGES,
@@ -59,10 +63,6 @@ from resprout_lab.locamu.messages import (
     ProcessedCounts,
 )
 from resprout_lab.locamu.options import LocamuOptions
-from resprout_lab.blocks.places import PlacesNear
-from resprout_lab.blocks.tree import TREE_MESSAGES
-from resprout.stacks.stack import Stack
-from resprout.stacks.survival import Survival
 
 _CLIENTS = "clients of a dead broker wait for its return, and are told that they may have missed something"
 _CRASH = "clients of a broker that never returns wait for it, and what it alone had is lost"

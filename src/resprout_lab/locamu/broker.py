@@ -7,12 +7,16 @@ from typing import Final, NamedTuple
 from resprout.core.contract import Recovered
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout_lab.blocks.item import KeptItem
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Publish, Serving
+from resprout.stacks.shell.peers import Peer
+from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.holdback import HoldBack
-from resprout_lab.blocks.vector_clock import Changes, check_changes
+from resprout_lab.blocks.item import KeptItem
 from resprout_lab.blocks.recorded import RecordedSubscriptions
+from resprout_lab.blocks.serving import ServingShell
+from resprout_lab.blocks.tree import LinkEnded
+from resprout_lab.blocks.vector_clock import Changes, check_changes
 from resprout_lab.locamu.copies import SentMessage
 from resprout_lab.locamu.identifiers import CountedPath, read_path
 from resprout_lab.locamu.journal import StateJournal
@@ -22,10 +26,6 @@ from resprout_lab.locamu.reports import CountsDue, PrefixesDue, StabilityReports
 from resprout_lab.locamu.state import BrokerState
 from resprout_lab.locamu.streams import Streams
 from resprout_lab.locamu.tree import ActiveChanged, SafeTree, TalkAgain, TalkBegan
-from resprout.stacks.shell.peers import Peer
-from resprout_lab.blocks.serving import ServingShell
-from resprout_lab.blocks.tree import LinkEnded
-from resprout.stacks.stack import BrokerSeat
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)

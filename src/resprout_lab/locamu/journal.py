@@ -14,15 +14,15 @@ from resprout.core.bundle_record import from_record, to_record
 from resprout.core.contract import Forget, Persist
 from resprout.core.marks import Mark
 from resprout.core.ranges import Range
+from resprout.overlay.places import Place
+from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.item import KeptItem
 from resprout_lab.blocks.vector_clock import Changes
-from resprout.overlay.places import Place
 from resprout_lab.locamu.copies import SentMessage
 from resprout_lab.locamu.identifiers import CountedPath
 from resprout_lab.locamu.past import CountedPair
 from resprout_lab.locamu.state import BrokerState
 from resprout_lab.locamu.tree import SafeTree
-from resprout.stacks.shell.step import Step
 
 RECORDS_MAX: Final = 1_024
 """Records of single messages before all of the state is written; more when more is kept."""

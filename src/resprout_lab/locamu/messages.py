@@ -6,8 +6,8 @@ from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
 from resprout_lab.blocks import vector_clock
-from resprout_lab.blocks.vector_clock import Changes
 from resprout_lab.blocks.places import PlacesNear
+from resprout_lab.blocks.vector_clock import Changes
 
 _ENTRY: Final = 24
 """Bytes that a name and a number take, and what holds them together; names may be longer, and most are shorter."""

@@ -4,8 +4,8 @@ Those within f + 1 hops are the *reach*: the broker may talk to each of them, an
 of them that lies ahead. A *branch* is the direction in which somebody lies, by the name of the neighbour there.
 """
 
-from resprout_lab.blocks.neighbourhood import Neighbourhood
 from resprout.overlay.places import Place
+from resprout_lab.blocks.neighbourhood import Neighbourhood
 
 
 class SafeNeighbourhood(Neighbourhood):

@@ -13,14 +13,14 @@ from typing import Final
 
 from resprout.core.contract import SetTimer, Timer
 from resprout.core.errors import PeerError
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.vector_clock import Changes, as_changes, check_changes
 from resprout_lab.locamu.messages import MissingRequest, PrefixesSkipped, ProcessedCounts
 from resprout_lab.locamu.near import SafeNeighbourhood
 from resprout_lab.locamu.past import CountedPair
 from resprout_lab.locamu.state import BrokerState
 from resprout_lab.locamu.streams import Streams
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.step import Step
 
 COUNTS_US: Final = 20_000
 PREFIXES_US: Final = 1_000_000

@@ -9,14 +9,14 @@ A message that came from the direction of a target was numbered for it by somebo
 dead, it is sent in its place, as it would have sent it: with the numbers up to its own, and none of those behind it.
 """
 
+from resprout.stacks.shell.outbox import Outbox
+from resprout_lab.blocks.passing import Passing
 from resprout_lab.blocks.vector_clock import Changes, as_changes
 from resprout_lab.locamu.copies import SentMessage, SentSet
 from resprout_lab.locamu.identifiers import CountedPath, as_sent, cut_after, is_safe, leading_to
 from resprout_lab.locamu.messages import Carried, MissingRequest
 from resprout_lab.locamu.past import CountedPair, Past
 from resprout_lab.locamu.tree import SafeTree
-from resprout.stacks.shell.outbox import Outbox
-from resprout_lab.blocks.passing import Passing
 
 
 class _Stream:

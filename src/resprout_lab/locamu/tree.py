@@ -13,15 +13,15 @@ from typing import Final
 from resprout.core.contract import LinkDown, LinkUp, Locate, Outcome, ProtocolMessage, SetTimer, Silent, Timer
 from resprout.edge.messages import Successor
 from resprout.overlay.places import Place
-from resprout_lab.locamu.messages import LOCAMU_MESSAGES, DeadBeyond, MissingRequest
-from resprout_lab.locamu.near import SafeNeighbourhood
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
-from resprout_lab.blocks.places import MappedTree, PlacesNear
 from resprout.stacks.shell.step import Step
-from resprout_lab.blocks.tree import Join
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.places import MappedTree, PlacesNear
+from resprout_lab.blocks.tree import Join
+from resprout_lab.locamu.messages import LOCAMU_MESSAGES, DeadBeyond, MissingRequest
+from resprout_lab.locamu.near import SafeNeighbourhood
 
 AGAIN_US: Final = 1_000_000
 

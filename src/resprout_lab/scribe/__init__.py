@@ -38,21 +38,12 @@ broker is without a parent fits into `keep_bytes`, or its clients are told that 
 
 from resprout.core.promises import OrderScope
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout_lab.scribe.chord.messages import CHORD_MESSAGES
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
-from resprout_lab.scribe.trees.messages import (
-    SCRIBE_TREE_MESSAGES,
-    AskMissed,
-    JoinTree,
-    LeaveTree,
-    NotKept,
-    Scribed,
-    TreeBeat,
-    TreeHas,
-    TreeJoined,
-)  # fmt: skip
 from resprout.stacks.families import Family
+from resprout.stacks.stack import Stack, WaitTimes
+from resprout.stacks.survival import NOTHING, Survival
 from resprout_lab.scribe.broker import GUARANTEES, RECEIPTS, ScribeBroker
+from resprout_lab.scribe.chord.messages import CHORD_MESSAGES
 from resprout_lab.scribe.messages import (
     SCRIBE_MESSAGES,
     AskRange,
@@ -67,8 +58,17 @@ from resprout_lab.scribe.messages import (
     TopicLed,
 )  # fmt: skip
 from resprout_lab.scribe.options import ScribeOptions
-from resprout.stacks.stack import Stack, WaitTimes
-from resprout.stacks.survival import NOTHING, Survival
+from resprout_lab.scribe.trees.messages import (
+    SCRIBE_TREE_MESSAGES,
+    AskMissed,
+    JoinTree,
+    LeaveTree,
+    NotKept,
+    Scribed,
+    TreeBeat,
+    TreeHas,
+    TreeJoined,
+)  # fmt: skip
 
 _CLIENTS = "what came for the clients of a dead broker, before they are served elsewhere, is not kept; they are told"
 

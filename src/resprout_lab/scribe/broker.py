@@ -7,17 +7,24 @@ from resprout.core.bundle import Bundle, pack_payloads, unpack_payloads
 from resprout.core.contract import CancelTimer, EndCode, Outcome, ProtocolMessage, Request, Retire, SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout_lab.blocks.item import KeptItem
-from resprout_lab.blocks.retention import Retention
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Serving
 from resprout.edge.requests import LeaveRequest
-from resprout_lab.scribe.chord.membership import KeyFound, KeyNotFound, RingJoined, RingMoved
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
 from resprout.replicas.replica import HeartbeatDue, PatienceOver
-from resprout_lab.scribe.trees.lines import BeatDue, JoinOverdue, TreeGrown, TreeSkipped
-from resprout_lab.scribe.trees.messages import AskMissed, Scribed
-from resprout_lab.scribe.trees.trees import Trees
+from resprout.stacks.shell.desk import Desk, Handler
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.readers import readers_here
+from resprout.stacks.shell.shell import Shell
+from resprout.stacks.shell.step import Step
+from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, TopicReaders
+from resprout_lab.blocks.clients import ClientDesk, ReceiptsDue
+from resprout_lab.blocks.item import KeptItem
+from resprout_lab.blocks.retention import Retention
+from resprout_lab.blocks.sessions import SessionEvents
+from resprout_lab.scribe.chord.membership import KeyFound, KeyNotFound, RingJoined, RingMoved
 from resprout_lab.scribe.errands import Errands, ErrandsDue
 from resprout_lab.scribe.held import HeldTopic, scribed
 from resprout_lab.scribe.log import PlacedAt
@@ -39,17 +46,10 @@ from resprout_lab.scribe.publishing import TopicPublishing
 from resprout_lab.scribe.pushing import ScribePushing
 from resprout_lab.scribe.ranges import RangeOverdue
 from resprout_lab.scribe.ring import RingSessions
+from resprout_lab.scribe.trees.lines import BeatDue, JoinOverdue, TreeGrown, TreeSkipped
+from resprout_lab.scribe.trees.messages import AskMissed, Scribed
+from resprout_lab.scribe.trees.trees import Trees
 from resprout_lab.scribe.wishes import DIRECTORY, TopicWishes
-from resprout_lab.blocks.clients import ClientDesk, ReceiptsDue
-from resprout.stacks.shell.desk import Desk, Handler
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.readers import readers_here
-from resprout_lab.blocks.sessions import SessionEvents
-from resprout.stacks.shell.shell import Shell
-from resprout.stacks.shell.step import Step
-from resprout.stacks.stack import BrokerSeat
-from resprout.stacks.status import StackStatus, TopicReaders
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.TOTAL)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)

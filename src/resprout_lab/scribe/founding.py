@@ -12,10 +12,10 @@ Who has pledged itself to a founder that is gone may agree to another log; or al
 from typing import Final, Protocol
 
 from resprout.replicas.messages import Known
+from resprout.stacks.shell.peers import Peer
 from resprout_lab.scribe.held import HeldTopic
 from resprout_lab.scribe.messages import FoundTopic, TopicGivenUp, TopicKnown, holder_of, name_of
 from resprout_lab.scribe.ring import RingSessions
-from resprout.stacks.shell.peers import Peer
 
 TOPICS_MAX: Final = 10_000
 """That one broker holds or owns. No more are founded, and those who ask for one are told that nobody leads it."""

@@ -11,11 +11,12 @@ from typing import Final, Protocol
 
 from resprout.core.bundle import Origin
 from resprout.core.contract import ProtocolMessage
-from resprout_lab.scribe.chord.ring import number_of
 from resprout.replicas.messages import Ask, Known
 from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
 from resprout.replicas.values import NO_BALLOT
-from resprout_lab.scribe.trees.messages import AskMissed, NotKept, Scribed
+from resprout.stacks.shell.step import Step
+from resprout_lab.blocks.replicated import ReplicaInSessions
+from resprout_lab.scribe.chord.ring import number_of
 from resprout_lab.scribe.log import (
     LogCommand,
     Look,
@@ -30,8 +31,7 @@ from resprout_lab.scribe.log import (
 )  # fmt: skip
 from resprout_lab.scribe.messages import PublicationPlaced, PublishAt, TopicKnown, TopicLed
 from resprout_lab.scribe.options import ScribeOptions
-from resprout_lab.blocks.replicated import ReplicaInSessions
-from resprout.stacks.shell.step import Step
+from resprout_lab.scribe.trees.messages import AskMissed, NotKept, Scribed
 
 DEFERRED_BYTES: Final = 16 << 20
 """Of publications that wait until the tree has come further; more is not taken, and has to be said again."""

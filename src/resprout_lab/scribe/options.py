@@ -6,10 +6,10 @@ from typing import Annotated, Final
 import msgspec
 
 from resprout.core.errors import UsageError
-from resprout_lab.scribe.chord.options import RingOptions
 from resprout.replicas.options import ReplicaOptions
-from resprout_lab.scribe.trees.options import TreeOptions
 from resprout_lab.blocks.periods import Period
+from resprout_lab.scribe.chord.options import RingOptions
+from resprout_lab.scribe.trees.options import TreeOptions
 
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 

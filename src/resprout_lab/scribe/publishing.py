@@ -9,15 +9,15 @@ from collections import deque
 
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.contract import Send
-from resprout_lab.blocks.item import KeptItem
-from resprout_lab.blocks.retention import Retention
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Publish, PublishRefused
+from resprout.stacks.shell.step import Step
+from resprout_lab.blocks.item import KeptItem
+from resprout_lab.blocks.retention import Retention
 from resprout_lab.scribe.errands import Errands
 from resprout_lab.scribe.messages import PublicationPlaced, PublishAt
 from resprout_lab.scribe.wishes import DIRECTORY
-from resprout.stacks.shell.step import Step
 
 
 class _Published:

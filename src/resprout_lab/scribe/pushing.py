@@ -3,8 +3,8 @@ out: positions tell a child what it missed, and the root has it. It is told when
 
 from collections.abc import Callable
 
-from resprout_lab.scribe.trees.messages import Scribed
 from resprout.stacks.shell.outbox import Outbox
+from resprout_lab.scribe.trees.messages import Scribed
 
 
 class ScribePushing:

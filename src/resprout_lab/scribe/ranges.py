@@ -14,13 +14,13 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from resprout.core.contract import SetTimer, Timer
-from resprout_lab.scribe.chord.ring import distance, is_owned, member_number, number_of
 from resprout.overlay.wires import OverlayMember
+from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.step import Step
+from resprout_lab.scribe.chord.ring import distance, is_owned, member_number, number_of
 from resprout_lab.scribe.messages import AskRange, RangeCeded, TopicKnown, holder_of
 from resprout_lab.scribe.options import ScribeOptions
 from resprout_lab.scribe.ring import RingSessions
-from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.step import Step
 
 NEWCOMERS_MAX: Final = 1_000
 """Who wait for their topics; the others ask again."""

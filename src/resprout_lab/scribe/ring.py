@@ -10,18 +10,18 @@ from typing import Final
 
 from resprout.core.contract import Close, EndCause, LinkDown, LinkUp, Locate, ProtocolMessage, Silent
 from resprout.edge.messages import Successor
-from resprout_lab.scribe.chord.membership import Chord, OwnerOverdue, StabiliseDue
 from resprout.overlay.wires import OverlayMember
-from resprout_lab.scribe.messages import address_of, holder_of, name_of
-from resprout_lab.scribe.options import ScribeOptions
 from resprout.stacks.shell.desk import Desk
-from resprout_lab.blocks.mesh import IDLE_US, MeshSessions, SilentTooLong
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.shell import Table
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import MemberSeen, StackStatus
+from resprout_lab.blocks.mesh import IDLE_US, MeshSessions, SilentTooLong
+from resprout_lab.scribe.chord.membership import Chord, OwnerOverdue, StabiliseDue
+from resprout_lab.scribe.messages import address_of, holder_of, name_of
+from resprout_lab.scribe.options import ScribeOptions
 
 ADDRESSES_MAX: Final = 10_000
 SUCCESSORS_TOLD: Final = 8

@@ -52,6 +52,8 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
 from resprout.stacks.families import Family
+from resprout.stacks.stack import Stack, WaitTimes
+from resprout.stacks.survival import Survival
 from resprout_lab.sites.broker import SitesBroker
 from resprout_lab.sites.clients import RECEIPTS, offered
 from resprout_lab.sites.messages import (
@@ -68,8 +70,6 @@ from resprout_lab.sites.messages import (
     SiteWantsNot,
 )  # fmt: skip
 from resprout_lab.sites.options import SitesOptions
-from resprout.stacks.stack import Stack, WaitTimes
-from resprout.stacks.survival import Survival
 
 _MAJORITY = "a site that lost most of its brokers has lost what only it had, and all that goes through it waits"
 

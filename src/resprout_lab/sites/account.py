@@ -5,10 +5,10 @@ The tree is one of sites: the parent of a leader is a broker of the site above, 
 
 import msgspec
 
+from resprout.stacks.status import MemberSeen, StackStatus
 from resprout_lab.sites.commands import name_of
 from resprout_lab.sites.forming import SiteForming
 from resprout_lab.sites.state import SiteState
-from resprout.stacks.status import MemberSeen, StackStatus
 
 
 def status_of(name: str, site: str, state: SiteState, forming: SiteForming, is_ready: bool) -> StackStatus:

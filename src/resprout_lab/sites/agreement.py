@@ -14,8 +14,8 @@ from typing import Final
 from resprout.core.contract import ProtocolMessage, SetTimer, Timer
 from resprout.replicas.options import ReplicaOptions
 from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
-from resprout_lab.blocks.replicated import ReplicaInSessions
 from resprout.stacks.shell.step import Step
+from resprout_lab.blocks.replicated import ReplicaInSessions
 from resprout_lab.sites.commands import Command, CommandKey, decode, encode, key_of, name_of
 from resprout_lab.sites.image import dump, load
 from resprout_lab.sites.messages import Proposal

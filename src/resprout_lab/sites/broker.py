@@ -7,13 +7,15 @@ from resprout.core.contract import Heard, LinkUp, ProtocolMessage, Retire
 from resprout.core.errors import PeerError
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
 from resprout.replicas.replica import HeartbeatDue, PatienceOver
-from resprout_lab.blocks.clients import ReceiptsDue
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
-from resprout_lab.blocks.sessions import SessionEvents
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
+from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, TopicReaders
+from resprout_lab.blocks.clients import ReceiptsDue
+from resprout_lab.blocks.sessions import SessionEvents
 from resprout_lab.sites.account import status_of
 from resprout_lab.sites.agreement import Agreement, ProposalsDue
 from resprout_lab.sites.clients import ClientOverDue, SiteClients
@@ -35,8 +37,6 @@ from resprout_lab.sites.messages import (
 from resprout_lab.sites.options import SitesOptions
 from resprout_lab.sites.sharing import gateways_for
 from resprout_lab.sites.state import Entered, PlacedBundle
-from resprout.stacks.stack import BrokerSeat
-from resprout.stacks.status import StackStatus, TopicReaders
 
 
 class SitesBroker(Shell):

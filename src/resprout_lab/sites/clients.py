@@ -14,14 +14,14 @@ from resprout.core.contract import LinkUp, SetTimer, Timer
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.marks import Mark, Reached
 from resprout.edge.broker.backpressure import BackPressure
-from resprout_lab.blocks.item import KeptItem
 from resprout.edge.broker.owed import Owed
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend, Publish, Serving
 from resprout.filters.predicate import Predicate
-from resprout_lab.blocks.clients import ClientDesk
 from resprout.stacks.shell.step import Step
+from resprout_lab.blocks.clients import ClientDesk
+from resprout_lab.blocks.item import KeptItem
 from resprout_lab.sites.agreement import Agreement
 from resprout_lab.sites.commands import Entering, Releasing, life_of
 from resprout_lab.sites.forming import SiteForming

@@ -15,11 +15,11 @@ from resprout.edge.messages import Successor
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.step import Step
+from resprout.stacks.stack import BrokerSeat
 from resprout_lab.sites.agreement import Agreement
 from resprout_lab.sites.commands import Founding, GivingUp, Seating, SiteBroker, name_of
 from resprout_lab.sites.messages import SiteAnswer, SiteFormed, SiteJoin
 from resprout_lab.sites.options import SitesOptions
-from resprout.stacks.stack import BrokerSeat
 
 SEEK_US: Final = 1_000_000
 """Whoever is asked may not know yet, or not be there: after so long another one is asked, and the parent again."""

@@ -14,10 +14,10 @@ from resprout.core.contract import Locate
 from resprout.core.errors import PeerError, UsageError
 from resprout.filters.predicate import parse_predicate
 from resprout.replicas.values import MEMBERS_MAX
-from resprout_lab.blocks.subscriptions import SUBSCRIPTIONS_MAX
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.step import Step
+from resprout_lab.blocks.subscriptions import SUBSCRIPTIONS_MAX
 from resprout_lab.sites.agreement import Agreement
 from resprout_lab.sites.commands import (
     Bringing,

@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from resprout.core.contract import LinkDown, LinkUp, Outcome, Silent
 from resprout.core.errors import PeerError
 from resprout.edge.messages import Successor
-from resprout_lab.blocks.neighbourhood import Neighbourhood
-from resprout_lab.blocks.multicast.messages import Around, Flushed
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
-from resprout_lab.blocks.places import MappedTree, PlacesNear
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.multicast.messages import Around, Flushed
+from resprout_lab.blocks.neighbourhood import Neighbourhood
+from resprout_lab.blocks.places import MappedTree, PlacesNear
 
 
 class Met(Outcome, frozen=True):

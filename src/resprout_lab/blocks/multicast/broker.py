@@ -13,21 +13,21 @@ import msgspec
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.seen import SeenRanges
-from resprout_lab.blocks.item import KeptItem
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, Publish, Serving
+from resprout.stacks.shell.desk import Handler
+from resprout.stacks.shell.peers import Peer
+from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.crossing import Progress
-from resprout_lab.blocks.vector_clock import Changes, check_changes
-from resprout_lab.blocks.recorded import RecordedSubscriptions
+from resprout_lab.blocks.item import KeptItem
 from resprout_lab.blocks.multicast.around import BypassTree, Met
 from resprout_lab.blocks.multicast.copies import Copy, LinkCopies
 from resprout_lab.blocks.multicast.messages import NotOwed, in_parts
 from resprout_lab.blocks.multicast.order import Arrival, M, MulticastOrder
-from resprout.stacks.shell.desk import Handler
-from resprout.stacks.shell.peers import Peer
+from resprout_lab.blocks.recorded import RecordedSubscriptions
 from resprout_lab.blocks.serving import ServingShell
 from resprout_lab.blocks.tree import LinkBegan, LinkEnded
-from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.vector_clock import Changes, check_changes
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
 OWED_KEPT: Final = 10_000

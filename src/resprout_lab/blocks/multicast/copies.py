@@ -8,8 +8,8 @@ dies.
 
 from collections.abc import Callable
 
-from resprout_lab.blocks.item import KeptItem
 from resprout_lab.blocks.crossing import CrossedLink, Progress
+from resprout_lab.blocks.item import KeptItem
 from resprout_lab.blocks.multicast.messages import MulticastMessage
 
 

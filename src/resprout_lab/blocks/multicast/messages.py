@@ -6,9 +6,9 @@ from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
 from resprout_lab.blocks.crossing import Progress
-from resprout_lab.blocks.vector_clock import Changes, as_changes
 from resprout_lab.blocks.parts import parts_of
 from resprout_lab.blocks.places import PlacesNear
+from resprout_lab.blocks.vector_clock import Changes, as_changes
 
 HEADER_MAX: Final = 1 << 18
 """Characters of names and digits in the clocks of one message, so that it fits into a frame beside the largest bundle

@@ -6,15 +6,15 @@ from typing import Final
 
 from resprout.core.contract import Machine
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout_lab.blocks.crossing import Progress
 from resprout.stacks.families import Family
+from resprout.stacks.stack import BrokerSeat, Stack
+from resprout.stacks.survival import Survival
+from resprout_lab.blocks.crossing import Progress
 from resprout_lab.blocks.multicast.broker import GUARANTEES, RECEIPTS
 from resprout_lab.blocks.multicast.messages import MULTICAST_MESSAGES, Around, Flushed, MulticastMessage, NotOwed
 from resprout_lab.blocks.multicast.options import MulticastOptions
 from resprout_lab.blocks.places import PlacesNear
 from resprout_lab.blocks.tree import TREE_MESSAGES
-from resprout.stacks.stack import BrokerSeat, Stack
-from resprout.stacks.survival import Survival
 
 _CLIENTS_TOLD: Final = (
     "clients of a dead broker go on at its neighbours, and are told that they may have missed something"

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Final
 
 from resprout.core.contract import Outcome, Timer
+from resprout.overlay.wires import OverlayMember, Wires
 from resprout_lab.gossip.hyparview.messages import (
     ForwardJoin,
     JoinOverlay,
@@ -22,7 +23,6 @@ from resprout_lab.gossip.hyparview.options import ViewOptions
 from resprout_lab.gossip.hyparview.requests import AskedTooLong, Requests
 from resprout_lab.gossip.hyparview.shuffling import Shuffling, check_sample, check_steps
 from resprout_lab.gossip.hyparview.views import Views
-from resprout.overlay.wires import OverlayMember, Wires
 
 JOINING_MAX: Final = 256
 """Newcomers that may wait."""

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from resprout.core.contract import Timer
+from resprout.overlay.wires import OverlayMember, Wires
 from resprout_lab.gossip.hyparview.messages import JoinOverlay, NeighbourRequest
 from resprout_lab.gossip.hyparview.options import ViewOptions
 from resprout_lab.gossip.hyparview.views import Views
-from resprout.overlay.wires import OverlayMember, Wires
 
 ASKED_MAX: Final = 16
 """Members that may be asked at the same time: newcomers, mostly, and those that do not answer. Who comes beyond that is

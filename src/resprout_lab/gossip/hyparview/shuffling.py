@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
+from resprout.overlay.wires import OverlayMember
 from resprout_lab.gossip.hyparview.messages import Shuffle, ShuffleReply
 from resprout_lab.gossip.hyparview.options import SAMPLE_MAX, TTL_MAX, ViewOptions
 from resprout_lab.gossip.hyparview.views import Views
-from resprout.overlay.wires import OverlayMember
 
 
 class Shuffling:

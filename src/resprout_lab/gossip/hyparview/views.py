@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable
 from random import Random
 
-from resprout_lab.gossip.hyparview.options import ViewOptions
 from resprout.overlay.wires import OverlayMember
+from resprout_lab.gossip.hyparview.options import ViewOptions
 
 
 class Views:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from resprout_lab.scribe.chord.ring import BITS, SIZE, distance, member_number
 from resprout.overlay.wires import OverlayMember
+from resprout_lab.scribe.chord.ring import BITS, SIZE, distance, member_number
 
 
 class Fingers:

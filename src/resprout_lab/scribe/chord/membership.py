@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from resprout.core.contract import Outcome, Timer
+from resprout.overlay.wires import OverlayMember, Wires
 from resprout_lab.scribe.chord.fingers import Fingers
 from resprout_lab.scribe.chord.messages import AskSuccessor, FindOwner, OwnerFound, SuccessorSays
 from resprout_lab.scribe.chord.options import RingOptions
 from resprout_lab.scribe.chord.ring import SIZE, distance, from_key, is_between, is_owned, member_number, to_key
-from resprout.overlay.wires import OverlayMember, Wires
 
 HOPS_MAX: Final = 128
 """Of a question; one that has come so far goes in circles, and is asked again."""

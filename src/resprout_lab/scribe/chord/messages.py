@@ -4,8 +4,8 @@ from typing import Final
 
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
-from resprout_lab.scribe.chord.options import SUCCESSORS_SAID_MAX
 from resprout.overlay.wires import OverlayMember
+from resprout_lab.scribe.chord.options import SUCCESSORS_SAID_MAX
 
 
 class FindOwner(ProtocolMessage, frozen=True, tag=284):

@@ -4,8 +4,8 @@ from typing import Final
 
 from resprout.pipeline.report import measures
 from resprout.pipeline.report.chapter import Chapter
-from resprout.pipeline.report.comparison import comparison_table
 from resprout.pipeline.report.figures import Figure, FigureAxis, Shape
+from resprout_lab.figures.comparison import comparison_table
 
 _DEAD: Final = FigureAxis("share", "share of brokers that die at once")
 _VIEW: Final = FigureAxis("view", "neighbours, active and passive")

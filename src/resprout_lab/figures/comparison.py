@@ -18,7 +18,8 @@ from resprout.pipeline.report.page_tables import LabelledRow, PageCell, PageRow,
 from resprout.pipeline.report.promised import Promised, promised_by
 from resprout.pipeline.report.quantities import MILLISECOND, NONE, Quantity, Style, style_for
 from resprout.pipeline.report.standing import RunStanding, worst_of
-from resprout.stacks.registry import BUILT_IN
+from resprout.stacks.registry import DEFAULT
+from resprout_lab import SYSTEMS
 
 FAULT_AXIS: Final = "fault"
 """The axis of the sweep that says what goes wrong."""
@@ -107,11 +108,11 @@ class ComparedRow(msgspec.Struct, frozen=True):
 
 
 def compared(facts: Iterable[RunFacts]) -> list[ComparedRow]:
-    """The stacks in the order in which they are registered, the default one first."""
+    """The default stack first, then the systems of the laboratory, then others."""
     groups: dict[tuple[str, str, str, str], list[RunFacts]] = {}
     for one in facts:
         groups.setdefault((one.stack, *_place(one)), []).append(one)
-    stacks = list(dict.fromkeys((*BUILT_IN, *(stack for stack, *_ in groups))))
+    stacks = list(dict.fromkeys((DEFAULT, *SYSTEMS, *(stack for stack, *_ in groups))))
     orders = [in_order(key[place] for key in groups) for place in (1, 2, 3)]
     ordered = sorted(
         groups,

@@ -19,7 +19,8 @@ from resprout.pipeline.report.page_tables import (
     rows_by_label,
 )
 from resprout.pipeline.report.quantities import NONE, Quantity, style_for
-from resprout.stacks.registry import BUILT_IN, DEFAULT, find_stack
+from resprout.stacks.registry import DEFAULT, find_stack
+from resprout_lab import SYSTEMS
 
 LEVEL: Final = 0.01
 """Two that differ by no more carry the same: where nobody is saturated, all carry what they are offered."""
@@ -55,7 +56,7 @@ def points_beside(facts: Sequence[RunFacts]) -> list[BesidePoint]:
     for one in facts:
         labels = tuple([value for axis, value in one.run.labels.items() if axis != "stack"])
         rate = one.traffic.steady_throughput if one.traffic else None
-        if rate and one.stack in BUILT_IN and Guarantee.CAUSAL in find_stack(one.stack).guarantees:
+        if rate and one.stack in (DEFAULT, *SYSTEMS) and Guarantee.CAUSAL in find_stack(one.stack).guarantees:
             rates.setdefault(labels, {}).setdefault(one.stack, []).append(rate)
         if one.stack == DEFAULT and one.traffic and one.traffic.metadata_bytes_max is not None:
             most[labels] = max(one.traffic.metadata_bytes_max, most.get(labels, 0))

@@ -6,7 +6,7 @@ from typing import Final
 from resprout.pipeline.report import measures
 from resprout.pipeline.report.chapter import Chapter
 from resprout.pipeline.report.figures import WHOLE, Cell, CellPlace, Figure, FigureAxis, Grid, Shape, in_order
-from resprout.pipeline.ring_shares import RingShares, mean_shares, ring_shares
+from resprout_lab.figures.ring_shares import RingShares, mean_shares, ring_shares
 
 PUBLISHED: Final = FigureAxis("published", "messages that each node publishes")
 NODES: Final = FigureAxis("nodes", "nodes")

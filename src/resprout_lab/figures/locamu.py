@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Final
 
-from resprout.pipeline import papers
 from resprout.pipeline.report import measures
 from resprout.pipeline.report.chapter import Chapter
-from resprout.pipeline.report.default_beside import default_beside
 from resprout.pipeline.report.figures import WHOLE, Cell, CellPlace, Figure, FigureAxis, Grid, Shape, in_order
+from resprout_lab.figures import papers
+from resprout_lab.figures.default_beside import default_beside
 
 _ABOUT: Final = (
     "Brokers in a tree with 1 ms and 100 Mbit each, shared by their links, one client at each; 32 bytes of payload. "
