@@ -36,7 +36,7 @@ test-loaded: $(READY)
 # Drawn scenarios of each stack that comes with this package, with the faults that it survives, judged. A part of CI, beside
 # the few that are among the tests.
 seeds: $(READY)
-	@for stack in $$($(BIN)/python -c 'from resprout.stacks.registry import BUILT_IN; print(*BUILT_IN)'); do \
+	@for stack in $$($(BIN)/python -c 'from resprout_lab import SYSTEMS; print("resprout", *SYSTEMS)'); do \
 	  echo "the stack $$stack"; \
 	  $(BIN)/resprout swarm --stack $$stack --seeds $${SEEDS:-40} --first $${FIRST:-1} --workers $(WORKERS) || exit 1; \
 	done

@@ -20,8 +20,8 @@ from resprout.core.promises import Promises
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.sim.run import RunResult, run_scenario
-from resprout.stacks.gossip import GOSSIP
 from resprout.trace import kinds
+from resprout_lab.gossip import GOSSIP
 
 BROKERS: Final = 40
 SHARES: Final = (0.1, 0.2, 0.3, 0.5)

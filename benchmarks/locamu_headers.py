@@ -4,12 +4,12 @@ from unittest.mock import patch
 
 from resprout.audit.judge import judge
 from resprout.core.contract import ProtocolMessage
-from resprout.edge.broker.item import KeptItem
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.sim.run import run_scenario
-from resprout.stacks.locamu import LOCAMU
-from resprout.stacks.shell.passing import Passing
+from resprout_lab.blocks.item import KeptItem
+from resprout_lab.blocks.passing import Passing
+from resprout_lab.locamu import LOCAMU
 
 
 def largest_header(brokers: int) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-PACKAGE: Final = "resprout"
+PACKAGES: Final = ("resprout", "resprout_lab")
 PURE: Final = "protocols are pure"
 """How the rule of imports begins that lists the pure floors, in `pyproject.toml`."""
 
@@ -86,7 +86,7 @@ def interpreted(modules: Mapping[str, Path], floors: tuple[str, ...]) -> dict[st
 def all_modules(root: Path) -> dict[str, Path]:
     """But for packages themselves, which are empty or hold names only."""
     source = root / "src"
-    paths = [path for path in sorted((source / PACKAGE).rglob("*.py")) if path.name != "__init__.py"]
+    paths = [path for one in PACKAGES for path in sorted((source / one).rglob("*.py")) if path.name != "__init__.py"]
     return {".".join(path.relative_to(source).with_suffix("").parts): path for path in paths}
 
 

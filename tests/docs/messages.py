@@ -7,7 +7,7 @@ from typing import Final
 
 WIRE: Final = Path("docs/wire.md")
 PROTOCOL: Final = Path("docs/protocol.md")
-SOURCES: Final = Path("src/resprout")
+SOURCES: Final = (Path("src/resprout"), Path("src/resprout_lab"))
 _CLASS: Final = re.compile(r"^class ([A-Z]\w*)\(\s*(?:\w*Message|msgspec\.Struct)\b[^()]*?\btag=(\d+)", re.MULTILINE)
 _IN_PROSE: Final = re.compile(r"\b(\d+)\s+`([A-Z]\w*)`")
 _IN_FRAMES: Final = re.compile(r"^\| (\d+) \| `([A-Z]\w*)` \|", re.MULTILINE)
@@ -17,7 +17,7 @@ Tagged = set[tuple[int, str]]
 
 
 def complaints(root: Path) -> Iterator[str]:
-    files = _tagged(root / SOURCES)
+    files = {name: tagged for sources in SOURCES for name, tagged in _tagged(root / sources).items()}
     exist: Tagged = set().union(*files.values())
     yield from _differences(WIRE, _in_wire((root / WIRE).read_text()), exist)
     yield from _in_protocol((root / PROTOCOL).read_text(), files)

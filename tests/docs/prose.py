@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 DOCUMENTS: Final = ("*.md", "docs/*.md", "docs/*/*.md")
-SOURCES: Final = ("src/resprout", ".")
+SOURCES: Final = ("src/resprout", "src/resprout_lab", "src", ".")
 """Where the path of a file may begin; a name without a path may be anywhere."""
 LINE_MAX: Final = 130
 """Tables and what stands in blocks of code aside: they cannot be broken."""

@@ -6,20 +6,9 @@ import pytest
 
 from resprout.core.contract import word_of
 from resprout.overlay.messages import Gone
-from resprout.stacks.ginger.messages import NodeGone
-from tests.docs import decisions, listed, messages, names, privates, prose, rooms
+from resprout_lab.ginger.messages import NodeGone
+from tests.docs import decisions, listed, messages, privates, prose
 
-ARCHITECTURE = """# Architecture
-
-### What is in which room
-
-- **core**: `clock` (time), the checks in `rule*`,
-  `names`. A `Machine` reads `run.json`. *Not*: more.
-- **core/deep**: `well`.
-- **alone**: one module.
-
-## Adding things
-"""
 WIRE = """# On the wire
 
 | tag | frame | said |
@@ -54,7 +43,6 @@ INDEX = """# Decisions
 | [0002](0002-second.md) | The second | replaced by 0001 |
 """
 FILES = {
-    "docs/architecture.md": ARCHITECTURE,
     "docs/wire.md": WIRE,
     "docs/protocol.md": PROTOCOL,
     "docs/decisions/README.md": INDEX,
@@ -63,8 +51,6 @@ FILES = {
     "docs/client.md": "# Client\n\nSee [here](wire.md#on-the-wire), `core/clock.py` and `well.py`.\n",
     "src/resprout/alone.py": "",
     "src/resprout/core/clock.py": "",
-    "src/resprout/core/rule_one.py": "",
-    "src/resprout/core/rule_two.py": "",
     "src/resprout/core/__init__.py": "",
     "src/resprout/core/names.py": (
         "class Ask(ProtocolMessage, frozen=True, tag=16):\n    pass\n\n\n"
@@ -91,33 +77,16 @@ def change(house: Path, name: str, old: str, new: str) -> None:
 
 
 def found(house: Path) -> list[str]:
-    return [line for check in (rooms, messages, decisions, names, prose) for line in check.complaints(house)]
+    return [line for check in (messages, decisions, prose) for line in check.complaints(house)]
 
 
 def test_documents_that_are_right_are_not_complained_about(house: Path) -> None:
     assert found(house) == []
 
 
-def test_a_file_that_no_entry_names_is_found(house: Path) -> None:
-    (house / "src/resprout/core/new.py").touch()
-    assert found(house) == ["docs/architecture.md: core does not name new"]
-
-
-def test_a_name_without_a_file_is_found(house: Path) -> None:
+def test_a_file_that_is_named_and_does_not_exist_is_found(house: Path) -> None:
     (house / "src/resprout/core/clock.py").rename(house / "src/resprout/core/deep/clock.py")
-    assert sorted(found(house)) == [
-        "docs/architecture.md: core names clock, which is not there",
-        "docs/architecture.md: core/deep does not name clock",
-        "docs/client.md: names core/clock.py, which does not exist",
-    ]
-
-
-def test_rooms_without_an_entry_and_entries_without_a_room_are_found(house: Path) -> None:
-    change(house, "docs/architecture.md", "**core/deep**", "**core/well**")
-    assert sorted(found(house)) == [
-        "docs/architecture.md: the room core/deep has no entry",
-        "docs/architecture.md: there is no room core/well",
-    ]
+    assert found(house) == ["docs/client.md: names core/clock.py, which does not exist"]
 
 
 def test_a_message_that_is_not_listed_is_found_in_both_documents(house: Path) -> None:
@@ -205,22 +174,6 @@ def test_long_lines_are_found_but_for_tables_and_code(house: Path) -> None:
     with (house / "docs/client.md").open("a") as file:
         file.write(f"\n| {long} |\n\n```\n{long}\n```\n\n{long}\n")
     assert found(house) == ["docs/client.md: line 11 has 131 characters, 130 are the most"]
-
-
-def test_two_public_classes_of_one_name_are_found(house: Path) -> None:
-    (house / "src/resprout/core/clock.py").write_text("class Hello:\n    pass\n\n\nclass _Kept:\n    pass\n")
-    assert found(house) == [
-        "src/resprout/core/clock.py: Hello is also the name of a class in src/resprout/core/deep/well.py"
-    ]
-
-
-def test_a_type_that_others_import_under_the_name_of_a_class_is_found(house: Path) -> None:
-    (house / "src/resprout/core/clock.py").write_text("Hello = tuple[int, int]\nLIMIT = 7\n")
-    assert found(house) == [], "nobody else says it"
-    (house / "src/resprout/alone.py").write_text("from resprout.core.clock import LIMIT, Hello\n")
-    assert found(house) == [
-        "src/resprout/core/clock.py: Hello is also the name of a class in src/resprout/core/deep/well.py"
-    ]
 
 
 def test_more_private_attributes_in_tests_than_are_left_are_found(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,12 +18,12 @@ SIBLINGS = [pair for line in LINES for pair in permutations(line, 2)]
 
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
-    return grimp.build_graph(CONFIG["root_package"], cache_dir=None)
+    return grimp.build_graph(*CONFIG["root_packages"], cache_dir=None)
 
 
 def keeps(graph: grimp.ImportGraph) -> bool:
     options = {key: value for key, value in FLOORS.items() if key not in ("name", "type")}
-    contract = LayersContract(FLOORS["name"], {"root_packages": [CONFIG["root_package"]]}, options)
+    contract = LayersContract(FLOORS["name"], {"root_packages": CONFIG["root_packages"]}, options)
     return bool(contract.check(deepcopy(graph), verbose=False).kept)
 
 

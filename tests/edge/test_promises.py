@@ -38,12 +38,13 @@ from resprout.edge.requests import (
 )
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, OptionValue, Scenario
-from resprout.stacks.registry import BUILT_IN, find_stack
+from resprout.stacks.registry import DEFAULT, find_stack
+from resprout_lab import SYSTEMS
 from tests.edge.desk import Desk
 from tests.edge.puppets import Puppet
 from tests.stacks.asking import Asked, Told, ask
 
-STACKS: Final = tuple(BUILT_IN)
+STACKS: Final = (DEFAULT, *SYSTEMS)
 
 NARROW: Final[dict[str, dict[str, OptionValue]]] = {
     "resprout": {"subscriber_bytes": 65_536, "log_bytes": 65_536},

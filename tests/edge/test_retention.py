@@ -3,8 +3,8 @@
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Effect, Hold, Release
 from resprout.core.guarantee import Guarantee
-from resprout.edge.broker.item import KeptItem
-from resprout.edge.broker.retention import Retention
+from resprout_lab.blocks.item import KeptItem
+from resprout_lab.blocks.retention import Retention
 
 
 def item(source: str | None, count: int = 6) -> KeptItem:

@@ -7,11 +7,11 @@ import pytest
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark
-from resprout.edge.broker.item import KeptItem
 from resprout.edge.broker.portion import Portion
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sharing import SPANS_TOLD_MAX, Consumer, SharedQueue
 from resprout.edge.durable_messages import Span
+from resprout_lab.blocks.item import KeptItem
 from tests.soak import cases
 
 

@@ -8,8 +8,8 @@ from resprout.audit.report import lines
 from resprout.audit.verdict import Verdict
 from resprout.net.run.coordinator import ProcessRunResult, RealRun
 from resprout.scenario.load import load_scenario
-from resprout.stacks.sites import SITES
 from resprout.trace.schema import Row
+from resprout_lab.sites import SITES
 from tests.net.arrived import assert_everything_arrived
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "sites.toml"

@@ -4,8 +4,8 @@ told the whole clock of every message and searches everything it holds; and a ju
 from random import Random
 from typing import NamedTuple
 
-from resprout.order.holdback import HoldBack
-from resprout.order.vector_clock import Changes, VectorClock, check_changes
+from resprout_lab.blocks.holdback import HoldBack
+from resprout_lab.blocks.vector_clock import Changes, VectorClock, check_changes
 
 Whole = dict[tuple[str, str], int]
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from resprout.core.errors import PeerError
-from resprout.order.crossing import CrossedLink, Progress
+from resprout_lab.blocks.crossing import CrossedLink, Progress
 
 
 class Thing:

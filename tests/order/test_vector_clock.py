@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.core.errors import PeerError
-from resprout.order import vector_clock
-from resprout.order.vector_clock import COUNT_MAX, VectorClock, check_changes, paper_bytes
+from resprout_lab.blocks import vector_clock
+from resprout_lab.blocks.vector_clock import COUNT_MAX, VectorClock, check_changes, paper_bytes
 from tests.order.causal_net import CausalNet
 from tests.soak import cases
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from resprout.core.contract import Outcome, Timer
-from resprout.overlay.hyparview.membership import (
+from resprout.overlay.wires import OverlayMember
+from resprout_lab.gossip.hyparview.membership import (
     HyParView,
     NeighbourDown,
     NeighbourUp,
     ShuffleDue,
 )  # fmt: skip
-from resprout.overlay.hyparview.options import ViewOptions
-from resprout.overlay.hyparview.requests import AskedTooLong
-from resprout.overlay.wires import OverlayMember
+from resprout_lab.gossip.hyparview.options import ViewOptions
+from resprout_lab.gossip.hyparview.requests import AskedTooLong
 from tests.overlay.light_world import LightMember, LightWorld
 
 

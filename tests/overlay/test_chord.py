@@ -8,12 +8,12 @@ import pytest
 from resprout.core.errors import PeerError, UsageError
 from resprout.links.frames import Data
 from resprout.net.frames import make_codec
-from resprout.overlay.chord.fingers import Fingers
-from resprout.overlay.chord.membership import CALLED_AGAIN, CALLS_MAX, LOOKUPS_MAX, Chord, KeyNotFound
-from resprout.overlay.chord.messages import CHORD_MESSAGES, AskSuccessor, FindOwner, OwnerFound, SuccessorSays
-from resprout.overlay.chord.options import SUCCESSORS_SAID_MAX, RingOptions
-from resprout.overlay.chord.ring import BITS, SIZE, is_between, is_owned, number_of, to_key
 from resprout.overlay.wires import OverlayMember
+from resprout_lab.scribe.chord.fingers import Fingers
+from resprout_lab.scribe.chord.membership import CALLED_AGAIN, CALLS_MAX, LOOKUPS_MAX, Chord, KeyNotFound
+from resprout_lab.scribe.chord.messages import CHORD_MESSAGES, AskSuccessor, FindOwner, OwnerFound, SuccessorSays
+from resprout_lab.scribe.chord.options import SUCCESSORS_SAID_MAX, RingOptions
+from resprout_lab.scribe.chord.ring import BITS, SIZE, is_between, is_owned, number_of, to_key
 from tests.overlay.chord_net import Ring
 
 # -- the ring ----------------------------------------------------------------------------------------------------------

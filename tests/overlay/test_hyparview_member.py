@@ -7,13 +7,14 @@ import pytest
 
 from resprout.core.contract import Outcome, ProtocolMessage, Timer
 from resprout.core.errors import PeerError, UsageError
-from resprout.overlay.hyparview.membership import (
+from resprout.overlay.wires import OverlayMember
+from resprout_lab.gossip.hyparview.membership import (
     HyParView,
     NeighbourDown,
     NeighbourUp,
     ShuffleDue,
 )  # fmt: skip
-from resprout.overlay.hyparview.messages import (
+from resprout_lab.gossip.hyparview.messages import (
     ForwardJoin,
     JoinOverlay,
     NeighbourAnswer,
@@ -22,9 +23,8 @@ from resprout.overlay.hyparview.messages import (
     Shuffle,
     ShuffleReply,
 )  # fmt: skip
-from resprout.overlay.hyparview.options import SAMPLE_MAX, TTL_MAX, ViewOptions
-from resprout.overlay.hyparview.requests import ASKED_MAX, AskedTooLong
-from resprout.overlay.wires import OverlayMember
+from resprout_lab.gossip.hyparview.options import SAMPLE_MAX, TTL_MAX, ViewOptions
+from resprout_lab.gossip.hyparview.requests import ASKED_MAX, AskedTooLong
 
 
 class Alone:

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from resprout.overlay import neighbourhood
-from resprout.overlay.neighbourhood import Neighbourhood
 from resprout.overlay.places import LEAP_MAX, NEIGHBOURS_MAX, Place
+from resprout_lab.blocks import neighbourhood
+from resprout_lab.blocks.neighbourhood import Neighbourhood
 from tests.network import Streams
 from tests.overlay.graph import Graph
 from tests.soak import cases

@@ -7,8 +7,8 @@ for people to read again.
 from pathlib import Path
 from typing import Final
 
-from resprout.pipeline.report.comparison import ComparedRow, compared
 from resprout.pipeline.report.standing import RunStanding
+from resprout_lab.figures.comparison import ComparedRow, compared
 from tests.pipeline.played import play, runs_of
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "experiments" / "comparison.md"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from resprout.pipeline.papers import PAIR, WORD
+from resprout_lab.figures.papers import PAIR, WORD
 
 
 def subtree_group_sizes(levels: int) -> list[int]:

@@ -6,18 +6,19 @@ import pytest
 
 from resprout.core.guarantee import Guarantee
 from resprout.core.promises import OrderScope
-from resprout.pipeline.report.comparison import COLUMNS, ComparedRow, compared, comparison_table
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.page import page_of
 from resprout.pipeline.report.page_tables import PageTable
 from resprout.pipeline.report.promised import UNKNOWN, guarantees_of, promised_by, survives_in_words
 from resprout.pipeline.report.standing import RunStanding
-from resprout.stacks.registry import BUILT_IN, find_stack
+from resprout.stacks.registry import DEFAULT, find_stack
 from resprout.stacks.survival import NOTHING, Survival, everything
+from resprout_lab import SYSTEMS
+from resprout_lab.figures.comparison import COLUMNS, ComparedRow, compared, comparison_table
 from tests.pipeline.made_up import ASKED, latency, load, run_row, traffic, verdict
 from tests.pipeline.played import play, runs_of
 
-STACKS = {name: find_stack(name) for name in BUILT_IN}
+STACKS = {name: find_stack(name) for name in (DEFAULT, *SYSTEMS)}
 SMALL = ("workload.0.operations=2",)
 
 

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from resprout.pipeline import papers
 from resprout.scenario.load import parse_scenario
 from resprout.sim.run import run_scenario
+from resprout_lab.figures import papers
 from tests.pipeline.paper_forms import (
     cbcast_header_compressed,
     confirmed_per_second,

@@ -5,16 +5,17 @@ import re
 import msgspec
 
 from resprout.pipeline.report import measures
-from resprout.pipeline.report.chapters import CHAPTERS, general_figures
+from resprout.pipeline.report.chapters import general_figures
 from resprout.pipeline.report.charts import charts
-from resprout.pipeline.report.default_beside import default_beside, points_beside
 from resprout.pipeline.report.facts import RunFacts, Tables, facts_of
 from resprout.pipeline.report.figures import Cell, Figure, FigureAxis, Grid, Shape, grid_of, in_order
-from resprout.pipeline.report.locamu_chapters import closed_forms
 from resprout.pipeline.report.number_tables import numbers_table
 from resprout.pipeline.report.page_figures import figure_of, legend
 from resprout.pipeline.report.percentiles import percentile_figure
 from resprout.pipeline.report.rendering import environment
+from resprout_lab.figures import CHAPTERS
+from resprout_lab.figures.default_beside import default_beside, points_beside
+from resprout_lab.figures.locamu import closed_forms
 from tests.pipeline.made_up import (
     gossip,
     latency,

@@ -6,13 +6,14 @@ from functools import cache
 import pytest
 
 from resprout.core.contract import word_of
-from resprout.overlay.chord.ring import number_of, to_key
 from resprout.pipeline.report import measures
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.layers import BETWEEN_BROKERS, CLIENTS, OTHER, layer_of, messages_by_layer
-from resprout.pipeline.report.scribe_chapters import SIZES, TOPICS, topics_owned
-from resprout.pipeline.ring_shares import mean_shares, owners_of, ring_shares
-from resprout.stacks.registry import BUILT_IN, find_stack
+from resprout.stacks.registry import DEFAULT, find_stack
+from resprout_lab import SYSTEMS
+from resprout_lab.figures.ring_shares import mean_shares, owners_of, ring_shares
+from resprout_lab.figures.scribe import SIZES, TOPICS, topics_owned
+from resprout_lab.scribe.chord.ring import number_of, to_key
 from tests.overlay.chord_net import Ring
 from tests.pipeline.made_up import run_row, traffic
 from tests.pipeline.played import play, runs_of
@@ -64,7 +65,7 @@ def test_every_sweep_has_the_nodes_and_messages_of_its_figure(
 
 
 def test_every_message_of_every_stack_has_a_layer() -> None:
-    for name in BUILT_IN:
+    for name in (DEFAULT, *SYSTEMS):
         layers = {word_of(kind): layer_of(name, word_of(kind)) for kind in find_stack(name).messages}
         assert OTHER not in layers.values()
         assert {"Publish", "Delivery"} <= {word for word, layer in layers.items() if layer == CLIENTS}
@@ -96,7 +97,7 @@ def test_3_messages_grow_with_what_is_published() -> None:
 
 def test_4_where_messages_take_time_everybody_waits_for_the_busiest_node() -> None:
     loud = ("workload.0.operations=10", "workload.0.payload=2000", "topology.brokers=10")
-    for system in SYSTEMS:
+    for system in MEASURED:
         wide, narrow = (
             played("4", system, *loud, published="10", bandwidth=bandwidth) for bandwidth in ("unlimited", "10Mbit")
         )
@@ -105,7 +106,7 @@ def test_4_where_messages_take_time_everybody_waits_for_the_busiest_node() -> No
         assert 0.6 < busiest_us / converged_us(narrow) < 1.1, f"{system}: what it sends at 10 bits in a microsecond"
 
 
-SYSTEMS = ("gossip", "resprout")
+MEASURED = ("gossip", "resprout")
 
 
 def test_5_the_messages_of_the_overlay_grow_with_the_nodes() -> None:

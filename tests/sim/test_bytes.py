@@ -16,8 +16,9 @@ from resprout.sim.bodies import WeighedBodies
 from resprout.sim.load import NodeLoad
 from resprout.sim.run import RunResult, run_scenario
 from resprout.sim.scales import Scales, claims_size
-from resprout.stacks.registry import BUILT_IN, find_stack
+from resprout.stacks.registry import DEFAULT, find_stack
 from resprout.wire.codec import Codec
+from resprout_lab import SYSTEMS
 
 SCENARIO = """
 {top}
@@ -122,7 +123,7 @@ def test_one_frame_in_a_hundred_is_encoded_and_compared() -> None:
     assert result.traffic["frames_compared"] == -(-result.traffic["frames_sent"] // 100)
 
 
-@pytest.mark.parametrize("stack", sorted(BUILT_IN))
+@pytest.mark.parametrize("stack", (DEFAULT, *SYSTEMS))
 def test_every_frame_of_a_run_has_the_size_that_was_computed(stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scales.__init__, "__defaults__", (1,))
     text = SCENARIO.replace("{top}", f'stack = "{stack}"\ncount_bytes = true\n[options]\nfaults_tolerated = 1\n')

@@ -4,7 +4,7 @@ from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.core.names import Attributes
 from resprout.filters.predicate import parse_predicate
-from resprout.spread.subscriptions import Subscriptions
+from resprout_lab.blocks.subscriptions import Subscriptions
 
 T = parse_predicate("t")
 ALL = parse_predicate("#")

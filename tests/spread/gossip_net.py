@@ -10,9 +10,9 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Outcome, ProtocolMessage, Timer
 from resprout.core.guarantee import Guarantee
 from resprout.core.seen import SeenRanges
-from resprout.spread.gossip.gossip import AnnounceDue, Gossip, GraftDue, RecoverDue
-from resprout.spread.gossip.messages import Gossiped, Graft, IHave, Prune
-from resprout.spread.gossip.store import RecentBundles
+from resprout_lab.gossip.broadcast.gossip import AnnounceDue, Gossip, GraftDue, RecoverDue
+from resprout_lab.gossip.broadcast.messages import Gossiped, Graft, IHave, Prune
+from resprout_lab.gossip.broadcast.store import RecentBundles
 
 
 class Times(msgspec.Struct, frozen=True):

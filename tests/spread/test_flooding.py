@@ -8,8 +8,8 @@ import pytest
 
 from resprout.core.bundle import Bundle
 from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.spread.flooding import Flooding, Onward
-from resprout.spread.subscriptions import Subscriptions
+from resprout_lab.blocks.subscriptions import Subscriptions
+from resprout_lab.flood.flooding import Flooding, Onward
 from tests.spread.examples import T, bundle, table
 
 TOPICS = ("t", "u", "v")

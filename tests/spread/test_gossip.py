@@ -7,11 +7,11 @@ import pytest
 
 from resprout.core.errors import PeerError
 from resprout.core.seen import SeenRanges
-from resprout.spread.gossip import gossip as gossip_module
-from resprout.spread.gossip.announced import ANNOUNCED_MAX, Announced
-from resprout.spread.gossip.apart import DOUBTS_MAX, Apart, ApartDue
-from resprout.spread.gossip.gossip import ELSEWHERE_MAX, GossipSettled, RecoverDue
-from resprout.spread.gossip.messages import (
+from resprout_lab.gossip.broadcast import gossip as gossip_module
+from resprout_lab.gossip.broadcast.announced import ANNOUNCED_MAX, Announced
+from resprout_lab.gossip.broadcast.apart import DOUBTS_MAX, Apart, ApartDue
+from resprout_lab.gossip.broadcast.gossip import ELSEWHERE_MAX, GossipSettled, RecoverDue
+from resprout_lab.gossip.broadcast.messages import (
     RANGES_MAX,
     Gossiped,
     Graft,
@@ -21,7 +21,7 @@ from resprout.spread.gossip.messages import (
     check_offers,
     in_parts,
 )  # fmt: skip
-from resprout.spread.gossip.store import RecentBundles
+from resprout_lab.gossip.broadcast.store import RecentBundles
 from tests.spread.gossip_net import Gossipers, bundle
 
 RING = ("ab", "bc", "cd", "de", "ea")

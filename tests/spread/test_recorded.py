@@ -8,7 +8,7 @@ from resprout.core.errors import PeerError
 from resprout.core.marks import Mark
 from resprout.filters.predicate import parse_predicate
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
-from resprout.spread.recorded import RecordedSubscriptions
+from resprout_lab.blocks.recorded import RecordedSubscriptions
 
 T = parse_predicate("t")
 

@@ -3,11 +3,11 @@
 import pytest
 
 from resprout.filters.predicate import parse_predicate
-from resprout.spread.scribe.lines import BeatDue, JoinOverdue
-from resprout.spread.scribe.messages import NOWHERE, AskMissed, JoinTree, LeaveTree, Scribed, TreeHas, TreeJoined
-from resprout.spread.scribe.tree import EARLY_MAX, MISSED_TOGETHER
-from resprout.spread.scribe.trees import Trees
-from resprout.stacks.scribe.wishes import TopicWishes
+from resprout_lab.scribe.trees.lines import BeatDue, JoinOverdue
+from resprout_lab.scribe.trees.messages import NOWHERE, AskMissed, JoinTree, LeaveTree, Scribed, TreeHas, TreeJoined
+from resprout_lab.scribe.trees.tree import EARLY_MAX, MISSED_TOGETHER
+from resprout_lab.scribe.trees.trees import Trees
+from resprout_lab.scribe.wishes import TopicWishes
 from tests.spread.scribe_net import TreeNet, scribed
 
 WAYS = {"a": "root", "b": "a", "c": "b", "d": "a", "e": "root"}

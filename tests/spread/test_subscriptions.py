@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from resprout.core.errors import PeerError
 from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.spread import subscriptions
-from resprout.spread.subscriptions import Subscriptions
+from resprout_lab.blocks import subscriptions
+from resprout_lab.blocks.subscriptions import Subscriptions
 from tests.soak import cases
 from tests.spread.examples import ALL, T, bundle, table
 

@@ -12,10 +12,10 @@ from resprout.edge.messages import Attend, Delivery, Publish, Subscribe, Subscri
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim.run import run_scenario
-from resprout.stacks.delta import DELTA
-from resprout.stacks.delta.broker import DeltaBroker
-from resprout.stacks.delta.options import DeltaOptions
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.delta import DELTA
+from resprout_lab.delta.broker import DeltaBroker
+from resprout_lab.delta.options import DeltaOptions
 from tests.edge.desk import Desk
 
 ROOM = 1 << 24

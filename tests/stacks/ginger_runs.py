@@ -22,7 +22,7 @@ from resprout.scenario.model import (
 )  # fmt: skip
 from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.run import FaultAtEvent, Run, RunResult
-from resprout.stacks.ginger.broker import GingerBroker
+from resprout_lab.ginger.broker import GingerBroker
 
 WORK_BEGINS_US = 1_000_000
 """By then every broker has joined and every subscription is confirmed."""

@@ -27,10 +27,10 @@ from resprout.core.contract import (
     TimerFired,
 )  # fmt: skip
 from resprout.edge.messages import Attend, Delivery, Publish, Subscribe, Taken
-from resprout.stacks.locamu.broker import LocamuBroker
-from resprout.stacks.locamu.messages import Carried
-from resprout.stacks.locamu.options import LocamuOptions
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.locamu.broker import LocamuBroker
+from resprout_lab.locamu.messages import Carried
+from resprout_lab.locamu.options import LocamuOptions
 from tests.edge.desk import Desk
 from tests.network import Streams
 

@@ -10,15 +10,15 @@ from resprout.audit.judge import judge
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Close, Effect, LinkUp, Received, Send
 from resprout.edge.messages import Attend, Delivery, Publish, Subscribe
-from resprout.order.vector_clock import Changes
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim.run import run_scenario
-from resprout.stacks.cbcast.messages import Multicast
-from resprout.stacks.multicast.messages import MulticastMessage
 from resprout.stacks.registry import find_stack
-from resprout.stacks.shell.tree import Join
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.multicast.messages import MulticastMessage
+from resprout_lab.blocks.tree import Join
+from resprout_lab.blocks.vector_clock import Changes
+from resprout_lab.cbcast.messages import Multicast
 from tests.edge.desk import Desk
 from tests.network import Streams
 

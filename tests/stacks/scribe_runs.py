@@ -7,10 +7,10 @@ from resprout.audit.report import lines
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.sim.run import FaultAtEvent, Run, RunResult
-from resprout.stacks.scribe import SCRIBE
-from resprout.stacks.scribe.broker import ScribeBroker
-from resprout.stacks.scribe.held import HeldTopic
-from resprout.stacks.scribe.messages import name_of
+from resprout_lab.scribe import SCRIBE
+from resprout_lab.scribe.broker import ScribeBroker
+from resprout_lab.scribe.held import HeldTopic
+from resprout_lab.scribe.messages import name_of
 
 WORK_US = 3_000_000
 """By then the ring stands and every subscription is confirmed."""

@@ -23,9 +23,9 @@ from resprout.scenario.model import (
 )  # fmt: skip
 from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.run import FaultAtEvent, Run, RunResult
-from resprout.stacks.sites import SITES
-from resprout.stacks.sites.broker import SitesBroker
-from resprout.stacks.sites.state import SiteState
+from resprout_lab.sites import SITES
+from resprout_lab.sites.broker import SitesBroker
+from resprout_lab.sites.state import SiteState
 
 WORK_BEGINS_US = 1_000_000
 """By then every site has formed and every subscription is confirmed."""

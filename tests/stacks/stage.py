@@ -184,7 +184,7 @@ def _ask(run: Run, name: str, accused: str) -> None:
 def brokers_of(make: Make) -> Iterator[None]:
     """The default stack is one of these brokers."""
     stack = Stack("resprout", RESPROUT.guarantees, ResproutOptions, RESPROUT.messages, make)
-    with mock.patch.dict(registry.LOADED, {"resprout": stack}):
+    with mock.patch.dict(registry.REPLACED, {"resprout": stack}):
         yield
 
 

@@ -8,16 +8,16 @@ import pytest
 from resprout.core.contract import TimerFired
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
-from resprout.edge.broker.item import KeptItem
 from resprout.edge.messages import Publish
-from resprout.stacks.barriers import CAUSAL_BARRIERS, direct
-from resprout.stacks.barriers.broker import NewsDue
-from resprout.stacks.barriers.direct import DirectOrder
-from resprout.stacks.barriers.header import HEADER_BYTES_MAX, Barrier, Barriers
-from resprout.stacks.barriers.messages import BarrierMulticast, MembersKnown
-from resprout.stacks.multicast.messages import NotOwed
-from resprout.stacks.multicast.order import Arrival, HeaderSizeError
 from resprout.wire.sizes import size_of_frame, widest_body
+from resprout_lab.blocks.item import KeptItem
+from resprout_lab.blocks.multicast.messages import NotOwed
+from resprout_lab.blocks.multicast.order import Arrival, HeaderSizeError
+from resprout_lab.causal_barriers import CAUSAL_BARRIERS, direct
+from resprout_lab.causal_barriers.broker import NewsDue
+from resprout_lab.causal_barriers.direct import DirectOrder
+from resprout_lab.causal_barriers.header import HEADER_BYTES_MAX, Barrier, Barriers
+from resprout_lab.causal_barriers.messages import BarrierMulticast, MembersKnown
 from tests.edge.desk import Desk
 from tests.stacks.multicast_net import Carried, OneBroker, row
 

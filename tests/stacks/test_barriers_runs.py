@@ -4,7 +4,7 @@ from resprout.audit.judge import judge
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import parse_scenario
 from resprout.sim.run import run_scenario
-from resprout.stacks.barriers import CAUSAL_BARRIERS
+from resprout_lab.causal_barriers import CAUSAL_BARRIERS
 
 STACK = "causal-barriers"
 

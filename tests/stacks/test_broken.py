@@ -220,7 +220,7 @@ nodes = ["b1"]
 
 def judged(monkeypatch: pytest.MonkeyPatch, make: Any, workload: str) -> Verdict:
     """What the judge says about a run with these brokers; it must have come to rest, or loss is not judged."""
-    monkeypatch.setitem(registry.LOADED, "broken", broken.stack_of(make))
+    monkeypatch.setitem(registry.REPLACED, "broken", broken.stack_of(make))
     result = run_scenario(parse_scenario(workload if workload == LATE else TREE + workload))
     assert result.ended == "quiescent"
     verdict = judge(result.rows)

@@ -9,13 +9,13 @@ from resprout.core.contract import Hold, LinkDown, Release
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Publish, Unsubscribe, Unsubscribed
-from resprout.order.vector_clock import VectorClock
 from resprout.scenario.draw import draw_scenario
 from resprout.sim.run import run_scenario
-from resprout.stacks.cbcast import CBCAST, causal
-from resprout.stacks.cbcast.causal import CausalOrder
-from resprout.stacks.cbcast.messages import Multicast
-from resprout.stacks.multicast.messages import HEADER_MAX, NotOwed, in_parts, length_of
+from resprout_lab.blocks.multicast.messages import HEADER_MAX, NotOwed, in_parts, length_of
+from resprout_lab.blocks.vector_clock import VectorClock
+from resprout_lab.cbcast import CBCAST, causal
+from resprout_lab.cbcast.causal import CausalOrder
+from resprout_lab.cbcast.messages import Multicast
 from tests.edge.desk import Desk
 from tests.stacks.multicast_net import ANSWER, FIRST, SECOND, Carried, OneBroker, message, row
 

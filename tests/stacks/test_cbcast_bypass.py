@@ -9,12 +9,12 @@ from resprout.core.contract import LinkUp, Open, Silent
 from resprout.core.guarantee import ReceiptLevel
 from resprout.edge.messages import Attend, Serving, Subscribe, Turned
 from resprout.edge.requests import SessionLost
-from resprout.order.crossing import Progress
 from resprout.overlay.places import Place
 from resprout.scenario.model import ClientSpec, FaultKind, FaultSpec
-from resprout.stacks.cbcast.messages import Multicast
-from resprout.stacks.multicast.messages import Around, Flushed
-from resprout.stacks.shell.places import PlacesNear
+from resprout_lab.blocks.crossing import Progress
+from resprout_lab.blocks.multicast.messages import Around, Flushed
+from resprout_lab.blocks.places import PlacesNear
+from resprout_lab.cbcast.messages import Multicast
 from tests.stacks.asking import ask
 from tests.stacks.multicast_net import FIRST, ROOM, OneBroker, crash, row, rules, strike
 

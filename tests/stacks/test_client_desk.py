@@ -5,13 +5,13 @@ from typing import Any
 
 from resprout.core.contract import LinkUp, Send, SetTimer
 from resprout.core.guarantee import Guarantee
-from resprout.edge.broker.retention import Retention
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend, GoTo, Serving, Successor
-from resprout.spread.recorded import RecordedSubscriptions
-from resprout.stacks.shell.clients import ClientDesk, ReceiptsDue
 from resprout.stacks.shell.step import Step
+from resprout_lab.blocks.clients import ClientDesk, ReceiptsDue
+from resprout_lab.blocks.recorded import RecordedSubscriptions
+from resprout_lab.blocks.retention import Retention
 
 
 class Stage:

@@ -11,9 +11,9 @@ from resprout.core.guarantee import Guarantee
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import parse_scenario
 from resprout.sim.run import run_scenario
-from resprout.spread.recorded import Recorded
-from resprout.stacks.delta import DELTA
-from resprout.stacks.delta.messages import (
+from resprout_lab.blocks.recorded import Recorded
+from resprout_lab.delta import DELTA
+from resprout_lab.delta.messages import (
     KnownSubscription,
     RoutedPublication,
     RoutedRejoin,
@@ -23,8 +23,8 @@ from resprout.stacks.delta.messages import (
     SubscriptionId,
     VisitedNode,
 )  # fmt: skip
-from resprout.stacks.delta.recipients import source_at
-from resprout.stacks.delta.subscriptions import LocalWishes
+from resprout_lab.delta.recipients import source_at
+from resprout_lab.delta.subscriptions import LocalWishes
 from tests.edge.desk import Desk
 from tests.soak import SOAKING
 from tests.stacks.delta_net import DeltaNet, chain, row

@@ -5,9 +5,9 @@ import pytest
 from resprout.edge.messages import Serving
 from resprout.edge.requests import SessionLost
 from resprout.scenario.model import FaultKind, FaultSpec
-from resprout.stacks.delta import DELTA, recovery
-from resprout.stacks.delta.broker import DeltaBroker
-from resprout.stacks.delta.messages import (
+from resprout_lab.delta import DELTA, recovery
+from resprout_lab.delta.broker import DeltaBroker
+from resprout_lab.delta.messages import (
     MeetRequest,
     RoutedHeal,
     RoutedPublication,
@@ -15,8 +15,8 @@ from resprout.stacks.delta.messages import (
     RoutedSubscription,
     SyncSnapshot,
 )  # fmt: skip
-from resprout.stacks.delta.options import DeltaOptions
-from resprout.stacks.delta.tree import KnownTree
+from resprout_lab.delta.options import DeltaOptions
+from resprout_lab.delta.tree import KnownTree
 from tests.stacks.asking import ask
 from tests.stacks.delta_net import DeltaNet, chain, crash, recover, row, rules, strike
 

@@ -7,10 +7,11 @@ import pytest
 
 from resprout.core.contract import Received, Retire
 from resprout.overlay.places import Life
-from resprout.stacks.delta import broker
-from resprout.stacks.delta.broker import DeltaBroker
-from resprout.stacks.delta.forwarding import ReliableForwarding, Transit
-from resprout.stacks.delta.messages import (
+from resprout.stacks.shell.step import Step
+from resprout_lab.delta import broker
+from resprout_lab.delta.broker import DeltaBroker
+from resprout_lab.delta.forwarding import ReliableForwarding, Transit
+from resprout_lab.delta.messages import (
     MeetRequest,
     RoutedPublication,
     RoutedUnsubscription,
@@ -19,12 +20,11 @@ from resprout.stacks.delta.messages import (
     SyncSnapshot,
     VisitedNode,
 )  # fmt: skip
-from resprout.stacks.delta.recipients import source_at
-from resprout.stacks.delta.recovery import RecoveringTree
-from resprout.stacks.delta.subscriptions import KnownSubscriptions
-from resprout.stacks.delta.tree import KnownTree
-from resprout.stacks.delta.visited import NewestSeen
-from resprout.stacks.shell.step import Step
+from resprout_lab.delta.recipients import source_at
+from resprout_lab.delta.recovery import RecoveringTree
+from resprout_lab.delta.subscriptions import KnownSubscriptions
+from resprout_lab.delta.tree import KnownTree
+from resprout_lab.delta.visited import NewestSeen
 from tests.stacks.delta_net import DeltaNet, chain, crash, reading, recover, row, rules, strike
 
 CALM = row(operations=20)

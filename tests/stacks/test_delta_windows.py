@@ -3,12 +3,12 @@
 
 import pytest
 
-from resprout.stacks.delta import visited
-from resprout.stacks.delta.messages import (
+from resprout_lab.delta import visited
+from resprout_lab.delta.messages import (
     RoutedPublication,
     RoutesConfirmed,
 )  # fmt: skip
-from resprout.stacks.delta.publishing import OwnPublications
+from resprout_lab.delta.publishing import OwnPublications
 from tests.stacks.delta_net import DeltaNet, reading
 
 # -- D8 ----------------------------------------------------------------------------------------------------------------

@@ -20,11 +20,11 @@ from resprout.sim.fault_model import FaultModel, survival_of
 from resprout.sim.run import RunResult
 from resprout.sim.swarm import complaint_about, swarm_trial
 from resprout.stacks import registry
-from resprout.stacks.ginger import GINGER
 from resprout.stacks.resprout import RESPROUT, ResproutOptions
 from resprout.stacks.stack import Stack, WaitTimes
 from resprout.stacks.survival import Survival, everything
 from resprout.trace.recorder import Recorder
+from resprout_lab.ginger import GINGER
 from tests.soak import cases
 
 MODEST: Stack[ResproutOptions] = msgspec.structs.replace(
@@ -52,7 +52,7 @@ topics = ["a"]
 
 @pytest.fixture(autouse=True)
 def modest() -> Iterator[None]:
-    with mock.patch.dict(registry.LOADED, {"modest": MODEST}):
+    with mock.patch.dict(registry.REPLACED, {"modest": MODEST}):
         yield
 
 
@@ -128,7 +128,7 @@ def test_a_swarm_does_to_a_stack_only_what_it_survives() -> None:
 
 
 def test_a_swarm_strikes_a_stack_that_survives_nothing_with_nothing() -> None:
-    with mock.patch.dict(registry.LOADED, {"modest": msgspec.structs.replace(MODEST, survives=lambda _: Survival())}):
+    with mock.patch.dict(registry.REPLACED, {"modest": msgspec.structs.replace(MODEST, survives=lambda _: Survival())}):
         assert all(swarm_trial(seed, stack="modest").at_events == () for seed in range(1, 13))
 
 
@@ -153,7 +153,7 @@ def test_what_a_stack_says_that_it_breaks_is_no_complaint() -> None:
     blunt = msgspec.structs.replace(
         GINGER, known_anomalies=dict.fromkeys(("lost", "causal", "receipt", "position", "barrier"), "")
     )
-    with mock.patch.dict(registry.LOADED, {"ginger": blunt}):
+    with mock.patch.dict(registry.REPLACED, {"ginger": blunt}):
         assert complaint_about(trial.scenario, recorder) == ""
 
 

@@ -5,16 +5,15 @@ A few of each are in `make test`; CI has forty with `make seeds`, and `make soak
 
 import pytest
 
-from resprout.sim.swarm import DEFAULT_STACK, try_seed
-from resprout.stacks.registry import BUILT_IN
+from resprout.sim.swarm import try_seed
+from resprout_lab import SYSTEMS
 from tests.soak import cases
 
-OTHERS = [name for name in BUILT_IN if name != DEFAULT_STACK]
 BLOCK = 4
 
 
 @pytest.mark.parametrize("first", range(1, cases(8, 40) + 1, BLOCK))
-@pytest.mark.parametrize("stack", OTHERS)
+@pytest.mark.parametrize("stack", SYSTEMS)
 def test_drawn_networks_keep_every_promise(stack: str, first: int) -> None:
     seeds = range(first, first + BLOCK)
     failures = [outcome.report for seed in seeds if (outcome := try_seed(seed, stack=stack)).failed]

@@ -19,11 +19,11 @@ from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim.run import run_scenario
 from resprout.spread.messages import Interested
-from resprout.stacks.flood import FLOOD
-from resprout.stacks.flood.broker import FloodBroker, Flooded
-from resprout.stacks.flood.options import FloodOptions
-from resprout.stacks.shell.tree import Join, Joined
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.tree import Join, Joined
+from resprout_lab.flood import FLOOD
+from resprout_lab.flood.broker import FloodBroker, Flooded
+from resprout_lab.flood.options import FloodOptions
 from tests.edge.desk import Desk
 from tests.stacks.asking import ask
 

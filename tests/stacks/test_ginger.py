@@ -16,9 +16,12 @@ from resprout.links.frames import Data, Goodbye, Hello, SessionWelcome
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario
 from resprout.sim.run import FaultAtEvent
-from resprout.stacks.ginger import GINGER
-from resprout.stacks.ginger.broker import GingerBroker
-from resprout.stacks.ginger.messages import (
+from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import BrokerSeat
+from resprout.wire.codec import Codec
+from resprout_lab.ginger import GINGER
+from resprout_lab.ginger.broker import GingerBroker
+from resprout_lab.ginger.messages import (
     GINGER_MESSAGES,
     Contact,
     Metadata,
@@ -28,10 +31,7 @@ from resprout.stacks.ginger.messages import (
     TotalLock,
     TreeViewUpdate,
 )  # fmt: skip
-from resprout.stacks.ginger.options import GingerOptions
-from resprout.stacks.registry import find_stack
-from resprout.stacks.stack import BrokerSeat
-from resprout.wire.codec import Codec
+from resprout_lab.ginger.options import GingerOptions
 from tests.stacks.ginger_runs import (
     ALL_FOUR,
     WORK_BEGINS_US,

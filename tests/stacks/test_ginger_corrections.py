@@ -7,9 +7,9 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Send
 from resprout.core.guarantee import Guarantee
 from resprout.scenario.model import BrokerSpec, FaultKind, FaultSpec, Mix
-from resprout.stacks.ginger.clients import GingerClients
-from resprout.stacks.ginger.core import GingerCore
-from resprout.stacks.ginger.messages import (
+from resprout_lab.ginger.clients import GingerClients
+from resprout_lab.ginger.core import GingerCore
+from resprout_lab.ginger.messages import (
     LostMessage,
     LostMessageRequest,
     Metadata,
@@ -21,9 +21,9 @@ from resprout.stacks.ginger.messages import (
     TotalProcessed,
     TotalRequest,
 )  # fmt: skip
-from resprout.stacks.ginger.options import GingerOptions
-from resprout.stacks.ginger.totals import GingerTotals
-from resprout.stacks.ginger.window import GingerLink, WindowEntry, id_of
+from resprout_lab.ginger.options import GingerOptions
+from resprout_lab.ginger.totals import GingerTotals
+from resprout_lab.ginger.window import GingerLink, WindowEntry, id_of
 from tests.stacks.ginger_runs import (
     WORK_BEGINS_US,
     clients,

@@ -11,8 +11,9 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.marks import from_marks
 from resprout.edge.messages import Attend, Publish, Serving, Successor
 from resprout.scenario.model import BrokerSpec, FaultKind, FaultSpec, Mix
-from resprout.stacks.ginger.broker import GingerBroker
-from resprout.stacks.ginger.messages import (
+from resprout.stacks.stack import BrokerSeat
+from resprout_lab.ginger.broker import GingerBroker
+from resprout_lab.ginger.messages import (
     Attached,
     Cut,
     Metadata,
@@ -24,8 +25,7 @@ from resprout.stacks.ginger.messages import (
     TreeViewSeen,
     TreeViewUpdate,
 )  # fmt: skip
-from resprout.stacks.ginger.options import GingerOptions
-from resprout.stacks.stack import BrokerSeat
+from resprout_lab.ginger.options import GingerOptions
 from tests.stacks.ginger_runs import WORK_BEGINS_US, clients, crash, play, scenario, work
 
 ORIGIN = ("c", "ordered", 1)

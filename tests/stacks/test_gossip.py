@@ -14,8 +14,8 @@ from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.sim.run import run_scenario
 from resprout.sim.swarm import try_seed
-from resprout.stacks.gossip import GOSSIP
 from resprout.trace import kinds
+from resprout_lab.gossip import GOSSIP
 from tests.edge.desk import Desk
 from tests.stacks.asking import ask
 

@@ -26,7 +26,14 @@ from resprout.core.contract import (
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Attend, Delivery, Publish, Serving, Subscribe, Successors, Taken
 from resprout.edge.requests import LeaveRequest
-from resprout.overlay.hyparview.messages import (
+from resprout.overlay.wires import OverlayMember
+from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.mesh import SilentTooLong
+from resprout_lab.gossip.broadcast.apart import ApartDue
+from resprout_lab.gossip.broadcast.gossip import GraftDue, RecoverDue
+from resprout_lab.gossip.broadcast.messages import Gossiped, Graft, IHave, OfferedRanges, Prune
+from resprout_lab.gossip.broker import AloneDue, GossipBroker
+from resprout_lab.gossip.hyparview.messages import (
     ForwardJoin,
     JoinOverlay,
     NeighbourAnswer,
@@ -34,14 +41,7 @@ from resprout.overlay.hyparview.messages import (
     NeighbourRequest,
     ShuffleReply,
 )  # fmt: skip
-from resprout.overlay.wires import OverlayMember
-from resprout.spread.gossip.apart import ApartDue
-from resprout.spread.gossip.gossip import GraftDue, RecoverDue
-from resprout.spread.gossip.messages import Gossiped, Graft, IHave, OfferedRanges, Prune
-from resprout.stacks.gossip.broker import AloneDue, GossipBroker
-from resprout.stacks.gossip.options import GossipOptions
-from resprout.stacks.shell.mesh import SilentTooLong
-from resprout.stacks.stack import BrokerSeat
+from resprout_lab.gossip.options import GossipOptions
 from tests.edge.desk import Desk
 
 ROOM = 1 << 20

@@ -8,8 +8,9 @@ import pytest
 from resprout.core.errors import UsageError
 from resprout.scenario.load import parse_scenario
 from resprout.sim.run import run_scenario
-from resprout.stacks.registry import BUILT_IN, all_stacks, find_stack
+from resprout.stacks.registry import DEFAULT, all_stacks, find_stack
 from resprout.stacks.resprout import RESPROUT
+from resprout_lab import SYSTEMS
 from tests.stacks.strange_package import SEATS, install
 
 
@@ -17,7 +18,7 @@ def test_a_stack_of_another_package_is_found_and_runs(tmp_path: Path, monkeypatc
     install(tmp_path, monkeypatch, "strange_seats", SEATS, seats="strange_seats:STACK")
     assert find_stack("seats").name == "seats"
     assert find_stack("seats") is find_stack("seats")
-    assert list(all_stacks()) == [*BUILT_IN, "seats"]
+    assert list(all_stacks()) == [DEFAULT, *sorted((*SYSTEMS, "seats"))]
     text = 'stack = "seats"\n[[broker]]\nname = "b0"\n[[broker]]\nname = "b1"\nparent = "b0"\n'
     rows = run_scenario(parse_scenario(text)).rows
     assert [row.detail for row in rows if row.kind == "seat"] == ["b0 of no site knows ", "b1 of no site knows b0"]
@@ -33,7 +34,8 @@ def test_one_that_cannot_be_loaded_is_told_in_a_line_and_stops_nobody(
     )  # fmt: skip
     with caplog.at_level(logging.WARNING, "resprout"), pytest.raises(UsageError) as unknown:
         find_stack("unheard")
-    assert str(unknown.value) == f"unknown stack 'unheard'; there is {', '.join(BUILT_IN)}, seats"
+    known = ", ".join((DEFAULT, *sorted((*SYSTEMS, "seats"))))
+    assert str(unknown.value) == f"unknown stack 'unheard'; there is {known}"
     assert [record.getMessage().partition(" cannot be loaded: ")[2] for record in caplog.records] == [
         "ModuleNotFoundError: No module named 'strange_absent'",
         "AttributeError: module 'strange_mixed' has no attribute 'NOTHING'",

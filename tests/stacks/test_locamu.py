@@ -7,13 +7,13 @@ from resprout.audit.judge import judge
 from resprout.core.contract import Received
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
-from resprout.order.vector_clock import Changes
-from resprout.pipeline.papers import locamu_header_with_names
 from resprout.scenario.draw import draw_scenario
 from resprout.sim.run import run_scenario
-from resprout.stacks.locamu import LOCAMU
-from resprout.stacks.locamu.identifiers import cut_after, is_safe, leading_to
-from resprout.stacks.locamu.messages import Carried
+from resprout_lab.blocks.vector_clock import Changes
+from resprout_lab.figures.papers import locamu_header_with_names
+from resprout_lab.locamu import LOCAMU
+from resprout_lab.locamu.identifiers import cut_after, is_safe, leading_to
+from resprout_lab.locamu.messages import Carried
 from tests.compiled import reaches_into
 from tests.edge.desk import Desk
 from tests.soak import SOAKING
@@ -107,7 +107,7 @@ def test_the_worst_header_is_reached_and_none_is_larger(brokers: int) -> None:
     assert not net.wrong()
 
 
-@reaches_into("resprout.stacks.locamu.past")
+@reaches_into("resprout_lab.locamu.past")
 @pytest.mark.parametrize("brokers", [127, 511, 2_047] if SOAKING else [63, 127])
 def test_the_largest_header_is_the_same_in_any_network(brokers: int) -> None:
     assert largest_header(brokers) == locamu_header_with_names(1, 3)

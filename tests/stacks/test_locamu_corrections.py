@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from resprout.core.contract import LinkUp, Received
-from resprout.order.vector_clock import Changes
 from resprout.scenario.load import parse_scenario
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import run_scenario
-from resprout.stacks.locamu import LOCAMU, broker, streams
-from resprout.stacks.locamu.broker import CarriedArrival, LocamuBroker
-from resprout.stacks.locamu.copies import SentMessage
-from resprout.stacks.locamu.identifiers import CountedPath, each
-from resprout.stacks.locamu.messages import Carried, MissingRequest, PrefixesSkipped, ProcessedCounts
-from resprout.stacks.locamu.options import LocamuOptions
-from resprout.stacks.locamu.past import Past
-from resprout.stacks.locamu.reports import StabilityReports
-from resprout.stacks.locamu.streams import Streams
 from resprout.stacks.survival import Survival
+from resprout_lab.blocks.vector_clock import Changes
+from resprout_lab.locamu import LOCAMU, broker, streams
+from resprout_lab.locamu.broker import CarriedArrival, LocamuBroker
+from resprout_lab.locamu.copies import SentMessage
+from resprout_lab.locamu.identifiers import CountedPath, each
+from resprout_lab.locamu.messages import Carried, MissingRequest, PrefixesSkipped, ProcessedCounts
+from resprout_lab.locamu.options import LocamuOptions
+from resprout_lab.locamu.past import Past
+from resprout_lab.locamu.reports import StabilityReports
+from resprout_lab.locamu.streams import Streams
 from tests.edge.desk import Desk
 from tests.stacks.locamu_net import ROOM, Chance, Hands, Key, chain
 

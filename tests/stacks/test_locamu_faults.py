@@ -9,12 +9,12 @@ from resprout.edge.requests import SessionLost
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim.run import run_scenario
-from resprout.stacks.locamu import LOCAMU, journal
-from resprout.stacks.locamu.journal import StateJournal
-from resprout.stacks.locamu.messages import MissingRequest
-from resprout.stacks.locamu.options import LocamuOptions
-from resprout.stacks.locamu.streams import Streams
-from resprout.stacks.locamu.tree import SafeTree
+from resprout_lab.locamu import LOCAMU, journal
+from resprout_lab.locamu.journal import StateJournal
+from resprout_lab.locamu.messages import MissingRequest
+from resprout_lab.locamu.options import LocamuOptions
+from resprout_lab.locamu.streams import Streams
+from resprout_lab.locamu.tree import SafeTree
 from tests.stacks.asking import ask
 from tests.stacks.locamu_net import Chance, Hands, chain
 

@@ -3,9 +3,9 @@
 import pytest
 
 from resprout.sim.swarm import try_seed
-from resprout.stacks.multicast.around import BypassTree
-from resprout.stacks.multicast.copies import LinkCopies
 from resprout.stacks.registry import find_stack
+from resprout_lab.blocks.multicast.around import BypassTree
+from resprout_lab.blocks.multicast.copies import LinkCopies
 from tests.stacks.multicast_net import crash, rules
 
 both = pytest.mark.parametrize("stack", ["cbcast", "causal-barriers"])

@@ -7,8 +7,9 @@ import pytest
 
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
-from resprout.stacks.registry import BUILT_IN, find_stack
+from resprout.stacks.registry import DEFAULT, find_stack
 from resprout.stacks.resprout import RESPROUT, ResproutOptions
+from resprout_lab import SYSTEMS
 
 
 def test_options_are_the_defaults_with_what_was_given() -> None:
@@ -58,7 +59,8 @@ def test_an_option_that_cannot_be_is_refused_by_its_name(given: dict[str, Any], 
 
 def test_a_stack_is_found_by_its_name_or_refused_with_those_there_are() -> None:
     assert find_stack("resprout") is RESPROUT
-    with pytest.raises(UsageError, match=f"^unknown stack 'resprot'; there is {', '.join(BUILT_IN)}$"):
+    known = ", ".join((DEFAULT, *sorted(SYSTEMS)))
+    with pytest.raises(UsageError, match=f"^unknown stack 'resprot'; there is {known}$"):
         find_stack("resprot")
 
 

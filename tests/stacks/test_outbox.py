@@ -11,10 +11,10 @@ from resprout.core.guarantee import Guarantee
 from resprout.order.messages import Forward, Levels
 from resprout.order.totals.messages import Lock, Submit
 from resprout.overlay.messages import Alive, Ping
-from resprout.stacks.ginger.messages import LostMessage
 from resprout.stacks.resprout.messages import Item
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.step import Step
+from resprout_lab.ginger.messages import LostMessage
 
 
 def bundle(number: int, size: int = 36) -> Bundle:

@@ -7,8 +7,8 @@ from resprout.edge.messages import Successor
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
-from resprout.stacks.shell.tree import Join, Joined, LinkBegan, LinkEnded, PlainTree
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.tree import Join, Joined, LinkBegan, LinkEnded, PlainTree
 
 
 class Broker(Shell):

@@ -7,8 +7,8 @@ from resprout.replicas.messages import Accept, Ask, Decisions, Fetch, Prepare, P
 from resprout.replicas.options import ReplicaOptions
 from resprout.replicas.replica import HeartbeatDue, News, Replica
 from resprout.replicas.values import Ballot, SlotEntry
-from resprout.stacks.shell.replicated import ReplicaInSessions
 from resprout.stacks.shell.step import Step
+from resprout_lab.blocks.replicated import ReplicaInSessions
 
 PATIENCE_US = 2_000_000
 

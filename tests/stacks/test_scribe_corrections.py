@@ -9,11 +9,11 @@ import pytest
 from resprout.replicas.messages import Promise
 from resprout.replicas.proposer import Proposer
 from resprout.scenario.model import Scenario
-from resprout.spread.scribe.trees import Trees
-from resprout.stacks.scribe.broker import ScribeBroker
-from resprout.stacks.scribe.held import HeldTopic, scribed
-from resprout.stacks.scribe.log import PlaceBundle, PlacedAt, TopicLog
-from resprout.stacks.scribe.messages import PublishAt
+from resprout_lab.scribe.broker import ScribeBroker
+from resprout_lab.scribe.held import HeldTopic, scribed
+from resprout_lab.scribe.log import PlaceBundle, PlacedAt, TopicLog
+from resprout_lab.scribe.messages import PublishAt
+from resprout_lab.scribe.trees.trees import Trees
 from tests.stacks.scribe_runs import ScribePlayed, fault, play, ring
 from tests.stacks.test_scribe import after_owner, owner_of
 

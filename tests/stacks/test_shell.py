@@ -16,9 +16,9 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.core.errors import PeerError
 from resprout.stacks.shell.desk import Desk
-from resprout.stacks.shell.parts import parts_of
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
+from resprout_lab.blocks.parts import parts_of
 
 
 class Hello(ProtocolMessage, frozen=True, tag=200):

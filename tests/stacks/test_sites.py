@@ -14,13 +14,13 @@ from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import run_scenario
 from resprout.stacks.registry import find_stack
-from resprout.stacks.shell import replicated
-from resprout.stacks.shell.periods import PERIOD_US_MAX
-from resprout.stacks.sites import SITES
-from resprout.stacks.sites.image import dump, load
-from resprout.stacks.sites.messages import Proposal, SiteCarries, SiteWants, SiteWantsNot
-from resprout.stacks.sites.options import SitesOptions
 from resprout.stacks.survival import Survival
+from resprout_lab.blocks import replicated
+from resprout_lab.blocks.periods import PERIOD_US_MAX
+from resprout_lab.sites import SITES
+from resprout_lab.sites.image import dump, load
+from resprout_lab.sites.messages import Proposal, SiteCarries, SiteWants, SiteWantsNot
+from resprout_lab.sites.options import SitesOptions
 from tests.stacks.asking import Asked, ask
 from tests.stacks.sites_runs import ROW, STAR, Played, clients, overhearing, play, scenario, sites, work
 

@@ -18,15 +18,15 @@ from resprout.replicas.desk import Chosen, News, PatienceOver
 from resprout.replicas.messages import Accept
 from resprout.replicas.replica import Replica
 from resprout.scenario.model import FaultKind, FaultSpec, Mix
-from resprout.stacks.sites.broker import SitesBroker
-from resprout.stacks.sites.clients import SiteClients
-from resprout.stacks.sites.commands import Command, Entering, Founding, Shipment, SiteBroker, decode, encode
-from resprout.stacks.sites.gateway import Gateways, SiteWay
-from resprout.stacks.sites.intake import Early, SiteIntake
-from resprout.stacks.sites.messages import SiteCarries, SiteHas, SiteLed
-from resprout.stacks.sites.options import SitesOptions
-from resprout.stacks.sites.state import LinkBook, SiteState
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.sites.broker import SitesBroker
+from resprout_lab.sites.clients import SiteClients
+from resprout_lab.sites.commands import Command, Entering, Founding, Shipment, SiteBroker, decode, encode
+from resprout_lab.sites.gateway import Gateways, SiteWay
+from resprout_lab.sites.intake import Early, SiteIntake
+from resprout_lab.sites.messages import SiteCarries, SiteHas, SiteLed
+from resprout_lab.sites.options import SitesOptions
+from resprout_lab.sites.state import LinkBook, SiteState
 from tests.stacks.sites_runs import (
     ROW,
     WORK_BEGINS_US,

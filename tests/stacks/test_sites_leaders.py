@@ -8,8 +8,8 @@ from resprout.core.marks import Mark
 from resprout.edge.messages import Attend, Delivery, HeldSubscription, Serving, Subscribe
 from resprout.scenario.model import FaultKind, FaultSpec
 from resprout.sim.swarm import try_seed
-from resprout.stacks.shell import replicated
-from resprout.stacks.sites.messages import SiteLed
+from resprout_lab.blocks import replicated
+from resprout_lab.sites.messages import SiteLed
 from tests.edge.desk import Desk
 from tests.stacks.sites_runs import (
     ROW,

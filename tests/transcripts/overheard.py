@@ -69,5 +69,5 @@ def _brokers_that_are_heard(heard: list[Heard], clients: set[str]) -> Iterator[N
 
     name_of: dict[Overheard, str] = {}
     stack = msgspec.structs.replace(RESPROUT, make_broker=make)
-    with mock.patch.dict(registry.LOADED, {RESPROUT.name: stack}):
+    with mock.patch.dict(registry.REPLACED, {RESPROUT.name: stack}):
         yield

@@ -28,8 +28,8 @@ class ClientSession:
 
     __slots__ = (
         "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted",
-        "delivered", "delivered_now", "endings", "gave", "given", "gone", "grant", "identity",
-        "incarnation", "is_inner", "is_internal", "last", "limits", "may_block", "moved", "name", "owed_bytes", "received",
+        "delivered", "delivered_now", "endings", "gave", "given", "gone", "grant", "identity", "incarnation",
+        "is_inner", "is_internal", "last", "limits", "may_block", "moved", "name", "owed_bytes", "received",
         "room", "safe", "subscriptions", "taken", "taken_bytes", "told_safe", "unconfirmed", "unsaid", "unturned",
         "users", "waiting", "waiting_bytes", "when_full", "withheld",
     )  # fmt: skip

@@ -1,31 +1,37 @@
-"""Which figures there are: a chapter for each experiment that has a sweep of its own. Another figure is another entry.
+"""Which figures an experiment has: those of its chapter, or general ones where no package brings a chapter for it.
 
-`general_figures` is for the experiments that nobody wrote a chapter for.
+A package brings chapters by an entry point of the group `resprout.chapters`:
+
+    [project.entry-points."resprout.chapters"]
+    mine = "my_package:CHAPTERS"
 """
 
+import functools
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from typing import Final
 
 import msgspec
 
-from resprout.pipeline.report import locamu_chapters, measures, scribe_chapters, stack_chapters
+from resprout.pipeline.report import measures
 from resprout.pipeline.report.chapter import Chapter
 from resprout.pipeline.report.facts import RunFacts
-from resprout.pipeline.report.figures import Figure, FigureAxis, Shape, in_order
+from resprout.pipeline.report.figures import Figure, FigureAxis, in_order
 from resprout.pipeline.report.percentiles import percentile_figure
 
 FAULTS: Final = FigureAxis("faults", "brokers that die", "broker dies", "brokers die")
-KEYS: Final = FigureAxis("keys", "keys per topic", "key", "keys")
 GUARANTEE: Final = FigureAxis("guarantee", "guarantee")
-PHASE: Final = FigureAxis("phase", "phase of the repair")
-
-_BANK: Final = (
-    "Eight brokers on three continents and five clients of a bank: four of ten publications are eventual, three causal "
-    "and three total. Children of the root die, all at once."
-)
+GROUP: Final = "resprout.chapters"
 
 
-def _costs(x: FigureAxis) -> tuple[Figure, ...]:
+@functools.cache
+def installed_chapters() -> tuple[Chapter, ...]:
+    """The chapters that installed packages bring, by the names of their entry points."""
+    entries = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    return tuple(chapter for entry in entries for chapter in entry.load())
+
+
+def cost_figures(x: FigureAxis) -> tuple[Figure, ...]:
     """What it takes to deliver, whatever is varied."""
     return (
         Figure(
@@ -56,7 +62,7 @@ def _costs(x: FigureAxis) -> tuple[Figure, ...]:
     )
 
 
-_REPAIR_TIMES: Final = Figure(
+REPAIR_TIMES: Final = Figure(
     title="Time to repair",
     measure=measures.REPAIR_TIMES,
     value="time that repairs take",
@@ -67,96 +73,6 @@ _REPAIR_TIMES: Final = Figure(
         "last broker around the dead has its place again. Where nobody dies there is nothing to repair."
     ),
 )
-_ROUND_TRIPS: Final = Figure(
-    title="Round trips of a repair",
-    measure=measures.ROUND_TRIPS,
-    value="round trips of the slowest repair",
-    x=FAULTS,
-    note="The time of a repair divided by there and back over the slowest link around the dead; one is the goal.",
-)
-_REQUESTS: Final = Figure(
-    title="Rounds of requests",
-    measure=measures.REQUESTS,
-    value="requests for a parent",
-    x=FAULTS,
-    note="All requests of all orphans of a run. Only the baseline makes them: in resprout the coordinator places all.",
-)
-_LOAD: Final = Figure(
-    title="Load of each broker",
-    measure=measures.BROKER_LOAD,
-    value="frames sent for each publication",
-    x=FigureAxis("broker", "broker"),
-    panels=FAULTS,
-    note="Frames that a broker sends on all its links, divided by the publications of the run.",
-)
-
-CHAPTERS: Final = (
-    Chapter(
-        experiment="seed000-5.3",
-        title="5.3 How long a repair takes",
-        about=_BANK,
-        sweep="sweeps/seed000-5.3.toml",
-        figures=(_REPAIR_TIMES, _ROUND_TRIPS, _REQUESTS),
-    ),
-    Chapter(
-        experiment="seed000-5.4",
-        title="5.4 Latency of each guarantee",
-        about=_BANK,
-        sweep="sweeps/seed000-5.4.toml",
-        figures=(
-            Figure(
-                title="Latency by brokers that die",
-                measure=measures.LATENCY,
-                value="median latency",
-                x=FAULTS,
-                panels=GUARANTEE,
-                note="From the call of publish to the code of the subscriber, over all deliveries of a run.",
-            ),
-            Figure(
-                title="Latency before, during and after the repair",
-                measure=measures.LATENCY_BY_PHASE,
-                value="median latency",
-                x=PHASE,
-                panels=GUARANTEE,
-                rows=FAULTS,
-                note="A delivery belongs to the phase in which it was published.",
-            ),
-            percentile_figure(panels=GUARANTEE, rows=FAULTS),
-            *_costs(FAULTS),
-            _LOAD,
-        ),
-    ),
-    Chapter(
-        experiment="seed000-5.5",
-        title="5.5 Latency by the number of keys",
-        about=f"{_BANK} The fewer keys, the more totals wait for each other.",
-        sweep="sweeps/seed000-5.5.toml",
-        figures=(
-            Figure(
-                title="Latency by keys and by brokers that die",
-                measure=measures.LATENCY,
-                value="median latency",
-                x=KEYS,
-                panels=FAULTS,
-                rows=GUARANTEE,
-                shape=Shape.LINES,
-                note="From the call of publish to the code of the subscriber, over all deliveries of a run.",
-            ),
-            Figure(
-                title="Throughput by keys and by brokers that die",
-                measure=measures.THROUGHPUT,
-                value="deliveries per second",
-                x=KEYS,
-                panels=FAULTS,
-                shape=Shape.LINES,
-            ),
-        ),
-    ),
-    *locamu_chapters.CHAPTERS,
-    *scribe_chapters.CHAPTERS,
-    *stack_chapters.CHAPTERS,
-)
-
 
 SEEDS_MAX: Final = 12
 """Seeds that are shown one by one where nothing else varies; of more, only the median and the range."""
@@ -172,8 +88,8 @@ def general_figures(facts: Sequence[RunFacts]) -> tuple[Figure, ...]:
     latency = Figure(
         title="Latency", measure=measures.LATENCY, value="median latency", x=x, panels=GUARANTEE, rows=others
     )
-    repairs = msgspec.structs.replace(_REPAIR_TIMES, x=x, rows=others)
-    costs = (msgspec.structs.replace(figure, rows=others) for figure in _costs(x))
+    repairs = msgspec.structs.replace(REPAIR_TIMES, x=x, rows=others)
+    costs = (msgspec.structs.replace(figure, rows=others) for figure in cost_figures(x))
     return (latency, *_percentiles(facts, varied), repairs, *costs)
 
 

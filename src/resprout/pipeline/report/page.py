@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from resprout import __version__
 from resprout.pipeline.report.anchors import anchor
-from resprout.pipeline.report.chapters import CHAPTERS
+from resprout.pipeline.report.chapters import installed_chapters
 from resprout.pipeline.report.command import GivenCommand
 from resprout.pipeline.report.facts import RunFacts, by_experiment
 from resprout.pipeline.report.figures import in_order
@@ -18,7 +18,7 @@ from resprout.pipeline.report.verdicts import NOT_KEPT, banner, verdicts_of
 
 def page_of(facts: Sequence[RunFacts], trails: Trails, asked: GivenCommand) -> str:
     experiments = by_experiment(facts)
-    chapters = [chapter for chapter in CHAPTERS if chapter.experiment in experiments]
+    chapters = [chapter for chapter in installed_chapters() if chapter.experiment in experiments]
     known = {chapter.experiment for chapter in chapters}
     others = [name for name in in_order(experiments) if name not in known]
     return page_rendered(

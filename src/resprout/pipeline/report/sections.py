@@ -7,7 +7,7 @@ import msgspec
 
 from resprout.pipeline.report.anchors import anchor
 from resprout.pipeline.report.chapter import Chapter
-from resprout.pipeline.report.chapters import CHAPTERS, general_figures
+from resprout.pipeline.report.chapters import general_figures, installed_chapters
 from resprout.pipeline.report.command import GivenCommand
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.figures import in_order
@@ -58,8 +58,9 @@ def general_section(experiment: str, facts: Sequence[RunFacts], asked: GivenComm
 
 def missing_chapters(present: set[str]) -> list[Chapter]:
     """The chapters without data: those from documents of which others are there."""
-    series = {chapter.series for chapter in CHAPTERS if chapter.experiment in present}
-    return [chapter for chapter in CHAPTERS if chapter.series in series and chapter.experiment not in present]
+    chapters = installed_chapters()
+    series = {chapter.series for chapter in chapters if chapter.experiment in present}
+    return [chapter for chapter in chapters if chapter.series in series and chapter.experiment not in present]
 
 
 def size_of(facts: Sequence[RunFacts]) -> str:

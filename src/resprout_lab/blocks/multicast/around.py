@@ -1,0 +1,164 @@
+"""The tree, with ways around the dead: the neighbours of a dead broker become neighbours of each other.
+
+Everybody knows the tree within two hops (`overlay.neighbourhood`): brokers tell their neighbours who their neighbours
+are, and where they listen. When the host of a neighbour says that its process is gone, or another neighbour of it says
+so (`Around`), it is passed over: its other neighbours are called, and are links from then on. What it may have owed
+them is theirs to send (`stacks.multicast.copies`); who has sent all of that says so (`Flushed`).
+
+Circles do no harm: what comes a second time is dropped. Nobody takes the place of the dead, and a broker that returns
+joins like a newcomer, below the parent that it was given.
+"""
+
+from collections.abc import Mapping
+
+from resprout.core.contract import LinkDown, LinkUp, Outcome, Silent
+from resprout.core.errors import PeerError
+from resprout.edge.messages import Successor
+from resprout.stacks.shell.desk import Desk, Handler
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.step import Step
+from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.multicast.messages import Around, Flushed
+from resprout_lab.blocks.neighbourhood import Neighbourhood
+from resprout_lab.blocks.places import MappedTree, PlacesNear
+
+
+class Met(Outcome, frozen=True):
+    """A link around a dead broker: what that one may have owed goes over it now."""
+
+    name: str
+    dead: str
+
+
+class BypassTree(MappedTree):
+    def __init__(self, seat: BrokerSeat, step: Step, outbox: Outbox) -> None:
+        super().__init__(seat, step, outbox, Neighbourhood(seat.first_place, 2))
+        self._unheard: dict[str, None] = {}
+        """Children that may not know yet that they are in the tree: nobody is told of them."""
+        self._unflushed: dict[str, dict[str, None]] = {}
+        """By dead broker: its other neighbours that have not said all yet."""
+        self._met: dict[tuple[str, str], None] = {}
+        """(neighbour, dead broker): they know of each other."""
+
+    def others(self, dead: str) -> list[str] | None:
+        """Its neighbours besides this broker, as far as they are known here; None unless it is passed over."""
+        return self._others(dead) if dead in self._unflushed else None
+
+    def is_replaced(self, name: str) -> bool:
+        """It is dead, and all that it may have owed has come."""
+        return name in self._unflushed and not self._unflushed[name]
+
+    def is_dead(self, name: str) -> bool:
+        return name in self._unflushed
+
+    def is_near(self, name: str) -> bool:
+        return name in self.links or name in self._unflushed
+
+    def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, ...]:
+        return Desk(self._peers.find, {Around: self._around}), *super().desks({Flushed: self._flushed, **handlers})
+
+    # -- who is where --------------------------------------------------------------------------------------------------
+
+    def _link(self, name: str, address: str) -> None:
+        super()._link(name, address)
+        if self._unflushed.pop(name, None) is not None:  # it has returned
+            self._met = {pair: None for pair in self._met if pair[1] != name}
+        if name == self.parent:
+            self._stand_next_to(name)
+        else:
+            self._unheard[name] = None
+        self._tell_everything(name)
+
+    def _stand_next_to(self, name: str) -> None:
+        self._spread(self._view.stand_next_to((*self._view.own.neighbours, name)))
+
+    def _told(self, peer: Peer, message: PlacesNear) -> None:
+        super()._told(peer, message)
+        if peer.name in self._unheard:
+            del self._unheard[peer.name]
+            self._stand_next_to(peer.name)
+
+    # -- the dead ------------------------------------------------------------------------------------------------------
+
+    def up(self, event: LinkUp) -> None:
+        super().up(event)
+        self._meet(event.peer)
+
+    def silent(self, event: Silent) -> None:
+        self._peers.lost(event.peer, event.refused)
+        if event.refused and event.peer in self.links:
+            self._pass_over(event.peer)
+        elif event.refused and event.peer == self.parent and not self.is_in:
+            self._ask_another()
+        elif event.peer in self.links:
+            self._peers.open(event.peer)  # whoever opened the session may be gone: its host is asked
+        else:
+            super().silent(event)
+
+    def _ask_another(self) -> None:
+        """The parent that was given died before this broker was in the tree: whoever else was named is as good."""
+        assert self.parent is not None, "there was one"
+        for name in self._seat.contacts:
+            if name not in self._candidates:
+                self._candidates.append(name)
+        self._peers.close(self.parent, "it is gone")
+        self._candidates.append(self._candidates.pop(0))
+        self.parent = self._candidates[0]
+        self._peers.open(self.parent)
+
+    def down(self, event: LinkDown) -> None:
+        if event.peer in self._view.own.neighbours and event.peer in self.links:
+            self._pass_over(event.peer)
+        super().down(event)
+
+    def _lose(self, name: str) -> None:
+        super()._lose(name)
+        self._unheard.pop(name, None)
+        self._met = {pair: None for pair in self._met if pair[0] != name}
+
+    def _others(self, dead: str) -> list[str]:
+        place = self._view.place(dead)
+        return [] if place is None else [name for name in place.neighbours if name != self._view.name]
+
+    def _pass_over(self, dead: str) -> None:
+        others = self._others(dead)
+        self._unflushed[dead] = dict.fromkeys(others)
+        self._peers.close(dead, "it is gone")
+        is_in = self.is_in
+        self._lose(dead)
+        if dead == self.parent:
+            self.parent, self.is_in = None, is_in
+        for name in others:
+            self._peers.open(name)
+            self._meet(name)
+
+    def _around(self, peer: Peer, message: Around) -> None:
+        if message.dead not in self._unflushed:
+            if message.dead not in self._view.own.neighbours:
+                raise PeerError(f"{message.dead} was no neighbour of this broker")
+            self._pass_over(message.dead)
+        if (peer.name, message.dead) not in self._met:  # it had just joined, and is new to this broker
+            self._met[peer.name, message.dead] = None
+            self.links.setdefault(peer.name, Successor(peer.name, ""))
+            self._step.outcomes.append(Met(peer.name, message.dead))
+
+    def _meet(self, name: str) -> None:
+        """Both are next to a dead broker, and there is a session."""
+        if not self._peers.is_up(name):
+            return
+        for dead in self._unflushed:
+            if (name, dead) not in self._met and name in self._others(dead):
+                self._met[name, dead] = None
+                self._outbox.send(name, Around(dead))
+                if name not in self.links:
+                    other = self._view.place(name)
+                    self.links[name] = Successor(name, other.address if other is not None else "")
+                self._step.outcomes.append(Met(name, dead))
+
+    def flushed(self, outcome: Met) -> None:
+        """All that the dead one may have owed was sent."""
+        self._outbox.send(outcome.name, Flushed(outcome.dead))
+
+    def _flushed(self, peer: Peer, message: Flushed) -> None:
+        self._unflushed.get(message.dead, {}).pop(peer.name, None)

@@ -1,0 +1,73 @@
+"""What brokers say to each other in any causal multicast along a tree, beside joining it and the publications."""
+
+from typing import Final
+
+from resprout.core.bundle import Bundle
+from resprout.core.bundle_message import BundleMessage
+from resprout.core.contract import ProtocolMessage
+from resprout_lab.blocks.crossing import Progress
+from resprout_lab.blocks.parts import parts_of
+from resprout_lab.blocks.places import PlacesNear
+from resprout_lab.blocks.vector_clock import Changes, as_changes
+
+HEADER_MAX: Final = 1 << 18
+"""Characters of names and digits in the clocks of one message, so that it fits into a frame beside the largest bundle
+even if each takes four bytes. Some 15,000 entries with short names."""
+_ENTRY: Final = 10
+"""What a count takes, and what holds it together with its names."""
+
+
+class MulticastMessage(BundleMessage, frozen=True):
+    """A publication, on to everybody but the one that says it. What orders it is the stack's."""
+
+    bundle: Bundle
+    hops: int
+    sender: str
+    """The member that multicasts it: the life of the broker at which it was published."""
+
+    @property
+    def group(self) -> str:
+        """Among which messages of its sender it has its number."""
+        raise NotImplementedError
+
+    def checked_number(self) -> int:
+        """PeerError unless it has one, and a header that an honest peer may send."""
+        raise NotImplementedError
+
+
+class NotOwed(ProtocolMessage, frozen=True, tag=185):
+    """So much has passed before this link began: nobody behind it need wait for that. Both sides begin with it, in as
+    many messages as it takes; what is news is passed on."""
+
+    clocks: Changes
+
+    @property
+    def bulk(self) -> int:
+        return length_of(self.clocks)
+
+
+class Around(ProtocolMessage, frozen=True, tag=188):
+    """This broker, next to both of us, is dead: we are neighbours now. The first message of the link."""
+
+    dead: str
+
+
+class Flushed(ProtocolMessage, frozen=True, tag=189):
+    """All that the dead broker may have owed you and was here has been sent."""
+
+    dead: str
+
+
+MULTICAST_MESSAGES: Final = (NotOwed, PlacesNear, Around, Flushed, Progress)
+
+
+def length_of(clocks: Changes) -> int:
+    """Characters, more or less as they travel."""
+    return sum(len(group) + _ENTRY + sum(len(member) + _ENTRY for member, _ in entries) for group, entries in clocks)
+
+
+def in_parts(clocks: Changes) -> list[Changes]:
+    """The same, of which each part fits into a message."""
+    entries = [((group, member), number) for group, rows in clocks for member, number in rows]
+    parts = parts_of(entries, HEADER_MAX, lambda entry: sum(map(len, entry[0])) + 2 * _ENTRY)
+    return [as_changes(part) for part in parts]

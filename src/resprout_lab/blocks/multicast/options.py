@@ -1,0 +1,16 @@
+"""What can be set about a causal multicast."""
+
+from typing import Annotated
+
+import msgspec
+
+from resprout_lab.blocks.holdback import ITEMS_HELD_MAX
+
+
+class MulticastOptions(msgspec.Struct, frozen=True):
+    buffer: Annotated[int, msgspec.Meta(ge=1)] = 10_000
+    """Messages of one neighbour or client that may wait here, for what they depend on, for readers or for room on
+    links, before it is held back."""
+    held_back: Annotated[int, msgspec.Meta(ge=1)] = ITEMS_HELD_MAX
+    """Bundles that may wait for what they depend on, from all neighbours together. Whoever brings one more is cut off,
+    and begins anew."""

@@ -1,0 +1,183 @@
+"""The plain subscription table with confirmations: what was asked of whom, and when a wish is recorded everywhere.
+
+What one direction wants is asked of every neighbour but itself; it is recorded when all of them say so. A neighbour
+that is being replaced has not answered, so nothing is confirmed past it; its place is taken at once by the one that
+replaces it, so nothing is withdrawn either. Nothing is covered: every wish is asked for itself. The default stack has
+`spread.interest`, which does that and knows what is still on its way.
+
+Tenants: `ginger`, `flood`, the causal multicasts, and `delta` for its clients.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from resprout.core.bundle import Origin
+from resprout.core.errors import PeerError
+from resprout.core.marks import Mark, Reached, from_marks
+from resprout.filters.predicate import Predicate, heard_predicate
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
+from resprout.spread.outbound import Outbound
+from resprout_lab.blocks.subscriptions import Subscriptions
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """What a local client wants is recorded everywhere now; `base` had passed before."""
+
+    direction: str
+    predicate: Predicate
+    base: dict[Origin, Reached]
+
+
+Confirmed = list[Recorded]
+
+
+class AskedMessage(Protocol):
+    """In whatever message it comes."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def filter(self) -> str: ...
+    @property
+    def where(self) -> str | None: ...
+
+
+class _Ask:
+    __slots__ = ("id", "recorded")
+
+    def __init__(self, id: int) -> None:
+        self.id = id
+        self.recorded = False
+
+
+class RecordedSubscriptions:
+    """What is to be told to neighbours is appended to `outbound`."""
+
+    def __init__(self, seen: Callable[[], Iterable[Mark]] = tuple) -> None:
+        self._seen = seen
+        """How far the origins have come here."""
+        self.outbound: Outbound = []
+        self.table = Subscriptions()
+        self._open: dict[Predicate, dict[str, None]] = {}
+        """Directions that wait to hear that theirs is recorded."""
+        self._asks: dict[str, dict[Predicate, _Ask]] = {}
+        self._asked: dict[tuple[str, int], Predicate] = {}
+        """(neighbour, number): what was asked."""
+        self._by_id: dict[str, dict[int, Predicate]] = {}
+        """By neighbour: what it asked."""
+        self._last_id = 0
+
+    # -- neighbours ----------------------------------------------------------------------------------------------------
+
+    def add_link(self, name: str, asks: Sequence[AskedMessage]) -> None:
+        """A new neighbour that was told these asks; it hears what has changed since."""
+        self._by_id[name] = {}
+        mine = self._asks[name] = {}
+        for ask in asks:
+            predicate = self._asked[name, ask.id] = heard_predicate(ask.filter, ask.where)
+            mine[predicate] = _Ask(ask.id)
+        self._last_id = max(self._last_id, *(ask.id for ask in asks), 0)
+        needed = dict.fromkeys(self.table.add_neighbour(name))
+        for predicate in needed:
+            if predicate not in mine:
+                self._ask(name, predicate)
+        for predicate in list(mine):
+            if predicate not in needed:
+                self._unask(name, predicate)
+
+    def has_link(self, name: str) -> bool:
+        return name in self._asks
+
+    def asks_for(self, name: str) -> tuple[Interested, ...]:
+        """What a neighbour-to-be will be asked, and under which numbers: all that anybody else wants."""
+        needed = self.table.wanted_beyond(name)
+        first = self._last_id + 1
+        self._last_id += len(needed)
+        return tuple(Interested(id, one.filter, one.where_text) for id, one in enumerate(needed, start=first))
+
+    def remove_link(self, name: str) -> Confirmed:
+        """It is no neighbour any more, and its wishes are gone."""
+        for ask in self._asks.pop(name).values():
+            self._asked.pop((name, ask.id), None)
+        del self._by_id[name], self.table.neighbours[name]
+        confirmed = self.drop_all(name)
+        for predicate in list(self._open):
+            confirmed += self._check(predicate)
+        return confirmed
+
+    def hear(self, name: str, wish: AskedMessage) -> Confirmed:
+        predicate = heard_predicate(wish.filter, wish.where)
+        theirs = self._by_id[name]
+        if wish.id in theirs or predicate in self.table.of(name):
+            raise PeerError(f"{name} asked for {predicate} before")
+        theirs[wish.id] = predicate
+        return self.want(name, predicate)
+
+    def hear_ended(self, name: str, message: Uninterested) -> Confirmed:
+        predicate = self._by_id[name].pop(message.id, None)
+        if predicate is None:
+            raise PeerError(f"{name} never had the wish {message.id}")
+        return self.drop(name, predicate)
+
+    def hear_recorded(self, name: str, message: InterestConfirmed) -> Confirmed:
+        predicate = self._asked.get((name, message.id))
+        ask = self._asks[name].get(predicate) if predicate is not None else None
+        if predicate is None or ask is None or ask.id != message.id:  # it was withdrawn meanwhile
+            return []
+        ask.recorded = True
+        return self._check(predicate)
+
+    # -- directions ----------------------------------------------------------------------------------------------------
+
+    def want(self, direction: str, predicate: Predicate, confirmed: bool = False) -> Confirmed:
+        """`confirmed`: it is known to be, and nobody waits to hear it."""
+        for name in self.table.add(direction, predicate, predicate):
+            self._ask(name, predicate)
+        if confirmed:
+            return []
+        self._open.setdefault(predicate, {})[direction] = None
+        return self._check(predicate)
+
+    def drop(self, direction: str, predicate: Predicate) -> Confirmed:
+        _, unneeded = self.table.remove(direction, predicate)
+        if (waiting := self._open.get(predicate)) is not None and waiting.pop(direction, 0) is None and not waiting:
+            del self._open[predicate]
+        for name in unneeded:
+            self._unask(name, predicate)
+        return []
+
+    def drop_all(self, direction: str) -> Confirmed:
+        for predicate in self.table.of(direction):
+            self.drop(direction, predicate)
+        return []
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _ask(self, name: str, predicate: Predicate) -> None:
+        self._last_id += 1
+        self._asks[name][predicate] = _Ask(self._last_id)
+        self._asked[name, self._last_id] = predicate
+        self.outbound.append((name, Interested(self._last_id, predicate.filter, predicate.where_text)))
+
+    def _unask(self, name: str, predicate: Predicate) -> None:
+        id = self._asks[name].pop(predicate).id
+        self._asked.pop((name, id), None)
+        self.outbound.append((name, Uninterested(id)))
+
+    def _check(self, predicate: Predicate) -> Confirmed:
+        """Tell the directions of a predicate for which nobody is missing any more."""
+        confirmed: Confirmed = []
+        waiting = self._open.get(predicate, {})
+        for direction in list(waiting):
+            if all(name == direction or asks[predicate].recorded for name, asks in self._asks.items()):
+                del waiting[direction]
+                if direction not in self._by_id:
+                    confirmed.append(Recorded(direction, predicate, from_marks(self._seen())))
+                else:
+                    ids = (id for id, wanted in self._by_id[direction].items() if wanted == predicate)
+                    self.outbound.extend((direction, InterestConfirmed(id)) for id in ids)
+        if not waiting:
+            self._open.pop(predicate, None)
+        return confirmed

@@ -1,0 +1,95 @@
+"""Keeps bundles for as long as somebody here needs them, and holds back whoever brings more than can be kept.
+
+What sessions of clients ask of a stack (`ports.RetentionPort`). Each item is charged to the *source* that brought it, a
+neighbour or a client, for as long as somebody needs it: a reader that has not taken it, a link without room, or, in a
+stack that keeps what others may still lack, everybody behind a link. In a tree that cannot come to a standstill: what
+is charged to a neighbour waits only for those on the other side.
+"""
+
+from resprout.core.contract import Effect
+from resprout.edge.broker.backpressure import BackPressure
+from resprout.edge.broker.session import ClientSession
+from resprout_lab.blocks.item import KeptItem
+
+
+class Retention:
+    def __init__(self, most: int) -> None:
+        """`most`: messages of one source that may be kept before it is held back."""
+        self._most = most
+        self._pressure = BackPressure(most, lambda source: self._kept.get(source, 0))
+        self._kept: dict[str, int] = {}
+        """By source: messages of it that somebody needs."""
+        self._over: dict[str, None] = {}
+        """Sources of which too much was kept since the last step."""
+        self._places = 0
+
+    def place(self, item: KeptItem) -> None:
+        """The next one in this broker's order."""
+        self._places += 1
+        item.no = self._places
+
+    def keep(self, item: KeptItem) -> None:
+        """One more needs it."""
+        item.needed += 1
+        if item.needed == 1:
+            self.charge(item.source, item.bundle.count)
+
+    def let_go(self, item: KeptItem) -> None:
+        """One of them needs it no more."""
+        item.needed -= 1
+        if item.needed == 0:
+            self.charge(item.source, -item.bundle.count)
+
+    def move(self, item: KeptItem, source: str | None) -> None:
+        """Somebody else stands for it from now on."""
+        if item.needed:
+            self.charge(item.source, -item.bundle.count)
+            self.charge(source, item.bundle.count)
+        item.source = source
+
+    def charge(self, source: str | None, messages: int) -> None:
+        """To a source that brought so many more, or of which so many less are needed."""
+        if source is None:
+            return
+        kept = self._kept[source] = self._kept.get(source, 0) + messages
+        if kept > self._most:
+            self._over[source] = None
+        elif not kept:
+            del self._kept[source]
+
+    def forget(self, source: str) -> None:
+        """Its session is over. What it brought is still kept, and counts against its next one."""
+        self._over.pop(source, None)
+        if self._pressure.holding:
+            self._pressure.forget(source)
+
+    def push_back(self, out: list[Effect]) -> None:
+        """At the end of a step: hold back who brought too much, release who did not."""
+        if self._over:
+            for source in self._over:
+                self._pressure.check(source, self._kept.get(source, 0), out)
+            self._over.clear()
+        if self._pressure.holding:
+            self._pressure.release(out)
+
+    # -- what sessions of clients ask (`RetentionPort`) ----------------------------------------------------------------
+
+    @property
+    def next_no(self) -> int:
+        return self._places + 1
+
+    @property
+    def first_held_back(self) -> int | None:
+        return None
+
+    def show(self, item: KeptItem) -> None:
+        item.shown = True
+
+    def add_reader(self, item: KeptItem, session: ClientSession) -> None:
+        self.keep(item)
+        if not item.shown:
+            item.readers = (*item.readers, session)
+
+    def took(self, item: KeptItem) -> bool:
+        self.let_go(item)
+        return False

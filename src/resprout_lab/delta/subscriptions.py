@@ -1,0 +1,79 @@
+"""Who wants what: the subscriptions of all brokers as they are known here, and the wishes of local clients.
+
+A broker subscribes once for all of its clients that want the same. Each subscription has an identifier (D7: two of one
+predicate are two, and each can be withdrawn), and is known with the broker that stands for its source
+(`recipients.source_at`). A client is told `Subscribed` when the subscription of its broker is confirmed: when everybody
+who can be reached has it. What is on its way counts for routing already, and is promised to nobody.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from resprout.core.bundle import Bundle
+from resprout.filters.predicate import Predicate, heard_predicate
+from resprout.spread.messages import InterestConfirmed
+from resprout_lab.blocks.recorded import Confirmed, RecordedSubscriptions
+from resprout_lab.blocks.subscriptions import Matches, Subscriptions
+from resprout_lab.delta.messages import BarrierId, KnownSubscription, SubscriptionId
+
+EVERYBODY: Final = "*"
+
+
+class KnownSubscriptions:
+    """SUBS_SET: by identifier, what is wanted, and who stands for whoever wants it."""
+
+    def __init__(self) -> None:
+        self._known: dict[SubscriptionId, KnownSubscription] = {}
+        self._table = Subscriptions()
+
+    def add(self, wish: KnownSubscription) -> None:
+        if wish.id not in self._known:
+            self._table.add(wish.source, wish.id, heard_predicate(wish.filter, wish.where))
+            self._known[wish.id] = wish
+
+    def remove(self, id: SubscriptionId) -> None:
+        """One that is not known changes nothing. With the number 0: all of earlier lives."""
+        gone = [one for one in self._known if one.name == id.name and one.life < id.life] if not id.number else [id]
+        for one in gone:
+            if (known := self._known.pop(one, None)) is not None:
+                self._table.remove(known.source, one)
+
+    def __iter__(self) -> Iterator[KnownSubscription]:
+        return iter(list(self._known.values()))
+
+    def wanted_by(self, bundle: Bundle) -> Iterable[str]:
+        """Those who stand for everybody who wants any of it."""
+        return self._table.matches(bundle)
+
+
+class LocalWishes(RecordedSubscriptions):
+    """What clients here want. All others together are the one neighbour that is asked for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_link(EVERYBODY, ())
+        self._unknown: dict[Predicate, dict[BarrierId, None]] = {}
+        """Of what is confirmed: the barriers beyond which nobody knows of it."""
+
+    def matches(self, bundle: Bundle, barriers: Iterable[BarrierId]) -> Matches:
+        """Which clients want it. Not those whose subscription may have been unknown where it has passed."""
+        matches = self.table.matches(bundle)
+        if marks := set(barriers):
+            doubtful = [predicate for predicate, known in self._unknown.items() if not marks.isdisjoint(known)]
+            unsafe = {name for name in matches if any(predicate in doubtful for predicate in self.table.of(name))}
+            matches = {name: offsets for name, offsets in matches.items() if name not in unsafe}
+        return matches
+
+    def confirm(self, wish: KnownSubscription, barriers: Iterable[BarrierId]) -> Confirmed:
+        """Everybody who can be reached has it: who is to be told."""
+        self._unknown[heard_predicate(wish.filter, wish.where)] = dict.fromkeys(barriers)
+        return self.hear_recorded(EVERYBODY, InterestConfirmed(wish.id.number))
+
+    def heal(self, barrier: BarrierId) -> None:
+        """Those beyond it know now."""
+        for known in self._unknown.values():
+            known.pop(barrier, None)
+
+    def _unask(self, name: str, predicate: Predicate) -> None:
+        self._unknown.pop(predicate, None)
+        super()._unask(name, predicate)

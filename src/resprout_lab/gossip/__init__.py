@@ -1,0 +1,64 @@
+"""Gossip: every broker is a peer, and everything goes to everybody by way of neighbours that nobody planned.
+
+*The documents.* The first phase of the project that seed 004 reports on: "a Gossip Broadcast protocol with Recovery
+mechanisms" on HyParView. The report only names it; the protocols are those of the papers (`overlay.hyparview`,
+`spread.gossip`), and all parameters are *chosen*.
+
+*Promise.* `eventual`, and with a probability: what is owed comes if the overlay hangs together, and somebody that is
+connected still keeps it. Nothing comes twice. The judges report the share that came; without faults it is 1.
+
+*Joining.* A broker joins through its parent or its contacts, in the order in which they were given. It serves clients
+when a neighbour that does has told it what there is: it is not owed that, and does not ask for it. One that hears
+nothing of the kind serves after a while all the same: parts of a network that do so find each other later, and so do
+parts in which everybody has neighbours enough.
+
+*Receipts.* `accepted`: its broker has it, and has handed it to its links. `safe` says no more than that here: it
+survives the crash of no broker for certain (f = 0). `delivered` would need answers from everybody, and is never said.
+
+*Faults.* Any broker may die, fall silent, be cut off, leave and return; any number may join. With a broker goes what
+only it had, and what its clients were not given yet; they go on at a neighbour, and are told that they may have missed
+something. Nobody waits for anybody, and nobody is fenced.
+"""
+
+from resprout.core.promises import Reliability
+from resprout.edge.messages import CLIENT_MESSAGES
+from resprout.stacks.families import Family
+from resprout.stacks.stack import Stack, WaitTimes
+from resprout.stacks.survival import Survival
+from resprout_lab.gossip.broadcast.messages import GOSSIP_MESSAGES, Gossiped, Graft, IHave, Prune
+from resprout_lab.gossip.broker import GUARANTEES, RECEIPTS, GossipBroker
+from resprout_lab.gossip.hyparview.messages import HYPARVIEW_MESSAGES
+from resprout_lab.gossip.options import GossipOptions
+
+FAULTS = 3
+"""Brokers that a swarm strikes at once, most of a small network left: clients must find somebody. What is survived has
+no bound; what comes of it is a matter of shares."""
+
+GOSSIP = Stack(
+    name="gossip",
+    guarantees=GUARANTEES,
+    options=GossipOptions,
+    messages=CLIENT_MESSAGES + HYPARVIEW_MESSAGES + GOSSIP_MESSAGES,
+    make_broker=GossipBroker,
+    reliability=Reliability.PROBABLE,
+    receipts=RECEIPTS,
+    families={
+        Family.PUBLICATIONS: (Gossiped,),
+        Family.REPORTS: (IHave, Prune),
+        Family.MEMBERSHIP: HYPARVIEW_MESSAGES,
+        Family.REPAIR: (Graft,),
+        Family.CLIENTS: CLIENT_MESSAGES,
+    },
+    drawn={
+        "lazy": (False, True),
+        "active": (5, 5, 5, 2),
+        "passive": (30, 30, 4),
+        "link_bytes": (4 << 20, 1),
+        "store_bytes": (16 << 20, 16 << 20, 16 << 20, 10_000),
+    },
+    waits=lambda options: WaitTimes(death_us=options.silent_us + options.answer_us + 2 * options.shuffle_us),
+    survives=lambda options: Survival(
+        FAULTS, majority=True, silent_hosts=True, freezes=True, cuts=True, partitions=True, joins=True, leaves=True,
+        recovers_with_disk=True, recovers_without_disk=True, returns_early=True, again=True,
+    ),
+)  # fmt: skip

@@ -1,0 +1,151 @@
+"""The persistent memory of a broker (section 3.2.3 of the thesis): everything it has processed is on disk before any
+other broker can know that it has.
+
+A record is what was processed, so that the next life processes it again; or where everybody stands; or, now and then,
+all of the state at once, and what was before is forgotten.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from resprout.core.bundle_record import from_record, to_record
+from resprout.core.contract import Forget, Persist
+from resprout.core.marks import Mark
+from resprout.core.ranges import Range
+from resprout.overlay.places import Place
+from resprout.stacks.shell.step import Step
+from resprout_lab.blocks.item import KeptItem
+from resprout_lab.blocks.vector_clock import Changes
+from resprout_lab.locamu.copies import SentMessage
+from resprout_lab.locamu.identifiers import CountedPath
+from resprout_lab.locamu.past import CountedPair
+from resprout_lab.locamu.state import BrokerState
+from resprout_lab.locamu.tree import SafeTree
+
+RECORDS_MAX: Final = 1_024
+"""Records of single messages before all of the state is written; more when more is kept."""
+
+
+class _ProcessedRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    bundle: bytes
+    hops: int
+    branch: str | None
+    path: CountedPath
+    numbers: dict[str, int]
+    dependencies: Changes
+
+
+class _PlacesRecord(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    places: tuple[Place, ...]
+
+
+class _KeptCopy(msgspec.Struct, frozen=True, array_like=True):
+    message: _ProcessedRecord
+    depends: dict[CountedPair, int]
+    toward: dict[str, dict[str, int]]
+
+
+class _StateRecord(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    places: tuple[Place, ...]
+    depends: dict[CountedPair, int]
+    counts: dict[str, int]
+    toward: dict[str, dict[str, int]]
+    received: list[tuple[CountedPair, list[Range]]]
+    copies: list[_KeptCopy]
+    seen: list[Mark]
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(_ProcessedRecord | _PlacesRecord | _StateRecord).decode
+
+
+class StateJournal:
+    def __init__(self, step: Step, state: BrokerState, tree: SafeTree) -> None:
+        self._step = step
+        self._state = state
+        self._tree = tree
+        self._written = 0
+        """Records since all of the state was written."""
+        self._places: tuple[Place, ...] = ()
+
+    # -- to write ------------------------------------------------------------------------------------------------------
+
+    def write_processed(
+        self, item: KeptItem, branch: str | None, path: CountedPath, numbers: dict[str, int], dependencies: Changes
+    ) -> None:
+        """Before anything leaves that others can know it by."""
+        if self._written >= max(RECORDS_MAX, 2 * len(self._state.copies)):
+            self._write_state()
+        else:
+            self._persist(_record(item, branch, path, numbers, dependencies))
+
+    def write_places(self) -> None:
+        """Where everybody stands, when that has changed."""
+        places = self._tree.places
+        if places != self._places:
+            self._places = places
+            self._persist(_PlacesRecord(places))
+
+    def _persist(self, record: msgspec.Struct) -> None:
+        self._written += 1
+        self._step.out.append(Persist(_encode(record)))
+
+    def _write_state(self) -> None:
+        past = self._state.past
+        copies = [
+            _KeptCopy(_record(copy.item, copy.branch, copy.path, copy.numbers, ()), copy.depends, copy.toward)
+            for copy in self._state.copies
+        ]
+        received = [(pair, [(1, ranges.upto), *ranges.islands()]) for pair, ranges in past.received.items()]
+        seen = list(self._state.seen.marks())
+        self._persist(_StateRecord(self._tree.places, past.depends, past.counts, past.toward, received, copies, seen))
+        self._written = 0
+        self._step.out.append(Forget(1))
+
+    # -- to read -------------------------------------------------------------------------------------------------------
+
+    def read(self, records: Sequence[bytes]) -> bool:
+        """All that the last life had processed. False, and nothing of it, when a part of it cannot be read: whoever has
+        forgotten some of its numbers would use them again."""
+        try:
+            found = [_decode(record) for record in records]
+        except msgspec.DecodeError:
+            return False
+        for one in found:
+            if isinstance(one, _PlacesRecord):
+                self._tree.restore(one.places)
+            elif isinstance(one, _StateRecord):
+                self._restore(one)
+            else:
+                self._state.process(_item(one), one.branch, one.path, one.dependencies, one.numbers)
+        self._written = len(records)
+        return True
+
+    def _restore(self, record: _StateRecord) -> None:
+        self._tree.restore(record.places)
+        state, past = self._state, self._state.past
+        past.depends.update(record.depends)
+        past.counts.update(record.counts)
+        past.toward.update(record.toward)
+        for pair, ranges in record.received:
+            for first, last in ranges:
+                past.ranges(pair).add(first, last)
+        for kept in record.copies:
+            said = kept.message
+            state.copies.put(SentMessage(_item(said), said.branch, said.path, said.numbers, kept.depends, kept.toward))
+        for mark in record.seen:
+            state.seen.raise_to(mark.origin, mark.seq)
+
+
+def _record(
+    item: KeptItem, branch: str | None, path: CountedPath, numbers: dict[str, int], dependencies: Changes
+) -> _ProcessedRecord:
+    return _ProcessedRecord(to_record(item.bundle), item.hops, branch, path, numbers, dependencies)
+
+
+def _item(record: _ProcessedRecord) -> KeptItem:
+    bundle = from_record(record.bundle)
+    assert bundle is not None, "it was written by a broker of this kind"
+    return KeptItem(bundle, record.hops, None, False)

@@ -1,0 +1,212 @@
+"""The tree, and whom a broker talks to in it: its *active connections* (section 3.2.3 of the thesis).
+
+A broker joins the parent that it was given, and from then on it has its place for ever: nobody repairs the tree. On the
+path to everybody within f + 1 hops it talks to the first that lives. When the host of a broker says that its process is
+gone, or the session with it ends, it counts as dead until it is heard again; those behind it are called. A broker that
+starts again with what it had on disk has its place at once, and calls those that it talks to; one that has lost its
+disk is a stranger with a known name, and is not taken back.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from resprout.core.contract import LinkDown, LinkUp, Locate, Outcome, ProtocolMessage, SetTimer, Silent, Timer
+from resprout.edge.messages import Successor
+from resprout.overlay.places import Place
+from resprout.stacks.shell.desk import Desk, Handler
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.step import Step
+from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.places import MappedTree, PlacesNear
+from resprout_lab.blocks.tree import Join
+from resprout_lab.locamu.messages import LOCAMU_MESSAGES, DeadBeyond, MissingRequest
+from resprout_lab.locamu.near import SafeNeighbourhood
+
+AGAIN_US: Final = 1_000_000
+
+
+class TalkBegan(Outcome, frozen=True):
+    """There is a session with somebody in reach."""
+
+    name: str
+
+
+class TalkAgain(Timer, frozen=True):
+    """When to call a broker again that was cut off."""
+
+    name: str
+
+
+class ActiveChanged(Outcome, frozen=True):
+    """The active connections, or the tree, are others than before."""
+
+
+class SafeTree(MappedTree):
+    def __init__(self, seat: BrokerSeat, step: Step, outbox: Outbox, faults: int) -> None:
+        self.near = SafeNeighbourhood(seat.first_place, faults)
+        super().__init__(seat, step, outbox, self.near)
+        self.dead: dict[str, None] = {}
+        self._dead_beyond: dict[str, tuple[str, ...]] = {}
+        """By who has said so: others in reach."""
+        self._told_dead: dict[str, tuple[str, ...]] = {}
+        self._cut: dict[str, None] = {}
+        """Those that broke the rules just now."""
+        self.active: dict[str, tuple[str, ...]] = {}
+        """Whom this broker talks to, and the dead before each."""
+        self.early: dict[str, MissingRequest] = {}
+        """Of brokers of which this one did not know where they stand when they asked."""
+        self.is_unheard_of: Callable[[str], bool] = lambda name: True
+        """Nothing was ever processed of it or by it: whoever comes under its name may begin."""
+
+    def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, ...]:
+        early: dict[type, Handler] = dict.fromkeys(LOCAMU_MESSAGES, self._not_yet)
+        return *super().desks({DeadBeyond: self._heard_of, **handlers}), Desk(self._peers.find, early)
+
+    @property
+    def living(self) -> int:
+        """In reach, this broker left out."""
+        dead = self._all_dead()
+        return sum(name not in dead for name in self.near.reach)
+
+    def is_dead(self, name: str) -> bool:
+        return name in self._all_dead()
+
+    def _all_dead(self) -> dict[str, None]:
+        """Those included that others have named."""
+        return dict.fromkeys((*self.dead, *[one for names in self._dead_beyond.values() for one in names]))
+
+    # -- places --------------------------------------------------------------------------------------------------------
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Everything that is known, this broker's own place first: what its next life has to know."""
+        return self.near.places((self.near.name, *self.near.nodes()))
+
+    def restore(self, places: Iterable[Place]) -> None:
+        """This broker had its place in an earlier life."""
+        own, *others = places
+        self._spread([*self._stand_next_to(*own.neighbours), *self.near.learn(others)])
+        self.is_in = self.is_in or bool(own.neighbours)
+        self._look()
+
+    def _stand_next_to(self, *names: str) -> list[Place]:
+        return self.near.stand_next_to((*self.near.own.neighbours, *names))
+
+    def _link(self, name: str, address: str) -> None:
+        if address:
+            self._step.out.append(Locate(name, address))
+        news = self._stand_next_to(name)
+        self._begin(name)
+        self._spread(news)
+        self._look()
+
+    def _told(self, peer: Peer, message: PlacesNear) -> None:
+        if news := self.near.learn(message.places):
+            self._spread(news)
+            for place in news:
+                if place.name not in self.links:
+                    self._meet(place.name)
+            self._look()
+
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    def up(self, event: LinkUp) -> None:
+        super().up(event)
+        self._meet(event.peer)
+
+    def _meet(self, name: str) -> None:
+        """If there is a session with it, and it is in reach."""
+        if name in self.near.reach and name not in self._cut and self._peers.is_up(name):
+            self._begin(name)
+            self._look()
+
+    def _begin(self, name: str) -> None:
+        self.dead.pop(name, None)
+        self.links[name] = Successor(name, "")
+        self._tell_everything(name)
+        self._step.outcomes.append(TalkBegan(name))
+
+    def down(self, event: LinkDown) -> None:
+        super().down(event)
+        self._count_out(event.peer)
+
+    def silent(self, event: Silent) -> None:
+        self._peers.lost(event.peer, event.refused)
+        if event.peer not in self.near.reach:
+            super().silent(event)
+        elif event.refused:
+            self._count_out(event.peer)
+        else:
+            self._peers.open(event.peer)  # whoever opened the session may be gone: its host is asked
+
+    def cut_off(self, name: str, reason: str) -> None:
+        """Not for ever: whoever has a place has it. But whoever breaks the rules again has to wait."""
+        self._peers.close(name, reason)
+        self._lose(name)
+        self._count_out(name)
+        self._cut[name] = None
+        self._step.out.append(SetTimer(TalkAgain(name), self._step.now_us + AGAIN_US))
+
+    def talk_again(self, timer: TalkAgain) -> None:
+        name = timer.name
+        self._cut.pop(name, None)
+        if self._peers.is_up(name):
+            self._meet(name)
+        elif name in self.near.reach or name == self.parent:
+            self._peers.open(name)
+
+    def _lose(self, name: str) -> None:
+        """A place is never lost, and this broker stays in the tree."""
+        is_in = self.is_in
+        for known in (self.early, self._dead_beyond, self._told_dead):
+            known.pop(name, None)
+        super()._lose(name)
+        self.is_in = is_in
+
+    def _count_out(self, name: str) -> None:
+        if name in self.near.reach and name not in self.dead:
+            self.dead[name] = None
+            self._look()
+
+    def _look(self) -> None:
+        self.active = self.near.bypass(lambda name: name in self.dead, self.near.faults + 1).hops
+        self._tell_dead()
+        for name in self.active:
+            if not self._peers.is_up(name):
+                self._peers.open(name)
+        self._step.outcomes.append(ActiveChanged())
+
+    # -- the dead that only others know of -----------------------------------------------------------------------------
+
+    def _heard_of(self, peer: Peer, message: DeadBeyond) -> None:
+        branch = self.near.branch(peer.name)
+        names = [name for name in message.names if name in self.near.reach and self.near.branch(name) == branch]
+        self._dead_beyond[peer.name] = tuple(names)
+        self._tell_dead()
+        self._step.outcomes.append(ActiveChanged())
+
+    def _tell_dead(self) -> None:
+        """Those in other directions, to whoever could wait for them."""
+        dead = self._all_dead()
+        for name in self.active:
+            news = tuple([one for one in dead if self.near.branch(one) != self.near.branch(name)])
+            if name in self.links and news != self._told_dead.get(name, ()):
+                self._told_dead[name] = news
+                self._outbox.send(name, DeadBeyond(news))
+
+    # -- joining -------------------------------------------------------------------------------------------------------
+
+    def _asked(self, peer: Peer, message: Join) -> None:
+        if peer.name in self.near.own.neighbours:
+            self._lose(peer.name)
+            if not self.is_unheard_of(peer.name):
+                self._step.note("stranger", f"{peer.name} has returned without what was on its disk")
+                self._count_out(peer.name)
+                return
+        super()._asked(peer, message)
+
+    def _not_yet(self, peer: Peer, message: ProtocolMessage) -> None:
+        """Of one that knows this broker, while this one does not know where it stands."""
+        if isinstance(message, MissingRequest):
+            self.early[peer.name] = message

@@ -1,0 +1,79 @@
+"""What can be set about Scribe on a ring. Seed 004 prints three of these: two backups, and the leader's two times. All
+others are *chosen*; those of the ring are close to the paper's."""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from resprout.core.errors import UsageError
+from resprout.replicas.options import ReplicaOptions
+from resprout_lab.blocks.periods import Period
+from resprout_lab.scribe.chord.options import RingOptions
+from resprout_lab.scribe.trees.options import TreeOptions
+
+_Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+BATCH_BYTES: Final = 1 << 16
+"""Of decisions that a holder is told at a time: signs of life come behind them, and must not come too late."""
+
+
+REPORTS: Final = 16
+"""So often brokers of a tree say how far they have come while as much is published as is kept."""
+
+
+class ScribeOptions(msgspec.Struct, frozen=True):
+    backups: Annotated[int, msgspec.Meta(ge=0, le=6)] = 2
+    """Of each owner of a topic: the next ones on the ring. Half of them may be down at a time."""
+    noop_us: Period = 1_000_000
+    """Between two signs of life of a leader, to those who hold the same topic."""
+    suspect_us: Period = 2_000_000
+    """A leader that they do not hear for so long, and up to twice that by chance, is replaced; any broker that is
+    silent for so long is passed by, on the ring and in trees, until it is heard. More than two round trips between any
+    brokers, or nobody leads for long."""
+    successors: _Positive = 4
+    """That a broker knows on the ring, its backups among them. More: more neighbours may fail at once before the ring
+    is mended."""
+    stabilise_us: Period = 500_000
+    """Between two questions to the successor, and between two fingers."""
+    lookup_us: Period = 1_000_000
+    """Before the owner of a key is asked for again."""
+    beat_us: Period = 1_000_000
+    """Between two signs of life of a root, down its tree."""
+    again_us: Period = 2_000_000
+    """What a leader has not answered for so long is said again, and who leads is asked again."""
+    keep_us: Period = 30_000_000
+    """For so long publications are kept for those who missed them."""
+    keep_bytes: Annotated[int, msgspec.Meta(ge=1, le=3 << 20)] = 2 << 20
+    """Of each topic, at most. Less is kept for those who missed it where much is published."""
+    link_bytes: _Positive = 4 << 20
+    """What may wait for room on one link; more is left out, and made good later."""
+    buffer: _Positive = 10_000
+    """Messages of one client that may wait to be placed, or of one source that may wait for readers here, before it is
+    held back."""
+
+    def __post_init__(self) -> None:
+        if self.suspect_us <= self.noop_us:
+            raise UsageError(f"suspect_us must be more than noop_us, {self.noop_us}, not {self.suspect_us}")
+        if self.successors < self.backups:
+            raise UsageError(f"successors must be at least as many as backups, {self.backups}, not {self.successors}")
+        assert self.ring is not None, "UsageError for what does not go together"
+
+    @property
+    def faults(self) -> int:
+        """Of those who hold a topic, so many may be down."""
+        return self.backups // 2
+
+    @property
+    def ring(self) -> RingOptions:
+        return RingOptions(successors=self.successors, stabilise_us=self.stabilise_us, lookup_us=self.lookup_us)
+
+    @property
+    def replicas(self) -> ReplicaOptions:
+        return ReplicaOptions(heartbeat_us=self.noop_us, patience_us=self.suspect_us, batch_bytes_max=BATCH_BYTES)
+
+    @property
+    def trees(self) -> TreeOptions:
+        return TreeOptions(
+            beat_us=self.beat_us, silent_us=self.beat_us + 2 * self.suspect_us, join_us=self.again_us,
+            report_bytes=max(1, self.keep_bytes // REPORTS),
+        )  # fmt: skip

@@ -1,0 +1,197 @@
+"""The log of a site: brokers propose, the leader of the site has it decided, all apply it in the same order.
+
+Who leads is a matter of the site alone, by majority (`replicas`): neighbours and clients are told, and never asked
+(correction A6). A command that was proposed may be lost with a leader. So each broker keeps what it has proposed until
+it finds it decided, and proposes it again to every new leader.
+
+Nothing is kept on disk: whoever begins another life is another member, and takes the place of the one before it.
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+
+from resprout.core.contract import ProtocolMessage, SetTimer, Timer
+from resprout.replicas.options import ReplicaOptions
+from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
+from resprout.stacks.shell.step import Step
+from resprout_lab.blocks.replicated import ReplicaInSessions
+from resprout_lab.sites.commands import Command, CommandKey, decode, encode, key_of, name_of
+from resprout_lab.sites.image import dump, load
+from resprout_lab.sites.messages import Proposal
+from resprout_lab.sites.options import SitesOptions
+from resprout_lab.sites.state import SiteState
+
+AGAIN_US: Final = 3_000_000
+"""What is not decided after so long, or twice that, is proposed again; then after twice as long each time, because a
+leader that has it and a line that is full only need time."""
+LOOKS_MAX: Final = 16
+"""But not later than after so many times that."""
+
+
+class ProposalsDue(Timer, frozen=True):
+    """When to propose again what was not decided."""
+
+    @property
+    def background(self) -> bool:
+        return True
+
+
+class Agreement:
+    def __init__(self, step: Step, site: str, life: str, options: SitesOptions, rng: Random) -> None:
+        self._step = step
+        self._site = site
+        self._options = options
+        self._rng = rng
+        self.life: Final = life
+        self._group: ReplicaInSessions | None = None
+        self.state = SiteState(options)
+        self.post: Callable[[str, ProtocolMessage], None]
+        """Says something to a life of a broker of this site."""
+        self.applied: Callable[[Command], None]
+        """A command was applied to the state."""
+        self.restored: Callable[[], None]
+        """There is another state, and what led to it is not known here."""
+        self.led: Callable[[], None]
+        """Another broker leads, or nobody."""
+        self.is_clear: Callable[[str], bool]
+        """Nothing waits for room on the way to this life."""
+        self._pending: dict[CommandKey, bytes] = {}
+        self._looks: dict[CommandKey, int] = {}
+        """How often each was found not to be decided."""
+        self._numbered = 0
+        self._is_timer_set = False
+
+    @property
+    def replica(self) -> Replica | None:
+        """None before the site has begun."""
+        return self._group.replica if self._group is not None else None
+
+    @property
+    def is_leading(self) -> bool:
+        return self.replica is not None and self.replica.is_leading
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return self.replica.ledger.members if self.replica is not None else ()
+
+    @property
+    def waiting(self) -> int:
+        """Proposals from here that are not decided."""
+        return len(self._pending)
+
+    def begin(self, members: Sequence[str], stands: bool = False) -> None:
+        """`members`: the first ones of the site; none for a broker that takes the place of an earlier life. `stands`:
+        nobody leads yet, and nobody need wait to find that out."""
+        options = self._options
+        replica = Replica(
+            self._site, self.life, members, self._rng,
+            ReplicaOptions(heartbeat_us=options.heartbeat_us, patience_us=options.patience_us),
+        )  # fmt: skip
+        self._group = ReplicaInSessions(replica, self._step, self, self.post)
+        self._group.begin(options.patience_us, stands)
+
+    def propose(self, command: Command) -> None:
+        """Until it is decided, in this order as far as leaders stay."""
+        key = key_of(command)
+        if key not in self._pending:
+            self._pending[key] = encode(command)
+            self._offer(key)
+            self._wake()
+
+    def next_no(self) -> int:
+        """Of the commands of this life that have numbers."""
+        self._numbered += 1
+        return self._numbered
+
+    def configure(self, members: Sequence[str]) -> None:
+        if self._group is not None:
+            self._group.configure(members)
+
+    # -- what comes ----------------------------------------------------------------------------------------------------
+
+    def hear(self, life: str, message: ProtocolMessage) -> None:
+        if self._group is not None:
+            self._group.hear(life, message)
+
+    def fired(self, timer: HeartbeatDue | PatienceOver) -> None:
+        if self._group is not None:
+            self._group.fired(timer)
+
+    def hear_proposal(self, message: Proposal) -> None:
+        decode(message.command)  # now, while it is its sender that is blamed
+        if self.is_leading:
+            self._have_decided(message.command)
+
+    def again(self, timer: ProposalsDue) -> None:
+        self._is_timer_set = False
+        leader = self._group.replica.leader if self._group is not None else None
+        is_clear = leader is None or self.is_clear(leader)
+        for key in self._pending:
+            looks = self._looks[key] = self._looks.get(key, 0) + 1
+            if looks % LOOKS_MAX == 0 or (is_clear and looks > 1 and looks & (looks - 1) == 0):
+                self._offer(key)
+        if self._pending:
+            self._wake()
+
+    def session_began(self, name: str) -> None:
+        """With a broker of this site: what was said in an earlier one may be lost."""
+        if self._group is None:
+            return
+        self._group.forget(lambda member: name_of(member) == name)
+        leader = self._group.replica.leader
+        if leader is not None and name_of(leader) == name:
+            self._offer_all(list(self._pending))
+
+    def tell(self) -> None:
+        """At the end of a step, by a leader: what is decided, without waiting for the next sign of life. The others
+        show it only then."""
+        if self._group is not None:
+            self._group.tell()
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _offer_all(self, keys: Sequence[CommandKey]) -> None:
+        for key in keys:
+            if key in self._pending:
+                self._offer(key)
+
+    def _offer(self, key: CommandKey) -> None:
+        replica = self.replica
+        if replica is None or replica.leader is None:
+            return
+        if replica.is_leading:
+            self._have_decided(self._pending[key])
+        else:
+            self.post(replica.leader, Proposal(self._pending[key]))
+
+    def _have_decided(self, command: bytes) -> None:
+        assert self._group is not None, "it leads"
+        if not self._group.replica.has_taken(command):
+            self._group.propose(command)
+
+    def _wake(self) -> None:
+        if not self._is_timer_set:
+            self._is_timer_set = True
+            self._step.out.append(SetTimer(ProposalsDue(), self._step.now_us + AGAIN_US))
+
+    # -- the owner of its group (`GroupOwner`) -------------------------------------------------------------------------
+
+    def dump(self) -> bytes:
+        return dump(self.state)
+
+    def learn(self, news: News) -> None:
+        if isinstance(news, Led):
+            self.led()
+            if news.leader is not None:
+                self._offer_all(list(self._pending))  # it may not have heard of any
+        elif isinstance(news, Restored):
+            self.state = load(news.snapshot.state, self._options)
+            self.restored()
+        elif isinstance(news, Chosen) and news.entry.command:
+            command = decode(news.entry.command)
+            self.state.apply(news.slot, command)
+            if self.state.has(command):
+                self._pending.pop(key_of(command), None)
+                self._looks.pop(key_of(command), None)
+            self.applied(command)

@@ -1,0 +1,191 @@
+"""A broker of a site: its parts, and who hears what."""
+
+from random import Random
+from typing import Any, Final
+
+from resprout.core.contract import Heard, LinkUp, ProtocolMessage, Retire
+from resprout.core.errors import PeerError
+from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
+from resprout.replicas.replica import HeartbeatDue, PatienceOver
+from resprout.stacks.shell.desk import Desk, Handler
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.shell import Shell
+from resprout.stacks.shell.step import Step
+from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus, TopicReaders
+from resprout_lab.blocks.clients import ReceiptsDue
+from resprout_lab.blocks.sessions import SessionEvents
+from resprout_lab.sites.account import status_of
+from resprout_lab.sites.agreement import Agreement, ProposalsDue
+from resprout_lab.sites.clients import ClientOverDue, SiteClients
+from resprout_lab.sites.commands import Command, Founding, GivingUp, Meeting, Seating, TakingLead, life_of, name_of
+from resprout_lab.sites.forming import LifeOverDue, SeekDue, SiteForming
+from resprout_lab.sites.gateway import Gateways
+from resprout_lab.sites.messages import (
+    Proposal,
+    SiteAnswer,
+    SiteCarries,
+    SiteFormed,
+    SiteHas,
+    SiteJoin,
+    SiteLed,
+    SiteNotes,
+    SiteWants,
+    SiteWantsNot,
+)  # fmt: skip
+from resprout_lab.sites.options import SitesOptions
+from resprout_lab.sites.sharing import gateways_for
+from resprout_lab.sites.state import Entered, PlacedBundle
+
+
+class SitesBroker(Shell):
+    def __init__(self, seat: BrokerSeat, options: SitesOptions, rng: Random) -> None:
+        step = Step()
+        self._outbox = outbox = Outbox(step)
+        self._options = options
+        self.name: Final = seat.name
+        self.site: Final = seat.site or seat.name
+        self.agreement = agreement = Agreement(step, self.site, life_of(seat.name, seat.incarnation), options, rng)
+        self.forming = forming = SiteForming(seat, self.site, options, step, outbox, agreement)
+        self.gateways = gateways = Gateways(self.site, step, outbox, forming.peers, agreement)
+        self.clients = clients = SiteClients(step, options, agreement, forming, gateways)
+        agreement.post, agreement.applied = self._post, self._applied
+        agreement.is_clear = lambda life: not outbox.waiting(name_of(life))
+        agreement.restored, agreement.led = self._restored, lambda: None
+        self._was_ready = False
+        self._has_news = False
+        """Something has changed that gateways have to look at."""
+        events = SessionEvents(step, clients, self, outbox.writable)
+        forming_words: dict[type, Handler] = {
+            SiteJoin: forming.joins, SiteAnswer: forming.answered, SiteFormed: forming.hear_formed,
+        }  # fmt: skip
+        mates: dict[type, Handler] = dict.fromkeys(REPLICA_MESSAGES, self._hear_replica)
+        mates[Proposal] = self._hear_proposal
+        neighbours: dict[type, Handler] = {
+            SiteLed: gateways.hear_led, SiteHas: gateways.hear_has,
+            **dict.fromkeys((SiteCarries, SiteWants, SiteWantsNot, SiteNotes), gateways.hear_shipped),
+        }  # fmt: skip
+        super().__init__(
+            step,
+            events=events.table,
+            desks=(clients.desk(), Desk(forming.peers.find, {**forming_words, **mates, **neighbours})),
+            cut_off=events.cut_off,
+            timers={
+                ReceiptsDue: clients.receipts_due, ClientOverDue: clients.over, ProposalsDue: agreement.again,
+                HeartbeatDue: agreement.fired, PatienceOver: agreement.fired, LifeOverDue: forming.life_over,
+                SeekDue: forming.seek,
+            },
+            outcomes={},
+            at_end=(
+                forming.answer, self._lead, self._look, agreement.tell, gateways.send, clients.serve,
+                clients.tell, clients.tidy,
+            ),
+        )  # fmt: skip
+
+    def begin(self) -> None:
+        self.forming.begin()
+
+    def status(self) -> StackStatus:
+        return status_of(self.name, self.site, self.agreement.state, self.forming, self.clients.is_ready)
+
+    def readers(self, topic: str) -> TopicReaders:
+        return self.clients.readers(topic)
+
+    # -- sessions with brokers (`BrokerSessions`) ----------------------------------------------------------------------
+
+    def knows(self, name: str) -> bool:
+        return self.forming.knows(name)
+
+    def up(self, event: LinkUp) -> None:
+        self.clients.forget_peer(event.peer)
+        self.forming.up(event)
+        self.agreement.session_began(event.peer)
+        self.gateways.session_began(event.peer)
+
+    def down(self, event: Any) -> None:
+        self.clients.forget_peer(event.peer)
+        self.forming.down(event)
+
+    def silent(self, event: Any) -> None:
+        self.forming.silent(event)
+
+    def cut_off(self, name: str, reason: str) -> None:
+        self.clients.forget_peer(name)
+        self.forming.cut_off(name, reason)
+        self._has_news = True
+
+    def heard(self, event: Heard) -> None:
+        self.forming.heard(event)
+
+    # -- the site ------------------------------------------------------------------------------------------------------
+
+    def _post(self, life: str, message: ProtocolMessage) -> None:
+        """To this very life: another one of the name is another member."""
+        name = name_of(life)
+        peer = self.forming.peers.find(name)
+        if peer is not None and life_of(name, peer.incarnation) == life:
+            self._outbox.send(name, message)
+
+    def _hear_replica(self, peer: Peer, message: Any) -> None:
+        if message.group != self.site or (self.agreement.replica and not self.forming.is_mate(peer.name)):
+            raise PeerError(f"{peer.name} is no broker of the site {self.site!r}")
+        self.agreement.hear(life_of(peer.name, peer.incarnation), message)
+
+    def _hear_proposal(self, peer: Peer, message: Proposal) -> None:
+        if not self.forming.is_mate(peer.name):
+            raise PeerError(f"{peer.name} is no broker of the site {self.site!r}")
+        self.agreement.hear_proposal(message)
+
+    def _applied(self, command: Command) -> None:
+        state, clients = self.agreement.state, self.clients
+        news, state.news = state.news, []
+        for one in news:
+            if isinstance(one, PlacedBundle):
+                clients.placed(one)
+            elif isinstance(one, Entered):
+                clients.entered(one)
+            else:
+                clients.noted(one)
+        match command:
+            case Founding():
+                self._has_news = True
+            case TakingLead():
+                self._has_news = True
+                if command.life == self.agreement.life:
+                    self._step.note("leader", f"{command.life} leads the site {self.site} since term {state.term}")
+            case Meeting():
+                self._has_news = True
+            case Seating():
+                self.forming.seated(command.broker)
+                self._has_news = True
+            case GivingUp() if command.life == self.agreement.life:
+                self._step.end_life(Retire(f"the site {self.site} has given it up"))
+            case _:
+                pass
+
+    def _restored(self) -> None:
+        self.clients.restored()
+        self.gateways.restored()
+        self.forming.await_old()
+        self._has_news = True
+
+    # -- the end of a step ---------------------------------------------------------------------------------------------
+
+    def _lead(self) -> None:
+        """What is for the leader to see to."""
+        agreement, state = self.agreement, self.agreement.state
+        if not agreement.is_leading:
+            return
+        self.forming.lead()
+        gateways = gateways_for(state, self._options.sharing, self.forming.is_unheard)
+        if state.brokers and (state.leader != agreement.life or dict(gateways) != state.gateways):
+            agreement.propose(TakingLead(agreement.life, gateways))
+
+    def _look(self) -> None:
+        if not self._was_ready and self.clients.is_ready:
+            self._was_ready = self._has_news = True
+            self._step.note("joined", self.agreement.state.parent or self.site)
+        if self._has_news:
+            self._has_news = False
+            self.gateways.look()

@@ -1,0 +1,115 @@
+"""What brokers of sites say to each other, beside what replicas do (`replicas.messages`). Tags 256..271 of the wire
+belong to this file.
+
+Between sites, whatever has a `number` comes in the order of the link, once, and a `term` says under which leader it was
+sent: what comes with an older term than was heard of before is refused.
+"""
+
+from typing import Final
+
+from resprout.core.bundle import Bundle
+from resprout.core.contract import ProtocolMessage
+from resprout_lab.sites.commands import SiteBroker
+
+
+class SiteJoin(ProtocolMessage, frozen=True, tag=256):
+    """I am a broker of this site. Who else is?"""
+
+    site: str
+    address: str = ""
+
+
+class SiteAnswer(ProtocolMessage, frozen=True, tag=257):
+    """Answer to `SiteJoin`: who is of that site, none if it is not known here; and who answers."""
+
+    brokers: tuple[SiteBroker, ...]
+    site: str
+    """Of the one that answers."""
+    own: tuple[SiteBroker, ...]
+
+
+class SiteFormed(ProtocolMessage, frozen=True, tag=258):
+    """By the first broker of a site to the others: all are there, begin."""
+
+    brokers: tuple[SiteBroker, ...]
+    parent: str
+    above: tuple[SiteBroker, ...]
+
+
+class Proposal(ProtocolMessage, frozen=True, tag=259):
+    """To the leader of the site: have this decided."""
+
+    command: bytes
+
+    @property
+    def cost(self) -> int:
+        return len(self.command)
+
+
+class SiteLed(ProtocolMessage, frozen=True, tag=260):
+    """To all brokers of a neighbouring site: the sender speaks for its site to yours, from this term on."""
+
+    site: str
+    term: int
+    brokers: tuple[SiteBroker, ...]
+    parent: str
+    """The site above that of the sender."""
+    heard: int
+    """Of what your site sent, this is decided there."""
+    sent: int
+    """The last number that the sender's site gave to anything for yours."""
+
+
+class SiteCarries(ProtocolMessage, frozen=True, tag=261):
+    """A publication, on its way through the tree of sites."""
+
+    term: int
+    number: int
+    previous: int
+    bundle: Bundle
+    hops: int
+    place: int
+    """In the one order, counted from 1; 0 while it has none."""
+
+    @property
+    def cost(self) -> int:
+        return self.bundle.cost
+
+    @property
+    def bulk(self) -> int:
+        return self.bundle.key_bytes
+
+
+class SiteWants(ProtocolMessage, frozen=True, tag=262):
+    term: int
+    number: int
+    previous: int
+    filter: str
+    where: str | None
+
+
+class SiteWantsNot(ProtocolMessage, frozen=True, tag=263):
+    term: int
+    number: int
+    previous: int
+    ask: int
+
+
+class SiteNotes(ProtocolMessage, frozen=True, tag=264):
+    term: int
+    number: int
+    previous: int
+    ask: int
+
+
+class SiteHas(ProtocolMessage, frozen=True, tag=265):
+    """Everything up to this number of the link is decided at the sender's site."""
+
+    term: int
+    number: int
+
+
+SITES_MESSAGES: Final = (
+    SiteJoin, SiteAnswer, SiteFormed, Proposal, SiteLed, SiteCarries, SiteWants, SiteWantsNot, SiteNotes, SiteHas,
+)  # fmt: skip
+Shipped = SiteCarries | SiteWants | SiteWantsNot | SiteNotes

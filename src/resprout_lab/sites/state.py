@@ -1,0 +1,279 @@
+"""The state of a site: what every one of its brokers knows alike after the same slots of the log.
+
+A command changes it, and leaves *news* for whoever acts on them: the broker shows what is placed, the gateway of a link
+sends what is shipped. Nothing leaves the site before it is decided, and what was sent on each link is part of the state
+(corrections A1 and A3): whoever leads next goes on where the last one may have stopped, and neighbours drop repeats.
+
+Publications are *placed* in the log of the site at which they entered, or, with one order for all, in that of the root
+site: the sequencer is the log. From there they go along the tree. Each shipment names the one before it on the same
+link, so that filtering leaves no gaps to fill (A5).
+"""
+
+from collections import deque
+from typing import Final
+
+import msgspec
+
+from resprout.core.bundle import Bundle, Origin
+from resprout_lab.sites.commands import (
+    Bringing,
+    Command,
+    Conveyed,
+    Entering,
+    Founding,
+    Freight,
+    GivingUp,
+    Keeping,
+    Meeting,
+    Noted,
+    Releasing,
+    Seating,
+    Shipment,
+    SiteBroker,
+    SiteWish,
+    TakingLead,
+    Unwanted,
+    Wanted,
+    Wishing,
+)  # fmt: skip
+from resprout_lab.sites.intake import SiteIntake, raise_mark
+from resprout_lab.sites.options import SitesOptions
+from resprout_lab.sites.wishes import SiteWishes
+
+GIVEN_UP_KEPT: Final = 10_000
+"""Clients of which it is remembered that nothing is kept for them."""
+
+
+class PlacedBundle(msgspec.Struct, frozen=True, array_like=True):
+    """News: a publication has its place in the order of the site."""
+
+    position: int
+    bundle: Bundle
+    hops: int
+    tseq: int
+
+
+class Entered(msgspec.Struct, frozen=True):
+    """News: a publication of a client here is safe, and so is all that it published before."""
+
+    bundle: Bundle
+
+
+class WishNoted(msgspec.Struct, frozen=True):
+    """News: what a life of a broker here wants is known wherever it must be."""
+
+    life: str
+    wish: SiteWish
+
+
+class LinkBook:
+    """One neighbouring site."""
+
+    __slots__ = ("brokers", "heard", "last", "out")
+
+    def __init__(self, brokers: tuple[SiteBroker, ...]) -> None:
+        self.brokers = brokers
+        self.out: deque[Shipment] = deque()
+        """What is not known to be there."""
+        self.last = 0
+        """The number of the last shipment to there."""
+        self.heard = 0
+        """The number of the last one from there."""
+
+
+News = PlacedBundle | Entered | WishNoted
+
+
+class SiteState:
+    def __init__(self, options: SitesOptions) -> None:
+        self.is_total: Final = options.order == "total"
+        self.is_filtering: Final = options.routing == "filtering"
+        self.news: list[News] = []
+        self.brokers: dict[str, SiteBroker] = {}
+        """By name, in their latest lives; none before the site is founded."""
+        self.parent = ""
+        """The site above; none above the root."""
+        self.in_from: int | None = None
+        """The site is in the tree when it has heard so much from above; None while the site above has not answered."""
+        self.links: dict[str, LinkBook] = {}
+        self.leader = ""
+        self.term = 0
+        self.gateways: dict[str, str] = {}
+        self.intake = SiteIntake()
+        self.marks: dict[Origin, int] = {}
+        """The last number of each origin that was placed here."""
+        self.position = 0
+        self.next_tseq = 0
+        self.recent: deque[PlacedBundle] = deque()
+        """What somebody in this site may still need."""
+        self.floors: dict[str, int] = {}
+        """By life: the clients of that broker need nothing up to this position."""
+        self.nos: dict[str, int] = {}
+        """By life: how many of its numbered commands were done."""
+        self.given_up: dict[str, str] = {}
+        """Client -> the life that keeps nothing for it any more."""
+        self.numbers = 0
+        self.wishes = SiteWishes(self._askable, self._ship, lambda life, wish: self.news.append(WishNoted(life, wish)))
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_in(self) -> bool:
+        """In the tree: whatever is published anywhere from now on comes here, if it is wanted here."""
+        if not self.brokers or not self.parent:
+            return bool(self.brokers)
+        return self.in_from is not None and self.links[self.parent].heard >= self.in_from
+
+    @property
+    def lives(self) -> tuple[str, ...]:
+        return tuple([broker.life for broker in self.brokers.values()])
+
+    def gateway(self, site: str) -> str:
+        """The life that speaks with this site."""
+        return self.gateways.get(site, self.leader)
+
+    def has(self, command: Command) -> bool:
+        """Nobody needs to propose it again."""
+        if isinstance(command, Wishing | Releasing):
+            return command.no <= self.nos.get(command.life, 0) or command.life not in self.floors
+        if isinstance(command, Bringing):
+            link = self.links.get(command.site)
+            return link is not None and command.shipment.number <= link.heard
+        return True
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def apply(self, slot: int, command: Command) -> None:
+        """The same at every broker of the site. What does not fit any more changes nothing."""
+        match command:
+            case Entering():
+                if command.begins:
+                    self.intake.begin(command.bundle, self.marks)
+                for early in self.intake.take(command.bundle, 0, ""):
+                    self._entered(early.bundle)
+            case Bringing():
+                link = self.links.get(command.site)
+                if link is not None and self.follows(link, command.shipment):
+                    link.heard = command.shipment.number
+                    self._unpack(command.site, command.shipment.number, command.shipment.freight)
+            case Keeping():
+                out = self.links[command.site].out
+                while out and out[0].number <= command.number:
+                    out.popleft()
+            case Wishing() if self._is_next(command):
+                if command.wanted:
+                    self.wishes.want(command.life, command.wish)
+                else:
+                    self.wishes.drop(command.life, command.wish)
+            case Releasing() if self._is_next(command):
+                self.floors[command.life] = command.position
+                for client in command.given_up:
+                    self.given_up.pop(client, None)
+                    self.given_up[client] = command.life
+                    if len(self.given_up) > GIVEN_UP_KEPT:
+                        del self.given_up[next(iter(self.given_up))]
+                self._trim()
+            case TakingLead():
+                self.leader, self.term, self.gateways = command.life, slot, dict(command.gateways)
+            case Meeting():
+                self._meet(command)
+            case Seating():
+                self._seat(command.broker)
+            case GivingUp():
+                self.floors.pop(command.life, None)
+                self.nos.pop(command.life, None)
+                self.wishes.drop_all(command.life)
+                self._trim()
+            case Founding() if not self.brokers:
+                self.parent = command.parent
+                if command.parent:
+                    self.links[command.parent] = LinkBook(command.above)
+                    self.wishes.meet(command.parent)
+                for broker in command.brokers:
+                    self._seat(broker)
+            case _:
+                pass
+
+    def follows(self, link: LinkBook, shipment: Shipment) -> bool:
+        """It is the next one of the link."""
+        return shipment.previous == link.heard and shipment.number > link.heard
+
+    def _is_next(self, command: Wishing | Releasing) -> bool:
+        if command.life not in self.floors or command.no != self.nos.get(command.life, 0) + 1:
+            return False
+        self.nos[command.life] = command.no
+        return True
+
+    def _seat(self, broker: SiteBroker) -> None:
+        before = self.brokers.get(broker.name)
+        if before is None or before.incarnation < broker.incarnation:
+            self.brokers[broker.name] = broker
+            self.floors[broker.life] = self.position
+
+    def _meet(self, command: Meeting) -> None:
+        link = self.links.get(command.site)
+        if link is None:
+            link = self.links[command.site] = LinkBook(command.brokers)
+            self.wishes.meet(command.site)
+        link.brokers = command.brokers
+        if command.site == self.parent and self.in_from is None:
+            self.in_from = command.upto
+
+    # -- publications --------------------------------------------------------------------------------------------------
+
+    def _entered(self, bundle: Bundle) -> None:
+        self.news.append(Entered(bundle))
+        if self.is_total and self.parent:
+            self._ship(self.parent, Conveyed(bundle, 1, -1))
+        else:
+            self._place(bundle, 0, "")
+
+    def _unpack(self, site: str, number: int, freight: Freight) -> None:
+        match freight:
+            case Conveyed() if not self.is_total or freight.tseq >= 0:
+                self._place(freight.bundle, freight.hops, site, freight.tseq)
+            case Conveyed() if self.parent:
+                self._ship(self.parent, Conveyed(freight.bundle, freight.hops + 1, -1))
+            case Conveyed():
+                for early in self.intake.take(freight.bundle, freight.hops, site):
+                    self._place(early.bundle, early.hops, early.source)
+            case Wanted():
+                self.wishes.want(site, freight.wish, number)
+            case Unwanted():
+                self.wishes.drop_ask(site, freight.ask)
+            case Noted():
+                self.wishes.noted(site, freight.ask)
+
+    def _place(self, bundle: Bundle, hops: int, source: str, tseq: int = -1) -> None:
+        if self.is_total and tseq < 0:
+            tseq, self.next_tseq = self.next_tseq, self.next_tseq + bundle.count
+        for site in self._onward(bundle, source):
+            self._ship(site, Conveyed(bundle, hops + 1, tseq))
+        self.position += 1
+        raise_mark(self.marks, bundle.origin, bundle.last)
+        placed = PlacedBundle(self.position, bundle, hops, tseq)
+        self.recent.append(placed)
+        self.news.append(placed)
+
+    def _onward(self, bundle: Bundle, source: str) -> list[str]:
+        """What is ordered by the root goes down, also to where it came from; anything else everywhere but there."""
+        not_to = self.parent if self.is_total else source
+        wanted = self.wishes.sites_for(bundle) if self.is_filtering else self.links
+        return [site for site in self.links if site != not_to and site in wanted]
+
+    def _ship(self, site: str, freight: Freight) -> int:
+        link = self.links[site]
+        self.numbers += 1
+        link.out.append(Shipment(self.numbers, link.last, freight))
+        link.last = self.numbers
+        return self.numbers
+
+    def _askable(self) -> list[str]:
+        if not self.is_filtering:
+            return []
+        return [site for site in self.links if site == self.parent] if self.is_total else list(self.links)
+
+    def _trim(self) -> None:
+        floor = min(self.floors.values(), default=self.position)
+        while self.recent and self.recent[0].position <= floor:
+            self.recent.popleft()
