@@ -36,6 +36,9 @@ def test_more_certificates_come_from_the_same_authority(folder: Path, capsys: py
     assert run(["certificates", str(folder), "--names", "b2", "--json"]) == 0
     made = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [(one["role"], one["name"]) for one in made] == [("broker", "b2")]
+    assert run(["certificates", str(folder), "--operator", "admin", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [(one["role"], one["name"]) for one in made] == [("operator", "admin")]
     assert run(["certificates", str(folder), "--names", "b0", "--renew"]) == 0
     assert (folder / "b0.pem").read_bytes() != first
     assert (folder / "ca.pem").read_bytes() == authority
@@ -49,6 +52,8 @@ def test_more_certificates_come_from_the_same_authority(folder: Path, capsys: py
         (("--client", ""), "client name '' is refused"),
         (("--names", "b5,b5"), "b5 is named twice"),
         (("--names", "x", "--client", "x"), "x is named twice"),
+        (("--client", "x", "--operator", "x"), "x is named twice"),
+        (("--operator", "a b"), "operator name 'a b' is refused"),
         (("--names", "ca"), "ca is what the files of the authority are called"),
         (("--names", "b5,b0"), "b0.pem is there already: --renew makes a new one"),
         (("--names", "b5", "--days", "0"), "--days"),

@@ -1,9 +1,12 @@
 """The name of a broker is the broker's, whichever client is called so, whoever comes first, whatever its numbers."""
 
+from collections.abc import Sequence
+
 from resprout.core.contract import (
     Connect,
     Connected,
     Disconnect,
+    Effect,
     EndCause,
     EndCode,
     LinkDown,
@@ -19,8 +22,8 @@ from tests.links.puppet import Desk, Puppet, frames
 GOES = "b2 is the name of a broker, which has come"
 
 
-def goodbyes(effects: list[object]) -> list[Goodbye]:
-    return [frame for frame in frames(effects) if isinstance(frame, Goodbye)]  # type: ignore[arg-type]
+def goodbyes(effects: Sequence[Effect]) -> list[Goodbye]:
+    return [frame for frame in frames(effects) if isinstance(frame, Goodbye)]
 
 
 def test_a_broker_takes_its_name_from_a_client_and_both_hear_of_it() -> None:

@@ -17,7 +17,7 @@ from resprout.net.door import Door
 from resprout.net.frames import Login
 from resprout.net.identity.logins import FREE_FAILURES
 from resprout.net.identity.network_key import new_network_key
-from resprout.net.identity.rules import read_rules
+from resprout.net.identity.rules import read_rules, rights_of
 from resprout.net.identity.scram import ITERATIONS_MIN, make_verifier
 from resprout.net.identity.secret import verifier_of_token
 from resprout.net.proving import OUT_OF_ORDER
@@ -355,6 +355,20 @@ def test_what_is_wrong_with_rules_is_said_with_the_line(text: str, complaint: st
     with pytest.raises(UsageError) as refused:
         read_rules(file)
     assert complaint in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_names_of_durable_subscriptions_that_rules_list_are_kept_for_those_who_list_them(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    consume = {"a": '["billing", "audit-*", "of-{client}"]', "b": '["*"]', "c": "[]"}
+    tables = [
+        f"[[identity]]\nname = '{n}'\ncertificates = ['{n}']\nconsume = {names}\n" for n, names in consume.items()
+    ]
+    file.write_text("".join(tables) + "[anybody]\nconsume = ['public']\n")
+    known = read_rules(file)
+    names = ("billing", "billing2", "audit-", "audit-7", "public", "of-teller", "other")
+    assert [name for name in names if known.keeps(name)] == ["billing", "audit-", "audit-7", "public"]
+    assert [name for name in names if known.is_for_anybody(name)] == ["public"]
+    assert rights_of(known.identities["a"].rights, "teller").consume == ("billing", "audit-*", "of-teller")
 
 
 def test_replies_are_for_the_client_that_asked_and_for_nobody_else(rules: Path) -> None:

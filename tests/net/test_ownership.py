@@ -163,9 +163,9 @@ def test_replies_of_others_are_not_consumed_by_a_durable_subscription(tmp_path: 
     async def scene() -> None:
         async with broker(door=Door(rules=rules)) as running, as_identity(running, "mallory") as mallory:
             for wanted in ("$reply/#", "$reply/+", "$reply/teller"):
-                for more in ({}, {"durable": "replies"}, {"group": "replies"}):
+                for more in (None, "replies"):
                     with pytest.raises(SubscribeError, match=r"may not subscribe to \$reply/"):
-                        await mallory.subscribe(wanted, **more)
+                        await (mallory.subscribe(wanted) if more is None else mallory.subscribe(wanted, durable=more))
 
     run(scene())
 

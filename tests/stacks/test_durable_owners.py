@@ -104,7 +104,7 @@ def test_whoever_the_rules_let_consume_it_consumes_it_and_does_not_end_it() -> N
     assert network.reason("auditor.w0") == (
         "auditor.w0 may not end 'orders': it belongs to another identity, and no `manage` rule lists it"
     )
-    network.tree.ask("alice.w0", EndRequest())
+    network.tree.ask("alice.w0", EndRequest())  # type: ignore[arg-type]
     settle(network.tree)
     assert over(network.tree, "alice.w0") is Standing.ENDED, "it is its owner's"
 
@@ -122,7 +122,7 @@ def test_who_may_manage_it_ends_it_and_the_name_is_free() -> None:
     network = Guarded(janitor=Rights(subscribe=("jobs/#",), consume=("*",), manage=("orders",)))
     assert network.consume("alice.w0", "b2") is None
     assert network.consume("janitor.w0", "b2") is None
-    network.tree.ask("janitor.w0", EndRequest())
+    network.tree.ask("janitor.w0", EndRequest())  # type: ignore[arg-type]
     settle(network.tree)
     assert over(network.tree, "janitor.w0") is Standing.ENDED
     assert network.consume("mallory.w0", "b1") is None

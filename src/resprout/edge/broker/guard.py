@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.edge.broker.grants import DurableGrant
 from resprout.edge.broker.session import ClientSession
@@ -55,6 +56,16 @@ class Permit:
             allowed = self._topics[topic] = may_publish(self.rights, topic)
         return allowed
 
+    def forbidden(self, bundle: Bundle) -> str | None:
+        """A topic that the bundle would reach and may not: its own, or one of those whose keys it names (`core.keys`).
+        None when it may be published."""
+        if not self.publishes(bundle.topic):
+            return bundle.topic
+        for key in bundle.keys:
+            if "#" in key and not self.publishes(topic := key.partition("#")[0]):
+                return topic
+        return None
+
 
 class Guard:
     """`permit`: of a client, by name, on the connection that it speaks on; `refused` is told who was refused what, in
@@ -88,11 +99,8 @@ class Guard:
         return check(session, message, self._permit(session.name)) if check is not None else (message, ())
 
     def _publish(self, session: ClientSession, message: Publish, permit: Permit) -> Guarded:
-        """Its keys may be those of other topics, whose subscribers it reaches as well."""
         bundle = message.bundle
-        forbidden = bundle.topic if not permit.publishes(bundle.topic) else None
-        if forbidden is None and bundle.keys:
-            forbidden = next((topic for topic in bundle.topics if not permit.publishes(topic)), None)
+        forbidden = permit.forbidden(bundle)
         if forbidden is None:
             return message, ()
         session.skip(bundle)

@@ -220,7 +220,7 @@ class Core(Step):
     def knows_broker(self, name: str) -> bool:
         """Whether a broker is, or was, called so, as far as this one knows: no client is."""
         view = self.view
-        if name in self.links or name in view.places or name in view.tombstones or name in view.sessions:
+        if name in self.links or name in view.places or name in view.tombstones:
             return True
         if name == self.seat.name or name in self.sought or self.peers.get(name) is not None:
             return True
