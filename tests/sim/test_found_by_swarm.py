@@ -299,3 +299,9 @@ def test_a_member_whose_grant_takes_longer_than_a_lease_is_not_taken_for_dead() 
     it so, because it tells those who speak to it. Over links of 400 ms half of the tree was left outside."""
     outcome = try_seed(5210991, "hung")
     assert not outcome.failed, outcome.report
+
+
+def test_a_ghost_does_not_wait_for_the_grant_of_a_member_that_has_restarted() -> None:
+    """The next life of a member begins to count its places anew, so the ghost took its Grant for one on its way, and
+    kept a client that never returned for ever."""
+    assert not try_seed(731018).complaint

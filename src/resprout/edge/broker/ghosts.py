@@ -57,7 +57,7 @@ class Ghosts:
         """Those that are about to expire."""
         self._upto: dict[str, int] = {}
         """By ghost: the last place of what its repair brought it that was not shown yet."""
-        self._members: dict[str, dict[str, int]] = {}
+        self._members: dict[str, dict[Life, int]] = {}
         """By ghost: the members of its repair, and the version of each one's place before its Grant."""
         self._allowed: dict[str, Allows] = {}
         """Those who stand in after everything had stopped: who may claim what. Others have kept the rest, so these do
@@ -147,11 +147,11 @@ class Ghosts:
         """The last place of what its repair brought this one."""
         return self._upto.get(name, -1)
 
-    def grant(self, name: str, members: dict[str, int]) -> None:
+    def grant(self, name: str, members: dict[Life, int]) -> None:
         """Its repair has these members. The version of each one's place grows when it has its Grant."""
         self._members[name] = members
 
-    def members(self, name: str) -> dict[str, int]:
+    def members(self, name: str) -> dict[Life, int]:
         return self._members.get(name, {})
 
     def brought_upto(self, home: Life) -> int:

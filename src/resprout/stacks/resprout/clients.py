@@ -259,11 +259,14 @@ class Clients:
         has_grants = not any(map(self._is_being_granted, self._ghosts.members(ghost).items()))
         return self._is_settled and has_grants and self.is_shown(self._ghosts.upto(ghost))
 
-    def _is_being_granted(self, member: tuple[str, int]) -> bool:
-        """It is heard, and has not told its place since the repair: its Grant is on its way."""
-        core, (name, version) = self._core, member
-        link, place = core.links.get(name), core.view.places.get(name)
-        return link is not None and core.peers.is_heard(name) and place is not None and place.version <= version
+    def _is_being_granted(self, member: tuple[Life, int]) -> bool:
+        """Whether the Grant of a member is on its way: the member is heard, it has not told its place since the repair,
+        and it has not restarted. The next life of a member joins and gets no Grant."""
+        core, (life, version) = self._core, member
+        link, place = core.links.get(life.name), core.view.places.get(life.name)
+        if link is None or place is None or not core.peers.is_heard(life.name):
+            return False
+        return place.life == life and place.version <= version
 
     def expects_any(self, ghost: str) -> bool:
         """Whether a client of this ghost is connected: it waits, or was told `Serving` and has not answered."""

@@ -50,7 +50,8 @@ class FinishRepair:
         ghost = self._raise_ghost(repair, old, parcels)
         # 3. The clock and the epoch of all; links to the members in place of those to the dead.
         links = self._rewire(repair, old, parcels)
-        self._ghosts.grant(ghost, {name: core.view.places[name].version for name in links if name in core.view.places})
+        places = [core.view.places[name] for name in links if name in core.view.places]
+        self._ghosts.grant(ghost, {place.life: place.version for place in places})
         spread = len(members) >= core.faults
         # 4. Interest of the members becomes theirs; what they had confirmed to the dead counts as confirmed (I8).
         grants, later = self._merge_interest(links, parcels)
