@@ -40,6 +40,7 @@ secrets = ["{verifier_of_token(TOKEN)}"]
 clients = ["teller", "teller.*", "teller-*"]
 publish = ["bank/#"]
 subscribe = ["bank/+", "of/{{client}}/#"]
+block = ["bank/#"]
 
 [[identity]]
 name = "boss"

@@ -157,8 +157,8 @@ class Guard:
     def _no_block(self, session: ClientSession, topic_filter: str) -> str:
         """All subscriptions of a client have one policy, so it counts for all of them."""
         self._refused(session.name, "it may not make publishers wait")
-        what = f"{session.name} may not make publishers of {topic_filter}, and of what else it subscribes to, wait"
-        return f"{what}: its rules need `block`, or it another `when_full`"
+        what = f"{session.name} may not make publishers of {topic_filter} wait, or of another filter that it has"
+        return f"{what}: choose another `when_full`, or let the rules `block` for these filters"
 
     def _no_subscription(self, session: ClientSession, id: int, topic_filter: str) -> SubscribeRefused:
         self._refused(session.name, "it may not subscribe to that")
