@@ -7,7 +7,9 @@ import pytest
 from resprout.core.client_limits import ClientLimits
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
+from resprout.edge.broker.quotas import LimitError
 from resprout.edge.messages import Attend, HeldSubscription, Subscribed, SubscribeRefused, Taken
+from resprout.filters.predicate import parse_predicate
 from resprout.filters.topics import placement_of, topic_matches
 from tests.edge.house import ROOM, House
 
@@ -124,3 +126,26 @@ def test_thousands_of_plain_subscriptions_and_of_cheap_conditions_are_within_the
 def test_a_limit_is_at_least_one() -> None:
     with pytest.raises(UsageError, match="limit identity_wildcards must be 1 or more, not 0"):
         ClientLimits(identity_wildcards=0)
+
+
+def test_durable_subscriptions_count_for_the_identity_that_begins_them_until_they_end() -> None:
+    """Attack 9, the side of the client: one identity cannot fill the network with them."""
+    limits = ClientLimits(identity_durables=2, durable_steps=1_000)
+    house = house_of(limits, "a", "b", identity="crowd")
+    quotas = house.sessions.quotas
+    jobs, short = parse_predicate("jobs/#"), parse_predicate("jobs/#", "kind = 'a'")
+    long = parse_predicate("jobs/#", f"kind like '%{'a' * 64}%'")
+    quotas.take_durable(house.clients["a"], "one", jobs)
+    with pytest.raises(LimitError, match=r"crowd has 0 steps a message .* and may have 1000 \(limit durable_steps\)"):
+        quotas.take_durable(house.clients["b"], "two", long)
+    quotas.take_durable(house.clients["b"], "two", short)
+    with pytest.raises(LimitError, match=r"crowd has 2 durable .* and may have 2 \(limit identity_durables\)"):
+        quotas.take_durable(house.clients["a"], "three", jobs)
+    for name in ("a", "b"):
+        house.sessions.leave(name, house.out)
+    quotas.end_durable("one")
+    house.clients["a"] = house.sessions.arrive("a", 1, ROOM, False, "crowd", limits)
+    quotas.take_durable(house.clients["a"], "three", jobs)
+    with pytest.raises(LimitError):
+        quotas.take_durable(house.clients["a"], "four", jobs)
+    quotas.end_durable("of another broker")

@@ -20,9 +20,9 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     identity_steps: int = 2_000_000
     """Steps (`filters.price`) that testing its conditions may take in a second: about 0.2 s of a processor."""
     identity_durables: int = 1_000
-    """Durable subscriptions that belong to it, in the whole network."""
+    """Durable subscriptions that its clients have begun at this broker, and that are held there."""
     durable_steps: int = 4_096
-    """Steps that the conditions of all its durable subscriptions may take together for one message."""
+    """Steps that the conditions of these may take together for one message: nobody can be cut off for them."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

@@ -115,6 +115,7 @@ class Consumers:
             del self._of[consumer]
             out.append(Send(consumer, Consuming(standing, reason)))
         held.queue.empty()
+        self._sessions.quotas.end_durable(name)
         self._sessions.leave(inner_name(name), out)
 
     def move(self, name: str, successor: Successor, out: list[Effect]) -> None:
@@ -124,6 +125,7 @@ class Consumers:
             del self._of[consumer]
             out.append(Send(consumer, GoTo(successor)))
         held.queue.empty()
+        self._sessions.quotas.end_durable(name)
         self._sessions.leave(inner_name(name), out)
 
     def confirmed(self, held: HeldDurable, out: list[Effect]) -> None:

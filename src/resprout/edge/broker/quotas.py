@@ -37,13 +37,24 @@ class LimitError(UsageError):
 
 
 class _Usage:
-    __slots__ = ("condition_bytes", "placements", "sessions", "spent", "spent_us", "subscriptions")
+    __slots__ = (
+        "condition_bytes",
+        "durable_steps",
+        "durables",
+        "placements",
+        "sessions",
+        "spent",
+        "spent_us",
+        "subscriptions",
+    )
 
     def __init__(self) -> None:
         self.sessions = 0
         self.subscriptions = 0
         self.condition_bytes = 0
         self.placements: dict[str, int] = {}
+        self.durables = 0
+        self.durable_steps = 0
         self.spent = 0
         """Steps that are not paid off yet."""
         self.spent_us = 0
@@ -52,6 +63,8 @@ class _Usage:
 class Quotas:
     def __init__(self) -> None:
         self._parties: dict[str, _Usage] = {}
+        self._durables: dict[str, tuple[str, int]] = {}
+        """By name: who has begun it, and the steps that its condition may take."""
         self.refused: dict[str, int] = {}
         """How often somebody was refused something, by the limit."""
         self.overspent: dict[str, str] = {}
@@ -66,10 +79,10 @@ class Quotas:
         for predicate in session.subscriptions.values():
             _give_back(usage, predicate)
         self.overspent.pop(session.name, None)
-        if not usage.sessions and not usage.spent:
+        if not usage.sessions and not usage.spent and not usage.durables:
             del self._parties[party_of(session)]
         elif len(self._parties) > PARTIES_MAX:
-            idle = (party for party, one in self._parties.items() if not one.sessions)
+            idle = (party for party, one in self._parties.items() if not one.sessions and not one.durables)
             if (party := next(idle, None)) is not None:
                 del self._parties[party]
 
@@ -92,6 +105,26 @@ class Quotas:
     def give_back(self, session: ClientSession, predicate: Predicate) -> None:
         """A subscription is over."""
         _give_back(self._usage(session), predicate)
+
+    def take_durable(self, session: ClientSession, name: str, predicate: Predicate) -> None:
+        """Count a durable subscription that a client begins. LimitError when its party has too many."""
+        limits, usage, party = session.limits, self._usage(session), party_of(session)
+        steps = predicate.where.price.most if predicate.where is not None else 0
+        _check("identity_durables", limits, usage.durables, 1, party, "durable subscriptions at this broker")
+        what = "steps a message in the conditions of its durable subscriptions"
+        _check("durable_steps", limits, usage.durable_steps, steps, party, what)
+        usage.durables += 1
+        usage.durable_steps += steps
+        self._durables[name] = (party, steps)
+
+    def end_durable(self, name: str) -> None:
+        """It is not held here any more, whoever has begun it."""
+        party, steps = self._durables.pop(name, ("", 0))
+        if (usage := self._parties.get(party)) is not None:
+            usage.durables -= 1
+            usage.durable_steps -= steps
+            if not usage.sessions and not usage.durables and not usage.spent:
+                del self._parties[party]
 
     def spend(self, session: ClientSession, steps: int, now_us: int) -> bool:
         """Charge a party for work. False when it has spent more than it may: then its session has to end."""

@@ -19,6 +19,7 @@ from resprout.core.names import check_name
 from resprout.edge.broker.consumers import Consumers, HeldDurable, inner_name
 from resprout.edge.broker.ghosts import Ghosts
 from resprout.edge.broker.grants import fault_of_consumer, fault_of_end
+from resprout.edge.broker.quotas import LimitError
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import (
     Acknowledge,
@@ -164,7 +165,7 @@ class Durables:
             core.out.append(Send(session.name, Consuming(standing, reason)))
             return
         if held is None:
-            refusal = self._refusal(message, state)
+            refusal = self._refusal(session, message, state)
             if refusal is not None:
                 core.out.append(Send(session.name, refusal))
                 return
@@ -192,7 +193,7 @@ class Durables:
             return False
         return not core.view.is_dead_life(home) and core.view.incarnation_of(home.name) <= home.incarnation
 
-    def _refusal(self, message: Consume, state: DurableState | None) -> Consuming | None:
+    def _refusal(self, session: ClientSession, message: Consume, state: DurableState | None) -> Consuming | None:
         """Of one that is not there."""
         if message.turn:
             if state is not None:
@@ -202,7 +203,7 @@ class Durables:
             )
         try:
             check_name(message.subscription, "name of a durable subscription")
-            parse_predicate(message.terms.filter, message.terms.where)
+            predicate = parse_predicate(message.terms.filter, message.terms.where)
         except UsageError as error:
             return Consuming(Standing.REFUSED, str(error))
         if self._book.durables.is_full():
@@ -213,6 +214,12 @@ class Durables:
         if message.terms.when_full is WhenFull.SPILL and not self._core.spilling.is_offered:
             reason = f"{self._core.seat.name} spills nothing to disk (its spill_bytes is 0)"
             return Consuming(Standing.UNSUPPORTED, reason)
+        quotas = self._core.sessions.quotas
+        try:
+            quotas.take_durable(session, message.subscription, predicate)
+        except LimitError as error:
+            quotas.refuse(session, error, self._core.out)
+            return Consuming(Standing.REFUSED, str(error))
         return None
 
     # -- subscriptions -------------------------------------------------------------------------------------------------
