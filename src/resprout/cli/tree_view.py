@@ -1,11 +1,15 @@
 """A survey as lines: the tree, who is where in it, and what goes on."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from resprout.cli.asking import counted, size
 from resprout.net.account.values import BrokerAccount, MissingBroker, TreeSurvey
+
+LIMIT: Final = "is the limit"
+"""In the reasons of refusals that a limit is the cause of."""
 
 Node = BrokerAccount | MissingBroker
 
@@ -39,7 +43,7 @@ def tree_lines(survey: TreeSurvey) -> list[str]:
 
 
 def news_lines(survey: TreeSurvey) -> list[str]:
-    """Repairs that go on, and what people should know."""
+    """Repairs that go on, limits that clients have come up against, and what people should know."""
     repairs = dict.fromkeys(
         [
             f"{repair.by or 'nobody yet'} repairs {', '.join(repair.dead)}"
@@ -52,7 +56,13 @@ def news_lines(survey: TreeSurvey) -> list[str]:
         for one in survey.brokers
         if (names := [other.name for other in one.neighbours if other.silent])
     ]
-    return [*repairs, *silent, *survey.notices]
+    limits = [
+        f"{one.name} has refused {counted(count, 'request')}: {reason}"
+        for one in survey.brokers
+        for reason, count in sorted(one.counters.refusals.items())
+        if LIMIT in reason
+    ]
+    return [*repairs, *silent, *limits, *survey.notices]
 
 
 def _branch(
