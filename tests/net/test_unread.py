@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,12 @@ def test_a_reader_that_comes_again_and_takes_nothing_is_not_waited_for_again() -
             shares, pauses = b1.machine.shares, b1.machine.core.pauses
             begun: list[str] = []
             begin = pauses.begin
-            pauses.begin = lambda name, filters: (begun.append(name), begin(name, filters))
+
+            def count(name: str, filters: Iterable[str]) -> None:
+                begun.append(name)
+                begin(name, filters)
+
+            pauses.begin = count
             for time in range(3):
                 async with reader(b1, 0, Attend(0), Subscribe(1, "#", None), epoch=time + 1) as unreading:
                     await until(lambda: has_interest(b0, "data"))

@@ -194,6 +194,10 @@ class Interest:
         """A direction no longer wants anything. Nothing is asked on the way that it alone would need."""
         return self._drop(direction, self.index.predicates_of(direction), outbound)
 
+    def drop_some(self, direction: str, predicates: Sequence[Predicate], outbound: Outbound) -> list[Wish]:
+        """A direction no longer wants these."""
+        return self._drop(direction, predicates, outbound)
+
     def directions(self, predicate: Predicate) -> tuple[str, ...]:
         return tuple(self._wanted.get(predicate, ()))
 

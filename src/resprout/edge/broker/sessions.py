@@ -196,7 +196,9 @@ class ClientSessions:
     def confirm(self, wishes: Iterable[Confirmation], out: list[Effect]) -> None:
         """These wishes of local clients are confirmed by every neighbour."""
         for wish in wishes:
-            session = self.all[wish.direction]
+            session = self.all.get(wish.direction)
+            if session is None:  # it has left, and what it wanted is dropped in portions
+                continue
             if wish.base is not self._base:  # many that are confirmed together share one
                 self._base, self._base_marks = wish.base, to_marks(wish.base)
             base = session.confirmed[wish.predicate] = self._base_marks

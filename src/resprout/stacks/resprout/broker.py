@@ -40,6 +40,7 @@ from resprout.spread.messages import SPREAD_MESSAGES
 from resprout.stacks.resprout import account
 from resprout.stacks.resprout.audience import Audience
 from resprout.stacks.resprout.client_book import ClientBook
+from resprout.stacks.resprout.client_interest import DropMore
 from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.company import Company
 from resprout.stacks.resprout.core import Core
@@ -169,6 +170,7 @@ class ResproutBroker(Shell):
                 ChooseParent: lambda timer: self.newcomer.choose(),
                 GhostOver: self.dismissing.due,
                 NothingKept: lambda timer: self.clients.settle(),
+                DropMore: lambda timer: self.clients.drop_more(),
                 LookAtReaders: lambda timer: None,  # at the end of the step
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), core.report),
             },

@@ -30,6 +30,7 @@ from resprout.order.link import Link
 from resprout.order.totals.messages import Lock, TotalId
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
+from resprout.stacks.resprout.client_interest import PORTION_US, DropMore
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.disk_until_safe import DiskUntilSafe
 from resprout.stacks.resprout.lost_brokers import LostBrokers
@@ -87,6 +88,8 @@ class Clients:
         core, name = self._core, event.peer
         if not event.internal and core.knows_broker(name):
             core.out.append(Close(name, f"{name} is, or was, the name of a broker", EndCode.FORBIDDEN))
+        elif name in core.wishes.leaving:
+            core.out.append(Close(name, f"the subscriptions of the last session of {name} are being dropped"))
         else:
             core.sessions.arrive(name, event.incarnation, event.room, event.internal, event.identity, event.limits)
 
@@ -153,9 +156,19 @@ class Clients:
         self._late.pop(name, None)
         core.pressure.forget(name)
         core.log.held_back.put_wall()  # it may go on elsewhere, and say there again what waits here
+        core.wishes.leave_slowly(name)
         core.sessions.leave(name, core.out)
+        if name in core.wishes.leaving:
+            core.out.append(SetTimer(DropMore(), core.now_us + PORTION_US))
         core.advertising.leave(name)
         self._book.listeners.check((name,))
+
+    def drop_more(self) -> None:
+        """Of clients that left with many subscriptions."""
+        core = self._core
+        core.sessions.confirm(core.wishes.drop_more(), core.out)
+        if core.wishes.leaving:
+            core.out.append(SetTimer(DropMore(), core.now_us + PORTION_US))
 
     def superseded(self, outcome: Superseded) -> None:
         """Earlier lives of these clients are told, and not waited for."""
