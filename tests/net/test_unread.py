@@ -116,7 +116,7 @@ def test_a_reader_that_comes_again_and_takes_nothing_is_not_waited_for_again() -
 
     async def scene() -> None:
         async with two_brokers() as (b0, b1), connect(str(b0), name="p", timeout=PATIENCE_S) as p:
-            shares, pauses = b1.machine.shares, b1.machine.core.pauses
+            pauses = b1.machine.core.pauses
             begun: list[str] = []
             begin = pauses.begin
 
@@ -135,7 +135,7 @@ def test_a_reader_that_comes_again_and_takes_nothing_is_not_waited_for_again() -
                 if time == 0:
                     waited = len(begun)
             assert len(begun) == waited, "it was paused for once at most"
-            assert shares._core.slow_consumers == 3
+            assert b1.machine.core.slow_consumers == 3
 
     run(scene())
 

@@ -1,6 +1,7 @@
 """Matching is paid for by who subscribed with conditions: inside a bundle, at its broker and at those on the way."""
 
-from collections.abc import Iterator
+import itertools
+from typing import ClassVar
 
 import pytest
 
@@ -19,18 +20,24 @@ MESSAGES = 60
 TEXT = "a" * 1000
 
 
-def long_condition(number: int) -> str:
-    """Never true of `TEXT`; nothing but the text decides."""
-    return f"text like '{'%_a_b' * 40}%{number}'"
+def long_condition(number: int, test: int = 0) -> str:
+    """Never true of `TEXT`; nothing but the text decides. Conditions that were parsed are shared by all brokers of a
+    process, so each test has others."""
+    return f"text like '{'%_a_b' * 40}%{number}-{test}'"
 
 
 class CountedTests:
     """Counts how often the conditions of the culprit are tested, at all brokers."""
 
+    numbers: ClassVar = itertools.count(1)
+
     def __init__(self) -> None:
+        self.number = next(self.numbers)
         self.count = 0
 
-    def watch(self, where: str) -> None:
+    def watched(self, number: int) -> str:
+        """Return a condition that is counted."""
+        where = long_condition(number, self.number)
         condition = parse_predicate("t", where).where
         assert condition is not None
         test = condition.matches
@@ -40,14 +47,12 @@ class CountedTests:
             return test(attributes)
 
         condition.matches = counted  # type: ignore[misc]
+        return where
 
 
 @pytest.fixture
-def tests() -> Iterator[CountedTests]:
-    """Conditions that were parsed once are shared by all brokers of a process: what is changed here is forgotten."""
-    parse_predicate.__globals__["_parsed"].cache_clear()
-    yield CountedTests()
-    parse_predicate.__globals__["_parsed"].cache_clear()
+def tests() -> CountedTests:
+    return CountedTests()
 
 
 def tree_with(limits: ClientLimits, tests: CountedTests) -> Tree:
@@ -56,8 +61,7 @@ def tree_with(limits: ClientLimits, tests: CountedTests) -> Tree:
     tree.run()
     tree.brokers["b2"].core.sessions.all["culprit"].limits = limits
     for number in range(CONDITIONS):
-        tests.watch(long_condition(number))
-        tree.ask("culprit", SubscribeRequest("t", long_condition(number)))
+        tree.ask("culprit", SubscribeRequest("t", tests.watched(number)))
     tree.ask("honest", SubscribeRequest("t", "x > 50"))
     tree.run()
     return tree

@@ -1,8 +1,8 @@
 """What this broker's clients want, as their sessions ask for it (`edge.broker.ports`).
 
 Dropping the interest of a client takes some 30 µs for each subscription. When a client leaves that has many, they are
-dropped a portion at a time (`drop_more`), so that no step takes seconds. Until then what matches is given to no session,
-and a client of the same name has to wait.
+dropped a portion at a time (`drop_more`), so that no step takes seconds. Until then what matches is given to no
+session, and a client of the same name has to wait.
 """
 
 from collections.abc import Callable
