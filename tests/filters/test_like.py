@@ -51,3 +51,10 @@ def test_patterns_made_to_backtrack_take_one_step_per_character() -> None:
         Counted.steps = 0
         assert matcher(pattern)(text) is False
         assert Counted.steps <= len(text)
+
+
+@SETTINGS
+@given(patterns, st.text("ab", max_size=14))
+def test_patterns_with_many_wild_segments_agree_with_the_definition(pattern: str, text: str) -> None:
+    """These are matched by bits, and the others by searching for one segment after the other."""
+    assert matcher("%_" * 9 + pattern)(text) is reference.like(text, "%_" * 9 + pattern)

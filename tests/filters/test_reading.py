@@ -167,3 +167,12 @@ def test_conditions_and_errors_survive_copying_and_pickling() -> None:
         assert twin.matches({"a": 2, "b": "xy"})
     error = WhereError("expected this, found that", 4)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_a_condition_that_would_take_long_to_test_is_refused() -> None:
+    """Attack 5: the shortest pattern that is matched character by character, as often as it fits."""
+    pattern = "%" + "_a" * 40 + "%"
+    assert parse(f"a like '{pattern}'").price.most <= limits.WHERE_STEPS
+    text = " or ".join(f"a{n} like '{pattern}'" for n in range(30))
+    with pytest.raises(WhereError, match=r"takes up to \d+ steps for one message; at most 8448"):
+        parse(text)

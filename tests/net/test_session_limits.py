@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from resprout.cli.tree_view import news_lines
 from resprout.client.connect import connect
 from resprout.client.errors import ConnectError
 from resprout.links.frames import Goodbye, SessionWelcome
 from resprout.links.options import LinkOptions
+from resprout.net.account.values import TreeSurvey
 from resprout.net.crowd import CrowdLimits, SessionCrowd
 from resprout.net.door import Door
 from resprout.net.frames import Login
@@ -94,6 +96,8 @@ def test_an_identity_with_as_many_connected_clients_as_it_may_have_is_refused_on
             who = "client crowd-2 of crowd from 127.0.0.1 was turned away"
             why = "2 sessions of one identity is the limit (limits.identity_clients)"
             assert f"{who}: {why}" in [note.columns.get("detail") for note in running.notes]
+            survey = TreeSurvey("b0", 1, "", (), 0.0, (running.broker.books.account(),))
+            assert news_lines(survey) == [f"b0 has refused 1 request: {why}"], "as `resprout status` prints it"
 
     run(scene())
 
