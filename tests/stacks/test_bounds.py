@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tools.message_bounds import Row, complaints, rows, unbounded
 
-from resprout.core.bounds import NUMBER_MAX, Number
+from resprout.core.bounds import NUMBER_MAX, BoundedNumber
 from resprout.core.contract import Close, Connected, EndCode, LinkDown, LinkUp, Received, Send
 from resprout.core.errors import WireError
 from resprout.core.event_journal import FetchEvents
@@ -59,7 +59,7 @@ def test_the_decoder_takes_a_number_at_its_bound_and_refuses_the_next_one(row: R
 def test_a_number_without_a_bound_and_a_page_that_differs_are_complaints(tmp_path: Any) -> None:
     class Unbounded(msgspec.Struct, frozen=True, tag=999, array_like=True):
         count: int
-        other: Number
+        other: BoundedNumber
 
     loose = Row(Unbounded, "count", "client", None, None, None)
     assert unbounded([loose, *ROWS]) == ["Unbounded.count has no bound: use a type of core/bounds.py"]
