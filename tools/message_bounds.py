@@ -93,14 +93,14 @@ Found = tuple[str, int | None, int | None, Derived | None]
 
 def _numbers(hint: Any, path: str, declared: tuple[Derived, ...]) -> Iterator[Found]:
     """Every number inside a type."""
-    least = most = None
+    least: int | None = None
+    most: int | None = None
     if get_origin(hint) is Annotated:
         declared = derived_of(hint) or declared
         for meta in hint.__metadata__:
             if isinstance(meta, msgspec.Meta):
-                least = meta.ge if meta.ge is not None else least  # type: ignore[assignment]
-                most = meta.le if meta.le is not None else most  # type: ignore[assignment]
-                most = meta.lt - 1 if meta.lt is not None else most  # type: ignore[assignment, operator]
+                least = int(meta.ge) if meta.ge is not None else least
+                most = int(meta.le) if meta.le is not None else most
         hint = get_args(hint)[0]
     if hint is int or hint is float:
         yield path, least, most, declared[0] if declared else None

@@ -154,7 +154,8 @@ def test_nobody_acknowledges_or_claims_what_was_not_handed_out(forged: str, grou
     if forged == "acknowledged":
         scene.hear("owner", Acknowledge(EVERYTHING))
     else:
-        scene.join("thief", turn=0, **{forged: EVERYTHING})
+        claims: dict[str, Any] = {forged: EVERYTHING}
+        scene.join("thief", **claims)
         assert set(scene.handed) <= {1, 2}
         scene.broker.step(LinkDown("thief", "it is gone"), 0)
         scene.join("owner2" if not group else "other", 10)
@@ -253,7 +254,8 @@ def test_an_answer_to_a_greeting_beyond_what_was_sent_ends_the_session(name: str
     desk.reach(5, "b0")
     desk.lose(5)
     desk.step(Connected(6, "b0"))
-    desk.arrive(6, desk.welcome(**{name: FAR}))
+    beyond: dict[str, Any] = {name: FAR}
+    desk.arrive(6, desk.welcome(**beyond))
     assert [down.peer for down in desk.puppet.heard(LinkDown)] == ["b0"]
 
 
