@@ -93,14 +93,14 @@ Found = tuple[str, int | None, int | None, Derived | None]
 
 def _numbers(hint: Any, path: str, declared: tuple[Derived, ...]) -> Iterator[Found]:
     """Every number inside a type."""
-    least = most = None
+    least: int | None = None
+    most: int | None = None
     if get_origin(hint) is Annotated:
         declared = derived_of(hint) or declared
         for meta in hint.__metadata__:
             if isinstance(meta, msgspec.Meta):
-                least = meta.ge if meta.ge is not None else least  # type: ignore[assignment]
-                most = meta.le if meta.le is not None else most  # type: ignore[assignment]
-                most = meta.lt - 1 if meta.lt is not None else most  # type: ignore[assignment, operator]
+                least = int(meta.ge) if meta.ge is not None else least
+                most = int(meta.le) if meta.le is not None else most
         hint = get_args(hint)[0]
     if hint is int or hint is float:
         yield path, least, most, declared[0] if declared else None
@@ -159,13 +159,13 @@ def page(found: list[Row]) -> str:
         bound, otherwise = (row.derived.bound, row.derived.otherwise.value) if row.derived is not None else ("", "")
         span = f"{row.least} to {_power(row.most)}"
         lines.append(f"| {message} | `{row.path}` | {row.said_by} | {span} | {bound} | {otherwise} |")
-    legend = "\n".join(f"- *{each.value}*: {MEANING[each]}" for each in Otherwise)
+    legend = "\n".join(f"- *{each.value}*: {MEANING[each]}." for each in Otherwise)
     return "\n".join([*lines, "", "## What happens otherwise", "", legend, ""])
 
 
 MEANING: Final[dict[Otherwise, str]] = {
-    Otherwise.CUT_OFF: "its session ends with the reason, and it is counted in `resprout_refusals_total`. A client is"
-    " told the code `OUT_OF_BOUNDS` where it claims what it cannot know, and does not come again",
+    Otherwise.CUT_OFF: "its session ends with the reason, and it is counted in `resprout_refusals_total`.\n"
+    "  A client that claims what it cannot know is told the code `OUT_OF_BOUNDS`, and does not come again",
     Otherwise.LIMITED: "the message counts as if it had named the bound",
     Otherwise.REPLACED: "the message is taken with a number that the receiver chooses, and this is counted",
     Otherwise.IGNORED: "what lies beyond the bound changes nothing; the rest of the message counts",

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tools.message_bounds import Row, complaints, rows, unbounded
 
-from resprout.core.bounds import NUMBER_MAX, Number
+from resprout.core.bounds import NUMBER_MAX, BoundedNumber
 from resprout.core.contract import Close, Connected, EndCode, LinkDown, LinkUp, Received, Send
 from resprout.core.errors import WireError
 from resprout.core.event_journal import FetchEvents
@@ -59,7 +59,7 @@ def test_the_decoder_takes_a_number_at_its_bound_and_refuses_the_next_one(row: R
 def test_a_number_without_a_bound_and_a_page_that_differs_are_complaints(tmp_path: Any) -> None:
     class Unbounded(msgspec.Struct, frozen=True, tag=999, array_like=True):
         count: int
-        other: Number
+        other: BoundedNumber
 
     loose = Row(Unbounded, "count", "client", None, None, None)
     assert unbounded([loose, *ROWS]) == ["Unbounded.count has no bound: use a type of core/bounds.py"]
@@ -154,7 +154,8 @@ def test_nobody_acknowledges_or_claims_what_was_not_handed_out(forged: str, grou
     if forged == "acknowledged":
         scene.hear("owner", Acknowledge(EVERYTHING))
     else:
-        scene.join("thief", turn=0, **{forged: EVERYTHING})
+        claims: dict[str, Any] = {forged: EVERYTHING}
+        scene.join("thief", **claims)
         assert set(scene.handed) <= {1, 2}
         scene.broker.step(LinkDown("thief", "it is gone"), 0)
         scene.join("owner2" if not group else "other", 10)
@@ -253,7 +254,8 @@ def test_an_answer_to_a_greeting_beyond_what_was_sent_ends_the_session(name: str
     desk.reach(5, "b0")
     desk.lose(5)
     desk.step(Connected(6, "b0"))
-    desk.arrive(6, desk.welcome(**{name: FAR}))
+    beyond: dict[str, Any] = {name: FAR}
+    desk.arrive(6, desk.welcome(**beyond))
     assert [down.peer for down in desk.puppet.heard(LinkDown)] == ["b0"]
 
 

@@ -71,7 +71,7 @@ class Broker(Shell):
                 ),
                 Desk(brokers.get, {Hello: self.hears("broker"), Rude: self.refuse}),
             ),
-            cut_off=lambda name, reason: self.did.append((name, reason)),
+            cut_off=lambda name, reason, code: self.did.append((name, reason)),
             timers={Wake: lambda timer: self.find(1, 2)},
             outcomes={Found: self.found, Ended: lambda outcome: core.end_life(Retire("over"))},
             at_end=(

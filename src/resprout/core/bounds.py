@@ -29,9 +29,9 @@ PLACE_MAX: Final = (1 << 40) - 1
 HOPS_MAX: Final = 1 << 16
 TIME_MAX: Final = 1 << 60
 """Microseconds: 36,000 years."""
-TOKEN_MAX: Final = 1 << 62
+ECHOED_MAX: Final = 1 << 62
 
-Number = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+BoundedNumber = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 """A count, a version, an incarnation or a sequence number."""
 Stamp = Annotated[int, msgspec.Meta(ge=0, le=STAMP_MAX)]
 MaybeStamp = Annotated[int, msgspec.Meta(ge=-1, le=STAMP_MAX)]
@@ -41,7 +41,7 @@ PlaceNumber = Annotated[int, msgspec.Meta(ge=0, le=PLACE_MAX)]
 TotalSequence = Annotated[int, msgspec.Meta(ge=-1, le=EPOCH_MAX << 40 | PLACE_MAX)]
 """Epoch and place of a total as one number; -1 for what has none."""
 Hops = Annotated[int, msgspec.Meta(ge=0, le=HOPS_MAX)]
-Token = Annotated[int, msgspec.Meta(ge=0, le=TOKEN_MAX)]
+EchoedNumber = Annotated[int, msgspec.Meta(ge=0, le=ECHOED_MAX)]
 """A number that only comes back to the node that chose it."""
 Microseconds = Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX)]
 

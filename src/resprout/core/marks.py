@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.bounds import Number
+from resprout.core.bounds import BoundedNumber
 from resprout.core.bundle import Bundle, Origin
 
 Reached = int
@@ -19,8 +19,8 @@ class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     publisher: str
     stream: str
-    incarnation: Number
-    seq: Number
+    incarnation: BoundedNumber
+    seq: BoundedNumber
 
     @property
     def origin(self) -> Origin:

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from resprout.core.bounds import NUMBER_MAX, Derived, Hops, Number, Offsets, Otherwise, TotalSequence
+from resprout.core.bounds import NUMBER_MAX, BoundedNumber, Derived, Hops, Offsets, Otherwise, TotalSequence
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
@@ -25,9 +25,9 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     publisher: str
     stream: str
-    incarnation: Number
-    first: Number
-    last: Number
+    incarnation: BoundedNumber
+    first: BoundedNumber
+    last: BoundedNumber
 
     @property
     def origin(self) -> Origin:
@@ -84,7 +84,7 @@ class Terms(msgspec.Struct, frozen=True, array_like=True):
     group: bool
     """Several consumers share it; otherwise the latest one has it alone."""
     when_full: WhenFull = WhenFull.BLOCK
-    most: Number = 0
+    most: BoundedNumber = 0
     """Messages that may wait, where the oldest are dropped."""
 
 
@@ -104,7 +104,8 @@ class Consume(ProtocolMessage, frozen=True, tag=25):
     ]
     """Messages that it may be given before it has acknowledged any."""
     turn: Annotated[
-        Number, Derived("2^20 above the turn of the subscription, where consumers do not share", Otherwise.REFUSED)
+        BoundedNumber,
+        Derived("2^20 above the latest turn, where consumers do not share", Otherwise.REFUSED),
     ] = 0
     """As it was told (`Consuming`); 0 for one that is new."""
     done: Annotated[tuple[Span, ...], HANDED_OUT] = ()
@@ -148,7 +149,7 @@ class Consuming(ProtocolMessage, frozen=True, tag=46):
 
     standing: Standing
     reason: str = ""
-    turn: Number = 0
+    turn: BoundedNumber = 0
     """Of consumers that do not share: whoever has a later one fences it off."""
     replay: str = ""
     """What of the past is to be read first."""
@@ -159,14 +160,14 @@ class Handed(BundleMessage, frozen=True, tag=47):
 
     bundle: Bundle
     hops: Hops
-    metadata_bytes: Number
+    metadata_bytes: BoundedNumber
     offsets: Offsets | None
     """Where it is not all of a bundle: the places of these messages in it."""
     tseq: TotalSequence
     """As in `Delivery`."""
     redelivered: bool
     """Somebody may have been given it before."""
-    dropped: Number
+    dropped: BoundedNumber
     """Messages that were dropped since the last one was handed out, because too many waited."""
 
 

@@ -9,11 +9,11 @@ import msgspec
 from resprout.core.bounds import (
     CLIENT_STAMPED,
     NUMBER_MAX,
+    BoundedNumber,
     ClientStamp,
     Derived,
     Hops,
     Microseconds,
-    Number,
     Offsets,
     Otherwise,
     TotalSequence,
@@ -45,7 +45,7 @@ class Successor(msgspec.Struct, frozen=True, array_like=True):
 class HeldSubscription(msgspec.Struct, frozen=True, array_like=True):
     """A confirmed subscription that a client brings along."""
 
-    id: Number
+    id: BoundedNumber
     filter: str
     where: str | None
     base: Marks
@@ -56,7 +56,7 @@ class StreamMark(msgspec.Struct, frozen=True, array_like=True):
     """How far a stream of the client's own publications has come."""
 
     stream: str
-    last: Number
+    last: BoundedNumber
 
 
 class Attend(ProtocolMessage, frozen=True, tag=22):
@@ -69,7 +69,7 @@ class Attend(ProtocolMessage, frozen=True, tag=22):
     subscriptions: tuple[HeldSubscription, ...] = ()
     anyhow: bool = False
     """Nobody it asked could make good what it missed: serve it all the same."""
-    home: Number = 0
+    home: BoundedNumber = 0
     """Which life of the first of those brokers served it: another one of that name owes it nothing."""
     safe: tuple[StreamMark, ...] = ()
     """By stream: up to which number it was told `safe`, where `delivered` is still to come. The broker it comes to need
@@ -100,7 +100,7 @@ class Publish(BundleMessage, frozen=True, tag=16):
 
 
 class Subscribe(ProtocolMessage, frozen=True, tag=17):
-    id: Number
+    id: BoundedNumber
     """Chosen by the client, unique within its incarnation."""
     filter: str
     where: str | None
@@ -110,7 +110,7 @@ class Subscribe(ProtocolMessage, frozen=True, tag=17):
 
 
 class Unsubscribe(ProtocolMessage, frozen=True, tag=18):
-    id: Number
+    id: BoundedNumber
 
 
 class Advertise(ProtocolMessage, frozen=True, tag=19):
@@ -128,7 +128,7 @@ class Taken(ProtocolMessage, frozen=True, tag=21):
     before says it at once, of none: it has come, and what was kept for it is in its hands from now on."""
 
     deliveries: Annotated[
-        Number, Derived("deliveries that it was given in this session, and took before", Otherwise.CUT_OFF)
+        BoundedNumber, Derived("deliveries that it was given in this session, and took before", Otherwise.CUT_OFF)
     ]
 
 
@@ -144,7 +144,7 @@ class ForgetBrokers(ProtocolMessage, frozen=True, tag=23):
 class ReadEvents(ProtocolMessage, frozen=True, tag=24):
     """Read what this broker keeps of the past. Answered by `EventRead` any number of times, and `EventsEnd`."""
 
-    id: Number
+    id: BoundedNumber
     """Chosen by the client; comes back in the answers."""
     filter: str
     where: str | None
@@ -153,11 +153,11 @@ class ReadEvents(ProtocolMessage, frozen=True, tag=24):
     position: Annotated[int, msgspec.Meta(ge=-2, le=NUMBER_MAX)]
     """From here on; -1: from a time on; -2: what comes next."""
     time_us: Microseconds
-    size: Annotated[Number, Derived("256 KiB (`PAGE_BYTES`)", Otherwise.LIMITED)]
+    size: Annotated[BoundedNumber, Derived("256 KiB (`PAGE_BYTES`)", Otherwise.LIMITED)]
     """About so many bytes, no more than the broker gives at once."""
     also: tuple[str, ...] = ()
     """Other filters: what matches any of them is read, too."""
-    until: Number = 0
+    until: BoundedNumber = 0
     """Nothing from this position on; 0: no bound."""
     whole: bool = False
     """Nothing is read unless everything on these topics is kept."""
@@ -176,7 +176,7 @@ TOPICS_MAX: Final = 64
 class AskAudience(ProtocolMessage, frozen=True, tag=30):
     """Does anybody listen to one of these topics?"""
 
-    id: Number
+    id: BoundedNumber
     """Chosen by the client, unique within its incarnation."""
     topics: tuple[str, ...]
 
@@ -201,7 +201,7 @@ class Serving(ProtocolMessage, frozen=True, tag=32):
 
     stack: str
     guarantees: tuple[Guarantee, ...]
-    faults_tolerated: Number
+    faults_tolerated: BoundedNumber
     successors: tuple[Successor, ...] = ()
     resumed: bool = True
     """False: what the client missed since it lost its broker cannot be made good, and its subscriptions are gone."""
@@ -230,7 +230,7 @@ class Successors(ProtocolMessage, frozen=True, tag=40):
 class Subscribed(ProtocolMessage, frozen=True, tag=33):
     """From here on nothing that matches is missed."""
 
-    id: Number
+    id: BoundedNumber
     base: Marks = ()
     """What had passed before it was wanted everywhere: of such origins, nothing up to here is owed."""
     more: bool = False
@@ -242,20 +242,20 @@ class Subscribed(ProtocolMessage, frozen=True, tag=33):
 
 
 class SubscribeRefused(ProtocolMessage, frozen=True, tag=34):
-    id: Number
+    id: BoundedNumber
     reason: str
 
 
 class Unsubscribed(ProtocolMessage, frozen=True, tag=35):
     """Nothing of this subscription comes after this."""
 
-    id: Number
+    id: BoundedNumber
 
 
 class Delivery(BundleMessage, frozen=True, tag=36):
     bundle: Bundle
     hops: Hops
-    metadata_bytes: Number
+    metadata_bytes: BoundedNumber
     """Ordering bytes that the bundle cost on its last link."""
     offsets: Offsets | None
     """Where a content filter picked some messages: their places in the original bundle."""
@@ -272,8 +272,8 @@ class Turned(ProtocolMessage, frozen=True, tag=37):
 
     stream: str
     receipt: ReceiptLevel
-    seq: Number
-    first: Number = 1
+    seq: BoundedNumber
+    first: BoundedNumber = 1
 
 
 class SafeCopies(ProtocolMessage, frozen=True, tag=43):
@@ -281,16 +281,16 @@ class SafeCopies(ProtocolMessage, frozen=True, tag=43):
     every session until it is told."""
 
     stream: str
-    first: Number
-    copies: Number
+    first: BoundedNumber
+    copies: BoundedNumber
 
 
 class PublishRefused(ProtocolMessage, frozen=True, tag=38):
     """These publications will never be delivered: definite."""
 
     stream: str
-    first: Number
-    count: Number
+    first: BoundedNumber
+    count: BoundedNumber
     reason: str
 
 
@@ -307,7 +307,7 @@ class PublicationWaits(ProtocolMessage, frozen=True, tag=42):
     the reason changes; it is over when a receipt of the publication turns."""
 
     stream: str
-    seq: Number
+    seq: BoundedNumber
     reason: str
 
     @property
@@ -331,14 +331,14 @@ class HoldTold(ProtocolMessage, frozen=True, tag=320):
 class EventRead(FreeBundleMessage, frozen=True, tag=44):
     """One bundle of the past. Free, because it was asked for, and is no more than was asked for."""
 
-    id: Number
+    id: BoundedNumber
     bundle: Bundle
     offsets: Offsets | None
     """Where a condition picked some messages: their places in the original bundle."""
     tseq: TotalSequence
     """As in `Delivery`."""
-    position: Number
-    life: Number
+    position: BoundedNumber
+    life: BoundedNumber
     """Of the broker that kept it."""
     time_us: Microseconds
     """When it was kept."""
@@ -347,9 +347,9 @@ class EventRead(FreeBundleMessage, frozen=True, tag=44):
 class EventGap(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A part of the past that the journal does not hold."""
 
-    position: Number
+    position: BoundedNumber
     """Where it is found: who reads from here, or from an earlier position, comes across it."""
-    following: Number
+    following: BoundedNumber
     """The first position behind it."""
     from_us: Microseconds
     """When the last event before it was kept, in microseconds since 1970; 0 when that is not known."""
@@ -362,16 +362,16 @@ class EventGap(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class EventsEnd(ProtocolMessage, frozen=True, tag=45):
     """That was all of one answer."""
 
-    id: Number
+    id: BoundedNumber
     journal: str
-    following: Number
+    following: BoundedNumber
     """The position to go on from."""
-    first: Number
+    first: BoundedNumber
     """The first position that is kept, and the one behind the last."""
-    end: Number
+    end: BoundedNumber
     reason: str = ""
     """Why nothing was read; empty when it was."""
-    life: Number = 0
+    life: BoundedNumber = 0
     """Of the broker that kept the last event that was looked at, whether it matched or not; 0 when there was none."""
     gaps: tuple[EventGap, ...] = ()
     """The gaps that the answer passes over, or the one for which it was refused."""
@@ -380,7 +380,7 @@ class EventsEnd(ProtocolMessage, frozen=True, tag=45):
 class AudienceTold(ProtocolMessage, frozen=True, tag=31):
     """Answer to `AskAudience`."""
 
-    id: Number
+    id: BoundedNumber
     anybody: bool
     """False: nobody has a confirmed subscription. True: somebody may."""
 

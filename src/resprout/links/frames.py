@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final, Generic, TypeVar
 
 import msgspec
 
-from resprout.core.bounds import Derived, Number, Otherwise, Token
+from resprout.core.bounds import BoundedNumber, Derived, EchoedNumber, Otherwise
 from resprout.core.contract import EndCode
 
 M = TypeVar("M")
@@ -30,48 +30,48 @@ still understands all that the one before says."""
 class Hello(msgspec.Struct, frozen=True, tag=1, array_like=True):
     """First frame of the side that opened the connection."""
 
-    version: Number
+    version: BoundedNumber
     name: str
     role: str
-    incarnation: Annotated[Number, LIFE]
+    incarnation: Annotated[BoundedNumber, LIFE]
     peer: str
     """Whom the opener believes to reach: a wrong address is noticed here."""
-    peer_incarnation: Number | None
+    peer_incarnation: BoundedNumber | None
     """The life of the peer that the session was begun with; None while no `SessionWelcome` for it has come. Without it,
     an opener that missed the `SessionWelcome` of a restarted peer could not be told from one that has seen it."""
-    epoch: Token
+    epoch: EchoedNumber
     """The session to resume or to begin; the opener numbers them within its incarnation."""
-    received: Annotated[Number, SENT]
+    received: Annotated[BoundedNumber, SENT]
     """How many messages of the peer in this session have been taken."""
-    grant: Annotated[Token, GRANTED_AGAIN]
+    grant: Annotated[EchoedNumber, GRANTED_AGAIN]
     """Bytes that the peer may send in all, counted from the beginning of the session."""
-    part: Annotated[Number, SENT] = 0
+    part: Annotated[BoundedNumber, SENT] = 0
     """How many bytes of the message after those have come."""
-    express: Annotated[Number, SENT] = 0
+    express: Annotated[BoundedNumber, SENT] = 0
     """How many messages of the express lane have been taken."""
 
 
 class SessionWelcome(msgspec.Struct, frozen=True, tag=2, array_like=True):
     """Answer to `Hello`: the session stands. One that cannot be resumed is answered by `Goodbye`."""
 
-    version: Number
+    version: BoundedNumber
     name: str
     role: str
-    incarnation: Annotated[Number, LIFE]
-    epoch: Token
-    received: Annotated[Number, SENT]
-    grant: Annotated[Token, GRANTED_AGAIN]
-    part: Annotated[Number, SENT] = 0
-    express: Annotated[Number, SENT] = 0
+    incarnation: Annotated[BoundedNumber, LIFE]
+    epoch: EchoedNumber
+    received: Annotated[BoundedNumber, SENT]
+    grant: Annotated[EchoedNumber, GRANTED_AGAIN]
+    part: Annotated[BoundedNumber, SENT] = 0
+    express: Annotated[BoundedNumber, SENT] = 0
 
 
 class Data(msgspec.Struct, Generic[M], frozen=True, tag=3, array_like=True, gc=False):
     """Messages `first ..`, and how far the other direction has come. No messages: an acknowledgement or a heartbeat."""
 
-    first: Annotated[Number, NEXT]
+    first: Annotated[BoundedNumber, NEXT]
     """Sequence number of the first message in this session, from 1."""
-    received: Annotated[Number, SENT]
-    grant: Annotated[Token, GRANTED]
+    received: Annotated[BoundedNumber, SENT]
+    grant: Annotated[EchoedNumber, GRANTED]
     messages: tuple[M, ...]
     hurry: bool = False
     """The sender waits for the acknowledgement: it is due at once."""
@@ -80,11 +80,11 @@ class Data(msgspec.Struct, Generic[M], frozen=True, tag=3, array_like=True, gc=F
 class Part(msgspec.Struct, frozen=True, tag=5, array_like=True, gc=False):
     """A piece of one message that is too large to travel in one go. The next message follows the last piece."""
 
-    number: Annotated[Number, NEXT]
+    number: Annotated[BoundedNumber, NEXT]
     """Of the message, in the same count as `Data.first`."""
-    at: Annotated[Number, NEXT]
+    at: Annotated[BoundedNumber, NEXT]
     """Where the piece begins, in bytes."""
-    size: Annotated[Number, WHOLE]
+    size: Annotated[BoundedNumber, WHOLE]
     """Of the whole."""
     hurry: bool
     chunk: bytes
@@ -95,9 +95,9 @@ class Parted(msgspec.Struct, frozen=True, tag=6, array_like=True, gc=False):
 
     hurry: ClassVar[bool] = False
 
-    received: Annotated[Number, SENT]
-    grant: Annotated[Token, GRANTED]
-    part: Annotated[Number, SENT]
+    received: Annotated[BoundedNumber, SENT]
+    grant: Annotated[EchoedNumber, GRANTED]
+    part: Annotated[BoundedNumber, SENT]
 
 
 class Express(msgspec.Struct, Generic[M], frozen=True, tag=7, array_like=True, gc=False):
@@ -105,8 +105,8 @@ class Express(msgspec.Struct, Generic[M], frozen=True, tag=7, array_like=True, g
 
     hurry: ClassVar[bool] = False
 
-    first: Annotated[Number, NEXT]
-    received: Annotated[Number, SENT]
+    first: Annotated[BoundedNumber, NEXT]
+    received: Annotated[BoundedNumber, SENT]
     messages: tuple[M, ...]
 
 
@@ -114,7 +114,7 @@ class Goodbye(msgspec.Struct, frozen=True, tag=4, array_like=True):
     """The session is over, for this reason; last frame on the connection."""
 
     reason: str
-    incarnation: Number = 0
+    incarnation: BoundedNumber = 0
     """Of the sender, in answer to a `Hello` that was meant for it: it tells the opener whether the life it had the
     session with has ended the session, or has ended itself. 0 elsewhere."""
     code: EndCode = EndCode.NONE

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from resprout.core.bounds import Derived, Number, Otherwise
+from resprout.core.bounds import BoundedNumber, Derived, Otherwise
 from resprout.links.frames import FRAMES
 from resprout.wire.codec import Codec
 
@@ -27,8 +27,8 @@ class Here(msgspec.Struct, frozen=True, tag=9, array_like=True):
 
     name: str
     role: str
-    incarnation: Number
-    met: Annotated[Number, Derived("30 days ahead of the wall clock", Otherwise.IGNORED)] = 0
+    incarnation: BoundedNumber
+    met: Annotated[BoundedNumber, Derived("30 days ahead of the wall clock", Otherwise.IGNORED)] = 0
     """The latest incarnation of the asker that was met here. The asker takes a higher one, whatever its clock says."""
     network: str = ""
     """Which network this broker is in; empty while it has no place."""

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from resprout.core.bounds import BROKER_STAMPED, Derived, Hops, Number, Otherwise, TotalSequence
+from resprout.core.bounds import BROKER_STAMPED, BoundedNumber, Derived, Hops, Otherwise, TotalSequence
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
@@ -44,23 +44,23 @@ class Ahead(msgspec.Struct, frozen=True, array_like=True):
 
     rung: Annotated[int, msgspec.Meta(ge=-64, le=64)]
     """0 is `Levels.done`, k is `firm[k - 1]`, and -k is `back_firm[k - 1]`."""
-    first: Number
-    last: Number
+    first: BoundedNumber
+    last: BoundedNumber
 
 
 class Levels(ProtocolMessage, frozen=True, tag=65):
     """Cumulative acknowledgement, in bundles counted from 1 per direction of this link; see `order.entry` for what the
     levels mean and `order.link` for the counting."""
 
-    have: Annotated[tuple[Number, ...], CROSSED]
+    have: Annotated[tuple[BoundedNumber, ...], CROSSED]
     """have[k]: so many of yours have reach k here."""
-    firm: Annotated[tuple[Number, ...], CROSSED]
+    firm: Annotated[tuple[BoundedNumber, ...], CROSSED]
     """firm[k - 1]: so many of yours have level k here."""
-    back_have: Annotated[tuple[Number, ...], CROSSED]
+    back_have: Annotated[tuple[BoundedNumber, ...], CROSSED]
     """back_have[k - 1]: so many of mine, of those you were sent, have reach k here."""
-    back_firm: Annotated[tuple[Number, ...], CROSSED]
+    back_firm: Annotated[tuple[BoundedNumber, ...], CROSSED]
     """back_firm[k - 1]: so many of mine, of those you were sent, have level k here."""
-    done: Annotated[Number, CROSSED]
+    done: Annotated[BoundedNumber, CROSSED]
     """So many of yours are delivered to everyone behind me."""
     ahead: Annotated[tuple[Ahead, ...], CROSSED] = ()
     """These, too, though one before them is not; each is said once."""

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.bounds import NUMBER_MAX, Epoch, Number
+from resprout.core.bounds import NUMBER_MAX, BoundedNumber, Epoch
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.overlay.configurations import UNDECIDED_MAX
@@ -53,7 +53,7 @@ class Whereabouts(ProtocolMessage, frozen=True, tag=99):
     placed: bool
     """The sender has a place in that network: ask it for one."""
     address: str = ""
-    lives: tuple[Number, ...] = ()
+    lives: tuple[BoundedNumber, ...] = ()
     epoch: Epoch = 0
     decided: Configuration = Configuration()
     undecided: tuple[Configuration, ...] = ()

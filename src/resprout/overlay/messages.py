@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from resprout.core.bounds import Derived, Microseconds, Number, Otherwise
+from resprout.core.bounds import BoundedNumber, Derived, Microseconds, Otherwise
 from resprout.core.contract import Departure, ProtocolMessage
 from resprout.overlay.places import Configuration, Life, Place, Registration
 
@@ -19,7 +19,7 @@ class Ping(ProtocolMessage, frozen=True, tag=80):
 
     sent_us: Microseconds
     """By the clock of the one who asks; it comes back in the answer."""
-    decided: Number
+    decided: BoundedNumber
     """Version of the latest configuration that the one who asks knows to be decided."""
 
     @property
@@ -48,7 +48,7 @@ class Probe(ProtocolMessage, frozen=True, tag=82):
 
     express: ClassVar[bool] = True
 
-    number: Number
+    number: BoundedNumber
 
 
 class Probed(ProtocolMessage, frozen=True, tag=83):
@@ -56,7 +56,7 @@ class Probed(ProtocolMessage, frozen=True, tag=83):
 
     express: ClassVar[bool] = True
 
-    number: Number
+    number: BoundedNumber
 
 
 # suspicions
@@ -95,7 +95,7 @@ class Gone(ProtocolMessage, frozen=True, tag=87):
 class Fenced(ProtocolMessage, frozen=True, tag=88):
     """You were declared dead up to this incarnation: your place is taken."""
 
-    incarnation: Number
+    incarnation: BoundedNumber
 
 
 # the root
@@ -104,7 +104,7 @@ class Fenced(ProtocolMessage, frozen=True, tag=88):
 class PreVote(ProtocolMessage, frozen=True, tag=89):
     """To every voter, before the root is declared dead: do you hear any of these?"""
 
-    number: Number
+    number: BoundedNumber
     dead: tuple[Life, ...]
     configuration: Configuration
     """On which configuration this vote is held."""
@@ -114,7 +114,7 @@ class PreVote(ProtocolMessage, frozen=True, tag=89):
 class Vote(ProtocolMessage, frozen=True, tag=90):
     """Answer to a `PreVote`."""
 
-    number: Number
+    number: BoundedNumber
     yes: bool
 
 
@@ -122,8 +122,8 @@ class Enrol(ProtocolMessage, frozen=True, tag=91):
     """From the root or a candidate, to every voter of the configurations that matter: these are dead, the next
     configuration is this."""
 
-    number: Number
-    incarnation: Number
+    number: BoundedNumber
+    incarnation: BoundedNumber
     """Of the voter that is asked."""
     dead: tuple[Life, ...]
     new: Configuration
@@ -136,8 +136,8 @@ class Enrol(ProtocolMessage, frozen=True, tag=91):
 class Enrolled(ProtocolMessage, frozen=True, tag=92):
     """Answer to an `Enrol`, with what the voter knew before."""
 
-    number: Number
-    incarnation: Number
+    number: BoundedNumber
+    incarnation: BoundedNumber
     yes: bool
     tombstones: tuple[Life, ...]
     """The latest deaths."""
@@ -161,9 +161,9 @@ class Tell(ProtocolMessage, frozen=True, tag=94):
 
     leaves: ClassVar[Departure] = Departure.TURN
 
-    number: Number
+    number: BoundedNumber
     """Of the wave, as the sender counts."""
-    ttl: Annotated[Number, Derived("hops that brokers look around themselves", Otherwise.LIMITED)]
+    ttl: Annotated[BoundedNumber, Derived("hops that brokers look around themselves", Otherwise.LIMITED)]
     """Hops that it goes on from the receiver."""
     places: tuple[Place, ...] = ()
     registration: Registration | None = None
@@ -174,7 +174,7 @@ class Told(ProtocolMessage, frozen=True, tag=95):
 
     leaves: ClassVar[Departure] = Departure.TURN
 
-    number: Number
+    number: BoundedNumber
 
 
 # names
@@ -184,7 +184,7 @@ class Namesake(msgspec.Struct, frozen=True, array_like=True):
     """A life that bears a name, or wants to."""
 
     name: str
-    incarnation: Number
+    incarnation: BoundedNumber
     address: str
     """Empty where names are enough to connect."""
     above: str
@@ -198,7 +198,7 @@ class Seek(ProtocolMessage, frozen=True, tag=96):
 
     leaves: ClassVar[Departure] = Departure.TURN
 
-    number: Number
+    number: BoundedNumber
     """Of the search, as the sender counts."""
     names: tuple[str, ...]
 
@@ -208,9 +208,9 @@ class Sought(ProtocolMessage, frozen=True, tag=97):
 
     leaves: ClassVar[Departure] = Departure.TURN
 
-    number: Number
+    number: BoundedNumber
     namesakes: tuple[Namesake, ...]
-    latest: tuple[Number, ...]
+    latest: tuple[BoundedNumber, ...]
     """For each name that was sought: lives up to this one are over."""
     complete: bool
     """Everybody has been asked. Otherwise a link on the way is in repair."""

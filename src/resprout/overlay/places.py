@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from resprout.core import limits
-from resprout.core.bounds import NUMBER_MAX, Number
+from resprout.core.bounds import NUMBER_MAX, BoundedNumber
 from resprout.core.errors import PeerError
 
 NEIGHBOURS_MAX: Final = 4096
@@ -27,7 +27,7 @@ class Life(msgspec.Struct, frozen=True, array_like=True, order=True):
     """One incarnation of a broker."""
 
     name: str
-    incarnation: Number
+    incarnation: BoundedNumber
 
 
 def is_among(name: str, incarnation: int, dead: tuple[Life, ...]) -> bool:
@@ -45,14 +45,14 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     """Where a broker stands, as it says itself (or as the coordinator of a repair says in its name)."""
 
     name: str
-    incarnation: Number
-    version: Number
+    incarnation: BoundedNumber
+    version: BoundedNumber
     """Counts the places of one incarnation; the newer wins."""
     parent: str | None
     neighbours: tuple[str, ...]
     """Parent and children, oldest link first, those in repair included."""
     address: str
-    lives: tuple[Number, ...] = ()
+    lives: tuple[BoundedNumber, ...] = ()
     """Incarnations of the neighbours, in the same order."""
     looks_after: tuple[Life, ...] = ()
     """Dead brokers whose clients are looked after here."""
@@ -102,7 +102,7 @@ class Voter(msgspec.Struct, frozen=True, array_like=True):
     """A life that votes about the root, and where it is reached."""
 
     name: str
-    incarnation: Number
+    incarnation: BoundedNumber
     address: str
     remembers: bool = False
     """Its next life may vote in its place: it keeps on disk what it has agreed to (`memory`)."""
@@ -115,7 +115,7 @@ class Voter(msgspec.Struct, frozen=True, array_like=True):
 class Configuration(msgspec.Struct, frozen=True, array_like=True):
     """The root and those who vote when it dies: 2f+1 lives at most. The first is the root."""
 
-    version: Number = 0
+    version: BoundedNumber = 0
     voters: tuple[Voter, ...] = ()
 
     @property

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from resprout.core.bounds import Number
+from resprout.core.bounds import BoundedNumber
 from resprout.core.contract import Departure, ProtocolMessage
 from resprout.core.marks import MARK_BYTES, Marks
 
@@ -12,7 +12,7 @@ class Interested(ProtocolMessage, frozen=True, tag=48):
 
     leaves: ClassVar[Departure] = Departure.TURN
 
-    id: Number
+    id: BoundedNumber
     filter: str
     where: str | None
 
@@ -22,7 +22,7 @@ class InterestConfirmed(ProtocolMessage, frozen=True, tag=49):
 
     leaves: ClassVar[Departure] = Departure.TURN
 
-    id: Number
+    id: BoundedNumber
     base: Marks = ()
     """Of what is still on its way there: how far each origin had come before the interest was known."""
     more: bool = False
@@ -36,7 +36,7 @@ class InterestConfirmed(ProtocolMessage, frozen=True, tag=49):
 class Uninterested(ProtocolMessage, frozen=True, tag=50):
     leaves: ClassVar[Departure] = Departure.TURN
 
-    id: Number
+    id: BoundedNumber
 
 
 class Advertised(ProtocolMessage, frozen=True, tag=51):

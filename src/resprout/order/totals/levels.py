@@ -19,7 +19,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from resprout.core.bounds import Derived, Number, Otherwise
+from resprout.core.bounds import BoundedNumber, Derived, Otherwise
 from resprout.core.contract import ProtocolMessage
 from resprout.order.entry import Entry
 from resprout.order.left import Left
@@ -34,10 +34,10 @@ LADDER: Final = Derived("the highest level of a network that tolerates f faults"
 
 class TotalLevel(msgspec.Struct, frozen=True, array_like=True):
     publisher: str
-    incarnation: Number
-    first: Number
-    reach: Annotated[Number, LADDER]
-    level: Annotated[Number, LADDER]
+    incarnation: BoundedNumber
+    first: BoundedNumber
+    reach: Annotated[BoundedNumber, LADDER]
+    level: Annotated[BoundedNumber, LADDER]
     done: bool
     """Everybody behind the sender has it."""
 

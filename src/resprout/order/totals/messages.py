@@ -9,7 +9,7 @@ that may be missing are -1 then.
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Final
 
-from resprout.core.bounds import BROKER_STAMPED, BrokerStamp, Epoch, MaybeBrokerStamp, Number, PlaceNumber
+from resprout.core.bounds import BROKER_STAMPED, BoundedNumber, BrokerStamp, Epoch, MaybeBrokerStamp, PlaceNumber
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
@@ -73,8 +73,8 @@ class Closed(ProtocolMessage, frozen=True, tag=70):
     crossed this link already and is stamped no higher than this."""
 
     publisher: str
-    incarnation: Number
-    first: Number
+    incarnation: BoundedNumber
+    first: BoundedNumber
     stamp: BrokerStamp
 
 

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from resprout.core.bounds import Number
+from resprout.core.bounds import BoundedNumber
 from resprout.core.contract import Departure, ProtocolMessage
 from resprout.core.marks import MARK_BYTES, Marks
 from resprout.edge.durable_messages import SPAN_BYTES, Spans
@@ -33,8 +33,8 @@ class DurableHeard(ProtocolMessage, frozen=True, tag=76):
     leaves: ClassVar[Departure] = Departure.TURN
 
     subscription: str
-    term: Number
-    edition: Number
+    term: BoundedNumber
+    edition: BoundedNumber
 
 
 class DurableDone(ProtocolMessage, frozen=True, tag=77):
@@ -43,7 +43,7 @@ class DurableDone(ProtocolMessage, frozen=True, tag=77):
     leaves: ClassVar[Departure] = Departure.TURN
 
     subscription: str
-    term: Number
+    term: BoundedNumber
     marks: Marks
     spans: Spans = ()
 

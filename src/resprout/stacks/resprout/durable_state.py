@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.bounds import Number
+from resprout.core.bounds import BoundedNumber
 from resprout.core.marks import Marks
 from resprout.edge.durable_messages import Spans, Terms
 from resprout.overlay.places import Life
@@ -18,19 +18,19 @@ CONSUMERS_TOLD: Final = 256
 class DurableState(msgspec.Struct, frozen=True, array_like=True):
     subscription: str
     terms: Terms
-    term: Number
+    term: BoundedNumber
     """Counts the brokers that have held it."""
     home: Life
     """Who holds it."""
     address: str
     """Of that broker; empty where names are enough to connect."""
-    edition: Number = 0
+    edition: BoundedNumber = 0
     """Counts what its broker has said of it."""
     base: Marks = ()
     """What had passed before it was confirmed."""
     done: Marks = ()
     """Up to where everything is done; never inside a bundle."""
-    turn: Number = 0
+    turn: BoundedNumber = 0
     """Of the consumer that has it alone."""
     consumers: tuple[str, ...] = ()
     replay: str = ""

@@ -8,7 +8,17 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
-from resprout.core.bounds import BROKER_STAMPED, BrokerStamp, Epoch, Hops, Number, Side, Stamp, Token, TotalSequence
+from resprout.core.bounds import (
+    BROKER_STAMPED,
+    BoundedNumber,
+    BrokerStamp,
+    EchoedNumber,
+    Epoch,
+    Hops,
+    Side,
+    Stamp,
+    TotalSequence,
+)
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import Departure, ProtocolMessage
@@ -26,7 +36,7 @@ OFFERED_MAX = 8
 class AskedInterest(msgspec.Struct, frozen=True, array_like=True):
     """One interest, as in `Interested`."""
 
-    id: Number
+    id: BoundedNumber
     filter: str
     where: str | None
     confirmed: bool
@@ -46,7 +56,7 @@ class Offer(msgspec.Struct, frozen=True, array_like=True):
     name: str
     address: str
     """Empty where names are enough to connect."""
-    missing: Number = 0
+    missing: BoundedNumber = 0
     """How many interests of the one it is offered to are not wanted there already."""
 
 
@@ -106,20 +116,20 @@ class MoveAway(ProtocolMessage, frozen=True, tag=116):
 class AttachRequest(ProtocolMessage, frozen=True, tag=104):
     """These are dead and I take their place: hand over what crossed them."""
 
-    token: Token
+    token: EchoedNumber
     dead: tuple[Life, ...]
 
 
 class NotMember(ProtocolMessage, frozen=True, tag=105):
     """None of them is my neighbour."""
 
-    token: Token
+    token: EchoedNumber
 
 
 class Attach(ParcelMessage, frozen=True, tag=106):
     """What the link to a dead neighbour still owed and was owed; parcel."""
 
-    token: Token
+    token: EchoedNumber
     neighbour: str
     """The dead broker that this one was next to."""
     dead: tuple[Life, ...]
@@ -130,7 +140,7 @@ class Attach(ParcelMessage, frozen=True, tag=106):
 class Grant(ParcelMessage, frozen=True, tag=107):
     """The first message of the link that replaces the dead one; parcel."""
 
-    token: Token
+    token: EchoedNumber
     dead: tuple[Life, ...]
     members: tuple[str, ...]
     """Everybody else who attached; `Item.side` counts them from 1."""
@@ -159,9 +169,9 @@ class Stub(ParcelMessage, frozen=True, tag=109):
 
     publisher: str
     stream: str
-    incarnation: Number
-    first: Number
-    last: Number
+    incarnation: BoundedNumber
+    first: BoundedNumber
+    last: BoundedNumber
     stamp: Stamp
     side: Side
 
@@ -271,7 +281,7 @@ class ClientBegan(ProtocolMessage, frozen=True, tag=127):
     leaves: ClassVar[Departure] = Departure.TURN
 
     name: str
-    incarnation: Number
+    incarnation: BoundedNumber
 
 
 # -- after everything had stopped --------------------------------------------------------------------------------------

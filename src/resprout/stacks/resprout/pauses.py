@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
-from resprout.core.bounds import Microseconds, Number, next_number
+from resprout.core.bounds import BoundedNumber, Microseconds, next_number
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Departure, ProtocolMessage
 from resprout.core.errors import PeerError, UsageError
@@ -41,7 +41,7 @@ class PausedReader(msgspec.Struct, frozen=True, array_like=True):
     reader: str
     """The client, `=` and the name of a durable subscription, or what else its broker calls it."""
     filters: tuple[str, ...]
-    bytes: Number
+    bytes: BoundedNumber
     """Unread, when this was said."""
     for_us: Microseconds
     """How long it had been paused for by then."""
@@ -53,7 +53,7 @@ class ReadersPaused(ProtocolMessage, frozen=True, tag=309):
     leaves: ClassVar[Departure] = Departure.TURN
 
     home: Life
-    edition: Number
+    edition: BoundedNumber
     readers: tuple[PausedReader, ...]
     again: bool = False
     """Nothing has changed but the figures."""
@@ -173,7 +173,7 @@ class Pauses:
         core, home = self._core, message.home
         if home == self._me or self._is_over(home):
             return
-        way = self._way_to(home.name)
+        way = self.way_to(home.name)
         if way not in (None, link.name):
             self.unbelieved += 1
             return
@@ -187,7 +187,7 @@ class Pauses:
         core.outbound.extend([(name, message) for name in core.links if name != link.name])
         self._look()
 
-    def _way_to(self, name: str) -> str | None:
+    def way_to(self, name: str) -> str | None:
         """The neighbour behind which a broker is, as far as the tree is in view. What it announces comes from there:
         nobody else is believed about it. Of brokers out of view, whoever says something is believed; but what is false
         is not passed on by brokers that are closer to it."""
