@@ -18,8 +18,7 @@ from resprout.net.discover import UnreachableError
 from resprout.net.door import Door
 from resprout.net.frames import Challenge, Here, Login, ProofAccepted, ProofOfSecret, Salt, Who
 from resprout.net.http import basic_logins, server
-from resprout.net.http.pages import Pages
-from resprout.net.http.server import CONNECTIONS_MAX, HttpAnswer, HttpRequest
+from resprout.net.http.server import CONNECTIONS_MAX, HttpAnswer, HttpRequest, HttpServer
 from resprout.net.identity.logins import WRONG
 from resprout.net.identity.proofs import LoginSecret, OpenerLogin
 from resprout.net.identity.scram import SecretKeys, derive_keys
@@ -248,23 +247,26 @@ def test_slow_connections_do_not_keep_signs_of_health_away() -> None:
 
 
 def test_signs_of_health_are_answered_however_many_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "ANSWERS_MAX", 4)
+
     async def scene() -> None:
         goes_on = asyncio.Event()
 
-        async def waits(self: Pages, request: HttpRequest) -> HttpAnswer:
-            await goes_on.wait()
-            return HttpAnswer(b"late")
+        async def answer(request: HttpRequest) -> HttpAnswer:
+            if request.path == "/slow":
+                await goes_on.wait()
+            return HttpAnswer(b"told")
 
-        monkeypatch.setattr(Pages, "_page", waits)
-        monkeypatch.setattr(server, "ANSWERS_MAX", 4)
-        async with broker() as running, served(running) as at:
-            waiting = [asyncio.create_task(get(at, "/")) for _ in range(5)]
-            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            assert {(await one).status for one in done} == {503}, "one more than there is room for"
-            assert (await get(at, "/healthz")).status == 200
-            goes_on.set()
-            assert sorted({(await one).status for one in waiting}) == [200, 503]
-            assert (await get(at, "/")).status == 200, "the places are free again"
+        http = HttpServer(answer, always=("/healthz",))
+        await http.listen(Address("127.0.0.1", 0))
+        waiting = [asyncio.create_task(get(http.address, "/slow")) for _ in range(5)]
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        assert {(await one).status for one in done} == {503}, "one more than there is room for"
+        assert (await get(http.address, "/healthz")).status == 200
+        goes_on.set()
+        assert sorted({(await one).status for one in waiting}) == [200, 503]
+        assert (await get(http.address, "/slow")).status == 200, "the places are free again"
+        await http.close()
 
     run(scene())
 
