@@ -15,7 +15,7 @@ from tests.patience import PATIENCE_S
 
 
 def test_one_line_tells_where_it_listens_and_sigterm_ends_it_cleanly() -> None:
-    with running("broker", "--name", "b1", "--listen", "127.0.0.1:0") as process:
+    with running("broker", "--name", "b1", "--listen", "127.0.0.1:0", "--insecure") as process:
         name, _, address = process.line().partition(" listens on ")
         assert name == "b1"
         host, port = address.split(":")
@@ -26,7 +26,7 @@ def test_one_line_tells_where_it_listens_and_sigterm_ends_it_cleanly() -> None:
 
 
 def test_ctrl_c_is_a_clean_end_too() -> None:
-    with broker("b1") as (process, _):
+    with broker("b1", "--insecure") as (process, _):
         assert process.end(signal.SIGINT) == 0
         out, err = process.rest()
         assert err == b"" and json.loads(out)["kind"] == "founded"
@@ -60,7 +60,7 @@ def test_a_child_waits_for_its_parent_and_says_so_once() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-    with running("broker", "--name", "b1", "--listen", "127.0.0.1:0", "--parent", address) as child:
+    with running("broker", "--name", "b1", "--listen", "127.0.0.1:0", "--parent", address, "--insecure") as child:
         assert child.error_line() == f"b1 waits for its parent: {address}: connection refused"
         with broker("b0", listen=address):
             assert child.line().startswith("b1 listens on ")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.processes import Running, broker, complaint, eventually_stopped, resprout
+from tests.cli.processes import Running, broker, complaint, eventually_stopped, resprout, until_note
 from tests.patience import PATIENCE_S
 
 QUICK = (
@@ -26,7 +26,7 @@ QUICK = (
 def two_brokers(*options: str) -> Iterator[tuple[str, Running]]:
     """The address of the child, and the root, which it cannot replace by itself."""
     with broker("b0", *options) as (root, above), broker("b1", "--parent", above, *options) as (child, address):
-        assert json.loads(child.line())["kind"] == "joined"
+        until_note(child, "joined")
         assert resprout("pub", "t", "first", "--server", above).returncode == 0  # by now both are on the root's list
         yield address, root
 

@@ -16,7 +16,7 @@ def test_a_broker_whose_name_is_alive_somewhere_in_the_tree_ends_with_status_two
     ):
         until_note(first, "joined")
         until_note(b2, "joined")
-        with running("broker", "--name", "b1", "--listen", "127.0.0.1:0", "--join", b2_at) as second:
+        with running("broker", "--name", "b1", "--listen", "127.0.0.1:0", "--join", b2_at, "--insecure") as second:
             _, err = second.rest()
             assert second.process.returncode == 2
             assert err.decode() == (

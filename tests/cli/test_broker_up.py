@@ -33,7 +33,9 @@ def test_without_a_scenario_three_brokers_stand_until_interrupted() -> None:
             assert resprout("pub", "t", "x", "--server", brokers["b1"][1]).returncode == 0
             assert client.rest()[0] == b"t x\n"
         assert process.end(signal.SIGINT) == 0
-        assert process.rest() == (b"", b"")
+        out, err = process.rest()
+        assert out == b"" and err.startswith(b"resprout: not protected: every program on this machine can publish")
+        assert err.count(b"\n") == 1 and b"join as any broker" not in err, "its brokers have a key of their own"
     assert all(eventually_gone(pid) for _, _, pid in brokers.values())
 
 
@@ -52,7 +54,7 @@ def test_a_scenario_gives_the_tree_its_options_and_its_latencies(tmp_path: Path)
 
 
 def test_a_broker_that_dies_is_told_loudly_and_the_others_go_on_until_none_is_left() -> None:
-    with running("up", "--port", "0") as process:
+    with running("up", "--port", "0", "--insecure") as process:
         pids = {name: pid for name, (_, _, pid) in _brokers(process).items()}
         for name in ("b1", "b0"):
             os.kill(pids[name], signal.SIGKILL)

@@ -1,5 +1,6 @@
 """Rules and secrets from the command line, and a door that is closed unless somebody opens it."""
 
+import json
 import os
 import signal
 import stat
@@ -9,7 +10,7 @@ import pytest
 
 from resprout.cli.main import run
 from resprout.net.address import Address, is_loopback
-from tests.cli.processes import broker, complaint, resprout, subscriber
+from tests.cli.processes import broker, complaint, resprout, running, subscriber, until_note
 
 
 def test_a_token_is_in_its_file_and_only_its_digest_is_printed(
@@ -85,6 +86,51 @@ def test_a_broker_that_is_open_says_so() -> None:
         while "not protected: whoever reaches" not in process.line():
             pass
         assert resprout("pub", "a", "b", "--server", f"127.0.0.1:{port}").returncode == 0
+
+
+def test_a_broker_on_loopback_names_what_is_open_unless_that_is_known(tmp_path: Path) -> None:
+    key = tmp_path / "network.key"
+    assert resprout("secret", "--network", str(key)).returncode == 0
+    whoever = (
+        "not protected: every program on this machine can publish and subscribe everywhere under any name (--rules)"
+    )
+    with broker("b0") as (process, _):
+        assert until_note(process, "note") == f"{whoever}, can join as any broker (--network-key)"
+    with broker("b0", "--network-key", str(key)) as (process, address):
+        assert until_note(process, "note") == whoever
+        assert "b0 believes only brokers with its key: give --network-key FILE" in complaint(
+            "broker", "--name", "b1", "--listen", "127.0.0.1:0", "--join", address
+        )
+    with broker("b0", "--insecure") as (process, _):
+        process.end()
+        assert b"not protected" not in b"".join(process.rest())
+
+
+def test_a_tap_joins_a_tree_with_rules_only_with_rules_and_proof(tmp_path: Path) -> None:
+    """A tap is a broker: it sees what rules forbid to clients."""
+    rules, login, key = tmp_path / "rules.toml", tmp_path / "reader.login", tmp_path / "network.key"
+    written = resprout("secret", "reader", "--out", str(login)).stdout.decode()
+    rights = 'publish = ["#"]\nsubscribe = ["news/#"]'
+    rules.write_text(written.replace("publish = []\nsubscribe = []", rights))
+    assert resprout("secret", "--network", str(key)).returncode == 0
+    with (
+        broker("b0", "--rules", str(rules)) as (_, alone),
+        broker("b0", "--rules", str(rules), "--network-key", str(key)) as (_, keyed),
+    ):
+        tap = ("tap", "--data", str(tmp_path / "tap"), "--join")
+        assert "b0 has rules, and tap needs the same: give --rules" in complaint(*tap, alone)
+        assert "b0 has rules and can check no broker" in complaint(*tap, alone, "--rules", str(rules))
+        assert "give --network-key" in complaint(*tap, keyed)
+        assert "b0 has rules" in complaint(*tap, keyed, "--network-key", str(key))
+        papers = ("--rules", str(rules), "--network-key", str(key))
+        with running(*tap, keyed, *papers, "--json") as process:
+            address = json.loads(process.line())["address"]
+            read = ("read", "--server", address, "--limit", "1", "--login", str(login))
+            assert "may not" in complaint(*read, "bank/#", status=1), "what it keeps is read by rules"
+            for server, topic in ((keyed, "bank/a"), (keyed, "news/b")):
+                assert resprout("pub", topic, "x", "--server", server, "--login", str(login)).returncode == 0
+            done = resprout(*read, "news/#")
+            assert b"news/b" in done.stdout and b"bank" not in done.stdout, done.stderr
 
 
 def test_only_this_machine_reaches_what_listens_on_loopback() -> None:

@@ -17,8 +17,8 @@ from resprout.net.address import Address, parse_address
 from resprout.net.discover import UnreachableError
 from resprout.net.door import Door
 from resprout.net.frames import Challenge, Here, Login, ProofAccepted, ProofOfSecret, Salt, Who
-from resprout.net.http import basic_logins
-from resprout.net.http.server import CONNECTIONS_MAX
+from resprout.net.http import basic_logins, server
+from resprout.net.http.server import CONNECTIONS_MAX, HttpAnswer, HttpRequest, HttpServer
 from resprout.net.identity.logins import WRONG
 from resprout.net.identity.proofs import LoginSecret, OpenerLogin
 from resprout.net.identity.scram import SecretKeys, derive_keys
@@ -232,14 +232,41 @@ def test_failed_logins_at_the_pages_are_told_counted_and_lock_nobody_out(rules: 
 def test_slow_connections_do_not_keep_signs_of_health_away() -> None:
     async def scene() -> None:
         async with broker() as running, served(running) as at:
-            slow = [await asyncio.open_connection("127.0.0.1", at.port) for _ in range(CONNECTIONS_MAX + 8)]
+            opened = (asyncio.open_connection("127.0.0.1", at.port) for _ in range(CONNECTIONS_MAX + 40))
+            slow = await asyncio.gather(*opened)
             for _, writer in slow:
                 writer.write(b"GET /healthz HTTP/1.1\r\n")
             for _ in range(3):
                 reply = await get(at, "/healthz")
                 assert reply.status == 200 and reply.text == "ok\n"
+            assert all([not await reader.read() for reader, _ in slow[:8]]), "the oldest ones have made room"
             for _, writer in slow:
                 writer.close()
+
+    run(scene())
+
+
+def test_signs_of_health_are_answered_however_many_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "ANSWERS_MAX", 4)
+
+    async def scene() -> None:
+        goes_on = asyncio.Event()
+
+        async def answer(request: HttpRequest) -> HttpAnswer:
+            if request.path == "/slow":
+                await goes_on.wait()
+            return HttpAnswer(b"told")
+
+        http = HttpServer(answer, always=("/healthz",))
+        await http.listen(Address("127.0.0.1", 0))
+        waiting = [asyncio.create_task(get(http.address, "/slow")) for _ in range(5)]
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        assert {(await one).status for one in done} == {503}, "one more than there is room for"
+        assert (await get(http.address, "/healthz")).status == 200
+        goes_on.set()
+        assert sorted({(await one).status for one in waiting}) == [200, 503]
+        assert (await get(http.address, "/slow")).status == 200, "the places are free again"
+        await http.close()
 
     run(scene())
 

@@ -104,26 +104,28 @@ def up(
     teller = _Teller(chosen)
     is_local = is_loopback(Address(host, 0))
     with TemporaryDirectory(prefix="resprout-up-", ignore_cleanup_errors=True) as folder:
+        warning = ""
         if tls is None:
             network_key = network_key or write_network_key(Path(folder) / "network.key")
             door = Door(rules=rules, network_key=read_network_key(network_key))
-            if is_local and not insecure:  # others say so themselves
-                _complain(f"resprout: {what_is_open(door, Address(host, 0), insecure)}")
+            warning = what_is_open(door, Address(host, 0), insecure) if is_local else ""  # others say so themselves
         tree = LocalTree(
             chosen, emulate_latency=emulate_latency, host=host, port=port, data=data, tls=tls, rules=rules,
             network_key=network_key, insecure=insecure or is_local, http_port=http_port, on_line=_pass_on,
             on_note=teller.hear,
         )  # fmt: skip
-        return run_loop(_run(tree, teller, as_json))
+        return run_loop(_run(tree, teller, as_json, warning))
 
 
-async def _run(tree: LocalTree, teller: "_Teller", as_json: bool) -> int:
+async def _run(tree: LocalTree, teller: "_Teller", as_json: bool, warning: str) -> int:
     stop = stopped_by_signals()
     try:
         if await unless_stopped(_started(tree), stop) is None:
             return 0
         teller.begin()
         _print(standing(tree), as_json)
+        if warning:
+            _complain(f"resprout: {warning}")
         while (fallen := await unless_stopped(tree.unexpected_end(), stop)) is not None:
             if not any(process.running for process in tree.processes):
                 raise ProcessError(f"{fallen.epitaph}; none is left")

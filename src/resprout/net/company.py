@@ -155,6 +155,9 @@ async def _ask(address: Address, what: str, asker: _Asker) -> Here:
         raise UsageError(f"{what} {address}: {here.name} believes only brokers with its key: give --network-key FILE")
     if here.has_rules and not asker.has_rules:  # clients of this side would do what the rules forbid
         raise UsageError(f"{what} {address}: {here.name} has rules, and {me} needs the same: give --rules FILE")
+    if here.has_rules and not here.has_key and asker.keyring is None:
+        every = "give all of them --network-key or --tls"
+        raise UsageError(f"{what} {address}: {here.name} has rules and can check no broker: {every}")
     return here
 
 

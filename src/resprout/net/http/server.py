@@ -113,6 +113,7 @@ class HttpServer:
         self._busy.add(task)
         self._reading[task] = source_of(_source(writer))
         task.add_done_callback(self._forget)
+        task.add_done_callback(lambda _: writer.transport.abort())  # also when it was cancelled before it began
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._busy.discard(task)
@@ -126,14 +127,16 @@ class HttpServer:
         return task
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        is_head = False
+        is_head = counts = False
         try:
             try:
                 async with asyncio.timeout(HEAD_SECONDS_MAX):
                     method, request = await self._read(reader, _source(writer))
                 self._reading.pop(cast(asyncio.Task[None], asyncio.current_task()), None)
                 is_head = method == "HEAD"
-                answer = await self._find_answer(request)
+                counts = self._take_place(request.path)
+                async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                    answer = await self._answer(request)
             except HttpRefusal as refusal:
                 answer = refusal.answer
             except TimeoutError:
@@ -146,17 +149,16 @@ class HttpServer:
         except (OSError, EOFError, TimeoutError):
             pass  # it is gone, or does not read
         finally:
-            writer.transport.abort()
+            self._answering -= counts
 
-    async def _find_answer(self, request: HttpRequest) -> HttpAnswer:
-        if self._answering >= ANSWERS_MAX and request.path not in self._always:
+    def _take_place(self, path: str) -> bool:
+        """Among the requests that are being answered; False for one that needs none."""
+        if path in self._always:
+            return False
+        if self._answering >= ANSWERS_MAX:
             raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, "too many want to look", {"Retry-After": "5"})
         self._answering += 1
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                return await self._answer(request)
-        finally:
-            self._answering -= 1
+        return True
 
     async def _read(self, reader: asyncio.StreamReader, source: str) -> tuple[str, HttpRequest]:
         try:
