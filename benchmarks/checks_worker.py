@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from benchmarks import bench_guarded, bench_steps
+from resprout.net.door import Door
 
 MESSAGES = 20_000
 REPLAYS = 3
@@ -45,7 +46,7 @@ def _replay(lives: list[bench_steps.Recorded]) -> Callable[[], Awaitable[float]]
 
 
 async def _flood(
-    stack: contextlib.AsyncExitStack, door: tuple[bench_guarded.Door, bool], folder: Path, name: str
+    stack: contextlib.AsyncExitStack, door: tuple[Door, bool], folder: Path, name: str
 ) -> Callable[[], Awaitable[float]]:
     publisher, inbox = await stack.enter_async_context(bench_guarded._work(*door, folder, name))
 

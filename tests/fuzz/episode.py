@@ -24,7 +24,7 @@ from resprout.core.contract import Close, Effect, Event, Machine, Received, Reti
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.guard import Guard, Permit
 from resprout.edge.messages import CLIENT_MESSAGES, Attend
-from resprout.edge.requests import Published, PublishRequest, ReceiptTurned, SubscribeRequest, TakeRequest
+from resprout.edge.requests import Published, PublishRequest, ReceiptTurned, SubscribeRequest
 from resprout.edge.rights import Rights
 from resprout.net.frames import make_codec
 from resprout.overlay.messages import Suspect
@@ -41,6 +41,7 @@ LOOKS: Final = 10
 """How often a step is looked at in that time."""
 RECORDED: Final = 400
 """Messages of the conversation that may be replayed."""
+SETTLING_BEATS: Final = 12
 STEPS_OF_A_ROUND: Final = 1_000
 STEPS_MAX: Final = 60_000
 """Until a network of this size must have come to rest."""
@@ -261,7 +262,6 @@ class Episode:
             tree.one()
         if rng.random() < 0.2:
             tree.go_on(STEPS_OF_A_ROUND)
-            self._take()
 
     def _publish(self) -> None:
         name = self._rng.choice(sorted(HONEST))
@@ -269,11 +269,6 @@ class Episode:
         self._published[name].append(payload)
         guarantee = self._rng.choice(list(Guarantee))
         self.tree.ask(name, PublishRequest("t", payload, guarantee, self._rng.choice(((), ("k1",)))))
-
-    def _take(self) -> None:
-        """Programs take what they were given."""
-        for name in HONEST:
-            self.tree.ask(name, TakeRequest(len(self.tree.delivered[name])))
 
     def _lie(self) -> None:
         message = self._next_lie()
@@ -325,18 +320,22 @@ class Episode:
             tree.lose("evil")
         elif self.liar in tree.machines:
             tree.crash(self.liar)
-        tree.run(STEPS_MAX)
-        self._take()
+        self._settle()
         for name in HONEST:
             tree.handling = (name, "the last publications")
             self._publish_as(name)
-        tree.run(STEPS_MAX)
-        self._take()
-        tree.run(STEPS_MAX)
+        self._settle()
         tree.handling = ("", "the end")
         for name in HONEST:
             self._check_delivered(name)
             self._check_safe(name)
+
+    def _settle(self) -> None:
+        """Until nothing is left to do. What signs of life repeat is forgotten when its sender is gone."""
+        for _ in range(SETTLING_BEATS):
+            self.tree.run(STEPS_MAX)
+            self.tree.detector()
+        self.tree.run(STEPS_MAX)
 
     def _publish_as(self, name: str) -> None:
         payload = f"{name} {len(self._published[name])}".encode()

@@ -12,6 +12,7 @@ from resprout.overlay.messages import Decided, Enrol, Fenced, Gone, Orphan, PreV
 from resprout.overlay.outcomes import Declared
 from resprout.overlay.places import Configuration, Life, Registration, Voter
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
+from resprout.stacks.resprout.messages import AttachRequest
 from tests.stacks.test_hostile import broker_with, bundle, busy_star, check_the_others_go_on
 from tests.stacks.tree import Tree
 
@@ -37,6 +38,9 @@ ATTACKS: dict[str, Any] = {
     "enrols its parent as dead": Enrol(1, 1, (Life("b1", 1),), evil_root(), evil_root(8), Configuration()),
     "suspects its grandparent": Suspect(Life("b0", 1), ()),
     "suspects its sister": Suspect(Life("b3", 1), ()),
+    "repairs around its parent": AttachRequest(1, (Life("b1", 1),)),
+    "repairs around its grandparent": AttachRequest(1, (Life("b0", 1 << 40), Life("b2", 1))),
+    "repairs around its sister": AttachRequest(1, (Life("b3", 1 << 40),)),
     "asks for a vote": PreVote(1, (Life("b0", 1),), Configuration(1, (Voter("b0", 1, ""), Voter("b1", 1, "")))),
     "votes unasked": Vote(1, True),
 }

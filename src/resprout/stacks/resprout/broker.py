@@ -327,7 +327,7 @@ class ResproutBroker(Shell):
                 JoinWithdrawn: lambda peer, message: admission.withdrawn(peer.name, message),
                 JoinElsewhere: lambda peer, message: newcomer.sent_elsewhere(peer.name, message),
                 NameTaken: lambda peer, message: newcomer.refused(peer.name, message),
-                AttachRequest: lambda peer, message: self.member.requested(peer.name, message),
+                AttachRequest: self._attach_requested,
                 Leaving: lambda peer, message: self.draining.told(peer.name),
                 NotMember: lambda peer, message: self.coordinator.not_member(peer.name, message),
                 Recollect: lambda peer, message: self.revival.told(peer.name) if self.revival is not None else None,
@@ -347,6 +347,10 @@ class ResproutBroker(Shell):
         )
 
     # -- what happens --------------------------------------------------------------------------------------------------
+
+    def _attach_requested(self, peer: Peer, message: AttachRequest) -> None:
+        if self.council.may_repair(peer.name, message.dead, self.core.now_us):
+            self.member.requested(peer.name, message)
 
     def _tick(self, timer: Tick) -> None:
         core = self.core
