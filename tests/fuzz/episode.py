@@ -29,6 +29,7 @@ from resprout.edge.rights import Rights
 from resprout.net.frames import make_codec
 from resprout.overlay.messages import Suspect
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
+from resprout.stacks.resprout.messages import ClientBegan
 from tests.fuzz.grammar import Grammar, as_received
 from tests.stacks.tree import SOON_US, Tree
 
@@ -279,6 +280,8 @@ class Episode:
         if (self.liar, peer) not in self.tree.sessions:
             if self.role == "member":
                 self.tree.go_on(STEPS_OF_A_ROUND)  # it joins again
+                if self.liar not in self.tree.machines:
+                    self.tree.recover(self.liar)
                 if (self.liar, peer) not in self.tree.sessions:
                     self.tree.connect(self.liar, peer)
             else:
@@ -367,7 +370,11 @@ class Episode:
 
 def is_accepted(role: Role, message: Any) -> bool:
     """What docs/security.md says that a malicious member can do anyway."""
-    return role == "member" and isinstance(message, Suspect) and (message.force or bool(message.forgotten))
+    if role != "member":
+        return False
+    if isinstance(message, ClientBegan):
+        return message.name in HONEST
+    return isinstance(message, Suspect) and (message.force or bool(message.forgotten))
 
 
 @contextmanager

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from resprout.core.contract import LinkUp, Open, Received, Retire
+from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.messages import Forward
+from resprout.order.totals.messages import Submit
 from resprout.overlay.messages import Decided, Enrol, Fenced, Gone, Orphan, PreVote, Suspect, Tell, Vote
 from resprout.overlay.outcomes import Declared
 from resprout.overlay.places import Configuration, Life, Registration, Voter
@@ -128,3 +130,14 @@ def test_what_a_client_of_this_broker_never_said_is_not_believed_from_a_neighbou
     tree.run()
     check_the_others_go_on(tree)
     assert ("b0", "note", "b1 passes on what p never said, which is served here") in tree.notes
+
+
+def test_a_total_that_a_client_of_this_broker_never_said_is_not_believed_from_a_neighbour() -> None:
+    """It would be told of a receipt for it, and close the session with the broker that serves it. Found by
+    `tests.fuzz`."""
+    tree = busy_star()
+    tree.forge("b1", "b0", Submit(bundle(publisher="p", first=NUMBER, guarantee=Guarantee.TOTAL)))
+    tree.run()
+    assert not [one for one in tree.closed if one[0] == "p"]
+    assert tree.brokers["b0"].core.forwarding.forged == 1
+    check_the_others_go_on(tree)

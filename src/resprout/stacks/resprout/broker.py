@@ -30,7 +30,7 @@ from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
 from resprout.order.timers import ReportSpread, ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalLevels
-from resprout.order.totals.messages import Lock, TotalCopy
+from resprout.order.totals.messages import Lock, Submit, TotalCopy
 from resprout.overlay.council import Council
 from resprout.overlay.memory import Whereabouts
 from resprout.overlay.messages import Enrol, Enrolled, Probe, Probed, Seek, Sought, Suspect
@@ -270,6 +270,7 @@ class ResproutBroker(Shell):
                 **(self.revival.of_neighbours if self.revival is not None else {}),
                 **self.wishes.of_neighbours,
                 **{kind: at_totals(handler) for kind, handler in core.totals.handlers.items()},
+                Submit: self._submitted,
                 Lock: self.clients.take_lock,
                 **self.tree_news.handlers,
             },
@@ -347,6 +348,10 @@ class ResproutBroker(Shell):
         )
 
     # -- what happens --------------------------------------------------------------------------------------------------
+
+    def _submitted(self, link: Link, message: Submit) -> None:
+        if not self.core.forwarding.is_made_up(link, message.bundle):
+            self.core.totals.handlers[Submit](link.name, message)
 
     def _attach_requested(self, peer: Peer, message: AttachRequest) -> None:
         if self.council.may_repair(peer.name, message.dead, self.core.now_us):
