@@ -24,11 +24,12 @@ from resprout.core.contract import Close, Effect, Event, Machine, Received, Reti
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.guard import Guard, Permit
 from resprout.edge.messages import CLIENT_MESSAGES, Attend
-from resprout.edge.requests import Published, PublishRequest, ReceiptTurned, SubscribeRequest, TakeRequest
+from resprout.edge.requests import Published, PublishRequest, ReceiptTurned, SubscribeRequest
 from resprout.edge.rights import Rights
 from resprout.net.frames import make_codec
 from resprout.overlay.messages import Suspect
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
+from resprout.stacks.resprout.messages import ClientBegan
 from tests.fuzz.grammar import Grammar, as_received
 from tests.stacks.tree import SOON_US, Tree
 
@@ -41,6 +42,8 @@ LOOKS: Final = 10
 """How often a step is looked at in that time."""
 RECORDED: Final = 400
 """Messages of the conversation that may be replayed."""
+SETTLING_BEATS: Final = 12
+STEPS_OF_A_ROUND: Final = 1_000
 STEPS_MAX: Final = 60_000
 """Until a network of this size must have come to rest."""
 
@@ -130,6 +133,12 @@ class FuzzedTree(Tree):
         else:
             self.arrive(*choice)
         return True
+
+    def go_on(self, steps: int) -> None:
+        """Until nothing is left to happen, or for so many steps: a liar may talk for ever."""
+        for _ in range(steps):
+            if not self.one() and not self._wait():
+                return
 
     def step(self, name: str, event: Event) -> None:
         if name == self.liar:
@@ -253,8 +262,7 @@ class Episode:
         for _ in range(rng.randint(0, 12)):
             tree.one()
         if rng.random() < 0.2:
-            tree.run(STEPS_MAX)
-            self._take()
+            tree.go_on(STEPS_OF_A_ROUND)
 
     def _publish(self) -> None:
         name = self._rng.choice(sorted(HONEST))
@@ -262,11 +270,6 @@ class Episode:
         self._published[name].append(payload)
         guarantee = self._rng.choice(list(Guarantee))
         self.tree.ask(name, PublishRequest("t", payload, guarantee, self._rng.choice(((), ("k1",)))))
-
-    def _take(self) -> None:
-        """Programs take what they were given."""
-        for name in HONEST:
-            self.tree.ask(name, TakeRequest(len(self.tree.delivered[name])))
 
     def _lie(self) -> None:
         message = self._next_lie()
@@ -276,7 +279,9 @@ class Episode:
         peer = "b0"
         if (self.liar, peer) not in self.tree.sessions:
             if self.role == "member":
-                self.tree.run(STEPS_MAX)  # it joins again
+                self.tree.go_on(STEPS_OF_A_ROUND)  # it joins again
+                if self.liar not in self.tree.machines:
+                    self.tree.recover(self.liar)
                 if (self.liar, peer) not in self.tree.sessions:
                     self.tree.connect(self.liar, peer)
             else:
@@ -318,18 +323,22 @@ class Episode:
             tree.lose("evil")
         elif self.liar in tree.machines:
             tree.crash(self.liar)
-        tree.run(STEPS_MAX)
-        self._take()
+        self._settle()
         for name in HONEST:
             tree.handling = (name, "the last publications")
             self._publish_as(name)
-        tree.run(STEPS_MAX)
-        self._take()
-        tree.run(STEPS_MAX)
+        self._settle()
         tree.handling = ("", "the end")
         for name in HONEST:
             self._check_delivered(name)
             self._check_safe(name)
+
+    def _settle(self) -> None:
+        """Until nothing is left to do. What signs of life repeat is forgotten when its sender is gone."""
+        for _ in range(SETTLING_BEATS):
+            self.tree.run(STEPS_MAX)
+            self.tree.detector()
+        self.tree.run(STEPS_MAX)
 
     def _publish_as(self, name: str) -> None:
         payload = f"{name} {len(self._published[name])}".encode()
@@ -361,7 +370,11 @@ class Episode:
 
 def is_accepted(role: Role, message: Any) -> bool:
     """What docs/security.md says that a malicious member can do anyway."""
-    return role == "member" and isinstance(message, Suspect) and (message.force or bool(message.forgotten))
+    if role != "member":
+        return False
+    if isinstance(message, ClientBegan):
+        return message.name in HONEST
+    return isinstance(message, Suspect) and (message.force or bool(message.forgotten))
 
 
 @contextmanager

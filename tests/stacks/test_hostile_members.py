@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from resprout.core.contract import LinkUp, Open, Received, Retire
+from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.messages import Forward
+from resprout.order.totals.messages import Submit
 from resprout.overlay.messages import Decided, Enrol, Fenced, Gone, Orphan, PreVote, Suspect, Tell, Vote
 from resprout.overlay.outcomes import Declared
 from resprout.overlay.places import Configuration, Life, Registration, Voter
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
+from resprout.stacks.resprout.messages import AttachRequest
 from tests.stacks.test_hostile import broker_with, bundle, busy_star, check_the_others_go_on
 from tests.stacks.tree import Tree
 
@@ -37,6 +40,9 @@ ATTACKS: dict[str, Any] = {
     "enrols its parent as dead": Enrol(1, 1, (Life("b1", 1),), evil_root(), evil_root(8), Configuration()),
     "suspects its grandparent": Suspect(Life("b0", 1), ()),
     "suspects its sister": Suspect(Life("b3", 1), ()),
+    "repairs around its parent": AttachRequest(1, (Life("b1", 1),)),
+    "repairs around its grandparent": AttachRequest(1, (Life("b0", 1 << 40), Life("b2", 1))),
+    "repairs around its sister": AttachRequest(1, (Life("b3", 1 << 40),)),
     "asks for a vote": PreVote(1, (Life("b0", 1),), Configuration(1, (Voter("b0", 1, ""), Voter("b1", 1, "")))),
     "votes unasked": Vote(1, True),
 }
@@ -124,3 +130,14 @@ def test_what_a_client_of_this_broker_never_said_is_not_believed_from_a_neighbou
     tree.run()
     check_the_others_go_on(tree)
     assert ("b0", "note", "b1 passes on what p never said, which is served here") in tree.notes
+
+
+def test_a_total_that_a_client_of_this_broker_never_said_is_not_believed_from_a_neighbour() -> None:
+    """It would be told of a receipt for it, and close the session with the broker that serves it. Found by
+    `tests.fuzz`."""
+    tree = busy_star()
+    tree.forge("b1", "b0", Submit(bundle(publisher="p", first=NUMBER, guarantee=Guarantee.TOTAL)))
+    tree.run()
+    assert not [one for one in tree.closed if one[0] == "p"]
+    assert tree.brokers["b0"].core.forwarding.forged == 1
+    check_the_others_go_on(tree)

@@ -82,6 +82,10 @@ class Council:
         """How often somebody said what was not for it to say."""
         return self._credence.unbelieved
 
+    def may_repair(self, peer: str, dead: tuple[Life, ...], now_us: int) -> bool:
+        """Whether this broker takes part in a repair that the peer leads."""
+        return self._credence.may_repair(peer, dead, now_us)
+
     def has_ended(self, name: str) -> bool:
         """The life that stands in the tree under this name is certainly over, by the latest word from its host. If
         something still comes from that name, a later life says it."""

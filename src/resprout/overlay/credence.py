@@ -15,7 +15,7 @@ from typing import Any, Final
 from resprout.overlay import lineage
 from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.messages import Decided, Enrol, Enrolled, Fenced, Gone, Orphan, PreVote, Suspect, Vote
-from resprout.overlay.places import Configuration, Registration, is_among
+from resprout.overlay.places import Configuration, Life, Registration, is_among
 from resprout.overlay.view import MembershipView
 
 STEADY_LEASES: Final = 4
@@ -66,6 +66,21 @@ class Credence:
             return False
         ways = lineage.branches(here, here.reach + 1)
         return all(ways.get(life.name, (0, peer))[1] == peer for life in registration.dead if self._stands(life.name))
+
+    def may_repair(self, peer: str, dead: tuple[Life, ...], now_us: int) -> bool:
+        """Whether a broker leads a repair around these by right. One below this broker never repairs around a neighbour
+        of this one: that is for this broker, or for those above it, as long as it has its lease."""
+        here = self._view
+        if is_among(here.name, here.incarnation, dead):
+            is_right = self._may_end_this(peer, now_us)
+        elif self._has_authority(peer) or not self.holds_lease(now_us):
+            is_right = True
+        else:
+            _, way = lineage.branches(here, here.reach + 1).get(peer, (0, here.parent))
+            is_below = way not in (here.parent, here.name)
+            is_right = not is_below or not any(self._stands_beside(life.name) for life in dead)
+        self.unbelieved += not is_right
+        return is_right
 
     def holds_lease(self, now_us: int) -> bool:
         """Now and for a while, as far as it is looked at: once per heartbeat. Whoever has not looked for long slept."""
@@ -158,6 +173,9 @@ class Credence:
     def _votes(self, peer: str) -> bool:
         here = self._view
         return peer in here.configuration.names or peer in here.decided.names
+
+    def _stands_beside(self, name: str) -> bool:
+        return name in self._view.neighbours and not self._view.is_dead(name)
 
     def _stands(self, name: str) -> bool:
         here = self._view

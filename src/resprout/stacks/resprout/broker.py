@@ -30,7 +30,7 @@ from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
 from resprout.order.timers import ReportSpread, ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalLevels
-from resprout.order.totals.messages import Lock, TotalCopy
+from resprout.order.totals.messages import Lock, Submit, TotalCopy
 from resprout.overlay.council import Council
 from resprout.overlay.memory import Whereabouts
 from resprout.overlay.messages import Enrol, Enrolled, Probe, Probed, Seek, Sought, Suspect
@@ -276,6 +276,7 @@ class ResproutBroker(Shell):
                 **(self.revival.of_neighbours if self.revival is not None else {}),
                 **self.wishes.of_neighbours,
                 **{kind: at_totals(handler) for kind, handler in core.totals.handlers.items()},
+                Submit: self._submitted,
                 Lock: self.clients.take_lock,
                 **self.tree_news.handlers,
             },
@@ -333,7 +334,7 @@ class ResproutBroker(Shell):
                 JoinWithdrawn: lambda peer, message: admission.withdrawn(peer.name, message),
                 JoinElsewhere: lambda peer, message: newcomer.sent_elsewhere(peer.name, message),
                 NameTaken: lambda peer, message: newcomer.refused(peer.name, message),
-                AttachRequest: lambda peer, message: self.member.requested(peer.name, message),
+                AttachRequest: self._attach_requested,
                 Leaving: lambda peer, message: self.draining.told(peer.name),
                 NotMember: lambda peer, message: self.coordinator.not_member(peer.name, message),
                 Recollect: lambda peer, message: self.revival.told(peer.name) if self.revival is not None else None,
@@ -353,6 +354,14 @@ class ResproutBroker(Shell):
         )
 
     # -- what happens --------------------------------------------------------------------------------------------------
+
+    def _submitted(self, link: Link, message: Submit) -> None:
+        if not self.core.forwarding.is_made_up(link, message.bundle):
+            self.core.totals.handlers[Submit](link.name, message)
+
+    def _attach_requested(self, peer: Peer, message: AttachRequest) -> None:
+        if self.council.may_repair(peer.name, message.dead, self.core.now_us):
+            self.member.requested(peer.name, message)
 
     def _tick(self, timer: Tick) -> None:
         core = self.core

@@ -151,6 +151,14 @@ class Forwarding:
         if link.held_bytes > core.pressure.most:
             core.pressure.check(link.name, link.held_bytes, core.out)
 
+    def is_made_up(self, link: Link, bundle: Bundle) -> bool:
+        """Whether a neighbour submits a total in the name of a client that is served here and never said it. Were it
+        believed, the client would be told of a receipt for it, and blame this broker."""
+        if not self._is_forged(bundle):
+            return False
+        self.forged += 1
+        return True
+
     def _is_forged(self, bundle: Bundle) -> bool:
         """A client that is served here publishes here: what it has not published yet cannot come from elsewhere. Were
         it believed, the client's own publications up to its number would count as repeats. Of one that was elsewhere
