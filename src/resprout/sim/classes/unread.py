@@ -1,8 +1,8 @@
 """Subscribers that read slowly, or not at all for a while, and their brokers may die.
 
 Shares of subscribers are small in most runs, so that they are soon full: then a subscriber is cut off, its oldest
-messages are dropped, or publishers of its topics wait, as its policy says. Besides what the judge finds, this is wrong: a
-publication that no such subscriber is owed waits for its `delivered`.
+messages are dropped, or publishers of its topics wait, as its policy says. Besides what the judge finds, this is wrong:
+a publication that no such subscriber is owed waits for its `delivered`.
 """
 
 from random import Random
