@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -81,11 +82,19 @@ def running(*words: str, ctrl_c_ends: bool = True) -> Iterator[Running]:
             process.kill()
 
 
+def announced(process: Running) -> dict[str, Any]:
+    """What a broker says when it listens. A broker that remembers its network may note other things before."""
+    while (said := json.loads(process.line()))["said"] != "listening":
+        pass
+    found: dict[str, Any] = said
+    return found
+
+
 @contextlib.contextmanager
 def broker(name: str, *words: str, listen: str = "127.0.0.1:0") -> Iterator[tuple[Running, str]]:
     """A broker and its address."""
     with running("broker", "--name", name, "--listen", listen, "--json", *words) as process:
-        yield process, json.loads(process.line())["address"]
+        yield process, announced(process)["address"]
 
 
 def until_note(process: Running, kind: str) -> str:

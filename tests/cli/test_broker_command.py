@@ -5,12 +5,11 @@ import signal
 import socket
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from resprout import sync
-from tests.cli.processes import broker, eventually_stopped, resprout, running, subscriber
+from tests.cli.processes import announced, broker, eventually_stopped, resprout, running, subscriber
 from tests.patience import PATIENCE_S
 
 
@@ -34,7 +33,7 @@ def test_ctrl_c_is_a_clean_end_too() -> None:
 
 def test_ctrl_c_is_not_for_a_broker_that_a_script_put_in_the_background() -> None:
     with running("broker", "--name", "b1", "--listen", "127.0.0.1:0", "--json", ctrl_c_ends=False) as process:
-        address = json.loads(process.line())["address"]
+        address = announced(process)["address"]
         process.process.send_signal(signal.SIGINT)
         assert resprout("pub", "t", "x", "--server", address).returncode == 0
         assert process.end(signal.SIGTERM) == 0
@@ -148,7 +147,7 @@ def test_incarnations_grow_from_one_start_to_the_next() -> None:
         lives = []
         for _ in range(2):
             with running("broker", "--name", "b1", "--listen", "127.0.0.1:0", "--parent", parent, "--json") as child:
-                lives.append(json.loads(child.line())["incarnation"])
+                lives.append(announced(child)["incarnation"])
                 assert child.end() == 0
         assert lives[0] < lives[1]
 
@@ -171,10 +170,7 @@ def test_a_folder_remembers_the_number_of_the_last_life_and_has_one_user(tmp_pat
     words = ("--incarnation", "3", "--data", str(tmp_path / "b1"))
     for life in (3, 4):
         with running("broker", "--name", "b1", "--listen", "127.0.0.1:0", "--json", *words) as process:
-            said: dict[str, Any] = {}
-            while "incarnation" not in said:  # a folder that remembers its network says so first
-                said = json.loads(process.line())
-            assert said["incarnation"] == life
+            assert announced(process)["incarnation"] == life
             second = resprout("broker", "--name", "b1", "--listen", "127.0.0.1:0", *words)
             assert (second.returncode, second.stdout) == (2, b"")
             assert b"another process uses this folder" in second.stderr

@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
-from tests.cli.processes import broker, complaint, resprout, running
+from tests.cli.processes import announced, broker, complaint, resprout, running
 
 
 def test_a_tap_is_added_by_one_command_and_what_it_keeps_is_read_by_another(tmp_path: Path) -> None:
     with broker("b0") as (_, root), running("tap", "a/#", "--join", root, "--data", str(tmp_path), "--json") as tap:
-        address = json.loads(tap.line())["address"]
+        address = announced(tap)["address"]
         while "is kept from here on" not in tap.line():
             pass
         done = resprout("pub", "a/x", "-", "--server", root, "--wait", "delivered", stdin=b"one\ntwo\nthree")

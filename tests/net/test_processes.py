@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import Coroutine
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from resprout.client.connect import connect
 from resprout.core.errors import UsageError
 from resprout.net.address import Address
-from resprout.net.announce import SaidNote
+from resprout.net.announce import Announcement, SaidNote, as_line
 from resprout.net.child import ProcessError
 from resprout.net.latencies import delays_of
 from resprout.net.plan import BrokerPlan
@@ -47,6 +48,24 @@ def test_a_process_announces_its_address_and_ends_in_good_order() -> None:
             await (await client.publish("t", b"x")).accepted()
         await process.stop()
         assert (process.running, process.status, process.deliberate) == (False, 0, True)
+
+    bounded(run())
+
+
+def test_a_broker_that_notes_something_before_it_listens_is_understood() -> None:
+    """A broker that remembers its network notes `reunited`, perhaps before the line with its address."""
+    said = (SaidNote("reunited", 1, {}), Announcement("b0", "127.0.0.1:7450", 1), SaidNote("joined", 2, {}))
+
+    class Talking(BrokerPlan, frozen=True):
+        def command(self) -> list[str]:
+            return [sys.executable, "-c", f"print({chr(10).join(map(as_line, said))!r}, flush=True)"]
+
+    async def run() -> None:
+        notes: list[str] = []
+        process = BrokerProcess(Talking(name="b0"), on_note=lambda _, note: notes.append(note.kind))
+        assert await process.start() == Address("127.0.0.1", 7450)
+        await process.wait()
+        assert notes == ["reunited", "joined"]
 
     bounded(run())
 

@@ -30,7 +30,7 @@ from resprout.audit.records import (
     lines_of,
     names_of,
 )
-from resprout.audit.sense import filter_of, guarantee_of, identity_of, position_of
+from resprout.audit.sense import drops_oldest, filter_of, guarantee_of, identity_of, position_of
 from resprout.audit.verdict import Anomaly
 from resprout.core.guarantee import Guarantee
 from resprout.core.promises import Promises
@@ -107,6 +107,7 @@ class History:
         readers = {
             kinds.PUBLISH: self._publish,
             kinds.DELIVER: self._deliver,
+            kinds.DROPPED: self._drop,
             kinds.RECEIPT: self._receipt,
             kinds.REFUSED: self._refuse,
             kinds.APPLIED: self._apply,
@@ -196,6 +197,8 @@ class History:
             return
         p, first = self.publications[published], life.place_of(published)
         presence.check_known(self, life, p, row, position, first)
+        if published in life.dropped:
+            presence.tell_dropped(self, life, id, position, row.time_us)
         tseq = row.tseq if p.guarantee is Guarantee.TOTAL else None
         delivery = DeliveryRecord(number, row.time_us, position, id, tseq)
         life.deliveries.append(delivery)
@@ -204,6 +207,11 @@ class History:
             life.heard.append(published)
         if tseq is not None:
             self._claim(published, ClaimedPlace(tseq, life.name, life.node, row.time_us))
+
+    def _drop(self, number: int, row: Row) -> None:
+        published, life = self.number_of.get(identity_of(number, row)), self._current.get(row.node)
+        if published is not None and life is not None and life.end_row == NEVER:
+            life.dropped.add(published)
 
     def _claim(self, number: int, claim: ClaimedPlace) -> None:
         first = self.claims.setdefault(number, claim)
@@ -237,6 +245,7 @@ class History:
         fresh = self.interest.record(life.number, row.kind, number, row.time_us, asked, row.where)
         if fresh is not None:
             life.subscriptions.append(fresh)
+        life.drops |= drops_oldest(row)
 
     def _lose(self, number: int, row: Row) -> None:
         life = self._current.get(row.node)
@@ -310,6 +319,13 @@ class History:
             if known is None:
                 known = shared[id(wanted)] = wanted.dues()
             self.due.append(known)
+        self._excuse_dropped()
+
+    def _excuse_dropped(self) -> None:
+        """What was dropped is not due where a client asked to have the oldest dropped, and was told."""
+        for life in self.lives:
+            for number in life.dropped if life.drops else ():
+                self.due[number] = tuple([due for due in self.due[number] if due[0] != life.number])
 
 
 def _link(row: Row) -> tuple[str, str]:

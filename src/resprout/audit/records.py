@@ -106,6 +106,10 @@ class ClientLife:
         """`heard`, by position."""
         self.early: dict[int, int] = {}
         """Publications with a delivery that stands before them, and the position of the first one."""
+        self.drops = False
+        """It asks to have the oldest dropped."""
+        self.dropped: set[int] = set()
+        """Publications that it was told to be dropped."""
         self.subscriptions: list[SubscriptionRecord] = []
         self.losses: dict[int, int] = {}
         """Rows at which it was told that deliveries may be missing, and when that was."""

@@ -3,6 +3,7 @@
 from resprout.audit.naming import MessageId
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
+from resprout.trace import kinds
 from resprout.trace.errors import TraceError
 from resprout.trace.schema import Row
 
@@ -48,3 +49,8 @@ def durable_of(number: int, row: Row) -> str:
     if name is None:
         raise TraceError(f"row {number}: a {row.kind} row without the name of a durable subscription")
     return name
+
+
+def drops_oldest(row: Row) -> bool:
+    """Return whether a row asks for a subscription whose oldest messages may be dropped."""
+    return row.kind == kinds.SUBSCRIBE and "drop_oldest" in (row.attributes or {})

@@ -1,4 +1,4 @@
-"""Messages on standard error while the publications of a command are held: who is held, and for which reason."""
+"""Lines on standard error while the publications of a command are held: for whom, and since when."""
 
 import asyncio
 import time

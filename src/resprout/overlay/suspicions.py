@@ -192,8 +192,8 @@ class Suspicions:
 
     def _on_orphan(self, peer: str, message: Orphan, now_us: int) -> None:
         """Ask the whole tree for the orphan and its parent. `Gone` ends a life, so it is sent only if the answer is
-        complete: no link is in repair whose repair the orphan may belong to, and no broker has an open link to an orphan
-        that it does not hear. Then the parent was replaced, or the orphan itself was declared dead."""
+        complete: no link is in repair whose repair the orphan may belong to, and no broker has an open link to an
+        orphan that it does not hear. Then the parent was replaced, or the orphan itself was declared dead."""
         is_stranger = self._detector.is_leased and peer not in self._view.neighbours
         if not is_stranger or peer in self._orphans or len(self._orphans) >= ORPHANS_MAX:
             return

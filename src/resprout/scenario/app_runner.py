@@ -11,6 +11,7 @@ from typing import Protocol
 from resprout.core.contract import Answer, Deliver, Effect
 from resprout.core.message import Message
 from resprout.edge.client.machine import ClientMachine
+from resprout.edge.durable_messages import WhenFull
 from resprout.edge.requests import ClientNews, ClientRequest, Published, PublishRequest, Refused, SessionLost
 from resprout.scenario.app import App, Applied, AppWish, WakeAt
 from resprout.scenario.observe import ClientRows, RowObserver
@@ -60,7 +61,7 @@ class AppRunner:
         self.app = app
         self._driver = driver
         self._machine = machine
-        rows = ClientRows(machine.name, machine.incarnation)
+        rows = ClientRows(machine.name, machine.incarnation, machine.when_full is WhenFull.DROP_OLDEST)
         self._observer: Observer = observer if observer is not None else RowObserver(rows, driver.record)
         self._tokens = 0
         self._unsent = False

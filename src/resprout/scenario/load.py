@@ -60,7 +60,11 @@ def build_scenario(source: TomlSource) -> Scenario:
     if not stack.keeps_subscriptions and (consumer := next((c for c in clients if c.consumes), None)) is not None:
         reason = f"the stack {stack.name!r} does not offer durable subscriptions"
         blame(file, "client", consumer.name, "subscribe", reason)
+    dropping = {client.name for client in clients if client.when_full == "drop_oldest"}
     for number, workload in enumerate(workloads):
+        if workload.kind == "bank" and (replicas := sorted(dropping.intersection(workload.clients))):
+            reason = f"a replica of a bank needs every operation, but messages of {replicas[0]} may be dropped"
+            file.fail(("workload", number, "clients") if workload.clients else ("workload", number), reason)
         if workload.window and ReceiptLevel.SAFE not in stack.receipts:
             reason = f"the stack {stack.name!r} does not give the receipt 'safe', which a window waits for"
             file.fail(("workload", number, "window"), reason)

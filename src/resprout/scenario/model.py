@@ -21,8 +21,12 @@ LINK_LATENCY_US: Final = 1_000
 CLIENT_LATENCY_US: Final = 100
 """One way between a client and its broker, unless the scenario says otherwise: the same machine room."""
 
-PLAIN_WHEN_FULL: Final = {"disconnect": WhenFull.DISCONNECT, "block": WhenFull.BLOCK}
-"""Policies of clients that do not read. The judge does not know which messages "drop_oldest" drops."""
+PLAIN_WHEN_FULL: Final = {
+    "disconnect": WhenFull.DISCONNECT,
+    "block": WhenFull.BLOCK,
+    "drop_oldest": WhenFull.DROP_OLDEST,
+}
+"""Policies of clients that do not read."""
 
 TIME_LIMIT_US: Final = 120_000_000
 

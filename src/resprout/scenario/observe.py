@@ -9,6 +9,7 @@ from resprout.core.names import check_keys
 from resprout.edge.requests import (
     BrokerChanged,
     ClientRequest,
+    DeliveriesSkipped,
     Published,
     PublishRequest,
     ReceiptTurned,
@@ -33,9 +34,11 @@ _NOTABLE = frozenset(COLUMNS) - {"time_us", "node", "kind"}
 class ClientRows:
     """Makes the rows of one life of a client."""
 
-    def __init__(self, name: str, incarnation: int) -> None:
+    def __init__(self, name: str, incarnation: int, drops: bool = False) -> None:
+        """`drops`: its broker may drop the oldest messages that it does not read."""
         self._name = name
         self._incarnation = incarnation
+        self._policy = {"drop_oldest": "yes"} if drops else None
 
     def published(self, time_us: int, request: PublishRequest, news: Published) -> Row:
         return Row(
@@ -91,7 +94,8 @@ class ClientRows:
         """Of a request for or against a subscription; a publication has its row when it has its number."""
         match request:
             case SubscribeRequest():
-                yield self._row(time_us, kinds.SUBSCRIBE, filter=request.filter, where=request.where)
+                asked = {"filter": request.filter, "where": request.where, "attributes": self._policy}
+                yield self._row(time_us, kinds.SUBSCRIBE, **asked)
             case UnsubscribeRequest():
                 yield self._row(time_us, kinds.UNSUBSCRIBE, filter=request.filter, where=request.where)
 
@@ -106,6 +110,11 @@ class ClientRows:
                 for seq in range(news.first, news.last + 1):
                     identity = self._identity(news.stream, seq)
                     yield self._row(time_us, kinds.RECEIPT, **identity, receipt=news.receipt.label)
+            case DeliveriesSkipped():
+                for span in news.spans:
+                    origin = {"publisher": span.publisher, "incarnation": span.incarnation, "stream": span.stream}
+                    for seq in range(span.first, span.last + 1):
+                        yield self._row(time_us, kinds.DROPPED, **origin, seq=seq)
             case Refused():
                 yield from self._refused(time_us, news)
             case BrokerChanged():

@@ -15,6 +15,7 @@ from resprout.edge.client.timers import AskAgain
 from resprout.journal.spill import SpillSegments
 from resprout.links.frames import FRAMES
 from resprout.links.links import Links
+from resprout.links.options import LinkOptions
 from resprout.links.timers import ReconnectDue
 from resprout.scenario.client_app import AppMaker
 from resprout.scenario.consuming import make_consumer
@@ -28,7 +29,7 @@ from resprout.sim.files import VirtualFiles
 from resprout.sim.masks import Masks
 from resprout.sim.nodes import Make, Node, Process
 from resprout.sim.patience import link_options, settle_us
-from resprout.sim.reading import options_of
+from resprout.sim.reading import options_of, window_of
 from resprout.sim.scales import Scales
 from resprout.sim.world import OnNote, World
 from resprout.stacks.registry import find_stack
@@ -162,16 +163,19 @@ class Cast:
         options = options_of(client, self._bundle_caps.get(client.name, limits.BUNDLE_MESSAGES))
         machine = above.machine = ClientMachine(name, incarnation, client.broker, options, others)
         machine.when_full = PLAIN_WHEN_FULL[client.when_full]
-        return self._link(machine, name, "client", incarnation, rng)
+        return self._link(machine, name, "client", incarnation, rng, window_of(client, self._links))
 
     def _make_consumer(self, client: ClientSpec, wanted: SubscriptionSpec, incarnation: int, rng: Random) -> Machine:
         machine = make_consumer(client, wanted, incarnation, tuple(self._brokers))
         return self._link(machine, client.name, "client", incarnation, rng)
 
-    def _link(self, machine: Machine, name: str, role: str, incarnation: int, rng: Random) -> Machine:
+    def _link(
+        self, machine: Machine, name: str, role: str, incarnation: int, rng: Random, options: LinkOptions | None = None
+    ) -> Machine:
         epoch = 1 + rng.randrange(1 << 30) if self._has_doubles else 1
         return Links(
-            machine, name=name, role=role, incarnation=incarnation, rng=rng, options=self._links, first_epoch=epoch,
+            machine, name=name, role=role, incarnation=incarnation, rng=rng, options=options or self._links,
+            first_epoch=epoch,
             incarnation_max=lambda: INCARNATION_MAX, bodies=WeighedBodies(),
         )  # fmt: skip
 

@@ -7,8 +7,11 @@ taken. When too much waits, the broker has to keep the rest.
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from resprout.core import limits
 from resprout.edge.options import ClientOptions
+from resprout.links.options import LinkOptions
 from resprout.scenario.model import ClientSpec
 
 UNREAD_BYTES_MAX: Final = 4_000
@@ -24,6 +27,14 @@ def options_of(spec: ClientSpec, bundle_max: int = limits.BUNDLE_MESSAGES) -> Cl
     if reads_at_once(spec):
         return ClientOptions(bundle_max=bundle_max)
     return ClientOptions(takes_at_once=False, untaken_bytes_max=UNREAD_BYTES_MAX, bundle_max=bundle_max)
+
+
+def window_of(spec: ClientSpec, links: LinkOptions) -> LinkOptions:
+    """Return the link options of a client. Only messages beyond the window wait at the broker and can be dropped, so
+    the window is small where they may be."""
+    if reads_at_once(spec) or spec.when_full != "drop_oldest":
+        return links
+    return msgspec.structs.replace(links, window_bytes=UNREAD_BYTES_MAX)
 
 
 class Reading:

@@ -21,8 +21,13 @@ DELIVER: Final = "deliver"
 """A subscriber's code gets a message. Identity, `topic, keys, guarantee, position`; `tseq` for a total where the run
 claims an order; `hops, metadata_bytes, payload_bytes`."""
 
+DROPPED: Final = "dropped"
+"""A subscriber is told that a message will not be delivered: too much was unread, and it asks to have the oldest
+dropped. Identity. One row per message."""
+
 SUBSCRIBE: Final = "subscribe"
-"""A client asks for a subscription: `filter`, and `where` when it has a condition."""
+"""A client asks for a subscription: `filter`, and `where` when it has a condition; `drop_oldest` in the attributes
+where its broker may drop what it does not read."""
 
 SUBSCRIBED: Final = "subscribed"
 """The subscription is confirmed: from here on nothing that matches is missed. `filter, where`."""

@@ -59,6 +59,13 @@ def arrived(view: LiveView, life: KeptLife, p: KeptPublication) -> bool:
     return True
 
 
+def dropped(view: LiveView, life: KeptLife, p: KeptPublication) -> None:
+    """The client was told that it will not come; it is not due any more if the client asked for that."""
+    p.dropped.append(life.number)
+    if life.drops and life.number in p.due:
+        _give_up(view, p, life)
+
+
 def unsubscribed(view: LiveView, life: KeptLife, filter_: str) -> None:
     """Nobody is to blame for what was under way, unless another subscription asks for it."""
     for id in [id for id, overdue in life.overdue.items() if overdue.filter == filter_ and overdue.told_us < 0]:

@@ -97,6 +97,8 @@ class KeptPublication(PublicationFacts, msgspec.Struct, array_like=True, gc=Fals
     place: ClaimedPlace | None = None
     misplaced: bool = False
     """It has been said that somebody was told another place."""
+    dropped: list[int] = []
+    """Lives that were told that it is dropped."""
 
     def depends_on(self, other: "KeptPublication") -> bool:
         return self.past.get(other.source, 0) >= other.index
@@ -150,6 +152,8 @@ class KeptLife(msgspec.Struct, array_like=True, gc=False):
     """That it published in."""
     losses: dict[int, int] = {}
     """Rows at which it was told that deliveries may be missing, and when that was."""
+    drops: bool = False
+    """It asks to have the oldest dropped."""
 
     @property
     def correct(self) -> bool:

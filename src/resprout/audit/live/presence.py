@@ -31,6 +31,8 @@ def check_known(view: LiveView, life: KeptLife, p: KeptPublication, row: Row, po
     had = p.had.get(life.number)
     first = p.early.get(life.number, had[0] if had is not None else None)
     presence.check_known(view, life, p, row, position, first)
+    if life.number in p.dropped:
+        presence.tell_dropped(view, life, p.id, position, row.time_us)
     return had is None
 
 

@@ -13,7 +13,7 @@ from resprout.audit.live.view import LiveView
 from resprout.audit.naming import MessageId, life_name
 from resprout.audit.presence import tell_position
 from resprout.audit.records import lines_of, names_of
-from resprout.audit.sense import filter_of, guarantee_of, identity_of, position_of
+from resprout.audit.sense import drops_oldest, filter_of, guarantee_of, identity_of, position_of
 from resprout.core.guarantee import Guarantee
 from resprout.trace import kinds
 from resprout.trace.live_folder import PROMISE, promise_of
@@ -37,6 +37,7 @@ class RowReading:
             kinds.LEAVE: self._end_life,
             kinds.FREEZE: self._freeze,
             kinds.UNFREEZE: self._unfreeze,
+            kinds.DROPPED: self._drop,
             kinds.SUBSCRIBE: self._subscription,
             kinds.SUBSCRIBED: self._subscription,
             kinds.UNSUBSCRIBE: self._subscription,
@@ -158,6 +159,17 @@ class RowReading:
             if p.lines:
                 barrier.delivered(view, life, p, tseq)
 
+    def _drop(self, row: Row) -> None:
+        id = identity_of(self._memory.row, row)
+        current, number = self._memory.current.get(row.node), self._memory.number_of.get(id)
+        life = self._view.life(current) if current is not None else None
+        if life is None or life.ended_us >= 0:
+            return
+        if number is not None:
+            gaps.dropped(self._view, life, self._memory.publications[number])
+        elif life.drops:
+            life.overdue.pop(id, None)
+
     def _receipt(self, row: Row) -> None:
         if row.publisher is None and row.receipt == "failed":
             return  # of a request that failed before it had a number
@@ -183,6 +195,7 @@ class RowReading:
         asked = filter_of(self._memory.row, row)
         life = self._life(row.node)
         self._view.interest.record(life.number, row.kind, self._memory.row, row.time_us, asked, row.where)
+        life.drops |= drops_oldest(row)
         if row.kind in (kinds.UNSUBSCRIBE, kinds.UNSUBSCRIBED):
             gaps.unsubscribed(self._view, life, asked)
 

@@ -33,7 +33,8 @@ class Checks:
         """At one with deliveries."""
         publications = self._context.publications
         self.note("position", not s.is_dense)
-        self.note("twice", s.twice)
+        told = self._context.wishes.dropped.contradicts(s.life, s.first_any_numbers, s.first_any_rows)
+        self.note("twice", s.twice or told)
         self.note("unasked", not self._context.wishes.asked(s.life, s.first_any_numbers, s.first_any_rows).all())
         self.note("fifo", self._breaks_fifo(s))
         if len(s.heard):

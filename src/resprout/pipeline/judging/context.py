@@ -48,6 +48,8 @@ class Context:
         consumers = ConsumedRows(talk.take(_at(talk, words, *CONSUMING, *ENDING)), words)
         asked = [predicate for predicate, _ in consumers.asked.values()]
         self.wishes = SubscriberWishes(talk.take(steps), words, self.lives, self.publications, asked)
+        told = talk.take(np.sort(_at(talk, words, kinds.SUBSCRIBE, kinds.DROPPED)))
+        self.wishes.dropped.read(told, words, self.lives, self.index, self.publications)
         self.receipts = self._receipts(talk, of_publications)
         ended = talk.kind[_at(talk, words, kinds.QUIESCENT, kinds.TIMEOUT)]
         self.ended = words.kinds.texts[ended[-1]] if len(ended) else ""

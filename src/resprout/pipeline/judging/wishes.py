@@ -16,6 +16,7 @@ from resprout.filters.predicate import Predicate
 from resprout.filters.topics import is_plain, topic_matches
 from resprout.pipeline.judging.arrays import Array
 from resprout.pipeline.judging.columns import Rows, UnreadableError, Words
+from resprout.pipeline.judging.dropped import Dropped
 from resprout.pipeline.judging.lives import Lives
 from resprout.pipeline.judging.publications import Publications
 from resprout.trace import kinds
@@ -37,6 +38,7 @@ class SubscriberWishes:
         self._topics = {predicate: _matching_topics(predicate, words, publications) for predicate in sorted(predicates)}
         self._conditions = _conditions(self._topics, words, publications)
         self._matching: dict[Predicate, Array] = {}
+        self.dropped = Dropped()
 
     def matches(self, predicate: Predicate, numbers: Array) -> Array:
         """Which of these publications a subscription asks for."""
@@ -55,7 +57,15 @@ class SubscriberWishes:
         return found
 
     def due(self, life: int) -> tuple[Array, Array]:
-        """What is due there, and until which row."""
+        """What is due there, and until which row; not what was dropped because the client asked for that."""
+        numbers, until = self._asked_for(life)
+        excused = self.dropped.excused(life)
+        if excused is not None and len(numbers):
+            is_left = ~np.isin(numbers, excused)
+            return numbers[is_left], until[is_left]
+        return numbers, until
+
+    def _asked_for(self, life: int) -> tuple[Array, Array]:
         pieces = []
         for s in self.of_life.get(life, ()):
             end = min(s.ending, int(self._lives.end_row[life]))

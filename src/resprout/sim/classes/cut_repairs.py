@@ -17,8 +17,8 @@ OPTIONS: Final = {
 }
 TIME_LIMIT_US: Final = 1_800_000_000
 LASTS_US_MAX: Final = 60_000_000
-"""Longer than `ghost_us`. A broker that was declared dead behind such a cut hears of it from others in time, so that its
-clients go elsewhere before they count as gone."""
+"""Longer than `ghost_us`. A broker that was declared dead behind such a cut hears of it from others in time, so that
+its clients go elsewhere before they count as gone."""
 DRAWS_MAX: Final = 64
 """Scenarios that are drawn until one has a broker with enough neighbours."""
 

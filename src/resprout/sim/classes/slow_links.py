@@ -10,19 +10,11 @@ from typing import Final
 
 import msgspec
 
-from resprout.scenario.model import (
-    BrokerSpec,
-    ClientSpec,
-    FaultKind,
-    FaultSpec,
-    Mix,
-    Scenario,
-    SubscriptionSpec,
-    WorkloadSpec,
-)  # fmt: skip
+from resprout.scenario.model import BrokerSpec, ClientSpec, Mix, Scenario, WorkloadSpec
 from resprout.scenario.seeds import random_for
 from resprout.scenario.topologies import SHAPES, parents_in
 from resprout.scenario.workload_options import RandomOptions
+from resprout.sim.classes.drawing import brokers_in, death, first_reads_all, subscriptions_to
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import RunResult
 from resprout.sim.trial import Trial, formed_us
@@ -37,6 +29,7 @@ BUSY_SECONDS: Final = 30
 TIME_LIMIT_US: Final = 7_200_000_000
 
 TOPICS: Final = ("slow/a", "slow/b")
+FILTERS: Final = (("#",), ("slow/#",), TOPICS, TOPICS[:1], ())
 
 
 class SlowTrial(Trial, frozen=True):
@@ -53,17 +46,18 @@ def slow_links(seed: int) -> Trial:
     brokers = _brokers(rng, is_thin)
     count = rng.randint(1, 5)
     clients = [
-        ClientSpec(f"c{i}", rng.choice(brokers).name, rng.choice((0, 1_000, 30_000)), _subscriptions(rng))
+        ClientSpec(
+            f"c{i}", rng.choice(brokers).name, rng.choice((0, 1_000, 30_000)), subscriptions_to(rng.choice(FILTERS))
+        )
         for i in range(count)
     ]
-    clients[0] = msgspec.structs.replace(clients[0], subscriptions=(SubscriptionSpec("#"),))
     scenario = Scenario(
         name=f"slow links drawn from seed {seed}",
         seed=seed,
         time_limit_us=TIME_LIMIT_US,
         options={"faults_tolerated": rng.choice((1, 1, 1, 2))},
         brokers=brokers,
-        clients=tuple(clients),
+        clients=first_reads_all(clients),
     )
     start_us = formed_us(scenario)
     scenario = msgspec.structs.replace(scenario, workloads=(_work(rng, scenario, is_thin, start_us),))
@@ -76,21 +70,11 @@ def _brokers(rng: Random, is_thin: bool) -> tuple[BrokerSpec, ...]:
     mixed = rng.random() < 0.3
     reach_us = rng.choice((1_000, 10_000, 40_000, 120_000) if is_thin else LATENCIES_US)
     even = rng.random() < 0.5
-    return tuple(
-        [
-            BrokerSpec(
-                f"b{i}",
-                None if parent is None else f"b{parent}",
-                reach_us if even else rng.randint(reach_us // 4, reach_us),
-                (rng.choice(BANDWIDTHS) if mixed else common) if is_thin else None,
-            )
-            for i, parent in enumerate(parents)
-        ]
+    return brokers_in(
+        parents,
+        lambda: reach_us if even else rng.randint(reach_us // 4, reach_us),
+        lambda: (rng.choice(BANDWIDTHS) if mixed else common) if is_thin else None,
     )
-
-
-def _subscriptions(rng: Random) -> tuple[SubscriptionSpec, ...]:
-    return tuple([SubscriptionSpec(filter) for filter in rng.choice((("#",), ("slow/#",), TOPICS, TOPICS[:1], ()))])
 
 
 def _work(rng: Random, scenario: Scenario, is_thin: bool, start_us: int) -> WorkloadSpec:
@@ -127,7 +111,6 @@ def _struck(rng: Random, scenario: Scenario, start_us: int) -> Scenario:
     name = rng.choice(scenario.brokers).name
     at_us = start_us + rng.randint(0, rng.choice((1_000_000, 8_000_000)))
     model = FaultModel(scenario.brokers, everything(int(scenario.options["faults_tolerated"])))
-    struck = [FaultSpec(at_us, FaultKind.CRASH, (name,), host=model.bears((name,)) and rng.random() < 0.25)]
-    if rng.random() < 0.3:
-        struck.append(FaultSpec(at_us + rng.randint(1, 20_000_000), FaultKind.RECOVER, (name,)))
-    return msgspec.structs.replace(scenario, faults=tuple(struck))
+    host = model.bears((name,)) and rng.random() < 0.25
+    struck = death(rng, name, at_us, host=host, return_chance=0.3, within_us=20_000_000)
+    return msgspec.structs.replace(scenario, faults=struck)

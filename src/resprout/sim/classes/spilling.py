@@ -26,6 +26,7 @@ from resprout.scenario.seeds import random_for
 from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.blows import with_blows
 from resprout.sim.classes.blackout import with_disks
+from resprout.sim.classes.drawing import brokers_in
 from resprout.sim.trial import Trial, formed_us
 
 BROKERS_MAX: Final = 6
@@ -70,9 +71,9 @@ def spilling(seed: int) -> Trial:
 def _line(rng: Random, count: int) -> tuple[BrokerSpec, ...]:
     """Its root is any of them."""
     root = rng.randrange(count)
-    parents = [None if n == root else f"b{n + 1}" if n < root else f"b{n - 1}" for n in range(count)]
+    parents = [None if n == root else n + 1 if n < root else n - 1 for n in range(count)]
     reach_us = rng.choice((300, 1_000, REACH_US))
-    return tuple([BrokerSpec(f"b{n}", parent, rng.randint(0, reach_us)) for n, parent in enumerate(parents)])
+    return brokers_in(parents, lambda: rng.randint(0, reach_us))
 
 
 def _with_clients(drawn: Scenario, rng: Random, is_between: bool) -> Scenario:

@@ -17,12 +17,12 @@ from resprout.scenario.model import (
     FaultSpec,
     Mix,
     Scenario,
-    SubscriptionSpec,
     WorkloadSpec,
 )  # fmt: skip
 from resprout.scenario.seeds import random_for
 from resprout.scenario.topologies import SHAPES, parents_in
 from resprout.scenario.workload_options import RandomOptions
+from resprout.sim.classes.drawing import brokers_in, death, first_reads_all, subscriptions_to
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.trial import Trial, formed_us
 from resprout.stacks.survival import everything
@@ -36,21 +36,26 @@ EVENTS: Final = 60_000
 TIME_LIMIT_US: Final = 900_000_000
 
 TOPICS: Final = ("thin/large", "thin/small")
+FILTERS: Final = (("#",), ("#",), TOPICS, TOPICS[1:], ())
 
 
 def thin_links(seed: int) -> Trial:
     rng = random_for(seed, "thin-links")
     brokers = _brokers(rng, rng.choice((2, 3, 3, 4, 5, 6, 8, 12, 20)))
     count = rng.randint(1, min(8, 2 * len(brokers)))
-    clients = [ClientSpec(f"c{i}", rng.choice(brokers).name, subscriptions=_subscriptions(rng)) for i in range(count)]
-    clients[0] = msgspec.structs.replace(clients[0], subscriptions=(SubscriptionSpec("#"),))
+    clients = first_reads_all(
+        [
+            ClientSpec(f"c{i}", rng.choice(brokers).name, subscriptions=subscriptions_to(rng.choice(FILTERS)))
+            for i in range(count)
+        ]
+    )
     scenario = Scenario(
         name=f"thin links drawn from seed {seed}",
         seed=seed,
         time_limit_us=TIME_LIMIT_US,
         options={"faults_tolerated": rng.choice((0, 1, 1, 1, 2))},
         brokers=brokers,
-        clients=tuple(clients),
+        clients=clients,
     )
     start_us = formed_us(scenario)
     work = (_large(rng, brokers, clients, start_us), _small(rng, clients, start_us))
@@ -63,21 +68,11 @@ def _brokers(rng: Random, count: int) -> tuple[BrokerSpec, ...]:
     common = rng.choice(BANDWIDTHS)
     reach_us = rng.choice((200, 5_000, 5_000, 40_000))
     mixed = rng.random() < 0.3
-    return tuple(
-        [
-            BrokerSpec(
-                f"b{i}",
-                None if parent is None else f"b{parent}",
-                rng.randint(reach_us // 4, reach_us),
-                rng.choice(BANDWIDTHS) if mixed else common,
-            )
-            for i, parent in enumerate(parents)
-        ]
+    return brokers_in(
+        parents,
+        lambda: rng.randint(reach_us // 4, reach_us),
+        lambda: rng.choice(BANDWIDTHS) if mixed else common,
     )
-
-
-def _subscriptions(rng: Random) -> tuple[SubscriptionSpec, ...]:
-    return tuple([SubscriptionSpec(filter) for filter in rng.choice((("#",), ("#",), TOPICS, TOPICS[1:], ()))])
 
 
 def _large(rng: Random, brokers: Sequence[BrokerSpec], clients: Sequence[ClientSpec], start_us: int) -> WorkloadSpec:
@@ -140,13 +135,15 @@ def _struck(rng: Random, scenario: Scenario, start_us: int) -> Scenario:
     model = FaultModel(scenario.brokers, everything(faults))
     if not faults or len(scenario.brokers) == 1 or rng.random() < 0.3:
         lasts_us = rng.randint(1, 1_200_000)
-        struck = [FaultSpec(at_us, FaultKind.FREEZE, (name,)), FaultSpec(at_us + lasts_us, FaultKind.UNFREEZE, (name,))]
+        struck = _stop(name, at_us, lasts_us)
     elif model.bears((name,)) and rng.random() < 0.3:
         lasts_us = rng.randint(5_000_000, 15_000_000)
-        struck = [FaultSpec(at_us, FaultKind.FREEZE, (name,)), FaultSpec(at_us + lasts_us, FaultKind.UNFREEZE, (name,))]
+        struck = _stop(name, at_us, lasts_us)
     else:
         host = model.bears((name,)) and rng.random() < 0.4
-        struck = [FaultSpec(at_us, FaultKind.CRASH, (name,), host=host)]
-        if rng.random() < 0.5:
-            struck.append(FaultSpec(at_us + rng.randint(1, 15_000_000), FaultKind.RECOVER, (name,)))
-    return msgspec.structs.replace(scenario, faults=tuple(struck))
+        struck = death(rng, name, at_us, host=host, return_chance=0.5, within_us=15_000_000)
+    return msgspec.structs.replace(scenario, faults=struck)
+
+
+def _stop(name: str, at_us: int, lasts_us: int) -> tuple[FaultSpec, ...]:
+    return (FaultSpec(at_us, FaultKind.FREEZE, (name,)), FaultSpec(at_us + lasts_us, FaultKind.UNFREEZE, (name,)))

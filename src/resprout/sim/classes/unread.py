@@ -1,8 +1,8 @@
 """Subscribers that read slowly, or not at all for a while, and their brokers may die.
 
-Shares of subscribers are small in most runs, so that they are soon full: then a subscriber is cut off, or publishers of
-its topics wait, as its policy says. Besides what the judge finds, this is wrong: a publication that no such subscriber
-is owed waits for its `delivered`.
+Shares of subscribers are small in most runs, so that they are soon full: then a subscriber is cut off, its oldest
+messages are dropped, or publishers of its topics wait, as its policy says. Besides what the judge finds, this is wrong:
+a publication that no such subscriber is owed waits for its `delivered`.
 """
 
 from random import Random
@@ -28,6 +28,7 @@ PATIENCE_US: Final = 10_000_000
 LOG_BYTES: Final = 64 << 20
 SHARE_BYTES: Final = (1 << 12, 1 << 14, 64 << 20)
 SLOW_US: Final = (200_000, 2_000_000)
+POLICIES: Final = ("disconnect", "disconnect", "block", "drop_oldest", "drop_oldest")
 READING_US: Final = (0, 500, 20_000, 200_000)
 
 
@@ -44,7 +45,8 @@ def unread(seed: int) -> Trial:
     scenario = draw_scenario(seed)
     calm = rng.random() < 0.5 or len(scenario.brokers) == 1
     begin_us = formed_us(scenario)
-    clients = tuple([_reader(rng, client, begin_us) for client in scenario.clients])
+    policies = POLICIES[:3] if scenario.bank_initial is not None else POLICIES  # replicas need every operation
+    clients = tuple([_reader(rng, client, begin_us, policies) for client in scenario.clients])
     share = {"subscriber_bytes": rng.choice(SHARE_BYTES), "slow_consumer_us": rng.choice(SLOW_US)}
     scenario = msgspec.structs.replace(scenario, clients=clients, options={**scenario.options, **share})
     if not calm:
@@ -54,8 +56,8 @@ def unread(seed: int) -> Trial:
     return UnreadTrial(msgspec.structs.replace(scenario, workloads=work, options=options))
 
 
-def _reader(rng: Random, client: ClientSpec, from_us: int) -> ClientSpec:
-    client = msgspec.structs.replace(client, when_full=rng.choice(("disconnect", "disconnect", "block")))
+def _reader(rng: Random, client: ClientSpec, from_us: int, policies: tuple[str, ...]) -> ClientSpec:
+    client = msgspec.structs.replace(client, when_full=rng.choice(policies))
     chance = rng.random()
     if chance < 0.4:
         begin_us = from_us + rng.choice((0, rng.randint(0, 3_000_000)))
