@@ -163,10 +163,10 @@ def known_reports(folders: Iterable[Location], sweeps: Sequence[Path] = ()) -> l
         if (other := found.setdefault(report.experiment, report)) is not report:
             raise PipelineError(f"--sweep {path}: {other.sweep} is the sweep {report.experiment!r}, too")
     for folder in filter(is_archive, folders):
-        for path in found_in(folder / FIGURES_FOLDER, "*.json"):
-            report = _read(path)
+        for kept in found_in(folder / FIGURES_FOLDER, "*.json"):
+            report = _read(kept)
             if report.experiment not in found:
-                _check_names(path, report)
+                _check_names(kept, report)
                 found[report.experiment] = report
     return [report for report in found.values() if not report.is_empty]
 
