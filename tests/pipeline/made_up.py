@@ -6,6 +6,7 @@ import msgspec
 
 from resprout.pipeline.report.command import GivenCommand
 from resprout.pipeline.report.facts import RunFacts
+from resprout.pipeline.report.sweep_report import SweepReport, load_report
 from resprout.pipeline.tables import (
     AnomalyRow,
     LatencyRow,
@@ -16,8 +17,19 @@ from resprout.pipeline.tables import (
     VerdictRow,
 )
 
+SWEEPS = Path(__file__).parents[2] / "sweeps"
 ASKED = GivenCommand((Path("out/archive"),), Path("out/page.html"))
 GUARANTEES = ("eventual", "causal", "total")
+
+
+def reports_of(prefix: str) -> list[SweepReport]:
+    """What the ready-made sweeps ask for, as if the command had been given in the folder above them."""
+    found = map(load_report, sorted(SWEEPS.glob(f"{prefix}*.toml")))
+    return [
+        msgspec.structs.replace(report, sweep=f"sweeps/{Path(report.sweep).name}")
+        for report in found
+        if not report.is_empty
+    ]
 
 
 class Key(dict[str, str]):

@@ -15,7 +15,7 @@ from resprout.stacks.registry import DEFAULT, find_stack
 from resprout.stacks.survival import NOTHING, Survival, everything
 from resprout_lab import SYSTEMS
 from resprout_lab.figures.comparison import COLUMNS, ComparedRow, compared, comparison_table
-from tests.pipeline.made_up import ASKED, latency, load, run_row, traffic, verdict
+from tests.pipeline.made_up import ASKED, latency, load, reports_of, run_row, traffic, verdict
 from tests.pipeline.played import play, runs_of
 
 STACKS = {name: find_stack(name) for name in (DEFAULT, *SYSTEMS)}
@@ -91,7 +91,7 @@ def test_gossip_sends_more_than_a_tree_and_no_broker_of_it_bears_much_more_than_
 
 
 def test_the_page_has_one_table_with_what_each_stack_says_of_itself(played: list[RunFacts]) -> None:
-    page = page_of(played, {}, ASKED)
+    page = page_of(played, {}, ASKED, reports_of("stacks"))
     assert page.count('aria-label="All stacks compared"') == 1
     for name, stack in STACKS.items():
         assert f"<strong>{name}</strong> guarantees " in page

@@ -11,7 +11,7 @@ import pytest
 from resprout.pipeline.report.page import page_of
 from tests.browser import Page, browse, find_browser
 from tests.net.stage import run
-from tests.pipeline.made_up import ASKED, anomaly, sweep_run, verdict
+from tests.pipeline.made_up import ASKED, anomaly, reports_of, sweep_run, verdict
 
 BROWSER = find_browser()
 PICTURES = os.environ.get("RESPROUT_PICTURES")
@@ -48,7 +48,8 @@ def made_up_page() -> str:
                 )
             )
     drawn = [sweep_run("mine", "resprout", seed, 100_000 * seed) for seed in (1, 2)]
-    return page_of([*facts, *(msgspec.structs.replace(one, traffic=None, load=()) for one in drawn)], {}, ASKED)
+    bare = [msgspec.structs.replace(one, traffic=None, load=()) for one in drawn]
+    return page_of([*facts, *bare], {}, ASKED, reports_of("stacks"))
 
 
 async def told(page: Page, expression: str) -> Any:

@@ -19,6 +19,7 @@ from resprout.trace.schema import Row
 from resprout.trace.store import RunInfo, write_trace
 
 CRASH = Path(__file__).parents[2] / "scenarios" / "crash-b1.toml"
+FIGURES = CRASH.parents[1] / "sweeps" / "seed000-5.4.toml"
 SHORT = ("workload.0.operations=12", "workload.0.keys=3")
 
 
@@ -52,13 +53,14 @@ def test_an_archive_is_judged_and_measured_once_and_shown_twice(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "page.html"
-    assert command(["report", str(archive), "--out", str(out), "--master", "local[2]"]) == 0
+    words = ["report", str(archive), "--out", str(out), "--sweep", str(FIGURES)]
+    assert command([*words, "--master", "local[2]"]) == 0
     assert capsys.readouterr().out == f"2 runs: {out}\n"
     first, kept = out.read_text(), result_files(archive)
     assert "5.4 Latency of each guarantee" in first
     assert "The run" not in first
     assert {path.parent.name for path in kept} >= {"runs", "latency", "repairs", "verdicts", "anomalies"}
-    assert command(["report", str(archive), "--out", str(out)]) == 0
+    assert command(words) == 0
     assert out.read_text() == first
     assert result_files(archive) == kept
 

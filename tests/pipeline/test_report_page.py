@@ -24,6 +24,7 @@ from tests.pipeline.made_up import (
     latency,
     load,
     repair,
+    reports_of,
     run_row,
     seed000,
     sweep_run,
@@ -99,7 +100,7 @@ def page_of_one(facts: RunFacts, trails: Trails | None = None) -> str:
 @pytest.fixture(scope="module")
 def whole() -> str:
     """Of all runs of the first figures."""
-    return page_of(seed000(), {}, ASKED)
+    return page_of(seed000(), {}, ASKED, reports_of("seed000-"))
 
 
 @pytest.fixture(scope="module")
@@ -264,9 +265,9 @@ def test_a_run_without_a_bank_is_not_said_to_be_judged_in_part() -> None:
         assert words in text_of(page_of_one(facts))
 
 
-def test_chapters_without_runs_are_listed_with_the_command_that_makes_them(whole: str) -> None:
+def test_sweeps_without_runs_are_listed_with_the_command_that_makes_them(whole: str) -> None:
     facts = [sweep_run("seed000-5.4", "resprout", 1, 1000, faults="0")]
-    text = text_of(page_of(facts, {}, ASKED))
+    text = text_of(page_of(facts, {}, ASKED, reports_of("seed000-")))
     assert "No data yet" in text
     assert "resprout sweep sweeps/seed000-5.3.toml --out DIR" in text
     assert (
@@ -279,7 +280,7 @@ def test_chapters_without_runs_are_listed_with_the_command_that_makes_them(whole
 def test_figures_that_were_not_recorded_are_named() -> None:
     run = sweep_run("seed000-5.4", "resprout", 1, 1000, faults="1")
     bare = [msgspec.structs.replace(run, traffic=None, load=())]
-    text = text_of(page_of(bare, {}, ASKED))
+    text = text_of(page_of(bare, {}, ASKED, reports_of("seed000-5.4")))
     assert (
         "Not recorded in these runs, so not drawn: Messages between brokers, Ordering bytes, Throughput, Load" in text
     )

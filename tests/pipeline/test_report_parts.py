@@ -85,8 +85,8 @@ def test_a_logarithmic_scale_holds_its_values_between_round_marks(smallest: floa
     assert marks == sorted(set(marks)) and 2 <= len(marks) <= 13
 
 
-def places(labels: list[str], is_percentile: bool = False) -> tuple[list[Any], str]:
-    found = across(FigureAxis("a", "a", is_percentile=is_percentile), labels, Shape.LINES)
+def places(labels: list[str], axis: str = "a") -> tuple[list[Any], str]:
+    found = across(FigureAxis(axis, axis), labels, Shape.LINES)
     return list(found.places.values()), found.channel.to_dict()["scale"]["type"]
 
 
@@ -98,7 +98,7 @@ def test_labels_that_are_numbers_stand_by_their_size_and_words_evenly() -> None:
 
 
 def test_percentiles_stand_the_further_to_the_right_the_more_nines_they_have() -> None:
-    found, scale = places(["50", "90", "99", "99.9"], is_percentile=True)
+    found, scale = places(["50", "90", "99", "99.9"], "percentile")
     assert found == pytest.approx([2, 10, 100, 1000]) and scale == "log"
 
 

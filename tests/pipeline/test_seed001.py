@@ -13,7 +13,7 @@ from resprout.audit.judge import judge
 from resprout.pipeline.metrics import measure_run
 from resprout.pipeline.places import place_of
 from resprout.pipeline.report.facts import RunFacts
-from resprout.pipeline.report.measures import HEADER_BYTES
+from resprout.pipeline.report.measures import MEASURES
 from resprout.pipeline.sweep.plan import load_plan
 from resprout.scenario.run_info import run_info
 from resprout.scenario.sweep import Axis, load_sweep
@@ -56,7 +56,7 @@ def per_broker(facts: RunFacts) -> float:
 
 
 def header(facts: RunFacts) -> float:
-    ((_, number),) = HEADER_BYTES.numbers(facts)
+    ((_, number),) = MEASURES["header_bytes"].numbers(facts)
     return number
 
 

@@ -6,13 +6,12 @@ from functools import cache
 import pytest
 
 from resprout.core.contract import word_of
-from resprout.pipeline.report import measures
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.layers import BETWEEN_BROKERS, CLIENTS, OTHER, layer_of, messages_by_layer
+from resprout.pipeline.report.measures import MEASURES
 from resprout.stacks.registry import DEFAULT, find_stack
 from resprout_lab import SYSTEMS
-from resprout_lab.figures.ring_shares import mean_shares, owners_of, ring_shares
-from resprout_lab.figures.scribe import SIZES, TOPICS, topics_owned
+from resprout_lab.figures.ring_shares import SIZES, TOPICS, mean_shares, owners_of, ring_shares, topics_owned
 from resprout_lab.scribe.chord.ring import number_of, to_key
 from tests.overlay.chord_net import Ring
 from tests.pipeline.made_up import run_row, traffic
@@ -32,7 +31,7 @@ def played(figure: str, system: str, *changes: str, **labels: str) -> RunFacts:
 
 
 def converged_us(facts: RunFacts) -> float:
-    ((_, number),) = measures.CONVERGENCE.numbers(facts)
+    ((_, number),) = MEASURES["convergence"].numbers(facts)
     return number
 
 
@@ -77,15 +76,15 @@ def test_what_clients_say_is_no_layer_between_brokers() -> None:
     counted = {"Gossiped": 7, "IHave": 2, "Shuffle": 5, "Publish": 100}
     facts = RunFacts(run=run_row(stack="gossip"), traffic=traffic("e", "r", messages_by_type=counted))
     assert messages_by_layer(facts) == {"spread": 9, "overlay": 5}
-    assert {own["layer"]: number for own, number in measures.LAYERS.numbers(facts)} == {
+    assert {own["layer"]: number for own, number in MEASURES["layers"].numbers(facts)} == {
         "spread": 9, "overlay": 5, BETWEEN_BROKERS: 14
     }  # fmt: skip
-    assert not list(measures.LAYERS.numbers(RunFacts(run=run_row())))
+    assert not list(MEASURES["layers"].numbers(RunFacts(run=run_row())))
 
 
 def test_3_gossip_sends_each_message_over_all_its_links_and_a_tree_once_to_each_node() -> None:
     eager, lazy, tree = (played("3", system, *FEW, published="10") for system in ("gossip", "gossip-lazy", "resprout"))
-    copies = {facts.run.labels["system"]: next(measures.COPIES.numbers(facts))[1] for facts in (eager, lazy, tree)}
+    copies = {facts.run.labels["system"]: next(MEASURES["copies"].numbers(facts))[1] for facts in (eager, lazy, tree)}
     assert copies["resprout"] == pytest.approx(19, abs=0.1), "one for each node but the first"
     assert copies["gossip"] > 3.5 * 19 and 19 <= copies["gossip-lazy"] < copies["gossip"]
 
@@ -147,6 +146,6 @@ def test_6_the_figure_has_what_is_expected_the_least_and_the_most_for_each_size(
 
 def test_6_no_node_of_gossip_bears_much_more_than_another() -> None:
     loads = {
-        own["of"]: number for own, number in measures.BROKER_LOADS.numbers(played("6", "gossip", *FEW, nodes="10"))
+        own["of"]: number for own, number in MEASURES["broker_loads"].numbers(played("6", "gossip", *FEW, nodes="10"))
     }
     assert loads["least"] <= loads["mean"] <= loads["most"] < 1.5 * loads["mean"]

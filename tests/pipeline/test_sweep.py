@@ -210,11 +210,15 @@ def test_a_worker_that_is_killed_ends_the_sweep_in_one_line_and_finished_runs_st
 
 
 def test_one_command_runs_a_sweep_and_writes_its_page(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "page.html"
-    words = ["sweep", str(a_sweep(tmp_path)), "--out", str(tmp_path / "out"), "--seeds", "1", "--report", str(page)]
+    path, page = a_sweep(tmp_path), tmp_path / "page.html"
+    figure = 'title = "How much"\nmeasure = "throughput"\nvalue = "deliveries per second"\nx = "ops"'
+    path.write_text(f'{path.read_text()}\n[report]\ntitle = "Small ones"\n[[figure]]\n{figure}\n')
+    words = ["sweep", str(path), "--out", str(tmp_path / "out"), "--seeds", "1", "--report", str(page)]
     assert command(words) == 0
     assert f"the page: {page}" in capfd.readouterr().out
-    assert "2 runs of the stack resprout" in page.read_text()
+    text = page.read_text()
+    assert "2 runs of the stack resprout" in text
+    assert "<h2>Small ones</h2>" in text and "<h3>How much</h3>" in text, "its figures are kept with its runs"
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(

@@ -45,6 +45,7 @@ def _on_spark(trace: Path, archive: Location, out: Path, choice: SparkChoice) ->
     from resprout.pipeline.report.command import GivenCommand
     from resprout.pipeline.report.gather import find_all, gather, keep_verdicts
     from resprout.pipeline.report.output import check_drawer, check_target, write_whole
+    from resprout.pipeline.report.sweep_report import known_reports
 
     check_target(out)
     check_drawer()
@@ -60,7 +61,8 @@ def _on_spark(trace: Path, archive: Location, out: Path, choice: SparkChoice) ->
         keep_verdicts(archive, places, [verdict])
         tell_lines(lines(verdict))
         gathered = gather(running, find_all([archive]), lambda done, of: None)
-    write_whole(out, page_of(gathered.facts, gathered.trails, GivenCommand((archive,), out)))
+    asked = GivenCommand((archive,), out)
+    write_whole(out, page_of(gathered.facts, gathered.trails, asked, known_reports(asked.folders)))
     tell(f"the page: {out}")
     return 0 if verdict.status == CLEAN else 1
 

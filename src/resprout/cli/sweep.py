@@ -13,6 +13,7 @@ from resprout.cli.paths import LocalPath, RunsPath
 from resprout.cli.progress import Shown, shown
 from resprout.cli.spark_options import spark_options
 from resprout.pipeline.archive.head import check_usable
+from resprout.pipeline.report.command import GivenCommand
 from resprout.pipeline.report.output import check_target
 from resprout.pipeline.session import SparkChoice
 from resprout.pipeline.stores import Location
@@ -68,7 +69,7 @@ def sweep(
         _print(plan, standing, outcome, out, time.monotonic() - begin)
     _complain(plan, outcome)
     if page is not None and outcome.rows:
-        write_page((out,), page, spark, "--report")
+        write_page(GivenCommand((out,), page), spark, "--report")
         tell(f"the page: {page}", err=as_json)
     return 1 if outcome.failed else 0
 

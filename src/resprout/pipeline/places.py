@@ -30,6 +30,7 @@ from resprout.trace.schema import COLUMNS
 from resprout.trace.store import INFO_NAME, RunInfo, info_at, read_info
 
 RUNS_FOLDER: Final = "runs"
+FIGURES_FOLDER: Final = "figures"
 _SAFE: Final = " ,+@!~"
 """Beside letters, digits and `_.-`: what a partition's folder may hold as it is."""
 

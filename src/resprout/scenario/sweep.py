@@ -87,10 +87,11 @@ class Sweep(msgspec.Struct, frozen=True):
 
 def load_sweep(path: str | Path) -> Sweep:
     """Reads a sweep file and its base. ScenarioError, in one line with the place, for what cannot be expanded; what
-    only the combination of settings makes impossible is found by `Sweep.runs`."""
+    only the combination of settings makes impossible is found by `Sweep.runs`, what is wrong with `[report]` and
+    `[[figure]]` by `pipeline.report.sweep_report`."""
     source = read_source(path)
     file = TomlTable(source, ())
-    file.only(("name", "base", "set", "seeds", "axis"))
+    file.only(("name", "base", "set", "seeds", "axis", "report", "figure"))
     name = file.text("name", Path(path).stem)
     if not _NAME.fullmatch(name):
         file.fail("name", f"{name!r} cannot name a folder: use letters and digits, inside also . _ + -")

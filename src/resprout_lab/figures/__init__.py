@@ -1,11 +1,5 @@
-"""The figures of the documents that the systems come from, and the comparison of all stacks.
+"""The comparison of all stacks, and the closed forms of the documents that the systems come from.
 
-`resprout report` finds the chapters by the entry point `resprout.chapters`.
+Sweeps name them (`table` and `computed` of `[report]`); `resprout report` finds them by entry points of the groups
+`resprout.tables` and `resprout.figures`.
 """
-
-from typing import Final
-
-from resprout.pipeline.report.chapter import Chapter
-from resprout_lab.figures import ginger, locamu, scribe, stacks
-
-CHAPTERS: Final[tuple[Chapter, ...]] = (*ginger.CHAPTERS, *locamu.CHAPTERS, *scribe.CHAPTERS, *stacks.CHAPTERS)

@@ -20,9 +20,17 @@ from resprout.pipeline.archive.head import check_archive, check_usable, make_arc
 from resprout.pipeline.archive.manifest import digest_if_sound, write_manifest
 from resprout.pipeline.archive.staging import Stage, staging_in
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.places import archived_runs, info_in, is_archive, place_of, run_folder, version_in
+from resprout.pipeline.places import (
+    FIGURES_FOLDER,
+    archived_runs,
+    info_in,
+    is_archive,
+    place_of,
+    run_folder,
+    version_in,
+)
 from resprout.pipeline.session import SparkChoice, session
-from resprout.pipeline.stores import Location, fetch, found_in, location
+from resprout.pipeline.stores import Location, fetch, found_in, location, put
 from resprout.pipeline.tasks import run_each
 from resprout.trace.store import INFO_NAME
 
@@ -71,8 +79,8 @@ def add_runs(
     choice: SparkChoice = SparkChoice(),  # noqa: B008 (it is frozen)
     on_progress: OnProgress = lambda done, all_runs: None,
 ) -> Added:
-    """Adds traces, folders of traces, and the runs of other archives. Makes the archive when there is none. Spark is
-    started only when something is to be added. UsageError, in one line, for whatever cannot be."""
+    """Adds traces, folders of traces, and the runs of other archives with their figures. Makes the archive when there
+    is none. Spark is started only when something is to be added. UsageError, in one line, for whatever cannot be."""
     check_usable(archive)
     sources = _without_doubles(_sources(folders, experiment))
     there = {source: digest for source in sources if (digest := _digest_in(archive, source, replace)) is not None}
@@ -85,6 +93,9 @@ def add_runs(
     others = set(other)
     todo = [source for source in sources if source not in there or source in others]
     moved = _move_in(archive, todo, replace, choice, on_progress) if todo else set()
+    if experiment is None:
+        for folder in folders:
+            _bring_figures(archive, folder, replace)
     return Added(
         added=tuple(source.name for source in todo if source.name in moved and source not in others),
         replaced=tuple(source.name for source in other if source.name in moved),
@@ -136,6 +147,24 @@ def _below(folder: Location, experiment: str | None, name: str) -> Iterator[Trac
         for path in found_in(folder, "*"):
             if path.is_dir():
                 yield from _below(path, experiment, f"{name}/{path.name}" if name else path.name)
+
+
+def _bring_figures(archive: Location, folder: Location, replace: bool) -> None:
+    """Runs of other archives come with the figures of their sweeps. Those that are there stay, unless they are to be
+    replaced."""
+    if not is_archive(folder):
+        for path in found_in(folder, "*") if not (folder / INFO_NAME).exists() else ():
+            if path.is_dir():
+                _bring_figures(archive, path, replace)
+        return
+    for path in found_in(folder / FIGURES_FOLDER, "*.json"):
+        kept = archive / FIGURES_FOLDER / path.name
+        try:
+            if replace or not kept.exists():
+                put(kept, path.read_bytes())
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise PipelineError(f"{error.filename or kept}: the figures cannot be copied: {reason}") from None
 
 
 def _source(folder: Location, experiment: str | None, run: str) -> TraceSource:

@@ -74,7 +74,7 @@ def is_log(grid: Grid) -> bool:
 def begins_above_zero(grid: Grid) -> bool:
     """Shares that are nearly all look alike beside nothing."""
     least, most = _extent(grid)
-    return grid.figure.measure.quantity is Quantity.SHARE and grid.figure.shape is Shape.LINES and 0 < least < most
+    return grid.figure.quantity is Quantity.SHARE and grid.figure.shape is Shape.LINES and 0 < least < most
 
 
 def y_axis(title: str, marks: Sequence[float] = ()) -> Any:

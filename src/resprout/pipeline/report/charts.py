@@ -42,7 +42,7 @@ def charts(grid: Grid) -> Panels:
 
 
 def style_of(grid: Grid) -> Style:
-    return style_for(grid.figure.measure.quantity, [cell.median for cell in grid.cells.values()])
+    return style_for(grid.figure.quantity, [cell.median for cell in grid.cells.values()])
 
 
 class _Drawer(msgspec.Struct, frozen=True):

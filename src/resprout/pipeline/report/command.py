@@ -13,10 +13,13 @@ class GivenCommand(msgspec.Struct, frozen=True):
 
     folders: tuple[Location, ...]
     out: Path
+    sweeps: tuple[Path, ...] = ()
+    """Files whose figures count instead of those of the archives."""
 
     @property
     def report(self) -> str:
-        return f"resprout report {shlex.join(map(str, self.folders))} --out {shlex.quote(str(self.out))}"
+        words = ["resprout", "report", *map(str, self.folders), "--out", str(self.out)]
+        return shlex.join([*words, *(word for path in self.sweeps for word in ("--sweep", str(path)))])
 
     @property
     def folder(self) -> str:

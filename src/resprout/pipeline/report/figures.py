@@ -1,6 +1,7 @@
 """From the runs of an experiment to the numbers of a figure: for each place in it the median over runs, and the range.
 
-A figure is data: what is measured, and which coordinates go where. `chapters` has them all.
+A figure is data: it names what is measured, and which coordinates go where. Sweep files hold figures (`sweep_report`);
+`general_figures` has those of all other experiments.
 """
 
 import enum
@@ -13,13 +14,14 @@ import msgspec
 
 from resprout.core.guarantee import Guarantee
 from resprout.pipeline.report.facts import RunFacts
-from resprout.pipeline.report.measures import Measure, coordinates_of
+from resprout.pipeline.report.measures import MEASURES, coordinates_of
+from resprout.pipeline.report.quantities import Quantity
 
 WHOLE: Final = ""
 """The label of an axis that a figure does not have."""
 
 
-class FigureAxis(msgspec.Struct, frozen=True):
+class FigureAxis(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     """Of the coordinate; of several, with commas between them."""
     title: str
@@ -27,8 +29,11 @@ class FigureAxis(msgspec.Struct, frozen=True):
     one: str = ""
     many: str = ""
     """What is counted, when its labels are numbers: `1 broker dies`, `2 brokers die`."""
-    is_percentile: bool = False
-    """Its labels are 50, 99, 99.9: the more nines, the further to the right."""
+
+    @property
+    def is_percentile(self) -> bool:
+        """Its labels are 50, 99, 99.9: the more nines, the further to the right."""
+        return self.name == "percentile"
 
     def named(self, label: str) -> str:
         """The label as it can stand by itself."""
@@ -42,9 +47,10 @@ class Shape(enum.Enum):
     LINES = "lines"
 
 
-class Figure(msgspec.Struct, frozen=True, kw_only=True):
+class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     title: str
-    measure: Measure
+    measure: str
+    """A name of `MEASURES`."""
     value: str
     """What one number is, in a few words: the heading of the axis and of the table."""
     x: FigureAxis
@@ -55,6 +61,12 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     series: FigureAxis = FigureAxis("stack", "stack")
     note: str = ""
     """What a reader should know beside it."""
+    claim: str = ""
+    """What the figure is to show, for readers to compare with what it shows."""
+
+    @property
+    def quantity(self) -> Quantity:
+        return MEASURES[self.measure].quantity
 
     @property
     def what(self) -> str:
@@ -97,9 +109,10 @@ class Grid(msgspec.Struct, frozen=True):
 def grid_of(figure: Figure, facts: Iterable[RunFacts]) -> Grid | None:
     """None when no run has such a number."""
     samples: dict[CellPlace, list[float]] = {}
+    numbers_of = MEASURES[figure.measure].numbers
     for one in facts:
         shared = coordinates_of(one)
-        for own, number in figure.measure.numbers(one):
+        for own, number in numbers_of(one):
             place = _place(figure, {**shared, **own})
             if place is not None:
                 samples.setdefault(place, []).append(number)

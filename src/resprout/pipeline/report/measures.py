@@ -28,6 +28,12 @@ _ON_PURPOSE: Final = ("leave", "move")
 class Measure(msgspec.Struct, frozen=True):
     quantity: Quantity
     numbers: Callable[[RunFacts], Numbers]
+    axes: tuple[str, ...] = ()
+    """The coordinates that tell the numbers of one run apart."""
+
+
+RUN_AXES: Final = ("faults", "keys", "f", "seed", "stack")
+"""The coordinates of every run, beside the axes of its sweep."""
 
 
 def coordinates_of(facts: RunFacts) -> dict[str, str]:
@@ -197,24 +203,27 @@ def _copies(facts: RunFacts) -> Numbers:
         yield {}, traffic.messages.get(Family.PUBLICATIONS, 0) / publications
 
 
-LATENCY = Measure(Quantity.TIME_US, _latency)
-LATENCY_BY_PHASE = Measure(Quantity.TIME_US, _latency_by_phase)
-LATENCY_PERCENTILES = Measure(Quantity.TIME_US, _percentiles)
-PERCENTILES_BY_PHASE = Measure(Quantity.TIME_US, _percentiles_by_phase)
-REPAIR_TIMES = Measure(Quantity.TIME_US, _repair_times)
-ROUND_TRIPS = Measure(Quantity.COUNT, _round_trips)
-REQUESTS = Measure(Quantity.COUNT, _requests)
-MESSAGES = Measure(Quantity.COUNT, _messages)
-ORDERING_BYTES = Measure(Quantity.BYTES, _traffic("metadata_bytes_mean"))
-THROUGHPUT = Measure(Quantity.COUNT, _traffic("throughput"))
-STEADY_THROUGHPUT = Measure(Quantity.COUNT, _traffic("steady_throughput"))
-HEADER_BYTES = Measure(Quantity.BYTES, _header_bytes)
-LARGEST_HEADER = Measure(Quantity.BYTES, _largest_header)
-LINK_BYTES = Measure(Quantity.BYTES, _link_bytes)
-BROKER_LOAD = Measure(Quantity.COUNT, _broker_load)
-CONVERGENCE = Measure(Quantity.TIME_US, _traffic("converged_us"))
-RELIABILITY = Measure(Quantity.SHARE, _reliability)
-RELIABILITY_UNTOLD = Measure(Quantity.SHARE, _reliability_untold)
-COPIES = Measure(Quantity.COUNT, _copies)
-LAYERS = Measure(Quantity.COUNT, _layers)
-BROKER_LOADS = Measure(Quantity.COUNT, _broker_loads)
+MEASURES: Final[Mapping[str, Measure]] = {
+    "latency": Measure(Quantity.TIME_US, _latency, ("guarantee",)),
+    "latency_by_phase": Measure(Quantity.TIME_US, _latency_by_phase, ("guarantee", "phase")),
+    "latency_percentiles": Measure(Quantity.TIME_US, _percentiles, ("guarantee", "percentile")),
+    "percentiles_by_phase": Measure(Quantity.TIME_US, _percentiles_by_phase, ("guarantee", "phase", "percentile")),
+    "repair_times": Measure(Quantity.TIME_US, _repair_times, ("part",)),
+    "round_trips": Measure(Quantity.COUNT, _round_trips),
+    "requests": Measure(Quantity.COUNT, _requests),
+    "messages": Measure(Quantity.COUNT, _messages, ("purpose",)),
+    "ordering_bytes": Measure(Quantity.BYTES, _traffic("metadata_bytes_mean")),
+    "throughput": Measure(Quantity.COUNT, _traffic("throughput")),
+    "steady_throughput": Measure(Quantity.COUNT, _traffic("steady_throughput")),
+    "header_bytes": Measure(Quantity.BYTES, _header_bytes),
+    "largest_header": Measure(Quantity.BYTES, _largest_header),
+    "link_bytes": Measure(Quantity.BYTES, _link_bytes),
+    "broker_load": Measure(Quantity.COUNT, _broker_load, ("broker",)),
+    "broker_loads": Measure(Quantity.COUNT, _broker_loads, ("of",)),
+    "convergence": Measure(Quantity.TIME_US, _traffic("converged_us")),
+    "reliability": Measure(Quantity.SHARE, _reliability),
+    "reliability_untold": Measure(Quantity.SHARE, _reliability_untold),
+    "copies": Measure(Quantity.COUNT, _copies),
+    "layers": Measure(Quantity.COUNT, _layers, ("layer",)),
+}
+"""By the names that figures use."""

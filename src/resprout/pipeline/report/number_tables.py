@@ -60,7 +60,7 @@ def numbers_table(grid: Grid) -> PageTable:
     figure, found = grid.figure, list(grid.cells.values())
     columns = _Columns(
         series=grid.series,
-        style=style_for(figure.measure.quantity, [cell.median for cell in found]),
+        style=style_for(figure.quantity, [cell.median for cell in found]),
         has_range=any(cell.low != cell.high for cell in found),
         has_runs=len({cell.runs for cell in found}) > 1,
     )

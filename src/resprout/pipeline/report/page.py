@@ -4,22 +4,25 @@ from collections.abc import Sequence
 
 from resprout import __version__
 from resprout.pipeline.report.anchors import anchor
-from resprout.pipeline.report.chapters import installed_chapters
 from resprout.pipeline.report.command import GivenCommand
 from resprout.pipeline.report.facts import RunFacts, by_experiment
 from resprout.pipeline.report.figures import in_order
 from resprout.pipeline.report.rendering import page_rendered
 from resprout.pipeline.report.run_list import targets_of
-from resprout.pipeline.report.sections import ExperimentSection, chapter_section, general_section, missing_chapters
+from resprout.pipeline.report.sections import ExperimentSection, general_section, sweep_command, sweep_section
 from resprout.pipeline.report.single_run import RunSection, run_section
+from resprout.pipeline.report.sweep_report import SweepReport
 from resprout.pipeline.report.trail import Trails
 from resprout.pipeline.report.verdicts import NOT_KEPT, banner, verdicts_of
 
 
-def page_of(facts: Sequence[RunFacts], trails: Trails, asked: GivenCommand) -> str:
+def page_of(facts: Sequence[RunFacts], trails: Trails, asked: GivenCommand, reports: Sequence[SweepReport] = ()) -> str:
+    """`reports`: of sweeps, those without runs included."""
     experiments = by_experiment(facts)
-    chapters = [chapter for chapter in installed_chapters() if chapter.experiment in experiments]
-    known = {chapter.experiment for chapter in chapters}
+    place = in_order(report.experiment for report in reports).index
+    reports = sorted(reports, key=lambda report: (report.order, place(report.experiment)))
+    present = [report for report in reports if report.experiment in experiments]
+    known = {report.experiment for report in present}
     others = [name for name in in_order(experiments) if name not in known]
     return page_rendered(
         version=__version__,
@@ -27,16 +30,16 @@ def page_of(facts: Sequence[RunFacts], trails: Trails, asked: GivenCommand) -> s
         lead=_lead(facts),
         contents=[
             ("Verdicts", "verdicts"),
-            *((chapter.title, anchor(chapter.experiment)) for chapter in chapters),
+            *((report.heading, anchor(report.experiment)) for report in present),
             *((_title(experiments[name]), anchor(name)) for name in others),
         ],
         verdicts=verdicts_of(facts, targets_of(facts)),
         not_kept=NOT_KEPT,
         sections=[
-            *(chapter_section(chapter, experiments[chapter.experiment], asked) for chapter in chapters),
+            *(sweep_section(report, experiments[report.experiment], asked) for report in present),
             *(_other_section(name, experiments[name], trails, asked) for name in others),
         ],
-        missing=missing_chapters(known) if chapters else [],
+        missing=[(report.heading, sweep_command(report)) for report in reports if report not in present],
     )
 
 

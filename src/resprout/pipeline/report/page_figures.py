@@ -23,6 +23,7 @@ class PageFigure(msgspec.Struct, frozen=True):
     legend: PageLegend
     panels: Panels
     caption: str
+    claim: str
     table: PageTable | None
     is_beside: bool
     """Whether there is room for the table beside the chart."""
@@ -52,6 +53,7 @@ def figure_of(grid: Grid) -> PageFigure:
         legend=legend(grid.series, figure.shape),
         panels=panels,
         caption=_explained(grid),
+        claim=figure.claim,
         table=numbers_table(grid),
         is_beside=len(panels.drawings) == 1,
     )

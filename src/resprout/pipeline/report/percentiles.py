@@ -2,11 +2,9 @@
 
 from typing import Final
 
-from resprout.pipeline.report import measures
 from resprout.pipeline.report.figures import Figure, FigureAxis, Shape
-from resprout.pipeline.report.measures import Measure
 
-_AXIS: Final = FigureAxis("percentile", "percentile", is_percentile=True)
+_AXIS: Final = FigureAxis("percentile", "percentile")
 _NOTE: Final = "At 99, what 99 of 100 deliveries do not exceed; the more nines, the further to the right."
 
 
@@ -14,7 +12,7 @@ def percentile_figure(
     panels: FigureAxis,
     rows: FigureAxis | None = None,
     series: FigureAxis | None = None,
-    measure: Measure = measures.LATENCY_PERCENTILES,
+    measure: str = "latency_percentiles",
     note: str = "",
 ) -> Figure:
     """`series`: the stacks, unless it is said."""

@@ -1,19 +1,21 @@
 """The parts of the page that show experiments: figures with their numbers, runs, and the commands to make it again."""
 
+import shlex
 from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
 
 from resprout.pipeline.report.anchors import anchor
-from resprout.pipeline.report.chapter import Chapter
-from resprout.pipeline.report.chapters import general_figures, installed_chapters
 from resprout.pipeline.report.command import GivenCommand
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.figures import in_order
+from resprout.pipeline.report.general_figures import general_figures
+from resprout.pipeline.report.installed import computed_figures, table_of
 from resprout.pipeline.report.page_figures import PageFigures, figures_of
 from resprout.pipeline.report.page_tables import PageTable
 from resprout.pipeline.report.run_list import RunList, run_list
+from resprout.pipeline.report.sweep_report import SweepReport
 
 
 class ExperimentSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,18 +32,24 @@ class ExperimentSection(msgspec.Struct, frozen=True, kw_only=True):
     again: str
 
 
-def chapter_section(chapter: Chapter, facts: Sequence[RunFacts], asked: GivenCommand) -> ExperimentSection:
+def sweep_section(report: SweepReport, facts: Sequence[RunFacts], asked: GivenCommand) -> ExperimentSection:
+    figures = report.figures if report.has_figures else general_figures(facts)
+    computed = [grid for name in report.computed for grid in computed_figures(name)]
     return ExperimentSection(
-        id=anchor(chapter.experiment),
-        title=chapter.title,
-        about=chapter.about,
+        id=anchor(report.experiment),
+        title=report.heading,
+        about=report.about,
         size=size_of(facts),
-        table=chapter.table(facts) if chapter.table else None,
-        figures=figures_of(chapter.figures, facts, chapter.computed() if chapter.computed else ()),
+        table=table_of(report.table, facts) if report.table else None,
+        figures=figures_of(figures, facts, computed),
         runs=run_list(facts),
         again_title="Make it again",
-        again=f"resprout sweep {chapter.sweep} --out {asked.folder}\n{asked.report}",
+        again=f"{sweep_command(report)} --out {asked.folder}\n{asked.report}",
     )
+
+
+def sweep_command(report: SweepReport) -> str:
+    return f"resprout sweep {shlex.quote(report.sweep)}"
 
 
 def general_section(experiment: str, facts: Sequence[RunFacts], asked: GivenCommand) -> ExperimentSection:
@@ -54,13 +62,6 @@ def general_section(experiment: str, facts: Sequence[RunFacts], asked: GivenComm
         again_title="Make this page again",
         again=asked.report,
     )
-
-
-def missing_chapters(present: set[str]) -> list[Chapter]:
-    """The chapters without data: those from documents of which others are there."""
-    chapters = installed_chapters()
-    series = {chapter.series for chapter in chapters if chapter.experiment in present}
-    return [chapter for chapter in chapters if chapter.series in series and chapter.experiment not in present]
 
 
 def size_of(facts: Sequence[RunFacts]) -> str:

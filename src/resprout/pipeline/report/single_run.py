@@ -6,7 +6,6 @@ from typing import ClassVar, Final
 import msgspec
 from markupsafe import Markup
 
-from resprout.pipeline.report import measures
 from resprout.pipeline.report.anchors import anchor
 from resprout.pipeline.report.charts import Panels, charts
 from resprout.pipeline.report.command import GivenCommand
@@ -34,7 +33,7 @@ BROKERS_MAX: Final = 24
 """Brokers that can be told apart in a chart; the table has any number."""
 _LOAD: Final = Figure(
     title="Load of each node",
-    measure=measures.BROKER_LOAD,
+    measure="broker_load",
     value="frames sent for each publication",
     x=FigureAxis("broker", "broker"),
 )
@@ -42,7 +41,7 @@ _LOAD_COLUMNS: Final = ("frames_sent", "bytes_sent", "frames_received", "bytes_r
 _PERCENTILES: Final = percentile_figure(
     panels=FigureAxis("phase", "phase"),
     series=FigureAxis("guarantee", "guarantee"),
-    measure=measures.PERCENTILES_BY_PHASE,
+    measure="percentiles_by_phase",
     note="By the phase of the repairs in which it was published; all: the whole run.",
 )
 

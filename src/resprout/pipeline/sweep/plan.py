@@ -12,6 +12,7 @@ import msgspec
 from resprout.pipeline.archive.manifest import digest_if_sound
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import info_in, run_folder, version_in
+from resprout.pipeline.report.sweep_report import SweepReport, load_report
 from resprout.pipeline.stores import Location
 from resprout.scenario.model import Scenario
 from resprout.scenario.run_info import scenario_data
@@ -33,6 +34,7 @@ class SweepPlan(msgspec.Struct, frozen=True):
     sweep: Sweep
     shared: tuple[str, ...]
     """The settings of all runs that come first; those of the axes follow."""
+    report: SweepReport
 
     def scenario_of(self, wanted: WantedRun) -> Scenario:
         """A sweep that has only one run knows what it is called and what it is made of."""
@@ -66,18 +68,18 @@ class SweepProgress(msgspec.Struct, frozen=True):
 
 def load_plan(path: Path, settings: Sequence[str] = (), seeds: int | None = None) -> SweepPlan:
     """`settings` come after those of the file and its axes; `seeds`: only so many of them, the first."""
-    sweep = load_sweep(path)
+    sweep, report = load_sweep(path), load_report(path)
     shared = tuple(read_source(path).tree.get("set", ()))
     if seeds is not None:
         sweep = msgspec.structs.replace(sweep, seeds=sweep.seeds[:seeds])
     if not settings:
-        return SweepPlan(sweep, shared)
+        return SweepPlan(sweep, shared, report)
     if not sweep.axes:
         base = apply_overrides(sweep.base, settings)
-        return SweepPlan(msgspec.structs.replace(sweep, base=base), (*shared, *settings))
+        return SweepPlan(msgspec.structs.replace(sweep, base=base), (*shared, *settings), report)
     *others, last = sweep.axes
     points = tuple(Point(point.label, (*point.settings, *settings)) for point in last.points)
-    return SweepPlan(msgspec.structs.replace(sweep, axes=(*others, Axis(last.name, points))), shared)
+    return SweepPlan(msgspec.structs.replace(sweep, axes=(*others, Axis(last.name, points))), shared, report)
 
 
 def look(plan: SweepPlan, archive: Location, replace: bool = False) -> SweepProgress:

@@ -13,6 +13,7 @@ import msgspec
 
 from resprout.pipeline.archive.head import check_usable, make_archive
 from resprout.pipeline.archive.staging import staging_in
+from resprout.pipeline.report.sweep_report import keep_report
 from resprout.pipeline.session import SparkChoice, session
 from resprout.pipeline.stores import Location
 from resprout.pipeline.sweep.plan import SweepPlan, SweepProgress, WantedRun
@@ -45,9 +46,11 @@ def run_sweep(
     rows = store_rows(plan, archive, standing.done)
     failed: list[Finished] = []
     if not standing.todo:
+        keep_report(archive, plan.report)
         return SweepOutcome(rows, failed)
     fresh: list[WantedRun] = []
     with session(choice) as spark, staging_in(make_archive(archive)) as stage:
+        keep_report(archive, plan.report)
         work = partial(run_one, plan, stage, replace, simulate)
         stored_at = time.monotonic()
         try:
