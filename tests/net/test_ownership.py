@@ -11,10 +11,10 @@ from resprout.client.errors import ClosedError, ConnectError, ForgetError, Publi
 from resprout.edge.durable_messages import Consume, Consuming, EndSubscription, Standing, Terms
 from resprout.links.frames import PROTOCOL_VERSION, Data, Goodbye, Hello
 from resprout.net.door import Door
-from resprout.net.frames import Login
-from resprout.net.identity.secret import digest_of_token
+from resprout.net.identity.secret import verifier_of_token
 from tests.patience import PATIENCE_S
 
+from .bare_logins import log_in
 from .pages import refusals
 from .papers import Papers
 from .stage import Bare, Running, bare, broker, run, until
@@ -26,7 +26,7 @@ def identity(name: str, text: str = "") -> str:
     return f"""
 [[identity]]
 name = "{name}"
-secrets = ["{digest_of_token(name + TOKEN)}"]
+secrets = ["{verifier_of_token(name + TOKEN)}"]
 {text}
 """
 
@@ -95,7 +95,7 @@ def test_a_durable_subscription_is_not_taken_over_emptied_or_ended_by_another_id
             with pytest.raises(SubscribeError, match="may not end 'billing'"):
                 await mallory.end_subscription("billing")
         async with bare(running.address) as peer:  # without the client that asks before it says anything
-            peer.say(Login("mallory", "mallory" + TOKEN))
+            await log_in(peer, "mallory", "mallory" + TOKEN)
             await peer.greet("mallory.9")
             peer.say_messages(1, Consume("billing", Terms("bank/#", None, False), 10), EndSubscription())
             assert (await told(peer, Consuming)).standing is Standing.REFUSED

@@ -13,10 +13,10 @@ from resprout.links.options import LinkOptions
 from resprout.net.account.values import TreeSurvey
 from resprout.net.crowd import CrowdLimits, SessionCrowd
 from resprout.net.door import Door
-from resprout.net.frames import Login
-from resprout.net.identity.secret import digest_of_token
+from resprout.net.identity.secret import verifier_of_token
 from tests.patience import PATIENCE_S
 
+from .bare_logins import log_in
 from .floods import behaves
 from .pages import refusals
 from .stage import Running, bare, broker, hello, run, until
@@ -24,19 +24,19 @@ from .stage import Running, bare, broker, hello, run, until
 RULES = f"""
 [[identity]]
 name = "crowd"
-secrets = ["{digest_of_token("token")}"]
+secrets = ["{verifier_of_token("token")}"]
 clients = ["crowd-*"]
 publish = ["#"]
 subscribe = ["#"]
 
 [[identity]]
 name = "boss"
-secrets = ["{digest_of_token("token")}"]
+secrets = ["{verifier_of_token("token")}"]
 operate = true
 
 [[identity]]
 name = "other"
-secrets = ["{digest_of_token("token")}"]
+secrets = ["{verifier_of_token("token")}"]
 publish = ["#"]
 subscribe = ["#"]
 
@@ -57,7 +57,8 @@ async def leave_sessions(running: Running, count: int, first: int = 0) -> None:
     """Begin sessions one after the other, and break each connection at once: few files, many sessions."""
     for number in range(first, first + count):
         async with bare(running.address) as peer:
-            peer.say(Login("crowd", "token"), hello(f"crowd-{number}"))
+            await log_in(peer, "crowd", "token")
+            peer.say(hello(f"crowd-{number}"))
             answer = await peer.hear()
             assert isinstance(answer, SessionWelcome), answer
 
@@ -86,10 +87,12 @@ def test_an_identity_with_as_many_connected_clients_as_it_may_have_is_refused_on
         door = Door(rules=rules, limits=CrowdLimits(identity_clients=2))
         async with broker(door=door) as running, bare(running.address) as one, bare(running.address) as two:
             for number, peer in enumerate((one, two)):
-                peer.say(Login("crowd", "token"), hello(f"crowd-{number}"))
+                await log_in(peer, "crowd", "token")
+                peer.say(hello(f"crowd-{number}"))
                 assert isinstance(await peer.hear(), SessionWelcome)
             async with bare(running.address) as three:
-                three.say(Login("crowd", "token"), hello("crowd-2"))
+                await log_in(three, "crowd", "token")
+                three.say(hello("crowd-2"))
                 answer = await three.hear()
                 assert isinstance(answer, Goodbye)
                 assert "2 sessions of one identity is the limit (limits.identity_clients)" in answer.reason
@@ -113,7 +116,8 @@ def test_a_broker_and_an_operator_get_in_when_clients_have_taken_all_their_room(
         ):
             for number in range(4):
                 peer = await peers.enter_async_context(bare(running.address))
-                peer.say(Login("crowd", "token"), hello(f"crowd-{number}"))
+                await log_in(peer, "crowd", "token")
+                peer.say(hello(f"crowd-{number}"))
                 assert isinstance(await peer.hear(), SessionWelcome)
             full = "4 sessions is the limit .*4 more are kept for brokers and operators"
             with pytest.raises(ConnectError, match=full):

@@ -17,7 +17,7 @@ from resprout.edge.durable_messages import Consume, Terms, WhenFull
 from resprout.edge.messages import Attend, Delivery, Subscribe, Taken
 from resprout.links.frames import Data, Goodbye, SessionWelcome
 from resprout.net.door import Door
-from resprout.net.identity.secret import digest_of_token
+from resprout.net.identity.secret import verifier_of_token
 from tests.patience import PATIENCE_S
 
 from .stage import Bare, Running, bare, broker, hello, run, until
@@ -144,7 +144,7 @@ def test_a_durable_subscription_that_nobody_reads_holds_its_own_topics_and_no_ot
     """Where no rules say who may: with them, `block` has to allow it."""
 
     async def scene() -> None:
-        consume = Consume("jobs", Terms("data/#", None, False, WhenFull.PUSH_BACK), 1)
+        consume = Consume("jobs", Terms("data/#", None, False, WhenFull.BLOCK), 1)
         async with (
             two_brokers() as (b0, b1),
             reader(b1, 0, consume),
@@ -167,7 +167,7 @@ def test_a_durable_subscription_that_nobody_reads_holds_its_own_topics_and_no_ot
 RULES = f"""
 [[identity]]
 name = "teller"
-secrets = ["{digest_of_token("token")}"]
+secrets = ["{verifier_of_token("token")}"]
 clients = ["teller", "teller.*"]
 publish = ["#"]
 subscribe = ["#"]

@@ -10,6 +10,7 @@ import msgspec
 
 from resprout.core.bounds import BoundedNumber, Derived, Otherwise
 from resprout.links.frames import FRAMES
+from resprout.net.identity.scram import ITERATIONS_MAX, ITERATIONS_MIN
 from resprout.wire.codec import Codec
 
 
@@ -54,7 +55,7 @@ class Salt(msgspec.Struct, frozen=True, array_like=True):
     """What a secret is to be computed with."""
 
     salt: bytes
-    iterations: int
+    iterations: Annotated[BoundedNumber, Derived(f"{ITERATIONS_MIN:,} to {ITERATIONS_MAX:,}", Otherwise.CUT_OFF)]
 
 
 class Challenge(msgspec.Struct, frozen=True, tag=345, array_like=True):
@@ -75,7 +76,7 @@ class ProofOfSecret(msgspec.Struct, frozen=True, tag=346, array_like=True):
 class ProofAccepted(msgspec.Struct, frozen=True, tag=347, array_like=True):
     """Answer to `ProofOfSecret`: the secret is right, and here is the proof that the broker holds its verifier."""
 
-    which: int
+    which: Annotated[BoundedNumber, Derived("secrets that were asked for, from 0", Otherwise.CUT_OFF)]
     """The number of the secret, from 0."""
     signature: bytes
 
@@ -85,7 +86,7 @@ class MemberGreeting(msgspec.Struct, frozen=True, tag=348, array_like=True):
     the opener answers by one of its own; see `identity.network_key`."""
 
     name: str
-    incarnation: int
+    incarnation: BoundedNumber
     """0 when it only asks."""
     nonce: bytes
 
@@ -94,7 +95,7 @@ class MemberProof(msgspec.Struct, frozen=True, tag=349, array_like=True):
     """That its sender has the network's key."""
 
     name: str
-    incarnation: int
+    incarnation: BoundedNumber
     nonce: bytes
     """Of its sender."""
     proof: bytes
