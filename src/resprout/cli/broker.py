@@ -366,8 +366,10 @@ class _Life:
             self._barred = order.peers
             if self._broker is not None:
                 self._broker.bar(order.peers)
-        elif self._broker is not None:
-            self._broker.found({name: parse_address(text) for name, text in order.addresses.items()})
+            return
+        places = {name: parse_address(text) for name, text in order.addresses.items()}
+        if self._broker is not None:
+            self._broker.found(places)
 
 
 def _force_command() -> str:
