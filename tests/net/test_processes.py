@@ -13,7 +13,7 @@ import pytest
 from resprout.client.connect import connect
 from resprout.core.errors import UsageError
 from resprout.net.address import Address
-from resprout.net.announce import Announcement, SaidNote, as_line
+from resprout.net.announce import Announcement, Said, SaidNote, as_line
 from resprout.net.child import ProcessError
 from resprout.net.latencies import delays_of
 from resprout.net.plan import BrokerPlan
@@ -54,7 +54,7 @@ def test_a_process_announces_its_address_and_ends_in_good_order() -> None:
 
 def test_a_broker_that_notes_something_before_it_listens_is_understood() -> None:
     """A broker that remembers its network notes `reunited`, perhaps before the line with its address."""
-    said = (SaidNote("reunited", 1, {}), Announcement("b0", "127.0.0.1:7450", 1), SaidNote("joined", 2, {}))
+    said: list[Said] = [SaidNote("reunited", 1, {}), Announcement("b0", "127.0.0.1:7450", 1), SaidNote("joined", 2, {})]
 
     class Talking(BrokerPlan, frozen=True):
         def command(self) -> list[str]:
