@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from resprout.core.bundle import Bundle
 from resprout.core.contract import Close, Effect, Event, Machine, Received, Retire, Send, Timer
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.guard import Guard, Permit
@@ -374,6 +375,8 @@ def is_accepted(role: Role, message: Any) -> bool:
         return False
     if isinstance(message, ClientBegan):
         return message.name in HONEST
+    if isinstance(bundle := getattr(message, "bundle", None), Bundle) and bundle.publisher in HONEST:
+        return bundle.incarnation > 1  # it has begun again elsewhere, says the liar
     return isinstance(message, Suspect) and (message.force or bool(message.forgotten))
 
 
