@@ -355,6 +355,9 @@ class Episode:
                 raise FindingError(
                     f"{reader} lacks {lost} publications of {publisher}, {more} came twice [{len(published)}]"
                 )
+            seqs = [m.seq for m in got if m.publisher == publisher and m.guarantee is not Guarantee.EVENTUAL]
+            if seqs != sorted(seqs):
+                raise FindingError(f"{reader} got publications of {publisher} out of order")
         spoofed = [m.publisher for m in self.tree.delivered[reader] if m.payload == b"!" and m.publisher in HONEST]
         if spoofed and self.role == "client":
             raise FindingError(f"{reader} got what the liar published as {spoofed[0]}")
