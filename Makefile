@@ -78,7 +78,7 @@ soak: $(READY)
 	SEEDS=$${STACK_SEEDS:-500} $(MAKE) seeds
 	$(BIN)/python -m tests.overlay --seeds $${OVERLAYS:-20} --first $${FIRST:-1}
 	$(BIN)/python -m tests.net.floods
-	$(BIN)/python -m tests.fuzz --messages $${FUZZED:-10000000} --seed $${FIRST:-1} --workers $(WORKERS) --tcp 100000
+	$(BIN)/python -m tests.fuzz --messages $${FUZZED:-10000000} --seed $${FIRST:-1} --workers $(WORKERS) --tcp 20000
 	RESPROUT_SOAK=1 $(BIN)/pytest -n $(WORKERS) -q --timeout 1200 $$(grep -rl --include='test_*.py' 'tests.soak' tests)
 
 # The replicated log alone, over a network that loses, doubles and reorders, with crashes and restarts.

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from resprout.core.bundle import Bundle
 from resprout.core.contract import Close, Effect, Event, Machine, Received, Retire, Send, Timer
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.guard import Guard, Permit
@@ -354,6 +355,9 @@ class Episode:
                 raise FindingError(
                     f"{reader} lacks {lost} publications of {publisher}, {more} came twice [{len(published)}]"
                 )
+            seqs = [m.seq for m in got if m.publisher == publisher and m.guarantee is not Guarantee.EVENTUAL]
+            if seqs != sorted(seqs):
+                raise FindingError(f"{reader} got publications of {publisher} out of order")
         spoofed = [m.publisher for m in self.tree.delivered[reader] if m.payload == b"!" and m.publisher in HONEST]
         if spoofed and self.role == "client":
             raise FindingError(f"{reader} got what the liar published as {spoofed[0]}")
@@ -374,6 +378,8 @@ def is_accepted(role: Role, message: Any) -> bool:
         return False
     if isinstance(message, ClientBegan):
         return message.name in HONEST
+    if isinstance(bundle := getattr(message, "bundle", None), Bundle) and bundle.publisher in HONEST:
+        return bundle.incarnation > 1  # it has begun again elsewhere, says the liar
     return isinstance(message, Suspect) and (message.force or bool(message.forgotten))
 
 

@@ -56,7 +56,8 @@ def sub(
 ) -> int:
     """Print what is published on topics that match FILTER, one message a line, until Ctrl-C.
 
-    In a filter, + stands for one level of a topic and a # at the end for all that follow.
+    In a filter, + stands for one level of a topic and a # at the end for all that follow. Control characters in topics
+    and payloads are printed as escapes such as \\x1b; --raw prints payloads as they came.
 
     \b
         resprout sub 'news/#'
