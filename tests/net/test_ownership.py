@@ -27,6 +27,7 @@ def identity(name: str, text: str = "") -> str:
 [[identity]]
 name = "{name}"
 secrets = ["{verifier_of_token(name + TOKEN)}"]
+block = ["#"]
 {text}
 """
 

@@ -13,6 +13,7 @@ from resprout.links.options import LinkOptions
 from resprout.net.account.values import TreeSurvey
 from resprout.net.crowd import CrowdLimits, SessionCrowd
 from resprout.net.door import Door
+from resprout.net.identity.network_key import new_network_key
 from resprout.net.identity.secret import verifier_of_token
 from tests.patience import PATIENCE_S
 
@@ -109,7 +110,8 @@ def test_a_broker_and_an_operator_get_in_when_clients_have_taken_all_their_room(
     """Attack 6: of all sessions, some are reserved."""
 
     async def scene() -> None:
-        door = Door(rules=rules, limits=CrowdLimits(reserved_sessions=4))
+        key = new_network_key()
+        door = Door(rules=rules, limits=CrowdLimits(reserved_sessions=4), network_key=key)
         async with (
             broker(door=door, links=LinkOptions(sessions_max=8)) as running,
             contextlib.AsyncExitStack() as peers,
@@ -124,7 +126,7 @@ def test_a_broker_and_an_operator_get_in_when_clients_have_taken_all_their_room(
                 await connect(str(running), name="other", login="other:token", timeout=PATIENCE_S)
             async with connect(str(running), name="boss", login="boss:token", timeout=PATIENCE_S):
                 pass
-            async with broker("b1", parent=("b0", running.address)) as child:
+            async with broker("b1", parent=("b0", running.address), door=Door(rules=rules, network_key=key)) as child:
                 await until(lambda: "b0" in child.machine.core.links and "b1" in running.machine.core.links)
 
     run(scene())
@@ -132,7 +134,8 @@ def test_a_broker_and_an_operator_get_in_when_clients_have_taken_all_their_room(
 
 def test_a_session_without_a_connection_makes_room_for_whoever_comes_to_a_full_broker(rules: Path) -> None:
     async def scene() -> None:
-        door = Door(rules=rules, limits=CrowdLimits(reserved_sessions=4))
+        key = new_network_key()
+        door = Door(rules=rules, limits=CrowdLimits(reserved_sessions=4), network_key=key)
         async with broker(door=door, links=LinkOptions(sessions_max=8)) as running:
             await leave_sessions(running, 4)
             await behaves(running, "anybody-else", rounds=1)

@@ -96,6 +96,9 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
     survives: Callable[[O], Survival] = _nothing
     site_brokers: Callable[[O], int] = _no_sites
     """How many brokers are a site, where sites form the tree; 0 where brokers do."""
+    layers: Mapping[str, str] = {}
+    """By package: the layer that its messages belong to (`overlay`, `spread`, `order`), for papers that count messages
+    by layers. Other messages of the stack are its own."""
     drawn: Mapping[str, tuple[Any, ...]] = {}
     """By option: what a swarm draws from; the others are as by default."""
     reach_us: int = 0

@@ -65,6 +65,7 @@ GINGER = Stack(
         Family.REPAIR: REPAIR_MESSAGES,
         Family.CLIENTS: CLIENT_MESSAGES,
     },
+    layers={"resprout_lab.blocks.crossing": "order"},
     waits=lambda options: WaitTimes(death_us=options.timer_us, return_us=options.client_timer_us),
     survives=lambda options: Survival(
         faults=1, silent_hosts=True, freezes=True, joins=True, recovers_with_disk=True, recovers_without_disk=True,

@@ -49,6 +49,7 @@ GOSSIP = Stack(
         Family.REPAIR: (Graft,),
         Family.CLIENTS: CLIENT_MESSAGES,
     },
+    layers={"resprout_lab.gossip.hyparview": "overlay", "resprout_lab.gossip.broadcast": "spread"},
     drawn={
         "lazy": (False, True),
         "active": (5, 5, 5, 2),

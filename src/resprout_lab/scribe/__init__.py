@@ -98,6 +98,7 @@ SCRIBE = Stack(
         Family.REPAIR: (AskMissed, NotKept),
         Family.CLIENTS: CLIENT_MESSAGES,
     },
+    layers={"resprout_lab.scribe.chord": "overlay", "resprout_lab.scribe.trees": "spread"},
     reach_us=20_000,
     waits=lambda options: WaitTimes(death_us=4 * options.suspect_us + options.again_us),
     survives=_survives,

@@ -1,5 +1,5 @@
-"""Which layer of a stack says a message: the part of the house in which its type is written down. Papers count by
-layers, where `Family` goes by purpose."""
+"""Which layer of a stack says a message: the package that defines it, or what the stack declares (`Stack.layers`).
+Papers count by layers, where `Family` goes by purpose."""
 
 from functools import cache
 from typing import Final
@@ -9,6 +9,7 @@ from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.known import known_stack
 
 CLIENTS: Final = "edge"
+OWN: Final = "stacks"
 OTHER: Final = "other"
 BETWEEN_BROKERS: Final = "all between brokers"
 
@@ -18,10 +19,14 @@ def layer_of(stack: str, message: str) -> str:
     """`overlay` (Chord, HyParView), `spread` (Scribe, gossip), `replicas` (Paxos), `order`, `edge` (clients), `stacks`
     (its own); `other` for what nobody knows here."""
     known = known_stack(stack)
-    for kind in known.messages if known is not None else ():
+    if known is None:
+        return OTHER
+    for kind in known.messages:
         if word_of(kind) == message:
-            package, _, rest = kind.__module__.partition(".")
-            return rest.partition(".")[0] if package == "resprout" else OTHER
+            package, layer, *_ = kind.__module__.split(".")
+            if package == "resprout":
+                return layer
+            return next((layer for home, layer in known.layers.items() if kind.__module__.startswith(home)), OWN)
     return OTHER
 
 

@@ -45,6 +45,7 @@ def multicast_stack(
             Family.REPAIR: (Around, Flushed),
             Family.CLIENTS: CLIENT_MESSAGES,
         },
+        layers={"resprout_lab.blocks.crossing": "order"},
         survives=lambda options: Survival(faults=1),
         known_anomalies={"lost_told": _CLIENTS_TOLD},
         known_limits={"lost": _ONE_DEATH},
