@@ -396,7 +396,7 @@ def test_replies_are_for_the_client_that_asked_and_for_nobody_else(rules: Path) 
 
 def test_a_durable_subscription_is_for_those_who_may_subscribe_and_its_end_for_those_who_manage_it(rules: Path) -> None:
     async def scene() -> None:
-        rules.write_text(rules.read_text() + 'manage = ["bill*"]\n')
+        rules.write_text(rules.read_text() + 'manage = ["bill*"]\nblock = ["bank/#"]\n')
         async with broker(door=Door(rules=rules)) as running, as_teller(running) as teller:
             inbox = await teller.subscribe("bank/+", durable="billing")
             await teller.publish("bank/pt", b"x")

@@ -21,9 +21,10 @@ from resprout.overlay.council import Council
 from resprout.overlay.messages import Probe, Probed
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.joining.admission import Admission
+from resprout.stacks.resprout.joining.choosing import CALL
 from resprout.stacks.resprout.messages import Leaving
 
-FAREWELL: Final = (1 << 62) + 2
+FAREWELL: Final = CALL + 2
 """The number of its probes, next to those of `choosing`."""
 
 

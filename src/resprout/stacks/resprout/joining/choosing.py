@@ -17,7 +17,7 @@ from resprout.overlay.messages import Probe
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import OFFERED_MAX, Offer
 
-CALL: Final = 1 << 62
+CALL: Final = 1 << 52
 """The number of a probe that only sees to it that there is a session; rounds of the overlay count from 1."""
 MEASURE: Final = CALL + 1
 PATIENCE_US: Final = 5_000_000
