@@ -15,7 +15,8 @@ CALLS = {"Note": 0, "note": 0, "log": 1}
 
 
 def in_code() -> set[str]:
-    files = (file for folder in FOLDERS for file in (ROOT / "src" / "resprout" / folder).rglob("*.py"))
+    product, lab = ROOT / "src" / "resprout", ROOT / "src" / "resprout_lab"
+    files = (file for folder in (*(product / name for name in FOLDERS), lab) for file in folder.rglob("*.py"))
     kinds = {kind for file in files for kind in _kinds(ast.parse(file.read_text()))}
     return kinds | set(ROOM_KINDS.values())
 

@@ -25,6 +25,8 @@ from resprout.core.errors import UsageError
 from resprout.edge.messages import CLIENT_MESSAGES, Attend
 from resprout.links.frames import FRAMES, Data, Express, Hello
 from resprout.net.address import Address, parse_address
+from resprout.net.door import Door
+from resprout.net.identity.network_key import read_network_key, write_network_key
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat
 from tests.fuzz.episode import CODEC, NAMES, is_accepted
@@ -35,6 +37,7 @@ from tests.patience import PATIENCE_S
 RULES: Final = '[anybody]\npublish = ["t", "u/#"]\nsubscribe = ["t", "u/#"]\n'
 RESIDENT_BYTES_MAX: Final = 512 << 20
 FRAMES_PER_CHECK: Final = 100
+KEY_FILE: Final = "network.key"
 TRACEBACK: Final = "Traceback (most recent call last)"
 
 
@@ -118,7 +121,7 @@ async def _started(name: str, folder: Path, *words: str) -> AsyncIterator[Broker
     rules.write_text(RULES)
     command = (
         "-m", "resprout", "broker", "--name", name, "--listen", "127.0.0.1:0", "--rules", str(rules),
-        "--announce", str(announced), *words,
+        "--network-key", str(folder / KEY_FILE), "--announce", str(announced), *words,
     )  # fmt: skip
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=output, stderr=output)
@@ -139,6 +142,7 @@ async def _fuzz(frames: int, seed: int) -> tuple[int, str]:
     grammar = Grammar(rng, NAMES, ("evil", "ghost"))
     with tempfile.TemporaryDirectory(prefix="resprout-fuzz-") as temporary:
         folder = Path(temporary)
+        door = Door(network_key=read_network_key(write_network_key(folder / KEY_FILE)))
         async with contextlib.AsyncExitStack() as stack:
             b0 = await stack.enter_async_context(_started("b0", folder))
             b2 = await stack.enter_async_context(_started("b2", folder, "--parent", str(b0.address)))
@@ -148,7 +152,7 @@ async def _fuzz(frames: int, seed: int) -> tuple[int, str]:
             ]
             witness = Witness(clients, [await client.subscribe("t") for client in clients])
             lying = msgspec.structs.replace(RESPROUT, make_broker=LyingBroker)
-            await stack.enter_async_context(broker("b1", parent=("b0", b0.address), stack=lying))
+            await stack.enter_async_context(broker("b1", parent=("b0", b0.address), stack=lying, door=door))
             said = 0
             trouble = await witness.check()
             while said < frames and not trouble:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from resprout.core.bundle import Bundle
 from resprout.core.contract import Received
+from resprout.edge.messages import Taken
 from resprout.stacks.resprout import RESPROUT, ResproutBroker
 from tests.fuzz.episode import CODEC, NAMES, Episode, FuzzedTree, Role
 from tests.fuzz.grammar import Grammar, as_received
@@ -32,8 +32,8 @@ class Broken(ResproutBroker):
     """Believes a number: the fault that the fuzzer has to find."""
 
     def step(self, event: Any, now_us: int) -> Any:
-        if isinstance(event, Received) and isinstance(found := getattr(event.message, "bundle", None), Bundle):
-            assert found.first < 1 << 40, "no honest client has said so much"
+        if isinstance(event, Received) and isinstance(event.message, Taken):
+            assert event.message.deliveries < 1 << 40, "no honest client has taken so much"
         return super().step(event, now_us)
 
 
@@ -42,7 +42,7 @@ def test_the_fuzzer_finds_a_broker_that_fails(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(FuzzedTree, "broker_class", Broken)
     findings = (Episode("client", seed, 60).run() for seed in range(1, 30))
     finding = next(one for one in findings if one is not None)
-    assert "no honest client has said so much" in finding.consequence and finding.last_forged
+    assert "no honest client has taken so much" in finding.consequence and finding.last_forged
 
 
 def test_a_liar_over_tcp_harms_nobody_but_itself() -> None:

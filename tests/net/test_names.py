@@ -7,6 +7,7 @@ import pytest
 
 import resprout
 from resprout.client import sessions as session_module
+from resprout.core.bounds import NUMBER_MAX
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.links.frames import Goodbye, SessionWelcome
@@ -50,7 +51,7 @@ def test_a_greeting_with_the_highest_number_locks_nobody_out_and_poisons_no_clie
     async def scene() -> None:
         async with broker("b0") as b0:
             async with bare(b0.address) as liar:
-                liar.say(hello("c1", incarnation=(1 << 63) - 1))
+                liar.say(hello("c1", incarnation=NUMBER_MAX))
                 goodbye = await liar.hear()
                 assert isinstance(goodbye, Goodbye) and "far beyond the clock here" in goodbye.reason
             async with resprout.connect(str(b0), name="c1") as client:
