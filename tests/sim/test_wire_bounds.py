@@ -1,0 +1,42 @@
+"""Honest nodes keep the bounds of every number: what brokers and clients say in virtual time passes a real decoder.
+
+The simulator encodes nothing, so a number that the decoder refuses would be found by processes only: brokers that drain
+said a probe with a number above 2^53, and were suspected.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resprout.links.frames import FRAMES, Data, Express, Part
+from resprout.scenario.load import load_scenario
+from resprout.sim.load import NodeLoad
+from resprout.sim.run import run_scenario
+from resprout.stacks.registry import find_stack
+from resprout.wire.codec import Codec
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+
+
+@pytest.mark.parametrize("name", ["crash-root", "durable", "rolling", "recover", "blackout"])
+def test_what_is_said_passes_the_decoder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = load_scenario(SCENARIOS / f"{name}.toml")
+    codec = Codec(FRAMES, find_stack(scenario.stack).messages)
+    said: set[str] = set()
+    sent = NodeLoad.sent
+
+    def through_the_codec(self: NodeLoad, frame: Any) -> None:
+        kinds = {type(message).__name__ for message in getattr(frame, "messages", ())}
+        if type(frame) is not Data and type(frame) is not Express:
+            kinds.add(type(frame).__name__)
+        if (
+            type(frame) is not Part and not kinds <= said
+        ):  # one frame of each kind at least; all of them would take minutes
+            said.update(kinds)
+            codec.decoder().decode(codec.encoder().encode(frame))
+        sent(self, frame)
+
+    monkeypatch.setattr(NodeLoad, "sent", through_the_codec)
+    run_scenario(scenario)
+    assert {"Hello", "Attend", "Publish", "Delivery", "Forward"} <= said
