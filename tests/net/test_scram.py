@@ -92,6 +92,13 @@ def test_a_client_does_not_compute_whatever_a_broker_asks_for(challenge: Challen
         login.hear(asked)
 
 
+def test_a_client_believes_no_acceptance_of_a_secret_that_it_was_not_asked_for() -> None:
+    login = OpenerLogin(LoginSecret("teller", "secret"), b"", "b0")
+    login.hear(Challenge(f"{login.begin().nonce}x", (Salt(b"salt", ITERATIONS_MIN),)))
+    with pytest.raises(ProofError, match="does not answer a login as a broker does"):
+        login.hear(ProofAccepted(1, b"x" * 32))
+
+
 def test_an_unknown_identity_is_challenged_like_a_known_one(tmp_path: Path) -> None:
     token, password = verifier_of_token("0123456789"), make_verifier("correct horse", b"x" * 16, 5000)
     rules = rules_of(tmp_path, teller=[token], boss=[password, token])

@@ -166,7 +166,7 @@ def test_the_command_ends_with_the_run_and_can_be_asked_again(
     assert [json.loads(line) for line in written] == found
     assert [violation["rule"] for violation in found].count("twice") == 1
     assert run(words) == 1
-    assert capfd.readouterr().out.splitlines() == [json.dumps(summary)]
+    assert [json.loads(line) for line in capfd.readouterr().out.splitlines()] == [summary]
 
 
 def test_the_command_says_that_a_clean_run_is_clean(

@@ -290,6 +290,7 @@ TESTED = {
       ("have[]", "firm[]", "back_have[]", "back_firm[]", "done", "ahead[].rung", "ahead[].first", "ahead[].last")],
     "TotalLevels.levels[].reach", "TotalLevels.levels[].level",
     *[f"SessionWelcome.{number}" for number in ("incarnation", "received", "grant", "part", "express")],
+    "Challenge.salts[].iterations", "ProofAccepted.which",  # in tests/net/test_scram.py
     *FRAMES_BEYOND, *TAMPERED,
 }  # fmt: skip
 """Derived bounds that a test of this file or of `test_false_clocks` exceeds."""

@@ -16,7 +16,7 @@ from resprout.stacks.stack import BrokerSeat
 from tests.stacks.test_durable_subscriptions import JOBS, acknowledging, began, over, payloads, publish, settle
 from tests.stacks.tree import Tree
 
-ALL_JOBS = Rights(subscribe=("jobs/#",))
+ALL_JOBS = Rights(subscribe=("jobs/#",), block=("#",))
 
 
 def owner_of(client: str) -> str:
@@ -94,7 +94,7 @@ def test_another_identity_takes_over_nothing_at_any_broker_and_learns_nothing(br
 
 def test_whoever_the_rules_let_consume_it_consumes_it_and_does_not_end_it() -> None:
     """Attack 3: an `EndSubscription` as a frame needed no right at all."""
-    network = Guarded(auditor=Rights(subscribe=("jobs/#",), consume=("ord*",)))
+    network = Guarded(auditor=Rights(subscribe=("jobs/#",), block=("#",), consume=("ord*",)))
     group = Terms("jobs/#", None, True)
     assert network.consume("alice.w0", "b2", group) is None
     assert network.consume("auditor.w0", "b0", group) is None
@@ -110,7 +110,7 @@ def test_whoever_the_rules_let_consume_it_consumes_it_and_does_not_end_it() -> N
 
 
 def test_a_consumer_of_others_is_not_told_what_they_asked_for() -> None:
-    network = Guarded(auditor=Rights(subscribe=("jobs/#",), consume=("*",)))
+    network = Guarded(auditor=Rights(subscribe=("jobs/#",), block=("#",), consume=("*",)))
     assert network.consume("alice.w0", "b2", Terms("jobs/secret", None, False)) is None
     assert network.consume("auditor.w0", "b2", JOBS) is Standing.DIFFERENT
     assert network.reason("auditor.w0") == "'orders' is there already, with other terms"
@@ -119,7 +119,7 @@ def test_a_consumer_of_others_is_not_told_what_they_asked_for() -> None:
 
 
 def test_who_may_manage_it_ends_it_and_the_name_is_free() -> None:
-    network = Guarded(janitor=Rights(subscribe=("jobs/#",), consume=("*",), manage=("orders",)))
+    network = Guarded(janitor=Rights(subscribe=("jobs/#",), block=("#",), consume=("*",), manage=("orders",)))
     assert network.consume("alice.w0", "b2") is None
     assert network.consume("janitor.w0", "b2") is None
     network.tree.ask("janitor.w0", EndRequest())  # type: ignore[arg-type]
@@ -159,7 +159,7 @@ def test_of_two_that_create_it_at_once_one_owns_it_and_the_other_is_refused() ->
 
 def test_one_without_an_owner_belongs_to_the_first_identity_that_consumes_it() -> None:
     """As an earlier release, or a network without rules, has left it."""
-    network = Guarded(guarded=False, auditor=Rights(subscribe=("jobs/#",), consume=("*",)))
+    network = Guarded(guarded=False, auditor=Rights(subscribe=("jobs/#",), block=("#",), consume=("*",)))
     assert network.consume("guest.w0", "b1") is None
     assert network.owners() == {""}
     network.begin_to_guard()
@@ -172,7 +172,7 @@ def test_one_without_an_owner_belongs_to_the_first_identity_that_consumes_it() -
 
 
 def test_a_name_that_the_rules_keep_is_created_by_nobody_else() -> None:
-    network = Guarded(alice=Rights(subscribe=("jobs/#",), consume=("orders",)))
+    network = Guarded(alice=Rights(subscribe=("jobs/#",), block=("#",), consume=("orders",)))
     network.kept = ("orders",)
     assert network.consume("mallory.w0", "b0") is Standing.REFUSED
     assert "the rules keep that name for other identities" in network.reason("mallory.w0")
@@ -180,7 +180,7 @@ def test_a_name_that_the_rules_keep_is_created_by_nobody_else() -> None:
 
 
 def test_who_shows_nothing_creates_only_what_the_rules_let_anybody_consume() -> None:
-    network = Guarded(anybody=Rights(subscribe=("jobs/#",), consume=("public-*",)))
+    network = Guarded(anybody=Rights(subscribe=("jobs/#",), block=("#",), consume=("public-*",)))
     assert network.consume("guest.w0", "b0") is Standing.REFUSED
     assert network.consume("guest.w1", "b0", durable="public-jobs") is None
 

@@ -30,7 +30,7 @@ from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
 from resprout.order.timers import ReportSpread, ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalLevels
-from resprout.order.totals.messages import Lock, Submit, TotalCopy
+from resprout.order.totals.messages import Lock, Submit, TotalCopy, check_total
 from resprout.overlay.council import Council
 from resprout.overlay.memory import Whereabouts
 from resprout.overlay.messages import Enrol, Enrolled, Probe, Probed, Seek, Sought, Suspect
@@ -356,6 +356,7 @@ class ResproutBroker(Shell):
     # -- what happens --------------------------------------------------------------------------------------------------
 
     def _submitted(self, link: Link, message: Submit) -> None:
+        check_total(message.bundle)
         if not self.core.forwarding.is_made_up(link, message.bundle):
             self.core.totals.handlers[Submit](link.name, message)
 
