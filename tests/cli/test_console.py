@@ -30,8 +30,13 @@ WRITERS = {
 }  # fmt: skip
 
 
+MARKS = (*(writer.rpartition(".")[2] for writer in WRITERS), "stdout", "stderr", "__stdout__", "__stderr__")
+
+
 def prints_in(source: str) -> Iterator[tuple[int, str]]:
-    """Calls that write to a terminal, with their lines."""
+    """Calls that write to a terminal, with their lines. Most files name none of them, and need not be parsed."""
+    if not any(mark in source for mark in MARKS):
+        return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call):
             called = _dotted(node.func)
