@@ -142,7 +142,8 @@ honest node sends or relays a number that the next one refuses.
 
 The next column has a bound that the receiver derives from what it knows. Where it is empty, the number only names
 something: a subscription, a life, a version, a question. The receiver looks it up or compares it, never walks up to it,
-and one that names nothing has no effect. `tests/stacks/test_bounds.py` sends a number beyond every bound in this table.
+and one that names nothing has no effect. `tests/stacks/test_bounds.py` sends a number beyond every range,
+and names the test of every bound.
 
 """
 
