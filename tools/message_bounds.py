@@ -134,7 +134,7 @@ HEAD: Final = """# Numbers in messages
 <!-- Written by `python -m tools.message_bounds`; `make check` compares it with the code. -->
 
 Every number in every frame and message of the default stack: who may say it, its bounds, and what happens otherwise.
-[Decision 0150](decisions/0150-numbers-have-bounds.md) has the reasons.
+[Decision 22](decisions/22-bounds-and-trust.md) has the reasons.
 
 The decoder refuses a number outside its *range*: the sender loses its connection, the refusal is counted as malformed,
 and nobody else notices. Ranges are the same for every node, and counters of honest nodes stop at their end. So no

@@ -1,4 +1,4 @@
-"""Nobody prints around the one place that escapes (`resprout.cli.console`, decision 0170)."""
+"""No module prints around `resprout.cli.console`, where all output is escaped (docs/decisions/23)."""
 
 import ast
 from collections.abc import Iterator

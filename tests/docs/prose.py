@@ -1,6 +1,7 @@
 """Links lead to files and headings that exist, files and imports that are named exist, and lines can be read.
 
-Decisions are history, so files that they name may be gone; their links may not.
+Former records (`docs/history`) are never changed, so files that they name, and documents beside them that they link to,
+may be gone. Their links to each other may not.
 """
 
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 DOCUMENTS: Final = ("*.md", "docs/*.md", "docs/*/*.md")
+HISTORY: Final = Path("docs/history")
 SOURCES: Final = ("src/resprout", "src/resprout_lab", "src", ".")
 """Where the path of a file may begin; a name without a path may be anywhere."""
 LINE_MAX: Final = 130
@@ -28,8 +30,9 @@ def complaints(root: Path) -> Iterator[str]:
             name = file.relative_to(root)
             yield from (f"{name}: {complaint}" for complaint in _long_lines(text))
             prose = _CODE.sub("", text)
-            yield from (f"{name}: {complaint}" for complaint in _broken_links(file, prose))
-            if name.parent.name != "decisions" and name.name != "CHANGELOG.md":
+            is_former = name.parent == HISTORY and name.name != "README.md"
+            yield from (f"{name}: {complaint}" for complaint in _broken_links(file, prose, inside_only=is_former))
+            if not is_former and name.name != "CHANGELOG.md":
                 yield from (f"{name}: {complaint}" for complaint in _missing_files(root, prose, modules))
                 yield from (f"{name}: {complaint}" for complaint in _missing_imports(root, text))
 
@@ -42,9 +45,10 @@ def _long_lines(text: str) -> Iterator[str]:
             yield f"line {number} has {len(line)} characters, {LINE_MAX} are the most"
 
 
-def _broken_links(file: Path, prose: str) -> Iterator[str]:
+def _broken_links(file: Path, prose: str, inside_only: bool) -> Iterator[str]:
+    """Yield links that lead nowhere; with `inside_only` only those to files of the same folder."""
     for link in _LINK.findall(prose):
-        if "://" in link:
+        if "://" in link or (inside_only and link.startswith("../")):
             continue
         path, _, anchor = link.partition("#")
         target = (file.parent / path).resolve() if path else file

@@ -37,17 +37,25 @@ PROTOCOL = """# The protocol
 """
 INDEX = """# Decisions
 
-| record | decision | today |
+| record | decision |
+|---|---|
+| [1](01-first.md) | The first |
+| [2](02-second.md) | The second |
+"""
+FORMER_INDEX = """# Former records
+
+| former record | title | today |
 |---|---|---|
-| [0001](0001-first.md) | The first | |
-| [0002](0002-second.md) | The second | replaced by 0001 |
+| [0001](0001-old.md) | The old one | [2](../decisions/02-second.md) |
 """
 FILES = {
     "docs/wire.md": WIRE,
     "docs/protocol.md": PROTOCOL,
     "docs/decisions/README.md": INDEX,
-    "docs/decisions/0001-first.md": "# 0001: The first\n",
-    "docs/decisions/0002-second.md": "# 0002: The second\n\nAs in [0001](0001-first.md), `gone.py`.\n",
+    "docs/decisions/01-first.md": "# 1: The first\n",
+    "docs/decisions/02-second.md": "# 2: The second\n\nAs in [decision 1](01-first.md).\n",
+    "docs/history/README.md": FORMER_INDEX,
+    "docs/history/0001-old.md": "# 0001: The old one\n\n`gone.py`, [itself](0001-old.md), [gone](../gone.md).\n",
     "docs/client.md": "# Client\n\nSee [here](wire.md#on-the-wire), `core/clock.py` and `well.py`.\n",
     "src/resprout/alone.py": "",
     "src/resprout/core/clock.py": "",
@@ -116,9 +124,9 @@ def test_a_message_in_the_wrong_row_of_the_protocol_is_found(house: Path) -> Non
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("The first", "Another title", "needs the line | [0001](0001-first.md) | The first | |"),
-        ("| [0001](0001-first.md) | The first | |\n", "", "needs the line | [0001](0001-first.md) | The first | |"),
-        ("| [0002]", "| [0003](0003-x.md) | The third | |\n| [0002]", "there is no such record"),
+        ("The first", "Another title", "needs the line | [1](01-first.md) | The first |"),
+        ("| [1](01-first.md) | The first |\n", "", "needs the line | [1](01-first.md) | The first |"),
+        ("| [2]", "| [3](03-x.md) | The third |\n| [2]", "there is no such record"),
     ],
 )
 def test_an_index_of_decisions_that_differs_from_the_records_is_found(
@@ -128,11 +136,26 @@ def test_an_index_of_decisions_that_differs_from_the_records_is_found(
     assert any(complaint in line for line in decisions.complaints(house))
 
 
+def test_a_former_record_that_its_index_does_not_list_is_found(house: Path) -> None:
+    change(house, "docs/history/README.md", "The old one", "Another one")
+    assert any("needs the line | [0001](0001-old.md) | The old one |" in line for line in decisions.complaints(house))
+
+
+def test_a_broken_link_between_former_records_is_found(house: Path) -> None:
+    change(house, "docs/history/0001-old.md", "(0001-old.md)", "(0002-none.md)")
+    assert found(house) == ["docs/history/0001-old.md: the link 0002-none.md leads nowhere"]
+
+
+def test_a_file_that_a_decision_names_and_does_not_exist_is_found(house: Path) -> None:
+    change(house, "docs/decisions/02-second.md", "As in", "`gone.py`, as in")
+    assert found(house) == ["docs/decisions/02-second.md: names gone.py, which does not exist"]
+
+
 def test_two_records_of_one_number_and_a_record_without_a_title_are_found(house: Path) -> None:
-    (house / "docs/decisions/0002-other.md").write_text("# Something else\n")
+    (house / "docs/decisions/02-other.md").write_text("# Something else\n")
     assert list(decisions.complaints(house)) == [
-        "docs/decisions/0002-other.md: the first line is not '# 0002: ' and a title",
-        "docs/decisions: two records have the number 0002",
+        "docs/decisions/02-other.md: the first line is not '# 2: ' and a title",
+        "docs/decisions: two records have the number 2",
     ]
 
 

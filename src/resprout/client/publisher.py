@@ -134,7 +134,7 @@ class Publisher:
         self._topic, self._guarantee, self._stream = topic, guarantee, stream
         self._keys = keys if type(keys) is tuple else None  # a list may be another one next time
         turns = self._turns
-        if not turns.waiting:  # decision 0110
+        if not turns.waiting:  # the rule for when a publication leaves: docs/decisions/06
             awaited = [each for each in self._streams.values() if each.is_awaited]
             if any(each.is_in_flight for each in awaited) if awaited else not turns.idle:
                 turns.wait()

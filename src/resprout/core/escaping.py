@@ -1,8 +1,8 @@
 """Escape text from outside before it reaches a terminal, a log or a page.
 
-A name, a topic, a reason or a payload comes from somebody else, and may hold what steers a terminal, breaks a line of a
-log in two, or shows letters in another order than they stand. `escape` is the one rule for all of them; it is applied
-where text leaves the process (decision 0170), not where text is put together.
+Names, topics, reasons and payloads come from other nodes. They may contain control characters that change a terminal,
+split a log line, or reorder the text that is shown. Every module escapes with `escape`, at the point where text leaves
+the process (docs/decisions/23), not where text is put together.
 """
 
 import json

@@ -29,8 +29,8 @@ elsewhere: what they published is not lost and not doubled, what they read goes 
 may have missed something in between.
 
 *Departures.* The report's replicas are two dedicated spares of each node, outside the ring; here they are the next two
-on the ring, who take over its topics when the owner dies (record 0066). One log for each topic, not for
-each node, so that topics move alone. Numbers of positions, and the leader's memory, make trees lossless.
+on the ring, who take over its topics when the owner dies (docs/decisions/31). There is one log for each topic, not
+for each node, so that topics move alone. Numbers of positions, and the leader's memory, make trees lossless.
 
 *Assumptions.* Messages between any two brokers take less than a quarter of `suspect_us`; what is published while a
 broker is without a parent fits into `keep_bytes`, or its clients are told that they missed something.

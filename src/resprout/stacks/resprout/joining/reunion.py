@@ -9,8 +9,8 @@ writes that down before it answers, and tells what it had agreed to before. With
 last decided configuration, of every later one that anybody has agreed to, and of a majority of the new one, the
 proposal is decided: that broker is the root of the same network, and the others join it.
 
-So there are never two: whoever decides, in a living tree or here, has met a voter of each earlier decision (decision
-0120). Ranks and waiting times below only keep brokers from disturbing each other.
+There are never two networks: any two decided configurations, in a living tree or here, share a voter
+(docs/decisions/12). Ranks and waiting times below only keep brokers from disturbing each other.
 """
 
 from collections.abc import Iterable
