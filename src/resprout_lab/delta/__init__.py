@@ -1,42 +1,39 @@
 """Delta-fault-tolerant publish/subscribe: content-based routing around up to delta dead brokers in a row.
 
-*The documents.* Kazemzadeh and Jacobsen, "Delta-fault-tolerant publish/subscribe systems" (CSRG-570, 2007), all of
-it; and what the thesis on LoCaMu says of its successor, which it calls "Delta-Neighbourhood" (section 2.3.3):
-partition islands and barriers, one publication in transit per publisher, 8 bytes for each entry of a header (section
-4.3.2).
+*The documents.* Seed 002: Reza Sherafat Kazemzadeh and Hans-Arno Jacobsen, "Delta-Fault-Tolerant Publish/Subscribe
+Systems", Technical Report CSRG-570, University of Toronto, 2007. Partition islands and barriers, one publication in
+transit per publisher and 8 bytes for each entry of a header are those of its successor (SRDS 2011), as sections 2.3.3
+and 4.3.2 of seed 001 describe it. docs/stacks/delta.md has a table of symbols, messages and algorithms, and one of
+departures.
 
-*Consistency.* Everybody knows the tree within delta + 1 hops, and every subscription, with the broker of the
-subscriber or the one on the way there that is delta + 1 hops away (`recipients`, `subscriptions`).
+*Consistency.* Every broker knows the tree within delta + 1 hops, and every subscription, with the broker of the
+subscriber or the one on the path to it that is delta + 1 hops away (`source_at`, `KnownSubscriptions`).
 
-*Forwarding* (`forwarding`; Algorithm 1). A message goes to the nearest living broker on the path to each recipient,
-and is kept until all of them have confirmed it; then it is confirmed to whoever sent it. So a confirmed subscription
-is known to everybody, and a confirmed publication is with everybody. Clients are told `Subscribed` and `safe` then,
-and not before. Publishers have a window of unconfirmed publications; 1 is what the thesis measured (`publishing`).
+*Forwarding* (`ReliableForwarding`; Algorithm 1). A message goes to the nearest living broker on the path to each
+recipient, and is kept until all of them have confirmed it; then it is confirmed to its sender. So a confirmed
+subscription is known to everybody, and a confirmed publication is with everybody. Clients are told `Subscribed` and
+`safe` then. Publishers have a window of unconfirmed publications (`OwnPublications`).
 
-*Faults* (`tree`; Algorithms 3 and 4). The dead are passed over: those beyond are called, and whatever was not
-confirmed is sent to them, in order. Copies are known by the last delta + 1 brokers that they have visited
-(`visited`). More dead in a row are a barrier (`partitions`). What only the dead and a neighbour had is seen to by
-that neighbour (`orphans`).
+*Faults* (`KnownTree`; Algorithms 3 and 4). Dead brokers are bypassed: those beyond are connected, and everything that
+was not confirmed is sent to them, in order. Duplicates are detected by the last delta + 1 brokers that a message has
+visited (`NewestSeen`). More dead brokers in a row are a barrier (`PartitionTable`). A neighbour of dead brokers sends
+on what only they and it had (`Orphans`).
 
-*Recovery* (`recovery`; Algorithms 5 to 7). Whoever begins, for the first time or again, learns the tree and the
-subscriptions from the nearest living broker in each direction, takes part with guided messages meanwhile, and tells
-everybody within delta + 1 hops that it is back.
+*Recovery* (`RecoveringTree`; Algorithms 2 and 5 to 7). A broker that starts, for the first time or again, learns the
+tree and the subscriptions from the nearest living broker in each direction, takes part with guided messages meanwhile,
+and tells everybody within delta + 1 hops that it is back.
 
-*Assumptions.* At most delta brokers are not operational at once, in the whole network: dead, or not through with
-their recovery. Hosts say when a process is gone; silence is no death. Of those who knew a broker's place, one lives
-when it returns. Nodes of the report that are clients are clients here: they hang on brokers, and stand in nobody's
-tree.
+*Assumptions.* At most delta brokers are not operational at once, in the whole network: dead, or recovering. Hosts
+report when a process is gone; silence is no death. Of the brokers that knew a broker's place, one lives when it
+returns. Clients are no nodes of the tree, as they are in the report.
 
-*What a dead broker's living clients get.* They go on at others near it, the nearest first, as soon as these have
-passed it over; what they had published and was not safe they publish again, and it is shown once. They subscribe
-again, and are told that they may have missed something: what was on its way to them is not kept for them.
+*Clients of a dead broker* continue at others near it, the nearest first, as soon as these have bypassed it. They
+publish again what was not safe, and it is delivered once. They subscribe again, and are told that they may have missed
+messages.
 
-*Departures.* The nine mistakes of the report's pseudocode are corrected (D1 to D9, docs/stacks/delta.md). A
-subscription counts for routing as soon as it is heard of, and is promised to nobody before it is confirmed. A
-publication is shown when it comes, not when those beyond have confirmed it, because with a window that would change
-the order; only where it was published it is shown last. A newcomer and one that returns begin alike. A recovering
-broker confirms when it has its answers. Barriers are known to their detectors only. Snapshots are not sent with low
-priority. `delivered` is not told: confirmations are given by brokers and not by readers.
+*Departures.* The nine corrections D1 to D9 and all departures are in docs/stacks/delta.md. The most visible one: a
+publication is delivered when it arrives, not when those beyond have confirmed it, because with a window that would
+change the order; only its own broker delivers it last. `delivered` is never sent: brokers confirm, not readers.
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES

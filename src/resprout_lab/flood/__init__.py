@@ -1,16 +1,19 @@
 """Flood: everything goes everywhere, once, along a tree that is never repaired.
 
-Each broker joins the parent it was given and is in the tree when that one says so (`stacks.shell.tree`). A publication
-goes on over every link but the one it came over, or, with the option `filtered`, only where somebody behind the link
-wants it; what comes a second time is dropped. Readers are shown it as it comes: `eventual`, and nothing more.
+*The document.* No seed describes this system as a whole. Its routing is that of sections 4.1 and 4.2 of seed 003: Luis
+Neves, Pedro do Vale and Ricardo Abreu, "Distributed and Reliable Publish-Subscribe System", Instituto Superior Técnico,
+2015/16. docs/stacks/flood.md has a table of names and one of departures.
 
-*Receipts.* `accepted`: its broker has it, and has handed it to its links. `safe` says no more than that here: it
-survives the crash of no broker at all (f = 0), and the publisher need not keep it any longer. `delivered` would need
-answers from everybody, and is never said.
+Each broker joins the parent it was given and is in the tree when its parent confirms it (`PlainTree`). A publication
+goes on over every link but the one it came over, or, with the option `filtered`, only where a subscription behind the
+link matches. Duplicates are dropped. Publications are delivered as they arrive: the stack offers `eventual` only.
 
-*Faults.* None are survived. With a broker goes what only it had, and what is published while it is away does not pass
-its place; when it returns, its neighbours take it in again. Its clients go on at a neighbour, and are told that they
-may have missed something. Connections that break and come back lose nothing.
+*Receipts.* `accepted`: the publisher's broker has it and has queued it on its links. `safe` means the same here: it
+survives the crash of no broker (f = 0), and the publisher need not keep it any longer. `delivered` is never sent.
+
+*Faults.* None are survived. A dead broker takes with it what only it had, and publications do not pass its place until
+it returns and its neighbours take it in again. Its clients continue at a neighbour, and are told that they may have
+missed messages. Connections that break and come back lose nothing.
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES

@@ -1,29 +1,35 @@
 """Ginger: a tree of brokers that keeps a delivery guarantee for each message, and repairs itself; the baseline.
 
+*The document.* Seed 000: Paulo César Leite de Matos, "Fault-Tolerant Publish-Subscribe System With Multiple Delivery
+Guarantees", master's thesis, NOVA University Lisbon, 2024. docs/stacks/ginger.md has a table of its symbols, messages
+and algorithms, and one of all departures.
+
 *Structure.* Brokers form a tree; clients hang on brokers. A subscription spreads from its broker to all others, and
 publications travel back along it. Every broker knows its ancestors up to `max_hops`, its siblings, its children's
-children, and in which order the root's children follow it (`view`).
+children, and in which order the root's children succeed it (`View`).
 
-*Publications.* Links are FIFO and the tree has no cycles, so forwarding in order of arrival is enough for FIFO and
-causal order (`core`, `intake`). What is not delivered everywhere is kept by all who passed it on (`window`), and a
-source with too much of it is pushed back. A total goes up to the root, which orders it; every broker on the way down
-lets it hold its keys and acknowledges; the root then has it processed, and the keys are free (`totals`).
+*Publications.* Links are FIFO and the tree has no cycles, so forwarding in order of arrival gives FIFO and causal order
+(`GingerCore`, `Intake`). Every broker on the way keeps a publication until it is delivered everywhere (`WindowEntry`)
+and applies back-pressure to a source with too many of them. A total goes up to the root, which orders it. Every broker
+on the way down locks its keys and acknowledges. The root then has it processed, and the keys are free (`GingerTotals`).
 
 *Failures.* A broker is dead when its host refuses connections, or when it was silent for the timer. Its children ask
-its parent for a place, then their siblings, then break the degree (`orphan`); the parent collects what all of them
-have, and sends everybody on from the same cut (`leader`, `handover`). When the root dies, the next in its published
-order does this, and continues the totals in progress. Clients of a dead broker go where it told them, and get what they
-missed (`clients`). Crash faults only: up to one broker at a time in any neighbourhood. A broker that is
-wrongly declared dead is told, and begins a new life as a leaf.
+its parent for a place, then their siblings, then break the degree (`Seeker`). The parent collects what all of them
+have, and sends everybody on from the same cut (`Leader`, `GingerHandover`). When the root dies, the next in its
+published order does this, and continues the totals in progress. Clients of a dead broker go where it told them, and get
+what they missed (`GingerClients`). The stack survives crashes of one broker at a time in any neighbourhood. A broker
+that is wrongly declared dead is told, and begins a new life as a leaf.
 
-*What was corrected.* The thesis' pseudocode fails in sixteen ways; docs/stacks/ginger.md lists them with the test that
-protects each correction. Everything the judge checks is clean but for one thing, which is left in on purpose:
+*Corrections* G1 to G16 to the thesis' pseudocode are in docs/stacks/ginger.md, each with the test that protects it. One
+error of the thesis is left in on purpose:
 
 *The barrier anomaly (G13).* A publication that names a key may be on its way up the tree when the root has already
-locked that key for a total. On its own side of the tree it was delivered before the total. The broker that holds the
-key holds the publication back until the total is processed, so everybody else delivers it after. Without any fault,
-subscribers disagree about what came before the total. The judge reports it under `barrier` (and a bank's replicas under
-`bank_balance`); "close before deliver" of the default stack is the remedy, and would make this another protocol.
+locked that key for a total. Its own side of the tree delivered it before the total. The broker where the key is locked
+holds it until the total is processed, so everybody else delivers it after. Without any fault, subscribers disagree
+about the order of both. The judge reports it under `barrier` (and a bank's replicas under `bank_balance`).
+
+*Departures* that matter most: a client's messages wait behind its own undelivered total, whatever their keys
+(`GingerClients.drain`); a total locks its keys at every broker; one leader synchronises all orphans.
 """
 
 from typing import Final

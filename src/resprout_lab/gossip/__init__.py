@@ -1,23 +1,25 @@
-"""Gossip: every broker is a peer, and everything goes to everybody by way of neighbours that nobody planned.
+"""Gossip: every broker is a peer, and everything goes to everybody by way of random neighbours.
 
-*The documents.* The first phase of the project that seed 004 reports on: "a Gossip Broadcast protocol with Recovery
-mechanisms" on HyParView. The report only names it; the protocols are those of the papers (`overlay.hyparview`,
-`spread.gossip`), and all parameters are *chosen*.
+*The documents.* Seed 004: Emanuele Vivoli, Joao Miguel Costa and Pedro Guilherme Silva, "ASD Project Phase 3", NOVA FCT
+and University of Florence, 2019, first phase: "a Gossip Broadcast protocol with Recovery mechanisms" on HyParView
+(Leitao, Pereira and Rodrigues, DSN 2007). The report only names it; the protocols are those of the papers (`HyParView`,
+`Gossip`), and all parameters are *chosen*. docs/stacks/gossip.md has a table of names and one of departures.
 
-*Promise.* `eventual`, and with a probability: what is owed comes if the overlay hangs together, and somebody that is
-connected still keeps it. Nothing comes twice. The judges report the share that came; without faults it is 1.
+*Promise.* `eventual`, and with a probability: an owed delivery arrives if the overlay is connected and a connected
+broker still keeps the publication. Nothing comes twice. The judge reports the share that arrived; without faults it is
+1.
 
 *Joining.* A broker joins through its parent or its contacts, in the order in which they were given. It serves clients
-when a neighbour that does has told it what there is: it is not owed that, and does not ask for it. One that hears
-nothing of the kind serves after a while all the same: parts of a network that do so find each other later, and so do
-parts in which everybody has neighbours enough.
+when a serving neighbour has told it what there is: it is not owed that, and does not ask for it. A broker that hears
+nothing of the kind serves after a while anyway. Parts of a network that do so find each other later, and so do parts in
+which everybody has enough neighbours.
 
-*Receipts.* `accepted`: its broker has it, and has handed it to its links. `safe` says no more than that here: it
-survives the crash of no broker for certain (f = 0). `delivered` would need answers from everybody, and is never said.
+*Receipts.* `accepted`: the publisher's broker has it and has queued it on its links. `safe` means the same here: it
+survives the crash of no broker for certain (f = 0). `delivered` is never sent.
 
-*Faults.* Any broker may die, fall silent, be cut off, leave and return; any number may join. With a broker goes what
-only it had, and what its clients were not given yet; they go on at a neighbour, and are told that they may have missed
-something. Nobody waits for anybody, and nobody is fenced.
+*Faults.* Any broker may die, fall silent, be cut off, leave and return; any number may join. A dead broker takes with
+it what only it had, and what its clients were not given yet; they continue at a neighbour, and are told that they may
+have missed messages. Nobody waits for anybody, and nobody is fenced.
 """
 
 from resprout.core.promises import Reliability

@@ -1,39 +1,39 @@
-"""Scribe on a ring: a tree for each topic, and for each topic an owner on the ring whose log is held by three brokers.
+"""Scribe on a ring: a multicast tree for each topic, and for each topic an owner whose log three brokers hold.
 
-*The documents.* Vivoli, Costa and Silva, "ASD Project Phase 3" (2019), a report on a system of three phases: Chord,
-Scribe, and Multi-Paxos for owners of topics. What it only names is that of the papers (`overlay.chord`,
-`spread.scribe`, `replicas`), with the corrections S1 to S5 to the report's pseudocode.
+*The documents.* Seed 004: Emanuele Vivoli, Joao Miguel Costa and Pedro Guilherme Silva, "ASD Project Phase 3", NOVA FCT
+and University of Florence, 2019, second and third phase: Chord (Stoica and others, 2001), Scribe (Rowstron and others,
+2002), and Multi-Paxos for owners of topics. What the report only names follows the papers (`Chord`, `Trees`,
+`Replica`). docs/stacks/scribe.md has a table of its messages and procedures, and one of departures.
 
-*A topic* (`held`, `log`) belongs to the first broker at or behind its key on the ring. That one and the next two hold
-it: a log that decides by majority. One of them leads.
+*A topic* (`HeldTopic`, `TopicLog`) belongs to the first broker at or behind its key on the ring. That one and the next
+two hold it: a log that decides by majority. One of them leads.
 
-*Owners* (`owners`) see to it that the right brokers hold their topics, whatever happens to the ring: they found topics,
+*Owners* (`TopicOwners`) see to it that the right brokers hold their topics when the ring changes: they found topics,
 and claim changes, which the holders decide.
 
-*Publishing* (`publishing`, `errands`). A broker finds out who leads the topic, and asks for a place, until it has it:
-it is `safe` then. The leader spreads what is decided down the topic's tree, with its position.
+*Publishing* (`TopicPublishing`, `Errands`). A broker finds the leader of the topic, and asks for a place until it has
+one: the publication is `safe` then. The leader sends what is decided down the topic's tree, with its position.
 
-*Trees* (`wishes`, `spread.scribe`) grow along the ways of the ring to whoever leads, and are repaired when parents or
-leaders die. What a broker missed in between, it asks of the leader, who keeps it for a while. Filters with wildcards
+*Trees* (`TopicWishes`, `Trees`) follow the routes of the ring to the leader, and are repaired when parents or leaders
+die. A broker requests what it missed from the leader, which keeps publications for a while. Filters with wildcards
 learn of topics from a directory, which is a topic like others.
 
-*Order.* `total`, within each topic: the order of its log, and a client's own publications in theirs. `eventual` beside
-it takes the same way, and counts apart. `fifo` would be the same as `total` here, and `causal` would bind topics to
-each other, which have no common order: both are refused. So is a publication that names keys of other topics.
+*Order.* `total`, within each topic: the order of its log, and a client's own publications in theirs. `eventual` takes
+the same path, and is numbered apart. `fifo` would be the same as `total` here, and `causal` would bind topics to each
+other, which have no common order: both are refused. So is a publication that names keys of other topics.
 
-*Receipts.* `accepted`: its broker has it. `safe`: most of those who hold the topic do. `delivered` is never said.
+*Receipts.* `accepted`: the publisher's broker has it. `safe`: a majority of the holders of the topic has it.
+`delivered` is never sent.
 
-*Faults.* One broker may be down at a time (half of the `backups`), and return at any time; the next may fall when the
-ring and the topics have those who are to hold them. With three brokers or more. Living clients of a dead broker go on
-elsewhere: what they published is not lost and not doubled, what they read goes on in order, and they are told that they
-may have missed something in between.
+*Faults.* One broker may be down at a time (half of the `backups`), of three or more, and return at any time; the next
+may fail when ring and topics have their holders again. Living clients of a dead broker continue elsewhere: their
+publications are not lost and not duplicated, they continue to read in order, and they are told that they may have
+missed messages in between.
 
-*Departures.* The report's replicas are two dedicated spares of each node, outside the ring; here they are the next two
-on the ring, who take over its topics when the owner dies (docs/decisions/31). There is one log for each topic, not
-for each node, so that topics move alone. Numbers of positions, and the leader's memory, make trees lossless.
+*Corrections* S1 to S5 and all departures, known errors among them, are in docs/stacks/scribe.md.
 
-*Assumptions.* Messages between any two brokers take less than a quarter of `suspect_us`; what is published while a
-broker is without a parent fits into `keep_bytes`, or its clients are told that they missed something.
+*Assumptions.* Messages between any two brokers take less than a quarter of `suspect_us`; publications made while a
+broker is without a parent fit into `keep_bytes`, or its clients are told that they missed messages.
 """
 
 from resprout.core.promises import OrderScope

@@ -1,48 +1,42 @@
-"""Sites: a tree of sites, each of which is three brokers that agree on everything before anybody hears of it.
+"""Sites: a tree of sites; the brokers of a site decide everything by majority before it takes effect.
 
-*The document.* Neves, do Vale and Abreu, "Distributed and Reliable Publish-Subscribe System" (2015): a report on a
-system with three brokers per site, routing by flooding or filtering, no order, FIFO or total order, one crash per site,
-and leaders that freeze and wake up. It names what it did not finish (its sections 7 and 8); that is finished here.
+*The document.* Seed 003: Luis Neves, Pedro do Vale and Ricardo Abreu, "Distributed and Reliable Publish-Subscribe
+System", Instituto Superior Técnico, 2015/16: a report on a system with three brokers per site, routing by flooding or
+filtering, no order, FIFO or total order, one crash per site, and leaders that freeze and wake up. docs/stacks/sites.md
+has a table of its terms and one of departures.
 
-*A site* (`state`, `agreement`) is one state that its brokers hold alike: a log decides commands in one order, by
-majority (`replicas`, Multi-Paxos), and each broker applies them. Publications, subscriptions, what came from
-neighbouring sites and what they have: all are commands. One broker leads, as the report has it, by terms.
+*A site* (`SiteState`, `Agreement`) is one state that its brokers replicate: a log decides commands in one order, by
+majority (`Replica`, Multi-Paxos), and each broker applies them. Publications, subscriptions, messages from neighbouring
+sites and their acknowledgements are all commands. One broker leads, by terms.
 
-*The tree of sites* (`gateway`). Whatever a site has for a neighbour stands in its state, with a number, and with the
+*The tree of sites* (`Gateways`). A message for a neighbouring site is part of the state, with a number, and with the
 number before it on the same link. The leader sends it, once it is decided, to the leader there, where it becomes a
-command; its number tells a repeat. So what a leader may have sent before it died, the next one sends again, and each
-thing happens once. Both sides tell all brokers of the other one who speaks for them, since which term, and refuse older
-ones.
+command; duplicates are detected by number. So a new leader sends again what the last one may have sent, and each
+message takes effect once. Both sides tell all brokers of the other one who speaks for them, since which term, and
+refuse older ones.
 
-*Order.* `order = "total"`: what is published goes up to the root site, whose log is the sequencer, and comes down in
-that order: all four guarantees. `"fifo"`, `"none"`: it is placed in the log of the site where it is published, and goes
-on along the tree. The site that gives a publication its place expects the next number of its publisher (`intake`).
+*Order.* `order = "total"`: publications go up to the root site, whose log is the sequencer, and come down in that
+order: all four guarantees. `"fifo"`, `"none"`: they are ordered in the log of the site where they are published, and go
+on along the tree. The site that orders a publication expects the next number of its publisher (`SiteIntake`).
 
-*Routing.* `"flooding"`: everywhere. `"filtering"`: a subscription is asked of the neighbouring sites through which
-something may come, and confirmed when it is known wherever it must be; it is withdrawn when nobody behind it has it
-any more (`wishes`).
+*Routing.* `"flooding"`: everywhere. `"filtering"`: a subscription goes to the neighbouring sites through which matching
+publications may come, and is confirmed when it is known wherever it must be. It is withdrawn when nobody behind it has
+it any more (`SiteWishes`).
 
-*Clients* (`clients`) are served by any broker of their site, and turn to another when theirs is gone. What they may
-still need is kept by all brokers of the site until each has said that its own clients have it.
+*Clients* (`SiteClients`) are served by any broker of their site, and turn to another when theirs is gone. All brokers
+of the site keep what they may still need until each has reported that its own clients have it.
 
-*Lives* (`forming`). A broker that begins another life takes the place of the old one, by a decision of the site, and is
-told the state by the others; nothing is on disk.
+*Lives* (`SiteForming`). A broker that begins another life takes the place of the old one, by a decision of the site,
+and gets the state from the others; nothing is on disk.
 
-*Receipts.* `accepted`: its broker has it. `safe`: its site has decided it, that is, most of its brokers have it.
-`delivered` would need answers from everybody, and is never said.
+*Receipts.* `accepted`: the client's broker has it. `safe`: its site has decided it, that is, a majority of its brokers
+has it. `delivered` is never sent.
 
 *Faults.* One broker of each site may be down at a time (a minority of `replicas`), in any number of sites: crashed,
-with or without a word from its host, frozen, cut off. It may return at any time. Links may break, also between sites.
-Not survived: a majority of a site; deaths while the network forms. The root site is needed for total order.
+with or without a report of its host, frozen, cut off. It may return at any time. Links may break, also between sites.
+Not survived: the loss of a majority of a site; deaths while the network forms. Total order needs the root site.
 
-*Corrections* A1 to A6 to the report, with their tests, are in `docs/stacks/sites.md`.
-
-*Departures.* The report's clients send everything to three brokers and take part in elections by accusing; here they
-talk to one, and brokers of the site alone decide (A6). Freezing is not simulated by a flag: a process stops, and what
-it says afterwards is refused by ballots and terms. Events are not renumbered for each link, and no empty updates are
-sent (A5). `sharing = "links"` is the load balancing of its section 7 by links: one broker for the parent, the others
-for the children. In `"none"`, too, publications of one client stay in order, because clients that return tell by
-their last numbers what they have; it is only not promised.
+*Corrections* A1 to A6 and all departures, known errors among them, are in docs/stacks/sites.md.
 
 *Assumptions*, beside the report's: the first broker of a site names one of the parent site, the others name the first
 one. A broker without a site is a site by itself, and survives nothing.
