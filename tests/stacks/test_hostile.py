@@ -17,7 +17,7 @@ from resprout.order.timers import ReportSpread, ReportTaken
 from resprout.order.totals.messages import Lock, Submit
 from resprout.overlay.messages import Fenced, Seek, Sought, Suspect, Tell, Told
 from resprout.overlay.places import Configuration, Life
-from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Uninterested
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.messages import (
     Attach,
@@ -113,7 +113,6 @@ HOSTILE_CLIENT: list[tuple[Any, str]] = [
     (Interested(1, "#", None), "Interested is not for evil to say"),
     (InterestConfirmed(1), "InterestConfirmed is not for evil to say"),
     (Uninterested(1), "Uninterested is not for evil to say"),
-    (Advertised("t"), "Advertised is not for evil to say"),
     (Serving("x", (), 0), "Serving is not for evil to say"),
     (Turned("ordered", Guarantee.EVENTUAL, 1), "Turned is not for evil to say"),  # type: ignore[arg-type]
     (Subscribed(1), "Subscribed is not for evil to say"),

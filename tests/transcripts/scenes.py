@@ -121,7 +121,7 @@ REPAIR: Final = Scene(
         ("b2", "Turned"): "t3. With the Grant b2 knows that others have it: safe.",
     },
     until_us=170 * MS,
-    left_out=("Advertised", "Tell", "Told", "Successors", "Levels", "Taken", "Decided", "Listeners", "ClientLives"),
+    left_out=("Tell", "Told", "Successors", "Levels", "Taken", "Decided", "Listeners", "ClientLives"),
 )
 
 TOTAL: Final = Scene(
@@ -155,7 +155,6 @@ TOTAL: Final = Scene(
         ("b1", "Turned"): "At b1, the same. Its client is told that the total is safe, which includes accepted.",
     },
     until_us=200 * MS,
-    left_out=("Advertised",),
 )
 
 RETURN: Final = Scene(
@@ -191,7 +190,7 @@ RETURN: Final = Scene(
         ("c1", "Taken"): "The ghost waited for nobody else, and is gone. Receipts go on as ever.",
     },
     until_us=250 * MS,
-    left_out=("Advertised", "Unadvertised", "Tell", "Told", "Enrol", "Enrolled", "Decided", "Successors"),
+    left_out=("Tell", "Told", "Enrol", "Enrolled", "Decided", "Successors"),
 )
 
 SCENES: Final[Mapping[str, Scene]] = {"join": JOIN, "repair": REPAIR, "total": TOTAL, "return": RETURN}

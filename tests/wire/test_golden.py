@@ -23,7 +23,6 @@ from resprout.edge.durable_messages import (
     WhenFull,
 )
 from resprout.edge.messages import (
-    Advertise,
     AskAudience,
     Attend,
     AudienceTold,
@@ -50,7 +49,6 @@ from resprout.edge.messages import (
     Successors,
     Taken,
     Turned,
-    Unadvertise,
     Unsubscribe,
     Unsubscribed,
 )
@@ -100,7 +98,7 @@ from resprout.overlay.messages import (
     Vote,
 )
 from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
-from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown, DurablePart
 from resprout.stacks.resprout.durable_state import DurableState
@@ -178,8 +176,7 @@ CONVERSATION: dict[str, Any] = {
         Publish(bundle(payloads=[b"a", b"", b"ccc"], guarantee=Guarantee.EVENTUAL))
     ),
     "what clients say": data(
-        Subscribe(1, "bank/+", "amount > 100"), Subscribe(2, "#", None), Unsubscribe(1), Advertise("bank/pt"),
-        Unadvertise("bank/pt"), Taken(12),
+        Subscribe(1, "bank/+", "amount > 100"), Subscribe(2, "#", None), Unsubscribe(1), Taken(12),
     ),
     "what brokers say": data(
         Serving("resprout", tuple(Guarantee), 1), Subscribed(1), SubscribeRefused(2, "no"), Unsubscribed(1),
@@ -209,7 +206,6 @@ CONVERSATION: dict[str, Any] = {
     ),
     "interest between brokers": data(
         Interested(1, "bank/+", "amount > 100"), InterestConfirmed(1), InterestConfirmed(2, (MARK,)), Uninterested(1),
-        Advertised("bank/pt"), Unadvertised("bank/pt"),
     ),
     "the log between brokers": data(
         Forward(bundle(), 1), Forward(bundle(first=2), 2, True, True), Levels((9, 7), (6, 5), (8,), (4, 3), 2),
