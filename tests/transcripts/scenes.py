@@ -74,7 +74,7 @@ JOIN: Final = Scene(
             "b1",
             "Welcome",
         ): "4. The parcel is the first message of the link, and b2 takes it in one step. What b1 asks of "
-        "it (Asks) counts as confirmed: there is nobody behind it.",
+        "it (AskedInterest) counts as confirmed: there is nobody behind it.",
         ("b2", "Tell"): "5. Both have opened the link; b2 tells its own place, and is in the tree.",
         (
             "b0",
@@ -121,7 +121,7 @@ REPAIR: Final = Scene(
         ("b2", "Turned"): "t3. With the Grant b2 knows that others have it: safe.",
     },
     until_us=170 * MS,
-    left_out=("Tell", "Told", "Successors", "Levels", "Taken", "Decided", "Listeners", "ClientLives"),
+    left_out=("Tell", "Told", "Successors", "Levels", "Taken", "Decided", "Listener", "KnownClient"),
 )
 
 TOTAL: Final = Scene(

@@ -19,7 +19,7 @@ from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable_done import DurableProgress, check_progress
-from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown, DurablePart
+from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown
 from resprout.stacks.resprout.durable_state import MARKS_MAX, DurableState
 
 SUBSCRIPTIONS_MAX: Final = 100_000
@@ -117,9 +117,6 @@ class DurableBook:
         self._core.outbound.extend([(name, message) for name in self._core.links if name != link.name])
 
     # -- new links -----------------------------------------------------------------------------------------------------
-
-    def pack(self) -> list[DurablePart]:
-        return [DurablePart(state) for state in self.whole_states()]
 
     def meet(self, neighbour: str, theirs: Iterable[DurableState]) -> None:
         """The first word of a new neighbour. What it does not know it is told."""
