@@ -52,8 +52,7 @@ class ClientBook:
 
     def lost(self, neighbour: str) -> set[str]:
         """It is replaced by others. Tells whom it stood for."""
-        if self.durables.waves:
-            self.durables.lost(neighbour)
+        self.durables.lost(neighbour)
         return self.listeners.lost(neighbour)
 
 
