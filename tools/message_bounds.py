@@ -24,6 +24,7 @@ from resprout.edge.messages import CLIENT_MESSAGES, ReadEvents
 from resprout.links.frames import FRAMES
 from resprout.net.frames import MORE_FRAMES
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
+from resprout.stacks.resprout.messages import PARCEL_ROWS, ParcelRows
 from resprout.stacks.stack import BrokerSeat
 
 PAGE: Final = Path("docs/messages.md")
@@ -39,7 +40,7 @@ SPEAKERS: Final = ("client", "neighbour", "broker", "newcomer")
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One number of one message."""
+    """One number of one message, or of one row of a parcel."""
 
     message: type[msgspec.Struct]
     path: str
@@ -59,9 +60,11 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def rows() -> list[Row]:
-    """All numbers of the default stack, by tag."""
+    """Return all numbers of the default stack: of frames and messages by tag, then of rows of parcels."""
     speakers = _speakers()
-    kinds = sorted((*FRAMES, *MORE_FRAMES, *RESPROUT.messages), key=_tag)
+    messages = [kind for kind in RESPROUT.messages if kind is not ParcelRows]
+    kinds = (*sorted((*FRAMES, *MORE_FRAMES, *messages), key=_tag), *sorted(PARCEL_ROWS, key=_tag))
+    speakers |= dict.fromkeys(PARCEL_ROWS, speakers[ParcelRows])
     return [row for kind in kinds for row in _rows_of(kind, speakers.get(kind, "any peer"))]
 
 
@@ -133,8 +136,8 @@ HEAD: Final = """# Numbers in messages
 
 <!-- Written by `python -m tools.message_bounds`; `make check` compares it with the code. -->
 
-Every number in every frame and message of the default stack: who may say it, its bounds, and what happens otherwise.
-[Decision 22](decisions/22-bounds-and-trust.md) has the reasons.
+Every number in every frame, message and row of a parcel of the default stack: who may say it, its bounds, and what
+happens otherwise. [Decision 22](decisions/22-bounds-and-trust.md) has the reasons.
 
 The decoder refuses a number outside its *range*: the sender loses its connection, the refusal is counted as malformed,
 and nobody else notices. Ranges are the same for every node, and counters of honest nodes stop at their end. So no
@@ -155,7 +158,8 @@ def page(found: list[Row]) -> str:
     ]
     before: type | None = None
     for row in found:
-        message = f"`{row.message.__name__}` ({row.tag})" if row.message is not before else ""
+        tag = f"row {row.tag}" if row.message in PARCEL_ROWS else row.tag
+        message = f"`{row.message.__name__}` ({tag})" if row.message is not before else ""
         before = row.message
         bound, otherwise = (row.derived.bound, row.derived.otherwise.value) if row.derived is not None else ("", "")
         span = f"{row.least} to {_power(row.most)}"

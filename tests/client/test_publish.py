@@ -12,7 +12,6 @@ from resprout.client.receipts import Stream
 from resprout.core import limits
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.edge.broker import advertising
 from tests.net.stage import broker, run
 
 GUARANTEES: tuple[Any, ...] = ("fifo", "causal", Guarantee.CAUSAL, Guarantee.FIFO)
@@ -145,23 +144,6 @@ def test_iterating_may_be_broken_off_and_taken_up_again_in_any_way() -> None:
                         got.extend(int(message.payload) for message in batch)
                         break
             assert got == list(range(300))
-
-    run(story())
-
-
-def test_a_client_publishes_on_more_topics_than_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advertising, "TOPICS_MAX", 10)
-
-    async def story() -> None:
-        events: list[object] = []
-        async with broker() as running, connect(str(running), on_event=events.append) as client:
-            inbox = await client.subscribe("#")
-            for number in range(30):
-                await client.advertise(f"advertised/{number}")
-                receipt = await client.publish(f"t/{number}", b"x")
-            await receipt.safe()
-            assert [(await inbox.next()).topic for _ in range(30)] == [f"t/{number}" for number in range(30)]
-            assert not events, "the session went on"
 
     run(story())
 

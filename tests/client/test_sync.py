@@ -156,7 +156,6 @@ def test_no_thread_is_left_when_no_session_could_be_made() -> None:
 def test_several_subscriptions_feed_one_inbox_which_is_read_in_batches(client: sync.Client) -> None:
     inbox = client.subscribe("t")
     assert client.subscribe("u", into=inbox) is inbox
-    client.advertise("t")
     assert inbox.next_now() is None and inbox.failure is None
     for number in range(4):
         client.publish("tu"[number % 2], b"%d" % number).safe(timeout=PATIENCE_S)

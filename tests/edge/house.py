@@ -6,14 +6,12 @@ from typing import Any
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.contract import Effect, Send
 from resprout.core.guarantee import Guarantee
-from resprout.edge.broker.advertising import Advertising
 from resprout.edge.broker.ghosts import Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend, Delivery, Serving, Subscribe, Successor, Taken, Unsubscribe
 from resprout.order.entry import Entry
 from resprout.order.log import Log
-from resprout.spread.adverts import Adverts
 from resprout.spread.interest import Interest
 from resprout.spread.outbound import Outbound
 from resprout.stacks.resprout.client_interest import ClientInterest
@@ -30,12 +28,9 @@ class House:
         self.log = Log(0)
         self.interest = Interest()
         self.outbound: Outbound = []
-        self.adverts = Adverts(self.outbound)
         for name in neighbours:
             self.interest.add_neighbour(name)
-            self.adverts.add_neighbour(name)
         self.wishes = ClientInterest(self.interest, self.outbound)
-        self.advertising = Advertising(self.adverts)
         self.sessions = ClientSessions(SERVING, self.log, self.wishes, lambda entry: self.sessions.delivered(entry))
         self.ghosts = Ghosts(self.sessions, self.log, self.wishes, self.interest.index)
         self.out: list[Effect] = []
@@ -99,7 +94,6 @@ class House:
 
     def leave(self, name: str) -> None:
         self.sessions.leave(name, self.out)
-        self.advertising.leave(name)
 
     def messages(self, name: str) -> list[Any]:
         """What a client was sent since the last time anyone asked."""

@@ -32,7 +32,6 @@ from resprout.core.contract import (
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.client.machine import ClientMachine, ClientOptions
 from resprout.edge.messages import (
-    Advertise,
     Attend,
     Delivery,
     Extra,
@@ -302,8 +301,6 @@ class MortalNetwork:
             case Unsubscribe(id=id):
                 del session.subscriptions[id]
                 self._streams.put(broker.name, CLIENT, Unsubscribed(id))
-            case Advertise():
-                pass
             case _:
                 raise AssertionError(message)
 

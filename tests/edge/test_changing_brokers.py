@@ -29,7 +29,6 @@ from resprout.edge.client.search import (
 )
 from resprout.edge.client.timers import AnswerDue, AskAgain, AskOthers
 from resprout.edge.messages import (
-    Advertise,
     Attend,
     GoTo,
     HeldSubscription,
@@ -40,7 +39,6 @@ from resprout.edge.messages import (
     Taken,
 )
 from resprout.edge.requests import (
-    AdvertiseRequest,
     BrokerChanged,
     PublishRequest,
     SessionBegan,
@@ -69,11 +67,11 @@ def settled(options: ClientOptions | None = None) -> Puppet:
 
 def test_a_new_client_attends_with_nothing_and_says_nothing_else_before_it_is_served() -> None:
     client = Puppet(serving=None)
-    client.ask_together(SubscribeRequest("t"), publication(), AdvertiseRequest("u"))
+    client.ask_together(SubscribeRequest("t"), publication())
     assert client.up().attend == Attend(0)
     assert client.ask(publication()).last == [] and client.writable().last == []
     client.hear(SERVING)
-    assert client.sent[:2] == [Subscribe(1, "t", None), Advertise("u")] and len(client.published) == 1
+    assert client.sent[:1] == [Subscribe(1, "t", None)] and len(client.published) == 1
 
 
 def test_a_client_that_was_never_served_waits_for_its_one_broker() -> None:

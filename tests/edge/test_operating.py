@@ -7,7 +7,6 @@ from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.client.forgetting import NAMES_MAX, REQUESTS_MAX, check_names
 from resprout.edge.messages import BrokersForgotten, Extra, ForgetBrokers, PublicationWaits, Serving, Subscribe, Turned
 from resprout.edge.requests import (
-    AdvertiseRequest,
     ForgetAnswered,
     ForgetRequest,
     PublishRequest,
@@ -141,7 +140,6 @@ def test_a_word_about_waiting_keeps_no_run_from_coming_to_rest() -> None:
 
 def test_what_a_stack_does_not_offer_is_not_asked_of_its_brokers() -> None:
     client = Puppet(serving=Serving("plain", tuple(Guarantee), 1))
-    assert client.ask(AdvertiseRequest("t")).sent == []
     assert client.ask(ForgetRequest(("b3",)), 7).sent == []
     (answer,) = client.of(Answer)
     assert isinstance(answer.body, ForgetAnswered) and answer.token == 7

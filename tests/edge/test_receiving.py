@@ -11,7 +11,6 @@ from resprout.edge.client.incoming import MESSAGE_BYTES
 from resprout.edge.client.machine import ClientOptions
 from resprout.edge.client.timers import TellTaken
 from resprout.edge.messages import (
-    Advertise,
     Attend,
     Delivery,
     Publish,
@@ -19,12 +18,10 @@ from resprout.edge.messages import (
     Subscribed,
     SubscribeRefused,
     Taken,
-    Unadvertise,
     Unsubscribe,
     Unsubscribed,
 )
 from resprout.edge.requests import (
-    AdvertiseRequest,
     LeaveRequest,
     PublishRequest,
     Refused,
@@ -203,7 +200,6 @@ def test_a_subscription_is_asked_confirmed_ended_and_may_begin_again() -> None:
         (SubscribeRequest("t", "x = 1"), "already subscribed to t where x = 1"),
         (UnsubscribeRequest("u"), "not subscribed to u"),
         (UnsubscribeRequest("t", "x = 2"), "not subscribed to t where x = 2"),
-        (AdvertiseRequest("a/+"), "holds a wildcard"),
     ],
 )
 def test_a_request_that_cannot_be_is_refused_at_once(request_: Any, why: str) -> None:
@@ -219,12 +215,6 @@ def test_a_subscription_refused_by_the_broker_may_be_asked_again() -> None:
     client.ask(SubscribeRequest("t"))
     assert client.hear(SubscribeRefused(1, "too many")).told == [Refused(SubscribeRequest("t"), "too many", True)]
     assert client.ask(SubscribeRequest("t")).sent == [Subscribe(2, "t", None)]
-
-
-def test_advertisements_are_passed_on() -> None:
-    client = Puppet()
-    assert client.ask(AdvertiseRequest("t")).sent == [Advertise("t")]
-    assert client.ask(AdvertiseRequest("t", withdraw=True)).sent == [Unadvertise("t")]
 
 
 def test_requests_before_the_network_is_there_wait() -> None:

@@ -7,19 +7,16 @@ from resprout.core.client_limits import ClientLimits
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.edge.broker import advertising
 from resprout.edge.messages import (
-    Advertise,
     Attend,
     Delivery,
     Serving,
     Subscribed,
     SubscribeRefused,
     Turned,
-    Unadvertise,
     Unsubscribed,
 )
-from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from tests.edge.house import ROOM, SERVING, SUCCESSORS, House
 
 
@@ -245,15 +242,14 @@ def test_a_publisher_that_vanishes_is_told_nothing_and_what_it_published_stays()
     assert house.told("p") == [SERVING] and house.empty
 
 
-def test_a_client_that_vanishes_wants_and_advertises_nothing_any_more() -> None:
+def test_a_client_that_vanishes_wants_nothing_any_more() -> None:
     house = House("a", neighbours=("n",))
     house.subscribe("a", 1)
     house.subscribe("a", 2, "u")
-    house.advertising.advertise(house.clients["a"], Advertise("t"))
     house.outbound.clear()
     house.unsubscribe("a", 1)
     house.leave("a")
-    assert house.outbound == [("n", Uninterested(1)), ("n", Uninterested(2)), ("n", Unadvertised("t"))]
+    assert house.outbound == [("n", Uninterested(1)), ("n", Uninterested(2))]
     assert house.told("a") == [SERVING], "nothing is sent to it any more, not even its end"
 
 
@@ -268,48 +264,3 @@ def test_a_client_may_vanish_while_dropping_one_wish_would_confirm_another_of_it
     assert [(id, predicate.filter) for id, predicate, _ in house.interest.standing("n")[0]] == [(2, "+/b")]
     assert house.interest.index.predicates_of("a") == ()
     assert house.interest.confirmed_by("n", InterestConfirmed(2), []) == [], "and nobody waits for that any more"
-
-
-# -- advertisements ------------------------------------------------------------------------------------------------
-
-
-def test_advertisements_are_passed_to_the_neighbours_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advertising, "TOPICS_MAX", 2)
-    house = House("a", neighbours=("n",))
-    client = house.clients["a"]
-    house.advertising.advertise(client, Advertise("t"))
-    house.advertising.unadvertise(client, Unadvertise("t"))
-    assert house.outbound == [("n", Advertised("t")), ("n", Unadvertised("t"))]
-    house.advertising.advertise(client, Advertise("u"))
-    house.advertising.advertise(client, Advertise("v"))
-    house.outbound.clear()
-    house.advertising.advertise(client, Advertise("w"))
-    house.advertising.implied(client, "x")
-    assert house.outbound == [], "it is only a hint, and nothing happens to whoever gives more of them"
-    house.advertising.unadvertise(client, Unadvertise("u"))
-    house.advertising.implied(client, "x")
-    assert house.outbound == [("n", Unadvertised("u")), ("n", Advertised("x"))]
-
-
-def test_receipts_that_nobody_waits_for_are_told_together_later() -> None:
-    house = House("p")
-    house.prompt = False
-    house.told("p")
-    for _ in range(3):
-        house.give(by="p")
-    assert house.told("p") == []
-    assert house.sessions.patient
-    house.sessions.flush_all(house.out)
-    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 3)]
-    assert not house.sessions.patient
-
-
-def test_a_receipt_that_is_waited_for_takes_the_patient_ones_along() -> None:
-    house = House("p")
-    house.told("p")
-    house.prompt = False
-    house.give(by="p")
-    house.prompt = True
-    house.give(by="p")
-    assert house.told("p") == [Turned("ordered", ReceiptLevel.DELIVERED, 2)]
-    assert not house.sessions.patient

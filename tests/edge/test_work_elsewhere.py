@@ -23,7 +23,6 @@ from resprout.edge.client.machine import ClientOptions
 from resprout.edge.client.search import BRIEF_US
 from resprout.edge.client.timers import AnswerDue, AskOthers
 from resprout.edge.messages import (
-    Advertise,
     HeldSubscription,
     Publish,
     PublishRefused,
@@ -36,7 +35,6 @@ from resprout.edge.messages import (
     Unsubscribed,
 )
 from resprout.edge.requests import (
-    AdvertiseRequest,
     BrokerChanged,
     LeaveRequest,
     ReceiptTurned,
@@ -129,14 +127,14 @@ def test_receipts_go_on_and_never_back() -> None:
 
 def test_confirmed_subscriptions_go_on_unconfirmed_ones_are_asked_again_and_endings_are_told() -> None:
     client = settled()
-    client.ask_together(*(SubscribeRequest(topic) for topic in "abc"), AdvertiseRequest("x"), AdvertiseRequest("y"))
+    client.ask_together(*(SubscribeRequest(topic) for topic in "abc"))
     client.hear(Subscribed(1)).hear(Subscribed(3))
-    client.ask_together(UnsubscribeRequest("c"), AdvertiseRequest("y", withdraw=True))
+    client.ask(UnsubscribeRequest("c"))
     client.down()
-    client.ask_together(SubscribeRequest("c"), AdvertiseRequest("z"))
+    client.ask(SubscribeRequest("c"))
     assert [held.id for held in client.up("up").attend.subscriptions] == [1]
     client.hear(serving(), "up")
-    assert client.sent == [CAME, Subscribe(2, "b", None), Subscribe(4, "c", None), Advertise("x"), Advertise("z")]
+    assert client.sent == [CAME, Subscribe(2, "b", None), Subscribe(4, "c", None)]
     assert client.told == [BrokerChanged("up"), SubscriptionEnded("c", None)]
     assert client.hear(Subscribed(4), "up").told == [SubscriptionConfirmed("c", None)]
     assert client.hear(Subscribed(1), "up").told == [], "it was never anything else"

@@ -21,19 +21,12 @@ from resprout.links.parts import Bodies, SharedBodies
 from resprout.links.session import MESSAGES_PER_FRAME, Session
 from resprout.net.bodies import EncodedBodies
 from resprout.order.messages import BROKER_MESSAGES, Forward
-from resprout.order.totals.messages import (
-    TOTAL_MESSAGES,
-    GrantedLock,
-    LastTotals,
-    Lock,
-    LockReport,
-    Submit,
-    WelcomeLock,
-)
+from resprout.order.totals.messages import TOTAL_MESSAGES, KnownLock, Lock, Submit
 from resprout.spread.messages import SPREAD_MESSAGES, InterestConfirmed
+from resprout.stacks.resprout.messages import LastTotal, ParcelRows
 from resprout.wire.codec import Codec
 
-CODEC = Codec(FRAMES, (*CLIENT_MESSAGES, *SPREAD_MESSAGES, *BROKER_MESSAGES, *TOTAL_MESSAGES))
+CODEC = Codec(FRAMES, (*CLIENT_MESSAGES, *SPREAD_MESSAGES, *BROKER_MESSAGES, *TOTAL_MESSAGES, ParcelRows))
 LARGE = 300_000
 
 
@@ -90,8 +83,7 @@ def check_that_they_fit(messages: Sequence[ProtocolMessage]) -> None:
 
 
 def test_locks_with_large_bundles_do_not_share_a_frame() -> None:
-    kinds = (Submit, lambda b: Lock(1, 2, b), lambda b: LockReport(1, 2, b), lambda b: GrantedLock(1, 2, b))
-    for make in (*kinds, lambda b: WelcomeLock(1, 2, b, False)):
+    for make in (Submit, lambda b: Lock(1, 2, b), lambda b: ParcelRows((KnownLock(1, 2, b),))):
         messages = [make(total(number, LARGE)) for number in range(1, 20)]
         check_that_they_fit(messages)
 
@@ -100,7 +92,7 @@ def test_bases_do_not_share_a_frame_when_they_are_long() -> None:
     base = marks(4_000)
     check_that_they_fit([InterestConfirmed(id, base) for id in range(12)])
     check_that_they_fit([Subscribed(id, base) for id in range(12)])
-    check_that_they_fit([LastTotals(base) for _ in range(12)])
+    check_that_they_fit([ParcelRows(tuple(map(LastTotal, base))) for _ in range(12)])
     held = (HeldSubscription(1, "t" * 512, "w" * 4096, base), HeldSubscription(2, "a/#", None, base))
     check_that_they_fit([Attend(1, (), base, held) for _ in range(5)])
 
@@ -115,7 +107,7 @@ def test_keys_take_room_in_a_frame_that_no_window_counts() -> None:
 
 
 def test_no_mark_takes_more_than_it_is_counted_for() -> None:
-    (one, two) = (len(CODEC.encoder().encode(Data(1, 0, 1, (LastTotals(marks(n)),)))) for n in (100, 101))
+    (one, two) = (len(CODEC.encoder().encode(Data(1, 0, 1, (InterestConfirmed(1, marks(n)),)))) for n in (100, 101))
     assert two - one <= MARK_BYTES
 
 

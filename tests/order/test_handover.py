@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from resprout.order.totals.handover import MemberLocks, MergedLocks, Piece
-from resprout.order.totals.messages import GrantedLock, Lock, LockReport, id_of
+from resprout.order.totals.messages import KnownLock, Lock, id_of
 from tests.order.test_totals import Desk, closed, total
 
 
 def reported(told: int = -1, heard: int = -1) -> MemberLocks:
     """By a member that knows the lock and has not delivered the total."""
-    return MemberLocks((LockReport(0, 1, total(), told=told, heard=heard),), ())
+    return MemberLocks((KnownLock(0, 1, total(), told=told, heard=heard),), ())
 
 
 def repair(desk: Desk, reports: dict[str, MemberLocks], pieces: Sequence[Piece]) -> MergedLocks:
@@ -63,7 +63,7 @@ def test_what_was_said_on_the_dead_link_stands_for_the_new_one() -> None:
     desk.position.parent = "new"
     del desk.position.neighbours["dead"]
     desk.position.neighbours["new"] = True
-    desk.handover.take_locks((GrantedLock(0, 1, total()),), (), ("dead",), ("new",))
+    desk.handover.take_locks((KnownLock(0, 1, total()),), (), ("dead",), ("new",))
     desk.handover.follow("new")
     desk.handover.resume()
     assert desk.delivered == []
@@ -78,7 +78,7 @@ def test_a_total_that_anybody_delivered_is_delivered_at_its_stamp_and_closed_for
     desk.position.parent = "new"
     del desk.position.neighbours["dead"]
     desk.position.neighbours["new"] = True
-    desk.handover.take_locks((GrantedLock(0, 1, total(stamp=20), 20),), (), ("dead",), ("new",))
+    desk.handover.take_locks((KnownLock(0, 1, total(stamp=20), 20),), (), ("dead",), ("new",))
     desk.said.clear()
     desk.handover.deliver_at(total(stamp=20))
     assert [bundle.stamp for bundle, _ in desk.delivered] == [20]

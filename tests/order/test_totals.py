@@ -14,8 +14,8 @@ from resprout.order.clock import Clock
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.messages import (
     Closed,
+    KnownLock,
     Lock,
-    LockReport,
     Submit,
     id_of,
 )
@@ -314,9 +314,9 @@ def test_a_broker_helps_to_close_even_what_it_will_not_show() -> None:
 def test_a_delivered_total_is_reported_until_it_has_left_the_log() -> None:
     desk = Desk("up", "up")
     desk.hear("up", Lock(0, 1, total()))
-    assert desk.handover.report(["up"]) == (LockReport(0, 1, total(), -1, told=1, heard=-1),)
+    assert desk.handover.report(["up"]) == (KnownLock(0, 1, total(), -1, told=1, heard=-1),)
     desk.hear("up", closed(total(), 2))
-    assert desk.handover.report(["up"]) == (LockReport(0, 1, total(stamp=3), 3),)
+    assert desk.handover.report(["up"]) == (KnownLock(0, 1, total(stamp=3), 3),)
     desk.totals.forget(id_of(total()))
     desk.totals.forget(id_of(total()))
     assert desk.handover.report(["up"]) == ()

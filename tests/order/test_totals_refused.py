@@ -10,11 +10,9 @@ from resprout.core.guarantee import Guarantee
 from resprout.order.totals import backlog
 from resprout.order.totals.handover import MemberLocks, Piece
 from resprout.order.totals.messages import (
-    GrantedLock,
+    KnownLock,
     Lock,
-    LockReport,
     Submit,
-    WelcomeLock,
     check_locks,
     id_of,
 )
@@ -66,9 +64,9 @@ def test_peers_that_bring_far_more_than_is_for_all_are_refused(monkeypatch: pyte
     assert desk.hear("left", Submit(total("c5"))) == [("up", Submit(total("c5")))], "a known one needs no room"
     desk.hear("up", Lock(0, 1, total("c5")))
     with pytest.raises(PeerError, match="33 undelivered totals"):
-        desk.handover.take_locks([GrantedLock(0, 2, total("one more"))], (), (), ())
+        desk.handover.take_locks([KnownLock(0, 2, total("one more"))], (), (), ())
     with pytest.raises(PeerError, match="33 undelivered totals"):
-        accept_welcome(desk.totals, [WelcomeLock(0, 2, total("one more"), True)], (), "up")
+        accept_welcome(desk.totals, [KnownLock(0, 2, total("one more"), active=True)], (), "up")
     assert not desk.totals.held
     assert desk.totals.pending == 2 * backlog.HARD_FACTOR
 
@@ -116,11 +114,11 @@ def test_bytes_are_shared_like_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("lock", "why"),
     [
-        (LockReport(0, 1, total(stamp=4), 5), "delivered at 5"),
-        (LockReport(0, 1, total(stamp=STAMP_MAX + 2), STAMP_MAX + 2), "beyond"),
-        (LockReport(0, 1, total(), told=STAMP_MAX + 1), "beyond"),
-        (GrantedLock(0, 1, plain("k", guarantee=Guarantee.EVENTUAL)), "no place in any order"),
-        (WelcomeLock(1 << 30, 1, total(), False), "impossible place"),
+        (KnownLock(0, 1, total(stamp=4), 5), "delivered at 5"),
+        (KnownLock(0, 1, total(stamp=STAMP_MAX + 2), STAMP_MAX + 2), "beyond"),
+        (KnownLock(0, 1, total(), told=STAMP_MAX + 1), "beyond"),
+        (KnownLock(0, 1, plain("k", guarantee=Guarantee.EVENTUAL)), "no place in any order"),
+        (KnownLock(1 << 30, 1, total(), active=False), "impossible place"),
     ],
 )
 def test_locks_that_cannot_be_are_refused_wherever_they_come_from(lock: Any, why: str) -> None:
@@ -136,7 +134,7 @@ def test_after_a_repair_what_waits_is_submitted_again_before_clients_may_submit_
     desk.on_delivered = lambda bundle, tseq: may_go_on.append(not desk.totals.unsubmitted)
     desk.position.neighbours = {"new": True}
     desk.position.parent = "new"
-    desk.handover.take_locks([GrantedLock(0, 1, total("a"))], (), ["up"], ["new"])
+    desk.handover.take_locks([KnownLock(0, 1, total("a"))], (), ["up"], ["new"])
     desk.totals.locks.undelivered[id_of(total("a"))].heard["new"] = 3
     desk.handover.resume()
     assert may_go_on == [False], "a client that goes on now would have its newer one ordered first"
@@ -149,7 +147,7 @@ def test_floors_grow_with_places_when_a_coordinator_closes_for_the_dead() -> Non
     for number, bundle in enumerate(bundles[:2]):
         desk.hear("up", Lock(0, number, bundle))
     desk.hear("dead", closed(bundles[0], 7))
-    reports = {"m": MemberLocks((LockReport(0, 2, bundles[2], told=1),), ())}
+    reports = {"m": MemberLocks((KnownLock(0, 2, bundles[2], told=1),), ())}
     merged = desk.handover.merge(reports, [Piece(("dead",), ("m",))])
     desk.position.neighbours = {"up": True, "m": True}
     desk.handover.take_locks(merged.locks, merged.last, ["dead"], ["m"])

@@ -1,4 +1,4 @@
-"""Brokers of which nothing but interest and advertisements is there, joined in a tree by FIFO queues.
+"""Brokers of which nothing but interest is there, joined in a tree by FIFO queues.
 
 After every single step the claims of `spread.interest` can be checked from the outside: against a small universe of
 messages, each predicate is the set of those it matches, written as the bits of a number.
@@ -12,16 +12,9 @@ from resprout.core.contract import ProtocolMessage
 from resprout.core.names import AttributeValue
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.spread import asked as asks
-from resprout.spread.adverts import Adverts
 from resprout.spread.asked import Asked
 from resprout.spread.interest import Interest
-from resprout.spread.messages import (
-    Advertised,
-    InterestConfirmed,
-    Interested,
-    Unadvertised,
-    Uninterested,
-)
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.spread.needs import Wish
 from resprout.spread.outbound import Outbound
 from tests.network import Streams
@@ -45,14 +38,6 @@ def matched(predicate: Predicate) -> int:
 class Broker:
     def __init__(self) -> None:
         self.interest = Interest()
-        self._advertised: Outbound = []
-        self.adverts = Adverts(self._advertised)
-
-    def take_advertised(self) -> Outbound:
-        """What its neighbours must hear of advertisements."""
-        taken = self._advertised[:]
-        self._advertised.clear()
-        return taken
 
 
 class Net:
@@ -71,13 +56,11 @@ class Net:
         self.asleep: set[tuple[str, str]] = set()
         self.wanted: dict[Claim, None] = {}
         self.confirmed: dict[Claim, None] = {}
-        self.advertised: dict[tuple[str, str], None] = {}
         self._toward = {name: self._hops_toward(name) for name in parents}
         for child, parent in self.links:
             for here, there in ((child, parent), (parent, child)):
                 self.asleep.add((here, there))
                 self.brokers[here].interest.add_neighbour(there)
-                self.brokers[here].adverts.add_neighbour(there)
             if child not in later:
                 self.join(child, parent)
 
@@ -86,8 +69,7 @@ class Net:
         for here, there in ((one, other), (other, one)):
             if (here, there) in self.asleep:
                 self.asleep.remove((here, there))
-                broker = self.brokers[here]
-                self._say(here, [*broker.interest.asks(there), *broker.adverts.told(there)])
+                self._say(here, self.brokers[here].interest.asks(there))
 
     def want(self, client: str, predicate: Predicate) -> None:
         assert (client, predicate) not in self.wanted
@@ -110,23 +92,7 @@ class Net:
             del self.wanted[claim]
             self.confirmed.pop(claim, None)
         self._note(self._interest_of(client).drop_all(client, outbound))
-        broker = self.brokers[self.homes[client]]
-        broker.adverts.withdraw_all(client)
-        for topic in [topic for name, topic in self.advertised if name == client]:
-            del self.advertised[client, topic]
-        self._say(self.homes[client], [*outbound, *broker.take_advertised()])
-
-    def advertise(self, client: str, topic: str) -> None:
-        self.advertised[client, topic] = None
-        broker = self.brokers[self.homes[client]]
-        broker.adverts.advertise(client, topic)
-        self._say(self.homes[client], broker.take_advertised())
-
-    def withdraw(self, client: str, topic: str) -> None:
-        self.advertised.pop((client, topic), None)
-        broker = self.brokers[self.homes[client]]
-        broker.adverts.withdraw(client, topic)
-        self._say(self.homes[client], broker.take_advertised())
+        self._say(self.homes[client], outbound)
 
     def step(self, choice: int) -> bool:
         """Let one message arrive; False when none is under way."""
@@ -144,8 +110,7 @@ class Net:
         raise AssertionError("interest does not come to rest")
 
     def _arrive(self, sender: str, receiver: str, message: ProtocolMessage) -> None:
-        broker, outbound = self.brokers[receiver], Outbound()
-        interest, adverts = broker.interest, broker.adverts
+        interest, outbound = self.brokers[receiver].interest, Outbound()
         match message:
             case Interested():
                 predicate = parse_predicate(message.filter, message.where)
@@ -154,13 +119,9 @@ class Net:
                 self._note(interest.confirmed_by(sender, message, outbound))
             case Uninterested():
                 self._note(interest.withdrawn_by(sender, message, outbound))
-            case Advertised():
-                adverts.advertise(sender, message.topic)
-            case Unadvertised():
-                adverts.withdraw(sender, message.topic)
             case _:
                 raise AssertionError(message)
-        self._say(receiver, [*outbound, *broker.take_advertised()])
+        self._say(receiver, outbound)
 
     def _note(self, wishes: list[Wish]) -> None:
         for wish in wishes:
@@ -208,7 +169,6 @@ class Net:
         assert self._streams.busy() == []
         for here, there in (*self.links, *((parent, child) for child, parent in self.links)):
             self._check_asked(here, there, compact)
-            self._check_told(here, there)
         self.check_forests()
 
     def check_forests(self) -> None:
@@ -226,12 +186,6 @@ class Net:
         assert _union(asked) == _union(behind), "all that is wanted is asked"
         for one, other in itertools.permutations(asked, 2) if compact else ():
             assert not one.covers(other), f"{here} asks {there} for {one} and for {other}, which that covers"
-
-    def _check_told(self, here: str, there: str) -> None:
-        behind = {topic for client, topic in self.advertised if self._is_behind(client, here, there)}
-        assert {m.topic for _, m in self.brokers[here].adverts.told(there) if isinstance(m, Advertised)} == behind
-        for topic in TOPICS:
-            assert (here in self.brokers[there].adverts.directions(topic)) == (topic in behind)
 
     def _is_behind(self, client: str, here: str, there: str) -> bool:
         """Whether the client is on `here`'s side of the link."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.spread import asked, covers
 from tests.soak import cases
-from tests.spread.net import TOPICS, Net
+from tests.spread.net import Net
 
 FILTERS = ("a", "a/b", "a/c", "a/+", "a/#", "a/b/#", "+", "+/b", "+/+", "+/#", "#", "d/b", "$s/b", "$s/#")
 CONDITIONS = (None, None, "x > 1", "x > 5", "x = 7", "x in (7, 9)", "x > 5 or y = 1", "x is not null", "y = 1")
@@ -164,34 +164,3 @@ def test_a_link_that_comes_up_late_hears_everything_and_holds_confirmations_back
         net.settle()
         net.check_no_gap()
         net.check_at_rest()
-
-
-ADVERTS = st.lists(
-    st.one_of(
-        st.tuples(st.just("advertise"), st.integers(0, CLIENTS - 1), st.integers(0, len(TOPICS) - 1)),
-        st.tuples(st.just("withdraw"), st.integers(0, CLIENTS - 1), st.integers(0, len(TOPICS) - 1)),
-        st.tuples(st.just("leave"), st.integers(0, CLIENTS - 1), st.just(0)),
-        st.tuples(st.just("arrive"), st.integers(0, 20), st.integers(1, 4)),
-    ),
-    max_size=40,
-)
-
-
-@settings(max_examples=cases(60, 150), deadline=None, derandomize=True)
-@given(shape=st.integers(0, len(SHAPES) - 1), actions=ADVERTS)
-def test_at_rest_every_broker_knows_behind_which_links_a_topic_is_advertised(
-    shape: int, actions: list[tuple[str, int, int]]
-) -> None:
-    net = net_of(shape)
-    for what, one, other in actions:
-        if what == "advertise":
-            net.advertise(f"c{one}", TOPICS[other])
-        elif what == "withdraw":
-            net.withdraw(f"c{one}", TOPICS[other])
-        elif what == "leave":
-            net.leave(f"c{one}")
-        else:
-            for _ in range(other):
-                net.step(one)
-    net.settle()
-    net.check_at_rest()

@@ -9,11 +9,13 @@ import msgspec
 
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
+from resprout.stacks.resprout.messages import PARCEL_ROWS, ParcelRows
 
 
 def sample(kind: Any, path: str, number: int) -> Any:
-    """`path` as in `tools.message_bounds.Row`."""
-    return _make(kind, "", path, number)
+    """`path` as in `tools.message_bounds.Row`. A row of a parcel is returned in a message."""
+    made = _make(kind, "", path, number)
+    return ParcelRows((made,)) if kind in PARCEL_ROWS else made
 
 
 def _make(hint: Any, here: str, path: str, number: int) -> Any:

@@ -4,7 +4,7 @@ from resprout.scenario.model import BrokerSpec, ClientSpec, Scenario, Subscripti
 from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.run import run_scenario
 
-ANNOUNCEMENTS = ("ClientBegan", "Interested", "InterestConfirmed", "Advertised", "Seek", "Sought")
+ANNOUNCEMENTS = ("ClientBegan", "Interested", "InterestConfirmed", "Seek", "Sought")
 
 
 def told(brokers: int) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.order.messages import Forward
 from resprout.order.totals.messages import Submit
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
-from resprout.stacks.resprout.messages import Item
+from resprout.stacks.resprout.messages import Item, ParcelRows
 from resprout.stacks.stack import BrokerSeat
 
 
@@ -51,7 +51,7 @@ def forward(number: int) -> Forward:
 
 def test_bundles_wait_in_the_log_for_room_that_a_parcel_has_taken() -> None:
     neighbour = Neighbour(room=2 * COST)
-    item = Item(bundle(90), 0, 1, False)
+    item = ParcelRows((Item(bundle(90), 0, 1, False),))
     neighbour.publish(1)
     neighbour.core.outbox.send("n", item)
     neighbour.publish(2)
@@ -65,7 +65,7 @@ def test_bundles_wait_in_the_log_for_room_that_a_parcel_has_taken() -> None:
 
 def test_a_parcel_waits_for_room_that_bundles_have_taken_and_they_wait_behind_it() -> None:
     neighbour = Neighbour(room=COST)
-    items: list[ProtocolMessage] = [Item(bundle(number), 0, 1, False) for number in (90, 91)]
+    items: list[ProtocolMessage] = [ParcelRows((Item(bundle(number), 0, 1, False),)) for number in (90, 91)]
     neighbour.publish(1)
     for item in items:
         neighbour.core.outbox.send("n", item)

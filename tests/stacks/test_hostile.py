@@ -10,6 +10,7 @@ import pytest
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.contract import Close, Effect, Event, LinkUp, Received, Send, TimerFired, Writable
 from resprout.core.guarantee import Guarantee
+from resprout.core.marks import Mark
 from resprout.edge.messages import Attend, Publish, Serving, Subscribe, Subscribed, Taken, Turned
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.messages import Forward, Levels
@@ -17,7 +18,7 @@ from resprout.order.timers import ReportSpread, ReportTaken
 from resprout.order.totals.messages import Lock, Submit
 from resprout.overlay.messages import Fenced, Seek, Sought, Suspect, Tell, Told
 from resprout.overlay.places import Configuration, Life
-from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Uninterested
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.messages import (
     Attach,
@@ -26,7 +27,8 @@ from resprout.stacks.resprout.messages import (
     Item,
     JoinRequest,
     ParcelEnd,
-    SeenMarks,
+    ParcelRows,
+    SeenMark,
 )
 from resprout.stacks.resprout.repair import parcels
 from resprout.stacks.stack import BrokerSeat
@@ -113,7 +115,6 @@ HOSTILE_CLIENT: list[tuple[Any, str]] = [
     (Interested(1, "#", None), "Interested is not for evil to say"),
     (InterestConfirmed(1), "InterestConfirmed is not for evil to say"),
     (Uninterested(1), "Uninterested is not for evil to say"),
-    (Advertised("t"), "Advertised is not for evil to say"),
     (Serving("x", (), 0), "Serving is not for evil to say"),
     (Turned("ordered", Guarantee.EVENTUAL, 1), "Turned is not for evil to say"),  # type: ignore[arg-type]
     (Subscribed(1), "Subscribed is not for evil to say"),
@@ -180,7 +181,7 @@ HOSTILE_BROKER: list[tuple[Any, str]] = [
     (Submit(bundle(guarantee=Guarantee.EVENTUAL)), "has no place in any order"),
     (Lock(1 << 40, 1, TOTAL), "at the impossible place"),
     (Forward(bundle(publisher="far", stamp=1 << 62 | 1), 1), "the stamp"),
-    (Item(bundle(), 0, 1, False), "Item outside of a parcel"),
+    (ParcelRows((Item(bundle(), 0, 1, False),)), "rows outside of a parcel"),
     (ParcelEnd(), "the end of a parcel that never began"),
     (Suspect(Life("b2", 1), (Life("x", 1),) * 1025, True), "1025 brokers called dead at once"),
 ]
@@ -287,10 +288,11 @@ def test_a_client_may_not_have_the_name_of_a_neighbour_nor_a_neighbour_that_of_a
 
 
 def test_a_parcel_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parcels, "PARTS_MAX", 100)
+    monkeypatch.setattr(parcels, "ROWS_MAX", 100)
     broker = broker_with()
     broker.step(Received("n", Attach(1, "x", (), 1, 1)), 0)
-    refused = [closed(broker.step(Received("n", SeenMarks(())), 0)) for _ in range(101)]
+    rows = ParcelRows((SeenMark(Mark("p", "ordered", 1, 1)),))
+    refused = [closed(broker.step(Received("n", rows), 0)) for _ in range(101)]
     assert refused == [[]] * 100 + [["n"]]
 
 

@@ -9,7 +9,6 @@ from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.keys import pairs_of, topics_of
 from resprout.core.message import Message
 from resprout.edge.requests import (
-    AdvertiseRequest,
     ClientRequest,
     Published,
     PublishRequest,
@@ -251,7 +250,6 @@ def test_a_client_that_vanishes_is_owed_nothing_and_stalls_nobody() -> None:
     tree.start()
     tree.ask("s", SubscribeRequest("t"))
     tree.ask("gone", SubscribeRequest("#"))
-    tree.ask("gone", AdvertiseRequest("t"))
     tree.run()
     tree.ask("p", PublishRequest("t", b"1"))
     tree.lose("gone")

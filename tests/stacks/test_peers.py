@@ -7,19 +7,19 @@ import pytest
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Close, Effect, Open, ProtocolMessage, Send
 from resprout.core.guarantee import Guarantee
+from resprout.order.messages import Forward
 from resprout.overlay.liveness import Liveness
 from resprout.overlay.messages import Alive, Ping, Pong, Probe, Probed
-from resprout.stacks.resprout.messages import Item
 from resprout.stacks.shell import peers as peers_module
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import ERRANDS_MAX, Peers
 from resprout.stacks.shell.step import Step
 
 
-def item(number: int, size: int = 36) -> Item:
+def item(number: int, size: int = 36) -> Forward:
     """Costs 103 bytes with the default size."""
     made = Bundle("p", 1, number, 1, 1, "t", (), Guarantee.CAUSAL, b"", pack_payloads([bytes(size)]))
-    return Item(made, 0, 1, False)
+    return Forward(made, 1)
 
 
 class Desk:

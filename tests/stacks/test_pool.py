@@ -8,7 +8,7 @@ from resprout.core.bundle import Bundle, pack_payloads, unpack_payloads
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
-from resprout.order.totals.messages import GrantedLock
+from resprout.order.totals.messages import KnownLock
 from resprout.stacks.resprout import ResproutOptions
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import Item, Stub
@@ -91,8 +91,8 @@ def test_what_the_coordinator_itself_sent_is_its_own_and_what_came_from_the_dead
 
 def test_delivered_totals_stand_at_their_stamps_among_the_rest() -> None:
     locks = [
-        GrantedLock(0, 1, bundle(4, "t", guarantee=Guarantee.TOTAL), 4),
-        GrantedLock(0, 2, bundle(1, "u", guarantee=Guarantee.TOTAL)),
+        KnownLock(0, 1, bundle(4, "t", guarantee=Guarantee.TOTAL), 4),
+        KnownLock(0, 2, bundle(1, "u", guarantee=Guarantee.TOTAL)),
     ]
     things = in_order([item(6), item(3, first=2)], locks)
     assert [thing.bundle.stamp for thing in things if not isinstance(thing, Stub)] == [3, 4, 6], "one has no place yet"

@@ -10,7 +10,7 @@ from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.totals.handover import Handover, MergedLocks
-from resprout.order.totals.messages import LockReport, id_of
+from resprout.order.totals.messages import KnownLock, id_of
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions, core
 from tests.compiled import reaches_into
 from tests.soak import cases
@@ -109,7 +109,7 @@ class ForgetsWhatMembersHadTold(Handover):
 
 
 class ReportsNothing(Handover):
-    def report(self, dead: Any) -> tuple[LockReport, ...]:
+    def report(self, dead: Any) -> tuple[KnownLock, ...]:
         return ()
 
 

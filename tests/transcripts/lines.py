@@ -1,6 +1,7 @@
 """What was heard, as lines: who says what to whom, with the fields that matter."""
 
 import enum
+import itertools
 import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -12,7 +13,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark
 from resprout.order.totals.levels import TotalLevel
 from resprout.overlay.places import Configuration, Life, Place, Voter
-from resprout.stacks.resprout.messages import LOCK_PARTS, PARCELS, PARTS, AskedInterest, ParcelEnd, Served
+from resprout.stacks.resprout.messages import PARCELS, AskedInterest, ParcelEnd, ParcelRows, ServedInterest
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 from tests.transcripts.overheard import Heard, Said
@@ -36,25 +37,30 @@ def speaker_of(heard: Heard) -> str:
     return heard.node if isinstance(heard, Row) else heard.sender
 
 
-def written(heard: Iterable[Heard], zero_us: int) -> Iterator[tuple[Heard, str]]:
-    """Each with its line; parts of a parcel stand below the message that begins it, and have none of their own."""
+def written(heard: Iterable[Heard], zero_us: int, left_out: tuple[str, ...] = ()) -> Iterator[tuple[Heard, str]]:
+    """Each with its line; rows of a parcel stand below its head, and have no lines of their own. Rows of the kinds in
+    `left_out` are not shown."""
     parcel: list[Heard] = []
-    parts: list[str] = []
+    rows: list[msgspec.Struct] = []
     for one in heard:
-        if isinstance(one, Said) and isinstance(one.message, (*PARTS, *LOCK_PARTS)):
-            parts.append(f"{kind_of(one)} {_fields(one.message, brief=True)}".rstrip())
+        if isinstance(one, Said) and isinstance(one.message, ParcelRows):
+            rows += [row for row in one.message.rows if type(row).__name__ not in left_out]
         elif isinstance(one, Said) and isinstance(one.message, ParcelEnd):
             begun = parcel.pop()
-            yield begun, f"{_line(begun, zero_us)}\n{_together(parts)}"
-            parts.clear()
+            yield begun, f"{_line(begun, zero_us)}\n{_together(rows)}"
+            rows.clear()
         elif isinstance(one, Said) and isinstance(one.message, PARCELS):
             parcel.append(one)
         else:
             yield one, _line(one, zero_us)
 
 
-def _together(parts: list[str]) -> str:
-    """In as few lines as they take, without a break in one of them."""
+def _together(rows: list[msgspec.Struct]) -> str:
+    """In as few lines as they take, without a break in one of them; rows of one kind share its name."""
+    parts = [
+        f"{kind.__name__} {', '.join(_fields(row, brief=True) for row in some)}"
+        for kind, some in itertools.groupby(rows, type)
+    ]
     joined = " | ".join(part.replace(" ", "\0") for part in parts)
     text = textwrap.fill(joined, WIDTH, initial_indent=_MARGIN + "+ ", subsequent_indent=_MARGIN + "  ")
     return text.replace("\0", " ")
@@ -119,7 +125,7 @@ def _value(value: Any) -> str:
             return f"{value.name}{below}({' '.join(value.neighbours)})"
         case Configuration():
             return f"#{value.version}({' '.join(value.names)})"
-        case AskedInterest() | Served():
+        case AskedInterest() | ServedInterest():
             return value.filter
         case Voter():
             return value.name

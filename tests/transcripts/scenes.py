@@ -74,7 +74,7 @@ JOIN: Final = Scene(
             "b1",
             "Welcome",
         ): "4. The parcel is the first message of the link, and b2 takes it in one step. What b1 asks of "
-        "it (Asks) counts as confirmed: there is nobody behind it.",
+        "it (AskedInterest) counts as confirmed: there is nobody behind it.",
         ("b2", "Tell"): "5. Both have opened the link; b2 tells its own place, and is in the tree.",
         (
             "b0",
@@ -121,7 +121,7 @@ REPAIR: Final = Scene(
         ("b2", "Turned"): "t3. With the Grant b2 knows that others have it: safe.",
     },
     until_us=170 * MS,
-    left_out=("Advertised", "Tell", "Told", "Successors", "Levels", "Taken", "Decided", "Listeners", "ClientLives"),
+    left_out=("Tell", "Told", "Successors", "Levels", "Taken", "Decided", "Listener", "KnownClient"),
 )
 
 TOTAL: Final = Scene(
@@ -155,7 +155,6 @@ TOTAL: Final = Scene(
         ("b1", "Turned"): "At b1, the same. Its client is told that the total is safe, which includes accepted.",
     },
     until_us=200 * MS,
-    left_out=("Advertised",),
 )
 
 RETURN: Final = Scene(
@@ -191,7 +190,7 @@ RETURN: Final = Scene(
         ("c1", "Taken"): "The ghost waited for nobody else, and is gone. Receipts go on as ever.",
     },
     until_us=250 * MS,
-    left_out=("Advertised", "Unadvertised", "Tell", "Told", "Enrol", "Enrolled", "Decided", "Successors"),
+    left_out=("Tell", "Told", "Enrol", "Enrolled", "Decided", "Successors"),
 )
 
 SCENES: Final[Mapping[str, Scene]] = {"join": JOIN, "repair": REPAIR, "total": TOTAL, "return": RETURN}

@@ -27,7 +27,7 @@ def transcript(scene: Scene) -> str:
         for one in overhear(scene.scenario)
         if ZERO_US <= one.time_us <= ZERO_US + scene.until_us and kind_of(one) not in {*LEFT_OUT, *scene.left_out}
     ]
-    for one, line in written(shown, ZERO_US):
+    for one, line in written(shown, ZERO_US, scene.left_out):
         if comments and comments[0][0] == (speaker_of(one), kind_of(one)):
             lines += ["", *_comment(comments.pop(0)[1])]
         lines.append(line)

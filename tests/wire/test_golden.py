@@ -23,7 +23,6 @@ from resprout.edge.durable_messages import (
     WhenFull,
 )
 from resprout.edge.messages import (
-    Advertise,
     AskAudience,
     Attend,
     AudienceTold,
@@ -50,7 +49,6 @@ from resprout.edge.messages import (
     Successors,
     Taken,
     Turned,
-    Unadvertise,
     Unsubscribe,
     Unsubscribed,
 )
@@ -69,13 +67,10 @@ from resprout.order.messages import Ahead, Forward, Levels, Republished
 from resprout.order.totals.levels import TotalLevel, TotalLevels
 from resprout.order.totals.messages import (
     Closed,
-    GrantedLock,
-    LastTotals,
+    KnownLock,
     Lock,
-    LockReport,
     Submit,
     TotalCopy,
-    WelcomeLock,
 )
 from resprout.overlay.memory import Whereabouts
 from resprout.overlay.messages import (
@@ -100,43 +95,44 @@ from resprout.overlay.messages import (
     Vote,
 )
 from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
-from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.resprout import RESPROUT
-from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown, DurablePart
+from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown
 from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.former import FormerWish, Roster
 from resprout.stacks.resprout.messages import (
     AskedInterest,
-    Asks,
     Attach,
     AttachRequest,
     ClientBegan,
-    ClientLives,
     Grant,
     Item,
     JoinElsewhere,
     JoinRequest,
     JoinWithdrawn,
     Keeper,
+    KnownClient,
+    KnownDurable,
+    KnownPlace,
+    LastTotal,
     Leaving,
-    Listeners,
+    Listener,
     ListenersChanged,
     ListenersHeard,
     MoveAway,
     NameTaken,
-    NetworkName,
     NotMember,
     Offer,
     ParcelEnd,
+    ParcelRows,
     Recollect,
     Recollected,
     Recollection,
     Revived,
-    SeenMarks,
-    Served,
-    ServedAsks,
+    SeenMark,
+    ServedInterest,
     Stub,
-    Surroundings,
+    Tombstone,
     Welcome,
 )
 from resprout.stacks.resprout.pauses import PausedReader, ReadersPaused
@@ -178,8 +174,7 @@ CONVERSATION: dict[str, Any] = {
         Publish(bundle(payloads=[b"a", b"", b"ccc"], guarantee=Guarantee.EVENTUAL))
     ),
     "what clients say": data(
-        Subscribe(1, "bank/+", "amount > 100"), Subscribe(2, "#", None), Unsubscribe(1), Advertise("bank/pt"),
-        Unadvertise("bank/pt"), Taken(12),
+        Subscribe(1, "bank/+", "amount > 100"), Subscribe(2, "#", None), Unsubscribe(1), Taken(12),
     ),
     "what brokers say": data(
         Serving("resprout", tuple(Guarantee), 1), Subscribed(1), SubscribeRefused(2, "no"), Unsubscribed(1),
@@ -209,7 +204,6 @@ CONVERSATION: dict[str, Any] = {
     ),
     "interest between brokers": data(
         Interested(1, "bank/+", "amount > 100"), InterestConfirmed(1), InterestConfirmed(2, (MARK,)), Uninterested(1),
-        Advertised("bank/pt"), Unadvertised("bank/pt"),
     ),
     "the log between brokers": data(
         Forward(bundle(), 1), Forward(bundle(first=2), 2, True, True), Levels((9, 7), (6, 5), (8,), (4, 3), 2),
@@ -219,8 +213,7 @@ CONVERSATION: dict[str, Any] = {
         TotalLevels((TotalLevel("c0", 1, 5, 1, 2, True),)),
     ),
     "totals over a repair": data(
-        LockReport(0, 1, TOTAL), LockReport(0, 1, TOTAL, -1, 7, 300), GrantedLock(0, 1, TOTAL),
-        WelcomeLock(0, 1, TOTAL, True), LastTotals((MARK,)), TotalCopy(0, 1, TOTAL, True),
+        TotalCopy(0, 1, TOTAL, True),
     ),
     "signs of life and suspicions": data(
         Ping(1_000_000, 4), Pong(1_000_000, True), Pong(1, False, LIST), Probe(1), Probed(1), Fenced(3),
@@ -234,17 +227,22 @@ CONVERSATION: dict[str, Any] = {
     "coming and going": data(
         JoinRequest("host:7403"), JoinElsewhere((Offer("b1", "host:7401", 3),)), JoinWithdrawn(), Leaving(),
         MoveAway((Offer("b1", "host:7401", 3), Offer("b2", ""))),
-        Welcome(70, 1, LIST),
+        Welcome(70, 1, LIST, "b0.1.00c0ffee"),
     ),
     "a repair": data(
         AttachRequest(7, DEAD), NotMember(7), Attach(7, "b2", DEAD, 70, 1),
         Grant(7, DEAD, ("b3", "b4"), 71, 1, LIST, True),
-        Item(bundle(), -1, 2, False), Stub("c1", "ordered", 2, 40, 41, 69, 1), SeenMarks((MARK,)),
-        Asks((AskedInterest(1, "bank/+", None, True),)), ServedAsks((Served("#", "amount > 100"),)),
-        Surroundings((PLACE,), DEAD), ParcelEnd(),
+        ParcelRows((
+            Item(bundle(), -1, 2, False), Stub("c1", "ordered", 2, 40, 41, 69, 1), SeenMark(MARK),
+            AskedInterest(1, "bank/+", None, True), ServedInterest("#", "amount > 100"), KnownPlace(PLACE),
+            Tombstone(DEAD[0]), Listener("c0", False), Listener("c1", True), KnownClient(Life("c0", 3)),
+            KnownLock(0, 1, TOTAL), KnownLock(0, 1, TOTAL, -1, 7, 300), KnownLock(0, 1, TOTAL, active=True),
+            LastTotal(MARK), KnownDurable(STATE),
+        )),
+        ParcelEnd(),
     ),
     "clients, from broker to broker": data(
-        Listeners("b2", ("c0", "c1")), ClientLives((Life("c0", 3),)), ListenersChanged(("c0",), ("c1",)),
+        ListenersChanged(("c0",), ("c1",)),
         ListenersHeard(("c0",)), ClientBegan("c0", 3),
         Levels((9,), (6,), (), (4,), 2, (Ahead(0, 4, 5), Ahead(-1, 7, 7))),
     ),
@@ -265,7 +263,7 @@ CONVERSATION: dict[str, Any] = {
         Replayed(), EndSubscription(),
     ),
     "durable subscriptions, from broker to broker": data(
-        DurableKnown(STATE), DurableHeard("jobs", 2, 5), DurableDone("jobs", 2, (MARK,), (SPAN,)), DurablePart(STATE),
+        DurableKnown(STATE), DurableHeard("jobs", 2, 5), DurableDone("jobs", 2, (MARK,), (SPAN,)),
     ),
     "after everything had stopped": data(
         Recollect(), Recollected("b2", bundle(), -1, ("b1",)), Recollected("b2", TOTAL, 1 << 40, ()),
@@ -277,7 +275,7 @@ CONVERSATION: dict[str, Any] = {
     ),
     "names, copies and networks": data(
         Seek(5, ("b3", "b4")), Sought(5, (Namesake("b3", 2, "host:7403", "b1", True),), (1, 0), False),
-        NameTaken("b3 lives"), NetworkName("b0.1.00c0ffee"), SafeCopies("ordered", 8, 1),
+        NameTaken("b3 lives"), SafeCopies("ordered", 8, 1),
     ),
     "a login": Login("teller", "a-nonce-of-a-client"),
     "its challenge": Challenge("a-nonce-of-a-client.and-of-a-broker", (Salt(b"salt", 4096), Salt(b"other", 600_000))),

@@ -48,11 +48,10 @@ from resprout.core.contract import Answer, Deliver, EndCode
 from resprout.core.errors import UnsupportedSubscriptionError, UsageError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.core.message import Message
-from resprout.core.names import check_name, check_topic
+from resprout.core.names import check_name
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.durable_messages import Terms, WhenFull
 from resprout.edge.requests import (
-    AdvertiseRequest,
     BrokerChanged,
     CopiesCounted,
     DeliveriesSkipped,
@@ -121,10 +120,6 @@ class Client(AskingClient, Conversing, Subscribing):
         }
 
     # -- publishing ----------------------------------------------------------------------------------------------------
-
-    async def advertise(self, topic: str) -> None:
-        """Announce that this client will publish on the topic. The first publication does it, too."""
-        self._ask(AdvertiseRequest(check_topic(topic)))
 
     # -- subscribing ---------------------------------------------------------------------------------------------------
 

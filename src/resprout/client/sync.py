@@ -109,10 +109,6 @@ class BlockingClient:
         work = self._client.publish_bundle(topic, payloads, guarantee=guarantee, keys=keys, attributes=attributes)
         return BlockingReceipt(self._background, self._background.call(work))
 
-    def advertise(self, topic: str) -> None:
-        """Announce that this client will publish on the topic. The first publication does it, too."""
-        self._background.call(self._client.advertise(topic))
-
     @overload
     def subscribe(
         self,

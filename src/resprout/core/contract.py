@@ -41,14 +41,14 @@ class Timer(msgspec.Struct, frozen=True):
 
 
 class Departure(enum.Enum):
-    """When a message leaves, at the latest. What leaves on its session takes along whatever was sent before it."""
+    """The latest moment at which a message leaves. A frame takes along everything that was sent on its session before,
+    so no message overtakes another."""
 
     STEP = "step"
     """With the step that sends it."""
     TURN = "turn"
-    """When whatever else comes to the node at this moment has been heard: it shares a frame with what that causes."""
-    COMPANY = "company"
-    """Nobody waits for it: with whatever leaves next, or when acknowledgements do."""
+    """After the node has handled everything that arrives at the same moment. A broker passes on what is told to
+    everybody, and hears of many such things at once: they share a frame."""
 
 
 class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -113,16 +113,6 @@ class Unsubscribe(ProtocolMessage, frozen=True, tag=18):
     id: BoundedNumber
 
 
-class Advertise(ProtocolMessage, frozen=True, tag=19):
-    """This client may publish on the topic; implied by its first publication there."""
-
-    topic: str
-
-
-class Unadvertise(ProtocolMessage, frozen=True, tag=20):
-    topic: str
-
-
 class Taken(ProtocolMessage, frozen=True, tag=21):
     """The client's code has everything up to this delivery, counted from 1 in the session. One that was elsewhere
     before says it at once, of none: it has come, and what was kept for it is in its hands from now on."""
@@ -184,8 +174,6 @@ class AskAudience(ProtocolMessage, frozen=True, tag=30):
 class Extra(enum.IntEnum):
     """What a stack may offer beside publishing and subscribing. What it does not, a client does not ask for."""
 
-    ADVERTISING = 0
-    """`Advertise`, `Unadvertise`: it makes use of knowing where somebody may publish."""
     FORGETTING = 1
     """`ForgetBrokers`: it may wait for a broker for ever, and somebody has to tell it not to."""
     READING = 2
@@ -397,7 +385,7 @@ class DeliveriesDropped(ProtocolMessage, frozen=True, tag=308):
 
 
 CLIENT_MESSAGES = (
-    Publish, Subscribe, Unsubscribe, Advertise, Unadvertise, Taken, Attend, ForgetBrokers, ReadEvents, AskAudience,
+    Publish, Subscribe, Unsubscribe, Taken, Attend, ForgetBrokers, ReadEvents, AskAudience,
     Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Successors,
     BrokersForgotten, PublicationWaits, HoldTold, SafeCopies, EventRead, EventsEnd, AudienceTold, DeliveriesDropped,
     *DURABLE_MESSAGES,

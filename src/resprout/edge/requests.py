@@ -33,11 +33,6 @@ class UnsubscribeRequest(msgspec.Struct, frozen=True):
     where: str | None = None
 
 
-class AdvertiseRequest(msgspec.Struct, frozen=True):
-    topic: str
-    withdraw: bool = False
-
-
 class TakeRequest(msgspec.Struct, frozen=True):
     """The application has so many more deliveries; only for a machine that does not take them by itself."""
 
@@ -118,7 +113,6 @@ ClientRequest = (
     PublishRequest
     | SubscribeRequest
     | UnsubscribeRequest
-    | AdvertiseRequest
     | TakeRequest
     | LeaveRequest
     | ForgetRequest

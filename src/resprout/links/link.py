@@ -22,7 +22,6 @@ class LinkSession(Session):
         "greeted_us",
         "heard_us",
         "is_opener",
-        "keeps_company",
         "leaves_with_turn",
         "lingers",
         "over",
@@ -61,10 +60,9 @@ class LinkSession(Session):
         self.paid = False
         """What brought it there counts against a window."""
         self.due = 0
-        """What was sent up to here leaves as soon as it may; the rest waits for company."""
+        """What was sent up to here leaves as soon as it may; the rest waits for the end of the turn."""
         self.leaves_with_turn = False
-        self.keeps_company = False
-        """Stands in these lists of links (`gathering`)."""
+        """Stands in the list of links that ship at the end of the turn."""
         self.ack_due = False
         """Stands in the list of links that `AcknowledgeDue` looks at."""
         self.free_ack_due = False

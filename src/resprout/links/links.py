@@ -41,6 +41,7 @@ from resprout.core.contract import (
     Release,
     Retire,
     Send,
+    SetTimer,
     Stirred,
     Timer,
     TimerFired,
@@ -52,7 +53,6 @@ from resprout.core.event_journal import RecordEvent
 from resprout.core.names import check_name
 from resprout.links.acknowledging import Acknowledging
 from resprout.links.frames import Data, Express, Part, Parted
-from resprout.links.gathering import Gathering
 from resprout.links.handshake import ROLES, Identity, shorten
 from resprout.links.link import LinkSession, gives
 from resprout.links.lives import KnowsBrokers, KnowsLives
@@ -63,7 +63,6 @@ from resprout.links.status import LinkStatus
 from resprout.links.switchboard import Switchboard
 from resprout.links.timers import (
     AcknowledgeDue,
-    CompanyOver,
     FreeAcknowledgeDue,
     LingerOver,
     ReconnectDue,
@@ -76,6 +75,7 @@ Effects = list[Effect]
 Handler = Callable[[Any, int, Effects], None]
 
 _DEFAULTS: Final = LinkOptions()
+_TURN_OVER: Final = TurnOver()
 
 STIRRED_US: Final = 100_000
 """While a large message gets on, the stack is told so at most this often."""
@@ -123,7 +123,8 @@ class Links:
         self._unsent: list[LinkSession] = []
         self._express: list[LinkSession] = []
         self._held_roles = HoldRoles(())
-        self._gathering = Gathering(options.ack_delay_us)
+        self._with_turn: list[LinkSession] = []
+        """Links on which something was sent that leaves at the end of the turn (`Departure.TURN`)."""
         self._acknowledging = Acknowledging(options, role == "client")
         self._on: dict[type[Event], Handler] = {
             Connected: board.connected,
@@ -158,8 +159,7 @@ class Links:
         self._timers: dict[type[Any], Handler] = {
             AcknowledgeDue: self._acknowledging.over,
             FreeAcknowledgeDue: self._acknowledging.over,
-            TurnOver: self._company_over,
-            CompanyOver: self._company_over,
+            TurnOver: self._turn_over,
             WatchDue: self._watch.look,
             ReconnectDue: board.reconnect,
             LingerOver: board.linger_over,
@@ -279,8 +279,11 @@ class Links:
                         link.unsent = True
                         link.paid = cost > 0
                         self._unsent.append(link)
-                    else:
-                        self._gathering.put(link, leaves, now_us, out)
+                    elif not link.leaves_with_turn:
+                        link.leaves_with_turn = True
+                        if not self._with_turn:
+                            out.append(SetTimer(_TURN_OVER, now_us))
+                        self._with_turn.append(link)
             else:
                 handler = self._do.get(type(effect))
                 if handler is None:
@@ -442,12 +445,16 @@ class Links:
             link.stirred_us = now_us
             self._tell(Stirred(link.peer), now_us, out)
 
-    def _company_over(self, timer: Timer, now_us: int, out: Effects) -> None:
-        for link in self._gathering.over(timer):
-            link.due = link.sent
-            if not link.unsent:
-                link.unsent = True
-                self._unsent.append(link)
+    def _turn_over(self, timer: Timer, now_us: int, out: Effects) -> None:
+        """Ship what waited for the end of the turn, unless it has left with something else."""
+        links, self._with_turn = self._with_turn, []
+        for link in links:
+            link.leaves_with_turn = False
+            if link.shipped != link.sent:
+                link.due = link.sent
+                if not link.unsent:
+                    link.unsent = True
+                    self._unsent.append(link)
 
     def _on_timer(self, event: TimerFired, now_us: int, out: Effects) -> None:
         handler = self._timers.get(type(event.timer))

@@ -19,10 +19,6 @@ class TurnOver(Timer, frozen=True):
     """When to ship what waits for whatever else comes at the same moment."""
 
 
-class CompanyOver(Timer, frozen=True):
-    """When to ship what nobody waits for, and what nothing else has taken along meanwhile."""
-
-
 class WatchDue(Timer, frozen=True):
     """When to look at every connection: is a heartbeat due, has the peer fallen silent."""
 

@@ -1,4 +1,4 @@
-"""Who bears a name, asked of the whole tree: a newcomer must not take the name of a broker that lives.
+"""A census: ask the whole tree who bears a name (`echo`). A newcomer must not take the name of a broker that lives.
 
 The question runs along open links to everybody and the answers come back joined, each broker speaking for itself, for
 newcomers that ask it for a place, and for what it remembers of the dead. Silence is no answer: a broker that is not
@@ -8,7 +8,7 @@ not `complete`: nobody knows who stands behind it, and the question has to be as
 What this file will not do: decide who may have the name.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from resprout.core.bounds import NUMBER_MAX
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
+from resprout.overlay.echo import Echo
 from resprout.overlay.messages import Namesake, Seek, Sought
 from resprout.overlay.view import MembershipView
 
@@ -35,23 +36,19 @@ class CensusFindings(msgspec.Struct):
     """By name: the life that asks must be above this one."""
     complete: bool = True
 
-    def join(self, namesakes: Iterable[Namesake], latest: Iterable[int], complete: bool) -> None:
-        self.namesakes += [one for one in namesakes if one not in self.namesakes]
+    def join(self, answer: Sought | None) -> None:
+        """Add what is known behind a neighbour. None: it is dead, and nobody knows who is behind it. Raise PeerError
+        for an answer to another question."""
+        if answer is None:
+            self.complete = False
+            return
+        if len(answer.latest) != len(self.latest) or len(answer.namesakes) > NAMESAKES_MAX:
+            raise PeerError("an answer that does not fit the names that were sought")
+        self.namesakes += [one for one in answer.namesakes if one not in self.namesakes]
         del self.namesakes[NAMESAKES_MAX:]
-        for name, number in zip(self.latest, latest, strict=True):
-            self.latest[name] = max(self.latest[name], number)
-        self.complete = self.complete and complete
-
-
-class _Search:
-    __slots__ = ("done", "findings", "waiting")
-
-    def __init__(
-        self, waiting: dict[str, None], findings: CensusFindings, done: Callable[[CensusFindings], None]
-    ) -> None:
-        self.waiting = waiting
-        self.findings = findings
-        self.done = done
+        for name, number in zip(self.latest, answer.latest, strict=True):
+            self.latest[name] = max(self.latest[name], min(number, NUMBER_MAX))
+        self.complete = self.complete and answer.complete
 
 
 class Census:
@@ -60,9 +57,7 @@ class Census:
         self._post = post
         self.claims: Callable[[str], list[Namesake]] = lambda name: []
         """Newcomers that ask this broker for a place under a name."""
-        self.running: dict[int, _Search] = {}
-        """Questions that wait for answers."""
-        self._started = 0
+        self._echo: Echo[int, Sought] = Echo()
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {Seek: self._on_seek, Sought: self._on_sought}
 
     def ask(self, names: tuple[str, ...], done: Callable[[CensusFindings], None]) -> None:
@@ -70,11 +65,8 @@ class Census:
         self._run(names, None, done)
 
     def unwait(self, name: str) -> None:
-        """This neighbour will never answer; nobody knows who is behind it."""
-        for number, search in list(self.running.items()):
-            if search.waiting.pop(name, self) is None:
-                search.findings.complete = False
-                self._check(number)
+        """Stop waiting for a neighbour that is dead."""
+        self._echo.unwait(name)
 
     def _run(self, names: tuple[str, ...], source: str | None, done: Callable[[CensusFindings], None]) -> None:
         here = self._view
@@ -83,15 +75,15 @@ class Census:
             findings.namesakes += self.claims(name)
             if name == here.name:
                 findings.namesakes.append(Namesake(name, here.incarnation, here.address, here.parent or "", True))
-        waiting = dict.fromkeys([name for name, is_open in here.neighbours.items() if is_open and name != source])
-        if not waiting:
-            done(findings)
-            return
-        self._started += 1
-        number = self._started
-        self.running[number] = _Search(waiting, findings, done)
-        for name in list(waiting):
-            self._post(name, Seek(number, names))
+        waiting = [name for name, is_open in here.neighbours.items() if is_open and name != source]
+        number = self._echo.asked + 1
+        self._echo.ask(
+            number,
+            waiting,
+            lambda name: self._post(name, Seek(number, names)),
+            lambda: done(findings),
+            findings.join,
+        )
 
     def _latest(self, name: str) -> int:
         """Dead lives are over, and so is everything below a life that was met."""
@@ -100,12 +92,6 @@ class Census:
         place = here.places.get(name)
         met = max(here.sessions.get(name, 0), place.incarnation if place is not None else 0)
         return min(max(dead, met - 1), NUMBER_MAX)
-
-    def _check(self, number: int) -> None:
-        search = self.running.get(number)
-        if search is not None and not search.waiting:
-            del self.running[number]
-            search.done(search.findings)
 
     def _on_seek(self, peer: str, message: Seek, now_us: int) -> None:
         if len(message.names) > NAMES_MAX or len(set(message.names)) != len(message.names):
@@ -116,19 +102,10 @@ class Census:
                 latest = tuple(findings.latest.values())
                 self._post(peer, Sought(message.number, tuple(findings.namesakes), latest, findings.complete))
 
-        if len(self.running) >= SEARCHES_MAX:  # of many brokers, perhaps: whoever passes one on is not to blame
+        if len(self._echo) >= SEARCHES_MAX:  # of many brokers, perhaps: whoever passes one on is not to blame
             answer(CensusFindings([], {name: self._latest(name) for name in message.names}, False))
         else:
             self._run(message.names, peer, answer)
 
     def _on_sought(self, peer: str, message: Sought, now_us: int) -> None:
-        search = self.running.get(message.number)
-        if search is None or peer not in search.waiting:
-            return
-        if len(message.latest) != len(search.findings.latest) or len(message.namesakes) > NAMESAKES_MAX:
-            raise PeerError("an answer that does not fit the names that were sought")
-        del search.waiting[peer]
-        search.findings.join(
-            message.namesakes, [min(number, NUMBER_MAX) for number in message.latest], message.complete
-        )
-        self._check(message.number)
+        self._echo.answered(message.number, peer, message)

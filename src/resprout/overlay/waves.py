@@ -1,7 +1,7 @@
-"""Waves: something is recorded by everybody within some hops, and whoever started it hears when all have.
+"""Waves: everybody within some hops records something, and the broker that began it hears when all have (`echo`).
 
 A wave runs over open links only. A neighbour that dies is no longer waited for (`unwait`): what is behind it hears the
-news with the repair. Each hop counts its own waves, so an answer can only ever end the wave that it belongs to.
+news with the repair. Each broker numbers its own waves, so an answer can only end the wave that it belongs to.
 """
 
 from collections import deque
@@ -12,6 +12,7 @@ from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.overlay import lineage
 from resprout.overlay.census import Census
+from resprout.overlay.echo import Echo
 from resprout.overlay.messages import Tell, Told
 from resprout.overlay.outcomes import Expelled
 from resprout.overlay.places import Place, Registration, check_lives
@@ -27,14 +28,6 @@ Payload = Place | tuple[Place, ...] | Registration | None
 """None: nothing to record; the answer alone is wanted."""
 
 
-class _Wave:
-    __slots__ = ("done", "waiting")
-
-    def __init__(self, waiting: dict[str, None], done: Callable[[], None]) -> None:
-        self.waiting = waiting
-        self.done = done
-
-
 class Waves:
     def __init__(
         self, view: MembershipView, post: Callable[[str, ProtocolMessage], None], outcomes: deque[Outcome]
@@ -42,8 +35,7 @@ class Waves:
         self._view = view
         self._post = post
         self._outcomes = outcomes
-        self._running: dict[int, _Wave] = {}
-        self._started = 0
+        self._echo: Echo[int, Told] = Echo()
         self.is_believed: Callable[[str, Registration, int], bool] = lambda peer, registration, now_us: True
         """Whether a neighbour may say that these are dead."""
         self.census: Final = Census(view, post)
@@ -80,35 +72,22 @@ class Waves:
         self.share([name for name in self._view.neighbours if name != centre])
 
     def unwait(self, name: str) -> None:
-        """This neighbour will never answer."""
-        if self.census.running:
-            self.census.unwait(name)
-        for number, wave in list(self._running.items()):
-            if wave.waiting.pop(name, self) is None:
-                self._check(number)
+        """Stop waiting for a neighbour that is dead."""
+        self.census.unwait(name)
+        self._echo.unwait(name)
 
     def _run(self, payload: Payload, ttl: int, names: Iterable[str], done: Callable[[], None]) -> None:
         open_links = self._view.neighbours
-        waiting = dict.fromkeys([name for name in names if open_links.get(name)]) if ttl > 0 else {}
-        if not waiting:
-            done()
-            return
-        self._started += 1
-        number = self._started
-        self._running[number] = _Wave(waiting, done)
+        waiting = [name for name in names if open_links.get(name)] if ttl > 0 else []
         places = (payload,) if isinstance(payload, Place) else payload if isinstance(payload, tuple) else ()
         registration = payload if isinstance(payload, Registration) else None
-        for name in list(waiting):
-            self._post(name, Tell(number, ttl - 1, places, registration))
-
-    def _check(self, number: int) -> None:
-        wave = self._running.get(number)
-        if wave is not None and not wave.waiting:
-            del self._running[number]
-            wave.done()
+        number = self._echo.asked + 1
+        self._echo.ask(
+            number, waiting, lambda name: self._post(name, Tell(number, ttl - 1, places, registration)), done
+        )
 
     def _on_tell(self, peer: str, message: Tell, now_us: int) -> None:
-        if len(self._running) >= WAVES_MAX:
+        if len(self._echo) >= WAVES_MAX:
             raise PeerError(f"more than {WAVES_MAX} waves at a time")
         spared = {peer}
         if len(message.places) > PLACES_TOLD_MAX:
@@ -134,6 +113,4 @@ class Waves:
         self._run(message.registration or message.places, ttl, onward, answer)
 
     def _on_told(self, peer: str, message: Told, now_us: int) -> None:
-        wave = self._running.get(message.number)
-        if wave is not None and wave.waiting.pop(peer, self) is None:
-            self._check(message.number)
+        self._echo.answered(message.number, peer, message)

@@ -39,18 +39,4 @@ class Uninterested(ProtocolMessage, frozen=True, tag=50):
     id: BoundedNumber
 
 
-class Advertised(ProtocolMessage, frozen=True, tag=51):
-    """Somebody behind this link may publish on the topic."""
-
-    leaves: ClassVar[Departure] = Departure.COMPANY
-
-    topic: str
-
-
-class Unadvertised(ProtocolMessage, frozen=True, tag=52):
-    leaves: ClassVar[Departure] = Departure.COMPANY
-
-    topic: str
-
-
-SPREAD_MESSAGES = (Interested, InterestConfirmed, Uninterested, Advertised, Unadvertised)
+SPREAD_MESSAGES = (Interested, InterestConfirmed, Uninterested)

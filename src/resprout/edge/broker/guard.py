@@ -18,7 +18,6 @@ from resprout.edge.broker.grants import DurableGrant
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import Consume, Consuming, Standing, WhenFull
 from resprout.edge.messages import (
-    Advertise,
     AskAudience,
     Attend,
     AudienceTold,
@@ -28,7 +27,6 @@ from resprout.edge.messages import (
     PublishRefused,
     Subscribe,
     SubscribeRefused,
-    Unadvertise,
 )
 from resprout.edge.rights import ANY_NAME, Rights, is_listed, may_block, may_hear, may_publish
 
@@ -87,8 +85,6 @@ class Guard:
             Publish: self._publish,
             Subscribe: self._subscribe,
             Attend: self._attend,
-            Advertise: self._advertise,
-            Unadvertise: self._advertise,
             ForgetBrokers: self._forget,
             Consume: self._consume,
             AskAudience: self._ask_audience,
@@ -163,10 +159,6 @@ class Guard:
     def _no_subscription(self, session: ClientSession, id: int, topic_filter: str) -> SubscribeRefused:
         self._refused(session.name, "it may not subscribe to that")
         return SubscribeRefused(id, f"{session.name} may not subscribe to {topic_filter}")
-
-    def _advertise(self, session: ClientSession, message: Advertise | Unadvertise, permit: Permit) -> Guarded:
-        """It is a hint, and answered by nobody."""
-        return (message if permit.publishes(message.topic) else None), ()
 
     def _ask_audience(self, session: ClientSession, message: AskAudience, permit: Permit) -> Guarded:
         """Who may not publish there learns nothing about who listens, and is refused when it publishes."""

@@ -33,7 +33,6 @@ from resprout.core.contract import (
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import ALL_LEVELS
 from resprout.core.marks import Marks
-from resprout.core.names import check_topic
 from resprout.edge.client.incoming import Incoming
 from resprout.edge.client.publishing import Publishing
 from resprout.edge.client.questions import Questions
@@ -61,7 +60,6 @@ from resprout.edge.messages import (
 )  # fmt: skip
 from resprout.edge.options import ClientOptions as ClientOptions
 from resprout.edge.requests import (
-    AdvertiseRequest,
     BrokerChanged,
     ClientRequest,
     DeliveriesSkipped,
@@ -130,7 +128,6 @@ class ClientMachine:
             PublishRequest: self._publish,
             SubscribeRequest: self._subscribe,
             UnsubscribeRequest: self._unsubscribe,
-            AdvertiseRequest: self._advertise,
             TakeRequest: self._take,
             LeaveRequest: self._leave,
             **self._questions.on_request,
@@ -236,11 +233,6 @@ class ClientMachine:
 
     def _unsubscribe(self, request: UnsubscribeRequest, token: int, out: list[Effect]) -> None:
         self._control(self._wanted.unsubscribe(request))
-
-    def _advertise(self, request: AdvertiseRequest, token: int, out: list[Effect]) -> None:
-        asked = self._wanted.advertise(check_topic(request.topic), request.withdraw)
-        if self._offers(Extra.ADVERTISING):
-            self._control(asked)
 
     def _offers(self, extra: Extra) -> bool:
         return self.serving is not None and extra in self.serving.extras
@@ -360,7 +352,7 @@ class ClientMachine:
             out.append(Send(broker, Taken(0)))  # it has come, and did not turn to another one while it waited
             self.publishing.begin_session(message.faults_tolerated, out)
         self._questions.begin_session(out)
-        wanted = self._wanted.resume(message.resumed, self._offers(Extra.ADVERTISING))
+        wanted = self._wanted.resume(message.resumed)
         self._controls = deque(wanted.asks)
         out.extend(Answer(SubscriptionEnded(request.filter, request.where)) for request in wanted.ended)
         if wanted.lost:

@@ -1,4 +1,4 @@
-"""The subscriptions and advertisements of a client, whichever broker serves it.
+"""The subscriptions of a client, whichever broker serves it.
 
 A confirmed subscription is brought along to the next broker with its *base*, so that it goes on there as if nothing had
 happened. One that is not confirmed is asked for again. One whose end was asked for is simply not brought along: nothing
@@ -14,14 +14,7 @@ from resprout.core.bundle import Origin
 from resprout.core.errors import UsageError
 from resprout.core.marks import NOTHING, Marks, Reached, from_marks
 from resprout.edge.durable_messages import WhenFull
-from resprout.edge.messages import (
-    Advertise,
-    HeldSubscription,
-    Subscribe,
-    Subscribed,
-    Unadvertise,
-    Unsubscribe,
-)  # fmt: skip
+from resprout.edge.messages import HeldSubscription, Subscribe, Subscribed, Unsubscribe
 from resprout.edge.requests import SubscribeRequest, UnsubscribeRequest
 from resprout.filters.predicate import parse_predicate
 
@@ -30,7 +23,7 @@ HELD_BYTES_MAX: Final = 2 << 20
 MARK_BYTES: Final = 32
 """What a mark takes on the wire at most, besides its names."""
 
-WishMessage = Subscribe | Unsubscribe | Advertise | Unadvertise
+WishMessage = Subscribe | Unsubscribe
 
 
 class Wanting:
@@ -68,7 +61,6 @@ class WantedSubscriptions:
         """What brokers are to do when this client does not read fast enough."""
         self._held: frozenset[int] = frozenset()
         """What was brought along to the session that begins."""
-        self._advertised: dict[str, None] = {}
 
     # -- what the application wants ------------------------------------------------------------------------------------
 
@@ -88,13 +80,6 @@ class WantedSubscriptions:
             raise UsageError(f"not subscribed to {_describe(request)}")
         self._all[id].ending = True
         return Unsubscribe(id)
-
-    def advertise(self, topic: str, withdraw: bool) -> Advertise | Unadvertise:
-        if withdraw:
-            self._advertised.pop(topic, None)
-            return Unadvertise(topic)
-        self._advertised[topic] = None
-        return Advertise(topic)
 
     # -- what the broker says ------------------------------------------------------------------------------------------
 
@@ -136,9 +121,8 @@ class WantedSubscriptions:
         self._held = frozenset(one.id for one in held)
         return tuple(held)
 
-    def resume(self, resumed: bool, advertises: bool = True) -> Resumed:
-        """A broker serves: with what was held, or `resumed` is false and everything has to be asked for again.
-        `advertises`: it wants to hear of advertisements."""
+    def resume(self, resumed: bool) -> Resumed:
+        """A broker serves: with what was held, or `resumed` is false and everything has to be asked for again."""
         held = self._held if resumed else frozenset()
         asks: list[WishMessage] = []
         ended: list[SubscribeRequest] = []
@@ -155,8 +139,6 @@ class WantedSubscriptions:
                 wanting.confirmed = False
                 wanting.base = ()
                 asks.append(Subscribe(id, wanting.request.filter, wanting.request.where, self.when_full))
-        if advertises:
-            asks.extend(Advertise(topic) for topic in self._advertised)
         return Resumed(asks, ended, lost)
 
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from resprout.core.bundle import Bundle
 from resprout.core.marks import Mark, Marks
 from resprout.order.totals.locks import LockRecord
-from resprout.order.totals.messages import GrantedLock, LockReport, TotalId, TotalPlace, check_locks, id_of
+from resprout.order.totals.messages import KnownLock, TotalId, TotalPlace, check_locks, id_of
 from resprout.order.totals.submissions import LastPlaces
 from resprout.order.totals.totals import Totals
 
@@ -42,7 +42,7 @@ class Piece(NamedTuple):
 class MemberLocks(NamedTuple):
     """What one member has reported."""
 
-    locks: Sequence[LockReport]
+    locks: Sequence[KnownLock]
     last: Marks
 
 
@@ -58,7 +58,7 @@ class Said(NamedTuple):
 class MergedLocks(NamedTuple):
     """All that is known about locks. `locks` and `last` go into the Grant, the rest is for the coordinator."""
 
-    locks: tuple[GrantedLock, ...]
+    locks: tuple[KnownLock, ...]
     """In the order of their places."""
     last: Marks
     said: dict[TotalId, Said]
@@ -78,7 +78,7 @@ class Handover:
 
     # -- a member reports, the coordinator merges ----------------------------------------------------------------------
 
-    def report(self, dead: Collection[str]) -> tuple[LockReport, ...]:
+    def report(self, dead: Collection[str]) -> tuple[KnownLock, ...]:
         """What this broker knows of every lock, and what had crossed its links to these dead brokers."""
         return tuple(self._report(record, dead) for record in self._totals.locks.records.values())
 
@@ -86,12 +86,12 @@ class Handover:
         """The last ordered total of each publisher: goes with every report, Grant and Welcome."""
         return self._totals.submissions.last.marks()
 
-    def _report(self, record: LockRecord, dead: Collection[str]) -> LockReport:
+    def _report(self, record: LockRecord, dead: Collection[str]) -> KnownLock:
         if record.stamp is not None:
-            return LockReport(*record.place, record.bundle, record.stamp)
+            return KnownLock(*record.place, record.bundle, record.stamp)
         names = [name for name in self._totals.position.neighbours if name in dead]
         told, heard = _if_all(record.told, names), _if_all(record.heard, names)
-        return LockReport(*record.place, record.bundle, told=told, heard=heard)
+        return KnownLock(*record.place, record.bundle, told=told, heard=heard)
 
     def merge(self, reports: Mapping[str, MemberLocks], pieces: Sequence[Piece]) -> MergedLocks:
         """Before anything changes at the coordinator. Every member of `pieces` has its report, and each report has
@@ -101,7 +101,7 @@ class Handover:
     # -- everyone installs ---------------------------------------------------------------------------------------------
 
     def take_locks(
-        self, locks: Sequence[GrantedLock], last: Sequence[Mark], dead: Collection[str], new: Collection[str]
+        self, locks: Sequence[KnownLock], last: Sequence[Mark], dead: Collection[str], new: Collection[str]
     ) -> None:
         """First step, when `seat.neighbours` has the new links instead of the dead ones. Locks that were unknown here
         are passed on to the other links; the new ones have them already. Raises PeerError before it changes anything.
@@ -171,7 +171,7 @@ class Handover:
 def merge(
     own: Mapping[TotalId, LockRecord], own_last: Marks, reports: Mapping[str, MemberLocks], pieces: Sequence[Piece]
 ) -> MergedLocks:
-    known = {id: GrantedLock(*r.place, r.bundle, -1 if r.stamp is None else r.stamp) for id, r in own.items()}
+    known = {id: KnownLock(*r.place, r.bundle, -1 if r.stamp is None else r.stamp) for id, r in own.items()}
     heard = {id: dict(record.heard) for id, record in own.items()}
     told: dict[TotalId, dict[str, int]] = {}
     last = LastPlaces()
@@ -192,11 +192,11 @@ def merge(
     return MergedLocks(locks, last.marks(), said, told)
 
 
-def _fuller(known: GrantedLock | None, lock: LockReport) -> GrantedLock:
+def _fuller(known: KnownLock | None, lock: KnownLock) -> KnownLock:
     if known is not None and (known.stamp >= 0 or lock.stamp < 0):
         return known
     place: TotalPlace = (lock.epoch, lock.number) if known is None else (known.epoch, known.number)
-    return GrantedLock(*place, lock.bundle, lock.stamp)
+    return KnownLock(*place, lock.bundle, lock.stamp)
 
 
 def _said(heard: Mapping[str, int], pieces: Iterable[Piece]) -> Said:

@@ -1,4 +1,5 @@
-"""What brokers say to each other about totals. Tags 68..74 and 79 of the wire belong to this file.
+"""What brokers say to each other about totals. Tags 68..70 and 79 of the wire, and row 10 of
+parcels, belong to this file.
 
 What is said of totals is said of every publication that is carried as one, whatever its own guarantee.
 
@@ -7,7 +8,9 @@ that may be missing are -1 then.
 """
 
 from collections.abc import Iterable
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Final
+
+import msgspec
 
 from resprout.core.bounds import BROKER_STAMPED, BoundedNumber, BrokerStamp, Epoch, MaybeBrokerStamp, PlaceNumber
 from resprout.core.bundle import Bundle
@@ -15,7 +18,6 @@ from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import MARK_BYTES, Marks
 from resprout.order.clock import check_stamp
 
 TotalId = tuple[str, int, int]
@@ -78,47 +80,21 @@ class Closed(ProtocolMessage, frozen=True, tag=70):
     stamp: BrokerStamp
 
 
-class LockReport(PlacedMessage, frozen=True, tag=71):
-    """To the coordinator of a repair: one lock as a member knows it."""
+class KnownLock(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=10):
+    """A row of a parcel: a total that has its place, as the sender knows it."""
 
-    pressing: ClassVar[bool] = True
-
+    epoch: Epoch
+    number: PlaceNumber
+    bundle: Annotated[Bundle, BROKER_STAMPED]
+    """With its final stamp when it is delivered."""
     stamp: MaybeBrokerStamp = -1
-    """Its final stamp; -1 while it is not delivered at the member."""
+    """Its final stamp; -1 while it is not delivered at the sender, or, in a `Grant`, at anybody."""
     told: MaybeBrokerStamp = -1
-    """What the member had said `Closed` with to the dead broker."""
+    """In an `Attach`: what the member had said `Closed` with to the dead broker."""
     heard: MaybeBrokerStamp = -1
-    """What the dead broker had said `Closed` with to the member."""
-
-
-class GrantedLock(PlacedMessage, frozen=True, tag=72):
-    """To the members of a repair: one lock of all that any of them knew."""
-
-    pressing: ClassVar[bool] = True
-
-    stamp: MaybeBrokerStamp = -1
-    """Its final stamp when anybody has delivered it; then its bundle carries it too."""
-
-
-class WelcomeLock(PlacedMessage, frozen=True, tag=73):
-    """To a newcomer: a total that is not yet delivered at its parent."""
-
-    pressing: ClassVar[bool] = True
-
-    active: bool
-    """Its keys are closed at the parent, so they are at the newcomer."""
-
-
-class LastTotals(ProtocolMessage, frozen=True, tag=74):
-    """The number of the last total of each publisher that has a place; in parts, when there are many."""
-
-    pressing: ClassVar[bool] = True
-
-    marks: Marks
-
-    @property
-    def bulk(self) -> int:
-        return MARK_BYTES * len(self.marks)
+    """In an `Attach`: what the dead broker had said `Closed` with to the member."""
+    active: bool = False
+    """In a `Welcome`: its keys are closed at the parent, so they are at the newcomer."""
 
 
 class TotalCopy(PlacedMessage, frozen=True, tag=79):
@@ -128,21 +104,19 @@ class TotalCopy(PlacedMessage, frozen=True, tag=79):
     """As in `Submit`."""
 
 
-TOTAL_MESSAGES = (Submit, Lock, Closed, LockReport, GrantedLock, WelcomeLock, LastTotals, TotalCopy)
+TOTAL_MESSAGES = (Submit, Lock, Closed, TotalCopy)
 
 
-def check_locks(locks: Iterable[PlacedMessage]) -> None:
-    """Raises PeerError for what no honest broker says. Whoever receives locks calls this before anything else."""
+def check_locks(locks: Iterable[PlacedMessage | KnownLock]) -> None:
+    """Raise PeerError for what no honest broker says. Receivers of locks call this before anything else."""
     for lock in locks:
         check_total(lock.bundle)
         if lock.epoch >> _EPOCH_BITS or lock.number >> _NUMBER_BITS:
             raise PeerError(f"{lock.bundle!r} at the impossible place {lock.epoch}, {lock.number}")
-        if isinstance(lock, LockReport | GrantedLock):
-            check_stamp(lock.stamp)
+        if isinstance(lock, KnownLock):
+            check_stamp(max(lock.stamp, lock.told, lock.heard))
             if lock.stamp >= 0 and lock.stamp != lock.bundle.stamp:
                 raise PeerError(f"{lock.bundle!r} is said to be delivered at {lock.stamp}")
-        if isinstance(lock, LockReport):
-            check_stamp(max(lock.told, lock.heard))
 
 
 def check_total(bundle: Bundle) -> None:

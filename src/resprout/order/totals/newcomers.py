@@ -8,13 +8,13 @@ totals the newcomer activates and closes like anybody else.
 from collections.abc import Iterable, Sequence
 
 from resprout.core.marks import Mark
-from resprout.order.totals.messages import WelcomeLock, check_locks
+from resprout.order.totals.messages import KnownLock, check_locks
 from resprout.order.totals.totals import Totals
 
 
-def newcomer_locks(totals: Totals) -> tuple[WelcomeLock, ...]:
+def newcomer_locks(totals: Totals) -> tuple[KnownLock, ...]:
     """At the parent: what a Welcome carries, besides `Handover.last`. In the same step as `joined`."""
-    return tuple(WelcomeLock(*record.place, record.bundle, record.active) for record in totals.locks.in_line())
+    return tuple(KnownLock(*record.place, record.bundle, active=record.active) for record in totals.locks.in_line())
 
 
 def joined(totals: Totals, name: str) -> None:
@@ -24,7 +24,7 @@ def joined(totals: Totals, name: str) -> None:
             record.heard[name] = 0
 
 
-def accept_welcome(totals: Totals, locks: Sequence[WelcomeLock], last: Iterable[Mark], parent: str) -> None:
+def accept_welcome(totals: Totals, locks: Sequence[KnownLock], last: Iterable[Mark], parent: str) -> None:
     """At the newcomer, when `position` has the parent and the clock and the watermarks are its parent's. Raises
     PeerError before it changes anything."""
     check_locks(locks)

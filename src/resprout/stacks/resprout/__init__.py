@@ -15,13 +15,9 @@ from resprout.order.totals.levels import TotalLevels
 from resprout.order.totals.messages import (
     TOTAL_MESSAGES,
     Closed,
-    GrantedLock,
-    LastTotals,
     Lock,
-    LockReport,
     Submit,
     TotalCopy,
-    WelcomeLock,
 )
 from resprout.overlay.memory import Whereabouts
 from resprout.overlay.messages import OVERLAY_MESSAGES
@@ -34,37 +30,28 @@ from resprout.stacks.resprout.durable_messages import (
     DurableDone,
     DurableHeard,
     DurableKnown,
-    DurablePart,
 )
 from resprout.stacks.resprout.messages import (
     REPAIR_MESSAGES,
-    Asks,
     Attach,
     AttachRequest,
     ClientBegan,
-    ClientLives,
     Grant,
-    Item,
     JoinElsewhere,
     JoinRequest,
     JoinWithdrawn,
     Leaving,
-    Listeners,
     ListenersChanged,
     ListenersHeard,
     MoveAway,
     NameTaken,
-    NetworkName,
     NotMember,
     ParcelEnd,
+    ParcelRows,
     Recollect,
     Recollected,
     Recollection,
     Revived,
-    SeenMarks,
-    ServedAsks,
-    Stub,
-    Surroundings,
     Welcome,
 )
 from resprout.stacks.resprout.options import ResproutOptions
@@ -96,12 +83,10 @@ RESPROUT = Stack(
         Family.SUBSCRIPTIONS: SPREAD_MESSAGES,
         Family.MEMBERSHIP: (
             *OVERLAY_MESSAGES, Whereabouts,
-            JoinRequest, JoinElsewhere, JoinWithdrawn, Welcome, WelcomeLock, LastTotals, Leaving,
-            MoveAway, NameTaken, NetworkName,
+            JoinRequest, JoinElsewhere, JoinWithdrawn, Welcome, Leaving, MoveAway, NameTaken,
         ),
         Family.REPAIR: (
-            AttachRequest, NotMember, Attach, Grant, Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings, ParcelEnd,
-            LockReport, GrantedLock, TotalCopy, Listeners, ClientLives, DurablePart, Republished, Recollect,
+            AttachRequest, NotMember, Attach, Grant, ParcelRows, ParcelEnd, TotalCopy, Republished, Recollect,
             Recollected, Recollection, Revived,
         ),
         Family.CLIENTS: (

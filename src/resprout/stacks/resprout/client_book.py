@@ -3,21 +3,30 @@
 new link.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from resprout.core.contract import ProtocolMessage
 from resprout.edge.broker.ghosts import Ghosts
 from resprout.order.link import Link
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable_book import DurableBook
-from resprout.stacks.resprout.messages import PART_ITEMS, ClientBegan, Listeners, ListenersChanged, ListenersHeard
+from resprout.stacks.resprout.messages import (
+    ClientBegan,
+    KnownClient,
+    KnownDurable,
+    Listener,
+    ListenersChanged,
+    ListenersHeard,
+    ParcelRow,
+)
 from resprout.stacks.resprout.outcomes import Superseded
-from resprout.stacks.resprout.repair.parcels import Parcel, pack_client_lives, pack_listeners
+from resprout.stacks.resprout.repair.parcels import Parcel
 
 NAMES_KEPT: Final = 100_000
 """Of clients, in the roll: those that are remembered for certain, the latest ones; up to twice as many are."""
+NAMES_TOLD: Final = 500
+"""Of clients, in one `ListenersChanged`."""
 
 
 class ClientBook:
@@ -27,23 +36,23 @@ class ClientBook:
         self.durables = DurableBook(core)
         self._pauses = core.pauses
 
-    def pack(self, dead: str | None = None) -> list[ProtocolMessage]:
-        """For a parcel; for an `Attach` also what was known of the dead neighbour."""
-        lives = pack_client_lives(self.roll.lives())
-        return [*self.listeners.handed_over(dead), *lives, *(self.durables.pack() if self.durables.states else ())]
+    def rows(self, dead: str | None = None) -> Iterator[ParcelRow]:
+        """Return the rows of a parcel about clients; for an `Attach` also what is known of the dead neighbour."""
+        yield from self.listeners.rows(dead)
+        yield from map(KnownClient, self.roll.lives())
+        yield from map(KnownDurable, self.durables.whole_states())
 
     def meet(self, neighbour: str, parcel: Parcel) -> None:
         """The first word of a new neighbour."""
         self.listeners.meet(neighbour, parcel)
-        self.roll.learn(parcel.client_lives, neighbour)
+        self.roll.learn(parcel.clients, neighbour)
         if parcel.durables or self.durables.states:
             self.durables.meet(neighbour, parcel.durables)
         self._pauses.meet(neighbour)
 
     def lost(self, neighbour: str) -> set[str]:
         """It is replaced by others. Tells whom it stood for."""
-        if self.durables.waves:
-            self.durables.lost(neighbour)
+        self.durables.lost(neighbour)
         return self.listeners.lost(neighbour)
 
 
@@ -110,8 +119,8 @@ class ListenerBook:
             self._unheard.pop(name, None)
         if self._core.disk is not None and (came or went):
             self._core.disk.listeners(came, went)
-        for start in range(0, max(len(came), len(went)), PART_ITEMS):
-            end = start + PART_ITEMS
+        for start in range(0, max(len(came), len(went)), NAMES_TOLD):
+            end = start + NAMES_TOLD
             news = ListenersChanged(tuple(came[start:end]), tuple(went[start:end]))
             self._core.outbound.extend([(name, news) for name in self._core.links])
 
@@ -139,14 +148,14 @@ class ListenerBook:
             if session is not None:
                 self._core.sessions.announced(session, self._core.out)
 
-    def handed_over(self, dead: str | None = None) -> list[Listeners]:
-        """For a parcel: who listens here, and who did at a dead neighbour."""
-        mine = pack_listeners(self._core.seat.name, self._mine)
-        return mine if dead is None else [*mine, *pack_listeners(dead, self._of.get(dead, ()))]
+    def rows(self, dead: str | None = None) -> list[Listener]:
+        """Return rows about the clients that listen here, and those that listened at a dead neighbour."""
+        of_dead = self._of.get(dead, ()) if dead is not None else ()
+        return [*[Listener(name, False) for name in self._mine], *[Listener(name, True) for name in of_dead]]
 
     def meet(self, neighbour: str, parcel: Parcel) -> None:
         """The first word of a new neighbour."""
-        self._of[neighbour] = parcel.listeners.get(neighbour, set())
+        self._of[neighbour] = parcel.listeners
         if self._unheard:
             for waiting in self._unheard.values():
                 waiting.add(neighbour)

@@ -160,7 +160,6 @@ class Clients:
         core.sessions.leave(name, core.out)
         if name in core.wishes.leaving:
             core.out.append(SetTimer(DropMore(), core.now_us + PORTION_US))
-        core.advertising.leave(name)
         self._book.listeners.check((name,))
 
     def drop_more(self) -> None:
@@ -371,7 +370,6 @@ class Clients:
         session.check_next(bundle)
         core.clock.check_client(bundle.stamp)
         check_columns(bundle)
-        core.advertising.implied(session, bundle.topic)
         if bundle.guarantee is Guarantee.EVENTUAL and self._may_pass(session, bundle):
             for part in self._parts(session, message):
                 self._take_eventual(session, part)

@@ -11,7 +11,6 @@ from resprout.core.contract import Retire, Timer
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Reached
 from resprout.core.seen import Seen
-from resprout.edge.broker.advertising import Advertising
 from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Extra, Serving, Successor
@@ -30,7 +29,6 @@ from resprout.overlay.memory import decode
 from resprout.overlay.places import Life
 from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
-from resprout.spread.adverts import Adverts
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
 from resprout.spread.outbound import Outbound
@@ -98,7 +96,6 @@ class Core(Step):
         self.spilling = Spilling(self)
         self.interest = Interest(self._base)
         self.outbound: Outbound = []
-        self.adverts = Adverts(self.outbound)
         self.pressure = BackPressure(options.log_bytes, self.charged_to)
         self.pauses = Pauses(self)
         self.slow_consumers = 0
@@ -110,11 +107,10 @@ class Core(Step):
         self.speaking = Speaking(self)
         self.total_way = TotalWay(self)
         self.neighbours = Neighbours(self)
-        extras = (Extra.ADVERTISING, Extra.FORGETTING, Extra.DURABLE, Extra.AUDIENCE)
+        extras = (Extra.FORGETTING, Extra.DURABLE, Extra.AUDIENCE)
         serving = Serving(NAME, GUARANTEES, self.faults, extras=extras, splits=True)
         self.wishes = ClientInterest(self.interest, self.outbound, lambda: self.routes.forget())
         self.sessions = ClientSessions(serving, self.log, self.wishes, self.finished)
-        self.advertising = Advertising(self.adverts)
         self.copies = Copies(self)
         self.sessions.copies_of = self.copies.count
         budget = MatchBudget(self.sessions.quotas, self.links, self.sessions.all, lambda: self.now_us)

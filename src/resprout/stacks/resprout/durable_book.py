@@ -17,9 +17,10 @@ from resprout.core.names import check_name
 from resprout.edge.durable_messages import Spans, WhenFull
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
+from resprout.overlay.echo import Echo
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable_done import DurableProgress, check_progress
-from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown, DurablePart
+from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown
 from resprout.stacks.resprout.durable_state import MARKS_MAX, DurableState
 
 SUBSCRIPTIONS_MAX: Final = 100_000
@@ -37,9 +38,8 @@ class DurableBook:
         self.states: dict[str, DurableState] = {}
         """By name; `done` and `spans` of them are in `_done`."""
         self._done: dict[str, DurableProgress] = {}
-        self.waves: dict[_Wave, tuple[str, set[str]]] = {}
-        """States that are on their way: who is to be answered (empty: this broker itself wants to know), and the
-        neighbours that have not answered."""
+        self._echo: Echo[_Wave, DurableHeard] = Echo()
+        """States that are on their way through the tree."""
         self.changed: Callable[[DurableState], None] = lambda state: None
         """Told of a state that somebody else has said."""
         if core.disk is not None:
@@ -106,7 +106,7 @@ class DurableBook:
         return True
 
     def heard(self, link: Link, message: DurableHeard) -> None:
-        self._answered((message.subscription, message.term, message.edition), link.name)
+        self._echo.answered((message.subscription, message.term, message.edition), link.name, message)
 
     def done(self, link: Link, message: DurableDone) -> None:
         check_progress(message.marks, message.spans)
@@ -118,9 +118,6 @@ class DurableBook:
 
     # -- new links -----------------------------------------------------------------------------------------------------
 
-    def pack(self) -> list[DurablePart]:
-        return [DurablePart(state) for state in self.whole_states()]
-
     def meet(self, neighbour: str, theirs: Iterable[DurableState]) -> None:
         """The first word of a new neighbour. What it does not know it is told."""
         told = {state.subscription: state for state in theirs}
@@ -131,9 +128,8 @@ class DurableBook:
                 self._core.outbound.append((neighbour, DurableKnown(self.whole(state))))
 
     def lost(self, neighbour: str) -> None:
-        """It will not answer."""
-        for wave in [wave for wave, (_, waiting) in self.waves.items() if neighbour in waiting]:
-            self._answered(wave, neighbour)
+        """Stop waiting for a neighbour that is replaced by others."""
+        self._echo.unwait(neighbour)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -154,24 +150,18 @@ class DurableBook:
             self._core.disk.durable_done(subscription, self.states[subscription].term, new, more)
 
     def _spread(self, state: DurableState, source: str) -> None:
+        """Tell everybody but `source`, which is answered when all know it; without one, `heard_of` is called."""
         core = self._core
-        waiting = {name for name in core.links if name != source}
         wave = (state.subscription, state.term, state.edition)
-        self.waves[wave] = (source, waiting)
         news = DurableKnown(self.whole(state))
-        core.outbound.extend([(name, news) for name in core.links if name != source])
-        if not waiting:
-            self._complete(wave)
+        self._echo.ask(
+            wave,
+            [name for name in core.links if name != source],
+            lambda name: core.outbound.append((name, news)),
+            lambda: self._complete(wave, source),
+        )
 
-    def _answered(self, wave: _Wave, neighbour: str) -> None:
-        under_way = self.waves.get(wave)
-        if under_way is not None:
-            under_way[1].discard(neighbour)
-            if not under_way[1]:
-                self._complete(wave)
-
-    def _complete(self, wave: _Wave) -> None:
-        source, _ = self.waves.pop(wave)
+    def _complete(self, wave: _Wave, source: str) -> None:
         state = self.states.get(wave[0])
         if source in self._core.links:
             self._core.outbound.append((source, DurableHeard(*wave)))

@@ -1,4 +1,4 @@
-"""What brokers of the default stack tell each other about durable subscriptions. Tags 75 to 78 of the wire."""
+"""What brokers of the default stack tell each other about durable subscriptions. Tags 75 to 77 of the wire."""
 
 from typing import ClassVar
 
@@ -7,12 +7,6 @@ from resprout.core.contract import Departure, ProtocolMessage
 from resprout.core.marks import MARK_BYTES, Marks
 from resprout.edge.durable_messages import SPAN_BYTES, Spans
 from resprout.stacks.resprout.durable_state import DurableState
-
-
-def _bytes_of(state: DurableState) -> int:
-    names = 64 * (4 + len(state.consumers))
-    marks = MARK_BYTES * (len(state.base) + len(state.done)) + SPAN_BYTES * len(state.spans)
-    return marks + names + 4 * len(state.terms.filter) + 4096
 
 
 class DurableKnown(ProtocolMessage, frozen=True, tag=75):
@@ -24,7 +18,10 @@ class DurableKnown(ProtocolMessage, frozen=True, tag=75):
 
     @property
     def bulk(self) -> int:
-        return _bytes_of(self.state)
+        state = self.state
+        names = 64 * (4 + len(state.consumers))
+        marks = MARK_BYTES * (len(state.base) + len(state.done)) + SPAN_BYTES * len(state.spans)
+        return marks + names + 4 * len(state.terms.filter) + 4096
 
 
 class DurableHeard(ProtocolMessage, frozen=True, tag=76):
@@ -56,16 +53,4 @@ class DurableDone(ProtocolMessage, frozen=True, tag=77):
         return True
 
 
-class DurablePart(ProtocolMessage, frozen=True, tag=78):
-    """Of a parcel: a durable subscription, as the sender knows it."""
-
-    pressing: ClassVar[bool] = True
-
-    state: DurableState
-
-    @property
-    def cost(self) -> int:
-        return _bytes_of(self.state)
-
-
-DURABLE_BROKER_MESSAGES = (DurableKnown, DurableHeard, DurableDone, DurablePart)
+DURABLE_BROKER_MESSAGES = (DurableKnown, DurableHeard, DurableDone)

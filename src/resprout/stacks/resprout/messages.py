@@ -1,10 +1,11 @@
-"""What brokers of the default stack say when the tree changes. Tags 100..127 of the wire belong to this file.
+"""Messages between brokers of the default stack when the tree changes. Tags 100..127 of the wire belong to this file.
 
-What a broker must hand over (`Attach`, `Grant`, `Welcome`) can be much, so it travels as a *parcel*: the message that
-names it, then parts in any number, then `ParcelEnd`. Parts cost room like bundles do.
+A broker that hands over its state (`Attach`, `Grant`, `Welcome`) sends a *parcel*: the message that names it, the head,
+then rows in any number, packed into `ParcelRows`, then `ParcelEnd` (`repair/parcels.py`). Rows count against the window
+like bundles do.
 """
 
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, get_args
 
 import msgspec
 
@@ -22,32 +23,14 @@ from resprout.core.bounds import (
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import Departure, ProtocolMessage
-from resprout.core.marks import Marks
-from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock
+from resprout.core.marks import Mark
+from resprout.order.totals.messages import KnownLock
 from resprout.overlay.places import Configuration, Life, Place
+from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.former import Roster
 
-PART_ITEMS = 500
-"""Of small things in one part of a parcel."""
 OFFERED_MAX = 8
 """Places that a broker is offered instead of the one it asked for, or has; further ones are not looked at."""
-
-
-class AskedInterest(msgspec.Struct, frozen=True, array_like=True):
-    """One interest, as in `Interested`."""
-
-    id: BoundedNumber
-    filter: str
-    where: str | None
-    confirmed: bool
-    """Whoever asks knows already that nothing is missing."""
-
-
-class Served(msgspec.Struct, frozen=True, array_like=True):
-    """An interest that had been confirmed to the dead broker."""
-
-    filter: str
-    where: str | None
 
 
 class Offer(msgspec.Struct, frozen=True, array_like=True):
@@ -64,7 +47,7 @@ class Offer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ParcelMessage(ProtocolMessage, frozen=True):
-    """The head of a parcel, a part of it, or its end: until all of it has come, a member of a repair stands still."""
+    """The head of a parcel, some of its rows, or its end. A member of a repair waits until all of it has come."""
 
     pressing: ClassVar[bool] = True
 
@@ -98,6 +81,8 @@ class Welcome(ParcelMessage, frozen=True, tag=102):
     clock: BrokerStamp
     epoch: Epoch
     configuration: Configuration
+    network: str
+    """Name of the network that the newcomer has joined."""
 
 
 class Leaving(ProtocolMessage, frozen=True, tag=103):
@@ -151,10 +136,10 @@ class Grant(ParcelMessage, frozen=True, tag=107):
     """Enough brokers hold the pool: it may be shown."""
 
 
-# -- parts of parcels --------------------------------------------------------------------------------------------------
+# -- rows of parcels ---------------------------------------------------------------------------------------------------
 
 
-class Item(BundleMessage, ParcelMessage, frozen=True, tag=108):
+class Item(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=1):
     """A bundle of the pool. `side`: in `Attach`, 1 when it came from the sender's side of the dead link, else 0; in
     `Grant`, the member from whose side it came, 0 for the sender's own, -1 for that of a dead broker's clients."""
 
@@ -164,8 +149,8 @@ class Item(BundleMessage, ParcelMessage, frozen=True, tag=108):
     prompt: bool
 
 
-class Stub(ParcelMessage, frozen=True, tag=109):
-    """The place of a bundle that is stable, and of which only receipts are still to come."""
+class Stub(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=2):
+    """The place in the pool of a bundle that is stable, and of which only reports are outstanding."""
 
     publisher: str
     stream: str
@@ -175,84 +160,111 @@ class Stub(ParcelMessage, frozen=True, tag=109):
     stamp: Stamp
     side: Side
 
+
+class SeenMark(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=3):
+    """The last publication of one origin that the sender has seen."""
+
+    mark: Mark
+
+
+class AskedInterest(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=4):
+    """One interest that the sender asks of the receiver, as in `Interested`."""
+
+    id: BoundedNumber
+    filter: str
+    where: str | None
+    confirmed: bool
+    """The sender knows that nothing that matches is missing."""
+
+
+class ServedInterest(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=5):
+    """One interest that the sender had confirmed to the dead neighbour of an `Attach`."""
+
+    filter: str
+    where: str | None
+
+
+class KnownPlace(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=6):
+    """The place of one broker, as the sender knows it."""
+
+    place: Place
+
+
+class Tombstone(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=7):
+    """The latest life of one broker that the sender knows to be dead."""
+
+    life: Life
+
+
+class Listener(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=8):
+    """One client with subscriptions that the sender stands for. `of_dead`: the dead neighbour of the `Attach` stood for
+    it, as far as the sender has heard."""
+
+    name: str
+    of_dead: bool
+
+
+class KnownClient(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=9):
+    """The latest life of one client that the sender has heard of."""
+
+    life: Life
+
+
+class LastTotal(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=11):
+    """The last total of one publisher that has a place."""
+
+    mark: Mark
+
+
+class KnownDurable(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=12):
+    """One durable subscription, as the sender knows it."""
+
+    state: DurableState
+
+
+ParcelRow = (
+    Item
+    | Stub
+    | SeenMark
+    | AskedInterest
+    | ServedInterest
+    | KnownPlace
+    | Tombstone
+    | Listener
+    | KnownClient
+    | KnownLock
+    | LastTotal
+    | KnownDurable
+)
+"""What a parcel consists of. Rows have tags of their own, apart from those of messages."""
+PARCEL_ROWS: Final[tuple[type[msgspec.Struct], ...]] = get_args(ParcelRow)
+
+
+def _in_place_of(bundle: Any) -> bytes:
+    """As many bytes as a bundle counts for."""
+    return bytes(bundle.cost + bundle.key_bytes)
+
+
+_encode: Final = msgspec.msgpack.Encoder(enc_hook=_in_place_of).encode
+
+
+def bytes_of(rows: ParcelRow | tuple[ParcelRow, ...]) -> int:
+    """Return what rows take in a frame and count against a window."""
+    return len(_encode(rows))
+
+
+class ParcelRows(ParcelMessage, frozen=True, tag=108):
+    """Some rows of the parcel that the sender has begun."""
+
+    rows: tuple[ParcelRow, ...]
+
     @property
     def cost(self) -> int:
-        return 160
-
-
-class SeenMarks(ParcelMessage, frozen=True, tag=110):
-    marks: Marks
-
-    @property
-    def cost(self) -> int:
-        return 128 * len(self.marks)
-
-
-class Asks(ParcelMessage, frozen=True, tag=111):
-    """What the sender wants of the receiver."""
-
-    asks: tuple[AskedInterest, ...]
-
-    @property
-    def cost(self) -> int:
-        return sum(48 + 4 * len(ask.filter) + 4 * len(ask.where or "") for ask in self.asks)
-
-
-class ServedAsks(ParcelMessage, frozen=True, tag=112):
-    """What the sender had confirmed to the dead broker."""
-
-    served: tuple[Served, ...]
-
-    @property
-    def cost(self) -> int:
-        return sum(48 + 4 * len(ask.filter) + 4 * len(ask.where or "") for ask in self.served)
-
-
-class Surroundings(ParcelMessage, frozen=True, tag=113):
-    """What the sender knows of the tree."""
-
-    places: tuple[Place, ...]
-    tombstones: tuple[Life, ...]
-
-    @property
-    def cost(self) -> int:
-        return 512 + 128 * (len(self.tombstones) + sum(2 + len(place.neighbours) for place in self.places))
-
-
-class Listeners(ParcelMessage, frozen=True, tag=124):
-    """Clients with subscriptions that this broker stands for: the sender itself, or the dead neighbour of an `Attach`,
-    as far as the sender has heard. Said even if there are none: then that is known."""
-
-    broker: str
-    names: tuple[str, ...]
-
-    @property
-    def cost(self) -> int:
-        return 64 + 72 * len(self.names)
-
-
-class ClientLives(ParcelMessage, frozen=True, tag=125):
-    """The latest lives of clients that the sender has heard of."""
-
-    lives: tuple[Life, ...]
-
-    @property
-    def cost(self) -> int:
-        return 80 * len(self.lives)
-
-
-class NetworkName(ParcelMessage, frozen=True, tag=119):
-    """Of a `Welcome`: which network the newcomer is in now."""
-
-    network: str
-
-    @property
-    def cost(self) -> int:
-        return 64
+        return bytes_of(self.rows)
 
 
 class ParcelEnd(ParcelMessage, frozen=True, tag=115):
-    pass
+    """All rows of the parcel have been sent."""
 
 
 # -- clients, from neighbour to neighbour ------------------------------------------------------------------------------
@@ -327,12 +339,9 @@ class Revived(ProtocolMessage, frozen=True, tag=114):
     keepers: tuple[Keeper, ...]
 
 
-PARTS = (Item, Stub, SeenMarks, Asks, ServedAsks, Surroundings, Listeners, ClientLives, NetworkName)
-"""Of this file; `LockReport`, `GrantedLock`, `WelcomeLock` and `LastTotals` are parts, too."""
-LOCK_PARTS = (LockReport, GrantedLock, WelcomeLock, LastTotals)
 PARCELS = (Attach, Grant, Welcome)
 REPAIR_MESSAGES = (
     JoinRequest, JoinElsewhere, JoinWithdrawn, NameTaken, Leaving, MoveAway, AttachRequest, NotMember,
-    *PARCELS, *PARTS, ParcelEnd,
+    *PARCELS, ParcelRows, ParcelEnd,
     ListenersChanged, ListenersHeard, ClientBegan, Recollect, Recollected, Recollection, Revived,
 )  # fmt: skip

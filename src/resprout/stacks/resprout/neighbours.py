@@ -26,7 +26,6 @@ class Neighbours:
         link = core.links[name] = Link(name, incarnation, core.faults, None, core.left)
         core.view.neighbours[name] = True
         core.log.held_back.put_wall()  # it may have heard of what is in the log, and nobody counted how far
-        core.adverts.add_neighbour(name)
         core.routes.forget()
         return link
 
@@ -39,7 +38,6 @@ class Neighbours:
         link.silent = not core.peers.is_clear(link.name)
         if link.cursor is None and core.outbox.room(link.name) <= 0:
             link.cursor = core.log.next_no
-        core.outbound.extend(core.adverts.told(link.name))
         core.forwarding.pump(link)
 
     def shut(self, link: Link) -> None:
@@ -60,7 +58,6 @@ class Neighbours:
         link.move_to(LinkState.REMOVED)
         del core.links[link.name]
         del core.view.neighbours[link.name]
-        core.adverts.remove_neighbour(link.name)
         core.speaking.unsaid.pop(link.name, None)
         core.routes.forget()
 

@@ -3,11 +3,11 @@
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError, UsageError
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.messages import Advertise, Subscribe, SubscribeRefused, Unadvertise, Unsubscribe
+from resprout.edge.messages import Subscribe, SubscribeRefused, Unsubscribe
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.spread.interest import INTERESTS_MAX
-from resprout.spread.messages import Advertised, InterestConfirmed, Interested, Unadvertised, Uninterested
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.shell.desk import Handler
@@ -21,14 +21,10 @@ class Wishes:
             Interested: self._interested,
             InterestConfirmed: self._confirmed,
             Uninterested: self._uninterested,
-            Advertised: self._advertised,
-            Unadvertised: self._unadvertised,
         }
         self.of_clients: dict[type, Handler] = {
             Subscribe: self._subscribe,
             Unsubscribe: self._unsubscribe,
-            Advertise: core.advertising.advertise,
-            Unadvertise: core.advertising.unadvertise,
         }
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
@@ -48,12 +44,6 @@ class Wishes:
     def _uninterested(self, link: Link, message: Uninterested) -> None:
         core = self._core
         core.confirmed(core.interest.withdrawn_by(link.name, message, core.outbound))
-
-    def _advertised(self, link: Link, message: Advertised) -> None:
-        self._core.adverts.advertise(link.name, message.topic)
-
-    def _unadvertised(self, link: Link, message: Unadvertised) -> None:
-        self._core.adverts.withdraw(link.name, message.topic)
 
     # -- clients -------------------------------------------------------------------------------------------------------
 

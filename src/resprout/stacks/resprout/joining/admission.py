@@ -6,6 +6,9 @@ once are taken together. A broker without room offers other places instead (`off
 looked for in the whole tree (`claims`).
 """
 
+from functools import partial
+from itertools import chain
+
 import msgspec
 
 from resprout.core.contract import Locate
@@ -23,13 +26,11 @@ from resprout.stacks.resprout.messages import (
     JoinElsewhere,
     JoinRequest,
     JoinWithdrawn,
-    NetworkName,
-    ParcelEnd,
     Recollect,
     Welcome,
 )
 from resprout.stacks.resprout.outcomes import Settled
-from resprout.stacks.resprout.repair.parcels import pack_asks, pack_last_totals, pack_marks, pack_surroundings
+from resprout.stacks.resprout.repair.parcels import send_parcel, shared_rows
 
 
 class Admission:
@@ -168,16 +169,12 @@ class Admission:
         base = core.retained.marks()
         asks = core.interest.standing(name)[0]
         core.confirmed(core.interest.presume(name, [predicate for _, predicate, _ in asks], base, core.outbound))
-        send = core.outbox.send
         if core.reviving:
-            send(name, Recollect())
-        send(name, Welcome(core.clock.now, view.epoch, view.configuration))
-        send(name, NetworkName(view.network))
-        for part in (*pack_surroundings(core), *pack_marks(core.seen.marks()), *pack_asks(asks, confirmed=True)):
-            send(name, part)
-        for lock in (*newcomer_locks(core.totals), *pack_last_totals(core.handover.last()), *self._book.pack()):
-            send(name, lock)
-        send(name, ParcelEnd())
+            core.outbox.send(name, Recollect())
+        confirmed = [(id, predicate, True) for id, predicate, _ in asks]
+        rows = shared_rows(core, confirmed, newcomer_locks(core.totals), core.handover.last())
+        head = Welcome(core.clock.now, view.epoch, view.configuration, view.network)
+        send_parcel(partial(core.outbox.send, name), head, chain(rows, self._book.rows()))
         link = core.neighbours.add(name, incarnation)
         joined(core.totals, name)
         core.peers.open(name)

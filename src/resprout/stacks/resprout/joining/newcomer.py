@@ -296,8 +296,8 @@ class Newcomer:
         view = core.view
         view.parent = parent
         view.epoch = head.epoch
-        self._follow(head.configuration, parcel.network)
-        view.network = parcel.network
+        self._follow(head.configuration, head.network)
+        view.network = head.network
         link = core.neighbours.add(parent, incarnation)
         self._book.meet(parent, parcel)
         learn(core, parcel)
@@ -306,7 +306,7 @@ class Newcomer:
             core.seen.raise_to(origin, reached)
         core.interest.add_neighbour(parent)
         core.confirmed(core.interest.reconcile(parent, parcel.asks, core.outbound))
-        accept_welcome(core.totals, parcel.welcome_locks, parcel.last_totals, parent)
+        accept_welcome(core.totals, parcel.locks, parcel.last_totals, parent)
         core.neighbours.open(link)
         core.note("joined", parent)
         core.waves.start(view.publish_place(), view.reach, lambda: None)

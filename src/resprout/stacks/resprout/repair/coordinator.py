@@ -169,7 +169,7 @@ class Coordinator:
             core.peers.post(peer, Fenced(core.view.tombstones[peer]))
             return
         learn(core, parcel)
-        self._book.roll.learn(parcel.client_lives)
+        self._book.roll.learn(parcel.clients)
         if repair is None or head.token != repair.token:
             return
         for life in head.dead:

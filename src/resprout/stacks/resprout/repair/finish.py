@@ -2,6 +2,8 @@
 it, and becomes the centre of the star. The numbers are those of docs/protocol.md, "Finish".
 """
 
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,14 +12,14 @@ from resprout.core.contract import ProtocolMessage, SetTimer
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.order.link import Link
 from resprout.order.totals.handover import MemberLocks, MergedLocks, Piece
-from resprout.order.totals.messages import GrantedLock
+from resprout.order.totals.messages import KnownLock
 from resprout.overlay.places import Place
 from resprout.spread.messages import Interested, Uninterested
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.messages import Grant, Item, ParcelEnd, Stub
+from resprout.stacks.resprout.messages import Grant, Item, Stub
 from resprout.stacks.resprout.outcomes import Repaired
-from resprout.stacks.resprout.repair.parcels import Parcel, pack_asks, pack_last_totals, pack_marks, pack_surroundings
+from resprout.stacks.resprout.repair.parcels import Ask, Parcel, send_parcel, shared_rows
 from resprout.stacks.resprout.repair.pool import OWN_SIDE, Inventory, Pool, Taking, in_order
 
 if TYPE_CHECKING:
@@ -108,7 +110,7 @@ class FinishRepair:
             around = [member for member, parcel in parcels.items() if parcel.head.neighbour in piece]
             pieces.append(Piece(piece, around))
         reports = {
-            name: MemberLocks(tuple(parcel.lock_reports), tuple(parcel.last_totals)) for name, parcel in parcels.items()
+            name: MemberLocks(tuple(parcel.locks), tuple(parcel.last_totals)) for name, parcel in parcels.items()
         }
         return core.handover.merge(reports, pieces)
 
@@ -135,8 +137,8 @@ class FinishRepair:
         who was next to one of the dead."""
         told = {link.name: self._book.lost(link.name) for link in old}
         for parcel in parcels.values():
-            for name in repair.dead.keys() & parcel.listeners.keys():
-                told.setdefault(name, set()).update(parcel.listeners[name])
+            if parcel.head.neighbour in repair.dead:
+                told.setdefault(parcel.head.neighbour, set()).update(parcel.dead_listeners)
         if repair.dead.keys() - told.keys():
             return None
         sessions = self._core.sessions.all
@@ -172,8 +174,8 @@ class FinishRepair:
 
     def _merge_interest(
         self, links: dict[str, Link], parcels: dict[str, Parcel]
-    ) -> tuple[dict[str, list[ProtocolMessage]], dict[str, list[ProtocolMessage]]]:
-        """By member: its part of the Grant about interest, and what it is told right after that."""
+    ) -> tuple[dict[str, list[Ask]], dict[str, list[ProtocolMessage]]]:
+        """By member: what the Grant asks of it, and what it is told right after that."""
         core = self._core
         for name, parcel in parcels.items():
             core.confirmed(core.interest.reconcile(name, parcel.asks, core.outbound))
@@ -181,10 +183,10 @@ class FinishRepair:
         asks = {name: core.interest.standing(name)[0] for name in links}
         for name, parcel in parcels.items():
             core.confirmed(core.interest.presume(name, parcel.served, base, core.outbound))
-        grants: dict[str, list[ProtocolMessage]] = {}
+        grants: dict[str, list[Ask]] = {}
         for name in links:
             sure = {id: confirmed for id, _, confirmed in core.interest.standing(name)[0]}
-            grants[name] = list(pack_asks([(id, predicate, sure[id]) for id, predicate, _ in asks[name]]))
+            grants[name] = [(id, predicate, sure[id]) for id, predicate, _ in asks[name]]
         later: dict[str, list[ProtocolMessage]] = {name: [] for name in links}
         others = []
         for name, message in core.outbound:
@@ -207,7 +209,7 @@ class FinishRepair:
     ) -> None:
         core = self._core
         for thing in in_order(items, merged.locks):
-            if isinstance(thing, GrantedLock):
+            if isinstance(thing, KnownLock):
                 taking.deliver(thing, list(links))
                 entry = core.book.entry((thing.bundle.publisher, thing.bundle.incarnation, thing.bundle.first))
                 if entry is not None and entry.is_backup:
@@ -230,25 +232,17 @@ class FinishRepair:
         name: str,
         items: list[Item | Stub],
         merged: MergedLocks,
-        asks: list[ProtocolMessage],
+        asks: list[Ask],
         spread: bool,
     ) -> None:
         core = self._core
         view = core.view
-        send = core.outbox.send
-        send(
-            name,
-            Grant(
-                repair.token, tuple(repair.dead.values()), tuple(members), core.clock.now, view.epoch,
-                view.configuration, spread,
-            ),
+        head = Grant(
+            repair.token, tuple(repair.dead.values()), tuple(members), core.clock.now, view.epoch,
+            view.configuration, spread,
         )  # fmt: skip
-        for part in (
-            *pack_surroundings(core), *pack_marks(core.seen.marks()), *asks, *merged.locks,
-            *pack_last_totals(merged.last), *self._book.pack(), *items,
-        ):  # fmt: skip
-            send(name, part)
-        send(name, ParcelEnd())
+        rows = chain(shared_rows(core, asks, merged.locks, merged.last), self._book.rows(), items)
+        send_parcel(partial(core.outbox.send, name), head, rows)
 
     def _push(self, taking: Taking, fresh: dict[str, Link]) -> None:
         """Too few take the pool to make it safe: the other neighbours keep copies, and it is shown when they have."""

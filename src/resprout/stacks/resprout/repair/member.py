@@ -6,28 +6,21 @@ coordinator that begins with the pool in one order for all; what was logged mean
 
 from collections.abc import Mapping
 from enum import Enum, auto
+from functools import partial
+from itertools import chain
 from typing import Final
 
-from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.states import transition
 from resprout.order.link import Link
-from resprout.order.totals.messages import Closed, GrantedLock
+from resprout.order.totals.messages import Closed, KnownLock
 from resprout.overlay.messages import Fenced
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.messages import Attach, AttachRequest, Grant, NotMember, ParcelEnd
+from resprout.stacks.resprout.messages import Attach, AttachRequest, Grant, NotMember, ServedInterest
 from resprout.stacks.resprout.outcomes import Repaired
-from resprout.stacks.resprout.repair.parcels import (
-    Parcel,
-    learn,
-    pack_asks,
-    pack_last_totals,
-    pack_marks,
-    pack_served,
-    pack_surroundings,
-)
+from resprout.stacks.resprout.repair.parcels import Parcel, learn, send_parcel, shared_rows
 from resprout.stacks.resprout.repair.pool import Inventory, Taking, in_order
 
 
@@ -124,19 +117,16 @@ class Member:
         core.speaking.unsaid[link.name] = []
         asks, served = core.interest.standing(link.name)
 
-        def send(part: ProtocolMessage) -> None:
-            core.peers.post(coordinator, part)
-
-        send(Attach(token, link.name, dead, core.clock.now, core.view.epoch))
-        for part in (
-            *pack_surroundings(core), *pack_marks(core.seen.marks()), *pack_asks(asks), *pack_served(served),
-            *core.handover.report((link.name,)), *pack_last_totals(core.handover.last()),
-            *self._book.pack(link.name),
-        ):  # fmt: skip
-            send(part)
-        for item in inventory.items():
-            send(item)
-        send(ParcelEnd())
+        send_parcel(
+            partial(core.peers.post, coordinator),
+            Attach(token, link.name, dead, core.clock.now, core.view.epoch),
+            chain(
+                shared_rows(core, asks, core.handover.report((link.name,)), core.handover.last()),
+                [ServedInterest(predicate.filter, predicate.where_text) for predicate in served],
+                self._book.rows(link.name),
+                inventory.items(),
+            ),
+        )
 
     # -- grant ---------------------------------------------------------------------------------------------------------
 
@@ -181,14 +171,14 @@ class Member:
         self._book.meet(coordinator, parcel)
         learn(core, parcel)
         link.cursor = repair.inventory.snapshot
-        core.handover.take_locks(parcel.granted_locks, parcel.last_totals, (old.name,), (coordinator,))
+        core.handover.take_locks(parcel.locks, parcel.last_totals, (old.name,), (coordinator,))
         if core.book.heard:
             core.book.replace((old.name,), (coordinator,))
         # The pool, in the order that all take it in (I4): what came from here as sent, all else as arrived (I5).
         taking = Taking(core, repair.inventory, owed, spread=head.spread)
         me = head.members.index(core.seat.name) + 1
-        for thing in in_order(parcel.items, parcel.granted_locks):
-            if isinstance(thing, GrantedLock):
+        for thing in in_order(parcel.items, parcel.locks):
+            if isinstance(thing, KnownLock):
                 taking.deliver(thing, (coordinator,))
                 continue
             is_mine = thing.side == me

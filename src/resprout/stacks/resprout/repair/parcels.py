@@ -1,104 +1,171 @@
-"""Parcels: much that belongs together, in parts of bounded size. On their way in, the parts of each sender are put
-together until the end comes, and the whole goes to whoever waits for it, so that what it brings is taken at once."""
+"""Parcels: state that one broker hands over to another, as rows in messages of bounded size.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
-from typing import Any, TypeVar
+The sender packs rows by size (`send_parcel`). The receiver collects the rows of each sender, checks each when it comes,
+and hands over the parcel when its end has come (`ParcelDesk`), so that all of it is taken in one step. A parcel whose
+session ends earlier has never been there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from resprout.core.bundle import Origin
 from resprout.core.contract import Locate, ProtocolMessage
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.marks import NOTHING, Mark, Reached
 from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.order.totals.messages import GrantedLock, LastTotals, LockReport, WelcomeLock, check_locks
+from resprout.order.totals.messages import KnownLock, check_locks
 from resprout.overlay.council import Council
 from resprout.overlay.places import Life, Place
 from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.durable_messages import DurablePart
 from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.messages import (
-    LOCK_PARTS,
     PARCELS,
-    PART_ITEMS,
-    PARTS,
     AskedInterest,
-    Asks,
-    ClientLives,
+    Attach,
+    Grant,
     Item,
-    Listeners,
-    NetworkName,
+    KnownClient,
+    KnownDurable,
+    KnownPlace,
+    LastTotal,
+    Listener,
     ParcelEnd,
-    SeenMarks,
-    Served,
-    ServedAsks,
+    ParcelRow,
+    ParcelRows,
+    SeenMark,
+    ServedInterest,
     Stub,
-    Surroundings,
+    Tombstone,
+    Welcome,
+    bytes_of,
 )
 from resprout.stacks.shell.peers import Peer
 
-PARTS_MAX = 1_000_000
-"""In one parcel; a log that holds more cannot be handed over."""
+ROWS_MAX: Final = 2_000_000
+"""In one parcel; a broker that knows more cannot hand it over."""
+ROWS_BYTES: Final = 32 << 10
+"""Of rows that share a message. A larger row has a message of its own."""
 
-T = TypeVar("T")
+_ANY: Final = frozenset((
+    SeenMark, AskedInterest, KnownPlace, Tombstone, Listener, KnownClient, KnownLock, LastTotal, KnownDurable,
+))  # fmt: skip
+ROWS_OF: Final[Mapping[type, frozenset[type]]] = {
+    Attach: _ANY | {Item, Stub, ServedInterest},
+    Grant: _ANY | {Item, Stub},
+    Welcome: _ANY,
+}
+"""Head -> the rows that may follow it."""
+
+Ask = tuple[int, Predicate, bool]
+"""(id, predicate, whether it is confirmed)."""
+
+
+# -- on their way out --------------------------------------------------------------------------------------------------
+
+
+def send_parcel(
+    send: Callable[[ProtocolMessage], object], head: Attach | Grant | Welcome, rows: Iterable[ParcelRow]
+) -> None:
+    send(head)
+    for message in pack(rows):
+        send(message)
+    send(ParcelEnd())
+
+
+def pack(rows: Iterable[ParcelRow]) -> Iterator[ParcelRows]:
+    """Put rows, in their order, into as few messages as their sizes allow."""
+    some: list[ParcelRow] = []
+    size = 0
+    for row in rows:
+        more = bytes_of(row)
+        if some and size + more > ROWS_BYTES:
+            yield ParcelRows(tuple(some))
+            some, size = [], 0
+        some.append(row)
+        size += more
+    if some:
+        yield ParcelRows(tuple(some))
+
+
+def shared_rows(
+    core: Core, asks: Iterable[Ask], locks: Iterable[KnownLock], last: Iterable[Mark]
+) -> Iterator[ParcelRow]:
+    """Return the rows that every parcel has: the tree, what was seen, what is asked, and totals."""
+    yield from map(KnownPlace, core.view.places.values())
+    for name, number in core.view.tombstones.items():
+        yield Tombstone(Life(name, number))
+    yield from map(SeenMark, core.seen.marks())
+    for id, predicate, confirmed in asks:
+        yield AskedInterest(id, predicate.filter, predicate.where_text, confirmed)
+    yield from locks
+    yield from map(LastTotal, last)
+
+
+# -- on their way in ---------------------------------------------------------------------------------------------------
 
 
 class Parcel:
-    """What one `Attach`, `Grant` or `Welcome` brought."""
+    """The rows that followed one `Attach`, `Grant` or `Welcome`."""
 
     def __init__(self, head: Any) -> None:
         self.head = head
         self.items: list[Item | Stub] = []
         self.seen: dict[Origin, Reached] = {}
-        self.asks: list[tuple[int, Predicate, bool]] = []
+        self.asks: list[Ask] = []
         self.served: list[Predicate] = []
-        self.network = ""
         self.places: list[Place] = []
         self.tombstones: list[Life] = []
-        self.lock_reports: list[LockReport] = []
-        self.granted_locks: list[GrantedLock] = []
-        self.welcome_locks: list[WelcomeLock] = []
+        self.locks: list[KnownLock] = []
         self.last_totals: list[Mark] = []
-        self.listeners: dict[str, set[str]] = {}
-        """By broker."""
-        self.client_lives: list[Life] = []
+        self.listeners: set[str] = set()
+        """Clients that the sender stands for."""
+        self.dead_listeners: set[str] = set()
+        """Of an `Attach`: clients that the dead neighbour stood for."""
+        self.clients: list[Life] = []
         self.durables: list[DurableState] = []
-        self._parts = 0
+        self._allowed = ROWS_OF[type(head)]
+        self._rows_left = ROWS_MAX
 
-    def add(self, part: ProtocolMessage) -> None:
-        self._parts += 1
-        if self._parts > PARTS_MAX:
-            raise PeerError(f"a parcel of more than {PARTS_MAX} parts")
-        match part:
+    def add(self, rows: tuple[ParcelRow, ...]) -> None:
+        """Raise PeerError for rows that no honest broker sends behind this head."""
+        self._rows_left -= len(rows)
+        if self._rows_left < 0:
+            raise PeerError(f"a parcel of more than {ROWS_MAX} rows")
+        for row in rows:
+            if type(row) not in self._allowed:
+                raise PeerError(f"{type(row).__name__} does not belong to {type(self.head).__name__}")
+            self._add(row)
+
+    def _add(self, row: ParcelRow) -> None:
+        match row:
             case Item() | Stub():
-                self.items.append(part)
-            case SeenMarks(marks):
-                for mark in marks:
-                    if mark.seq > self.seen.get(mark.origin, NOTHING):
-                        self.seen[mark.origin] = mark.seq
-            case Asks(asks):
-                self.asks += [(ask.id, _predicate(ask.filter, ask.where), ask.confirmed) for ask in asks]
-            case ServedAsks(served):
-                self.served += [_predicate(ask.filter, ask.where) for ask in served]
-            case Surroundings(places, tombstones):
-                self.places += places
-                self.tombstones += tombstones
-            case Listeners(broker, names):
-                self.listeners.setdefault(broker, set()).update(names)
-            case ClientLives(lives):
-                self.client_lives += lives
-            case DurablePart(state):
+                self.items.append(row)
+            case SeenMark(mark):
+                if mark.seq > self.seen.get(mark.origin, NOTHING):
+                    self.seen[mark.origin] = mark.seq
+            case AskedInterest():
+                self.asks.append((row.id, _predicate(row.filter, row.where), row.confirmed))
+            case ServedInterest():
+                self.served.append(_predicate(row.filter, row.where))
+            case KnownPlace(place):
+                self.places.append(place)
+            case Tombstone(life):
+                self.tombstones.append(life)
+            case Listener(name, False):
+                self.listeners.add(name)
+            case Listener(name):
+                if not isinstance(self.head, Attach):
+                    raise PeerError(f"Listener of a dead broker does not belong to {type(self.head).__name__}")
+                self.dead_listeners.add(name)
+            case KnownClient(life):
+                self.clients.append(life)
+            case KnownDurable(state):
                 self.durables.append(state)
-            case NetworkName(network):
-                self.network = network
-            case LockReport():
-                check_locks((part,))
-                self.lock_reports.append(part)
-            case GrantedLock():
-                self.granted_locks.append(part)
-            case WelcomeLock():
-                self.welcome_locks.append(part)
-            case LastTotals(marks):
-                self.last_totals += marks
+            case KnownLock():
+                check_locks((row,))
+                self.locks.append(row)
+            case LastTotal(mark):
+                self.last_totals.append(mark)
 
 
 class ParcelDesk:
@@ -111,7 +178,7 @@ class ParcelDesk:
         """One from each peer at most."""
         self.handlers: dict[type, Callable[[Peer, Any], None]] = {
             **dict.fromkeys(PARCELS, self._begin),
-            **dict.fromkeys((*PARTS, *LOCK_PARTS, DurablePart), self._add),
+            ParcelRows: self._add,
             ParcelEnd: self._complete,
         }
 
@@ -122,11 +189,11 @@ class ParcelDesk:
     def _begin(self, peer: Peer, message: Any) -> None:
         self._coming[peer.name] = Parcel(message)
 
-    def _add(self, peer: Peer, message: ProtocolMessage) -> None:
+    def _add(self, peer: Peer, message: ParcelRows) -> None:
         parcel = self._coming.get(peer.name)
         if parcel is None:
-            raise PeerError(f"{type(message).__name__} outside of a parcel")
-        parcel.add(message)
+            raise PeerError("rows outside of a parcel")
+        parcel.add(message.rows)
         self._council.stirred(peer.name, self._core.now_us)
 
     def _complete(self, peer: Peer, message: ParcelEnd) -> None:
@@ -144,56 +211,8 @@ def _predicate(filter: str, where: str | None) -> Predicate:
 
 
 def learn(core: Core, parcel: Parcel) -> None:
-    """What a parcel says of the tree."""
+    """Take over what a parcel tells of the tree."""
     for tombstone in parcel.tombstones:
         core.view.mark_dead(tombstone.name, tombstone.incarnation)
     core.view.learn(*parcel.places)
     core.out.extend([Locate(place.name, place.address) for place in parcel.places if place.address])
-
-
-# -- on their way out --------------------------------------------------------------------------------------------------
-
-
-def pack_marks(marks: Iterable[Mark]) -> list[SeenMarks]:
-    return [SeenMarks(some) for some in _in_parts(marks)]
-
-
-def pack_last_totals(marks: Iterable[Mark]) -> list[LastTotals]:
-    return [LastTotals(some) for some in _in_parts(marks)]
-
-
-def pack_asks(asks: Sequence[tuple[int, Predicate, bool]], confirmed: bool = False) -> list[Asks]:
-    """`confirmed`: all of them are, whatever is said of each."""
-    return [
-        Asks(tuple([AskedInterest(id, p.filter, p.where_text, confirmed or sure) for id, p, sure in some]))
-        for some in _in_parts(asks)
-    ]
-
-
-def pack_served(predicates: Iterable[Predicate]) -> list[ServedAsks]:
-    return [ServedAsks(tuple([Served(p.filter, p.where_text) for p in some])) for some in _in_parts(predicates)]
-
-
-def pack_surroundings(core: Core) -> list[Surroundings]:
-    places = core.view.places.values()
-    tombstones = [Life(name, number) for name, number in core.view.tombstones.items()]
-    return [
-        *[Surroundings(some, ()) for some in _in_parts(places)],
-        *[Surroundings((), dead) for dead in _in_parts(tombstones)],
-    ]
-
-
-def pack_listeners(broker: str, names: Iterable[str]) -> list[Listeners]:
-    """At least one part: that there are none is worth knowing."""
-    return [Listeners(broker, some) for some in _in_parts(names) or [()]]
-
-
-def pack_client_lives(lives: Iterable[Life]) -> list[ClientLives]:
-    return [ClientLives(some) for some in _in_parts(lives)]
-
-
-def _in_parts(things: Iterable[T]) -> list[tuple[T, ...]]:
-    left, parts = iter(things), []
-    while some := tuple(islice(left, PART_ITEMS)):
-        parts.append(some)
-    return parts

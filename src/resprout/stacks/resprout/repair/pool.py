@@ -13,7 +13,7 @@ from resprout.core.errors import PeerError
 from resprout.core.stowed import whole
 from resprout.order.entry import Entry, Id
 from resprout.order.link import Link
-from resprout.order.totals.messages import GrantedLock, id_of
+from resprout.order.totals.messages import KnownLock, id_of
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.forwarding import crosses, nothing_more_to_do
 from resprout.stacks.resprout.messages import Item, Stub
@@ -161,9 +161,9 @@ def with_side(item: Item | Stub, side: int) -> Item | Stub:
     return Stub(item.publisher, item.stream, item.incarnation, item.first, item.last, item.stamp, side)
 
 
-def in_order(items: Sequence[Item | Stub], locks: Iterable[GrantedLock]) -> list[Item | Stub | GrantedLock]:
+def in_order(items: Sequence[Item | Stub], locks: Iterable[KnownLock]) -> list[Item | Stub | KnownLock]:
     """The pool with the totals that somebody has delivered, each at its stamp."""
-    keyed: list[tuple[Id, Item | Stub | GrantedLock]] = [(id_of_item(item), item) for item in items]
+    keyed: list[tuple[Id, Item | Stub | KnownLock]] = [(id_of_item(item), item) for item in items]
     keyed += [(id_of_item(lock.bundle), lock) for lock in locks if lock.stamp >= 0]
     return [thing for _, thing in sorted(keyed, key=lambda pair: pair[0])]
 
@@ -220,13 +220,13 @@ class Taking:
             return core.forwarding.append(bundle, source, None, hops, item.prompt), source is not None
         return core.forwarding.keep(bundle, source, hops), source is not None
 
-    def _revive(self, entry: Entry, item: Item | Stub | GrantedLock) -> None:
+    def _revive(self, entry: Entry, item: Item | Stub | KnownLock) -> None:
         """It was stable, and forgotten, because readers next to here had taken it. A client of the dead has not, or one
         of whoever is next to here from now on; and the dead may have had the only other copy."""
         if entry.bundle is None and entry.no >= 0 and not isinstance(item, Stub):
             self._core.copies.take_back(entry, self._core.clock.admit(item.bundle))
 
-    def deliver(self, lock: GrantedLock, new: Sequence[str]) -> None:
+    def deliver(self, lock: KnownLock, new: Sequence[str]) -> None:
         """A total that somebody has delivered. Those who came later, or are through with it, keep it with those who are
         not: the dead may have had the only other copy of it."""
         core = self._core
