@@ -1,4 +1,4 @@
-"""Idempotent producers: they crash, connect again with the same life, and repeat what they published in other groups."""
+"""Idempotent producers: they crash, connect again with the same life, and repeat their publications in other groups."""
 
 import pytest
 

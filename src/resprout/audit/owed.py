@@ -7,8 +7,8 @@ what was still under way then. So it does until the session is lost, and the cli
 counted as that.
 
 A publication is *owed*, to all where it is due, when its receipt reached `safe`, or a correct subscriber delivered it,
-or its publisher is correct and was not told that it failed; never when it was refused for good. It is not owed on behalf
-of its publisher while the publisher is held for a durable subscription that nobody consumes at the end (`find_held`).
+or its publisher is correct and was not told that it failed; never when it was refused for good. That its publisher is
+correct does not count while the publisher is held for a durable subscription that nobody consumes (`find_held`).
 """
 
 from collections.abc import Iterable

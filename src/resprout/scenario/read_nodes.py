@@ -141,7 +141,8 @@ def _groups_of(brokers: tuple[BrokerSpec, ...]) -> dict[str, tuple[SubscriptionS
 
 def _client(table: TomlTable) -> ClientSpec:
     table.only((
-        "name", "broker", "latency", "subscribe", "called", "reading", "idle_from", "idle_until", "when_full", "repeats",
+        "name", "broker", "latency", "subscribe", "called", "reading", "idle_from", "idle_until", "when_full",
+        "repeats",
     ))  # fmt: skip
     idle_us = (table.duration("idle_from", 0), table.duration("idle_until", 0))
     subscriptions = _subscriptions(table)

@@ -138,11 +138,15 @@ class Cast:
             node = self._add(client.name, make, consumer)
             node.is_free = self._scenario.has_free_client_links
             return node
-        make_app: Callable[[int], App] = lambda life: self._apps.make(client.name, life - 1)
+        producer: RepeatingProducer | None = None
         if client.repeats:
             rng = random_for(self._scenario.seed, "repeats", client.name)
             producer = RepeatingProducer(self._apps.make(client.name), rng, record)
-            make_app, record = (lambda _: producer.start_process()), producer.record
+            record = producer.record
+
+        def make_app(life: int) -> App:
+            return self._apps.make(client.name, life - 1) if producer is None else producer.start_process()
+
         above = ClientSide(client, self.world, record, make_app, self.counts)
         self._clients.append(above)
         node = self._add(client.name, partial(self._make_client, client, above), above)

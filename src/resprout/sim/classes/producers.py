@@ -1,4 +1,4 @@
-"""`producers`: idempotent producers (`connect(life=...)`) crash, connect again with the same life and repeat everything.
+"""`producers`: idempotent producers (`connect(life=...)`) crash, connect again with the same life and publish it all.
 
 They come back at once or after half a minute, to any broker, and group their publications differently. Meanwhile
 brokers crash, freeze, leave or are cut off, or all are killed at once and go on from their journals. Besides what the
