@@ -149,7 +149,7 @@ class DurableArrays:
             self.unjudged += never is None
             if never is not None:
                 self._never += [never, self._lost_with_a_consumer(name, handed, number, done)]
-            self._hold(name, done, consumers.says("dropped", handed).any())
+            self._hold(name, done, bool(consumers.says("dropped", handed).any()))
         del self._consumers, self._wishes, self._publications, self._calm  # read by now, and not small
 
     def misses(self, owed: Array) -> bool:
