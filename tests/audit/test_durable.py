@@ -167,6 +167,32 @@ def test_delivered_is_not_due_while_nobody_consumes_a_durable_subscription(is_ha
     assert story.broken() == {}
 
 
+def held_story(is_consumed: bool) -> Story:
+    """A plain subscriber lacks 2 and 3, which nobody accepted: 2 matches a durable subscription, and 3 follows it."""
+    story = Story("a", group=False)
+    for topic in ("t", "u"):
+        story.add(0, "s", "subscribe", filter=topic)
+        story.add(0, "s", "subscribed", filter=topic)
+    story.publish(1)
+    first = {"publisher": "p", "incarnation": 1, "stream": "ordered", "seq": 1}
+    story.add(2, "s", "deliver", topic="t", keys=(), guarantee="causal", position=0, **first)
+    if not is_consumed:
+        story.add(3, "a", "crash")
+    else:
+        story.handed(3, "a", 1)
+        story.done(3, "a", 1)
+    for seq, topic in ((2, "t"), (3, "u")):
+        story.add(3 + seq, "p", "publish", topic=topic, keys=(), guarantee="causal", **{**first, "seq": seq})
+    return story
+
+
+@pytest.mark.parametrize("is_consumed", [False, True])
+def test_what_waits_at_its_publisher_for_a_subscription_that_nobody_consumes_is_not_lost(is_consumed: bool) -> None:
+    """With a consumer at the end nobody is held, so it is lost."""
+    broken = held_story(is_consumed).broken()
+    assert {rule: len(found) for rule, found in broken.items()} == ({"lost": 2, "durable": 1} if is_consumed else {})
+
+
 def test_delivered_is_not_due_for_an_acknowledged_part_of_a_bundle_whose_rest_waits_for_a_consumer() -> None:
     """The receipts of a bundle come together. The same trace with a consumer at its end is judged."""
     for is_consumed in (False, True):

@@ -118,15 +118,16 @@ def subscriber(address: str, filter: str, *words: str) -> Iterator[Running]:
 
 def eventually_gone(pid: int) -> bool:
     """Whether a process that is no child of this one ends before patience does."""
-    return _eventually(lambda: not _is_alive(pid))
+    return eventually(lambda: not _is_alive(pid))
 
 
 def eventually_stopped(pid: int) -> bool:
     """Whether a process that was sent SIGSTOP stops, which takes a moment on a crowded machine."""
-    return _eventually(lambda: _state(pid) == "T")
+    return eventually(lambda: _state(pid) == "T")
 
 
-def _eventually(condition: Callable[[], bool]) -> bool:
+def eventually(condition: Callable[[], bool]) -> bool:
+    """Whether a condition holds before patience ends."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if condition():

@@ -13,7 +13,7 @@ import pytest
 from resprout.cli.main import run
 from resprout.cli.voice import LOG_FORMATS, Voice
 from resprout.core.contract import Note
-from tests.cli.processes import broker, complaint, resprout, running, subscriber, until_note
+from tests.cli.processes import broker, complaint, eventually, resprout, running, subscriber, until_note
 from tests.patience import PATIENCE_S
 from tests.telemetry.collector import collecting
 
@@ -40,8 +40,13 @@ def test_operators_see_the_tree_who_receives_what_and_where_it_went() -> None:
                     assert run(["trace", id, "--server", at_b1, "--otlp", collector.url]) == 0
                 assert [path for path, body in collector.posts if b"relay bank/1" in body] == ["/v1/traces"]
             assert resprout("trace", "teller.1/ordered:9", "--server", address).returncode == 1
-            lines = resprout("status", "--server", at_b1).stdout.decode().splitlines()
-            assert lines[0].startswith("network b0.") and "2 brokers, 1 client" in lines[0]
+
+            def status() -> list[str]:
+                return resprout("status", "--server", at_b1).stdout.decode().splitlines()
+
+            assert eventually(lambda: "2 brokers, 1 client," in status()[0]), "brokers learn that the teller has gone"
+            lines = status()
+            assert lines[0].startswith("network b0.")
             assert lines[1].startswith(f"b0  {address}  life ") and lines[2].startswith(f"└─ b1  {at_b1}  life ")
             looks = (
                 resprout("top", "--server", address, "--count", "2", "--interval", "0.1").stdout.decode().splitlines()

@@ -1,5 +1,6 @@
 """Both judges agree on 300 random traces and on every mutant: on which rules are broken, and to the last word."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from resprout.pipeline.judging import judge_runs
 from resprout.pipeline.judging.detect import detect
 from resprout.pipeline.places import RunPlace
 from tests.audit.test_bruteforce import EACH_TOPIC, PROBABLE
+from tests.audit.test_durable import held_story
 from tests.pipeline.judging_cases import (
     Case,
     assert_agrees,
@@ -56,3 +58,14 @@ def test_the_same_rules_are_broken(written: tuple[str, Written]) -> None:
 def test_the_verdicts_are_the_same_to_the_last_word(written: tuple[str, Written], spark: "SparkSession") -> None:
     _, traces = written
     assert judge_runs(spark, [place for _, place in traces]) == [case.verdict for case, _ in traces]
+
+
+@pytest.mark.parametrize("is_consumed", [False, True])
+def test_both_judges_excuse_what_waits_for_a_subscription_that_nobody_consumes(
+    is_consumed: bool, tmp_path: Path
+) -> None:
+    story = held_story(is_consumed)
+    story.add(200, "", "quiescent")
+    case = Case("held", story.rows)
+    broken = assert_agrees(case, detect(write(tmp_path, case), is_sealed=False))
+    assert broken == ({"lost", "durable"} if is_consumed else set())

@@ -94,6 +94,15 @@ class DurableRecord:
         is_open = p.row > self.asked and p.id not in self.done if self.present else True
         return is_open and matches(self.predicate, p)
 
+    @property
+    def blocks_at_end(self) -> bool:
+        """Whether nobody consumes it at the end, so that publishers of its topics may have to wait for good."""
+        return self.confirmed is not None and not self.present and not self.drops
+
+    def may_block(self, p: PublicationRecord) -> bool:
+        """Return whether a publication may wait at its publisher because nobody consumes."""
+        return self.asked is not None and p.row > self.asked and self.may_hold(p)
+
     def end(self, node: str, time_us: int) -> None:
         """It consumes no longer."""
         self.present.pop(node, None)

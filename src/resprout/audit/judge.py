@@ -60,8 +60,8 @@ class Case:
         self._rows = len(rows)
         self.promise = Promises() if promise is None else promise
         self._history = History(rows, self.promise)
-        self._owed = owed(self._history)
         self._durables = read_durables(self._history)
+        self._owed = owed(self._history, self._durables)
         self._operations = {p.number: o for p in self._history.publications if (o := operation_of(p)) is not None}
 
     # -- what is wrong -------------------------------------------------------------------------------------------------

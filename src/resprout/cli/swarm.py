@@ -33,8 +33,8 @@ def swarm(seeds: int, first: int, wanted: str, stack: str, workers: int, file: P
     after an event is written with the time of that event, which is nearly the same. Exit status 1 when one failed.
 
     Classes of the default stack are faults, thin-links, in-turn, totals, doubled-clients, doubled-names, blackout,
-    consumers, cut-repairs, disks, hung, moved-clocks, newcomers, restarts, rolling, slow-links, spilling and unread;
-    any draws the class, too. Other stacks have faults only.
+    consumers, cut-repairs, disks, hung, moved-clocks, newcomers, producers, restarts, rolling, slow-links, spilling and
+    unread; any draws the class, too. Other stacks have faults only.
     """
     check_drawn(wanted, stack)
     if file is not None:

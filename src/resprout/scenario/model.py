@@ -85,6 +85,8 @@ class ClientSpec(msgspec.Struct, frozen=True):
     when_full: str = "disconnect"
     """What its broker does when it does not read fast enough: one of `PLAIN_WHEN_FULL`. A durable subscription has its
     own."""
+    repeats: bool = False
+    """After a crash it connects with the same `life`, and publishes everything again. Only in the simulator."""
 
     @property
     def consumes(self) -> SubscriptionSpec | None:

@@ -140,17 +140,25 @@ def _groups_of(brokers: tuple[BrokerSpec, ...]) -> dict[str, tuple[SubscriptionS
 
 
 def _client(table: TomlTable) -> ClientSpec:
-    table.only(("name", "broker", "latency", "subscribe", "called", "reading", "idle_from", "idle_until", "when_full"))
+    table.only((
+        "name", "broker", "latency", "subscribe", "called", "reading", "idle_from", "idle_until", "when_full",
+        "repeats",
+    ))  # fmt: skip
     idle_us = (table.duration("idle_from", 0), table.duration("idle_until", 0))
+    subscriptions = _subscriptions(table)
+    repeats = table.flag("repeats", False)
+    if repeats and (subscriptions or "called" in table):
+        table.fail("repeats", "a client that repeats its publications has no subscriptions, and its own name")
     return ClientSpec(
         name=table.checked("name", check_name),
         broker=table.text("broker"),
         latency_us=table.duration("latency", CLIENT_LATENCY_US),
-        subscriptions=_subscriptions(table),
+        subscriptions=subscriptions,
         called=table.text("called") if "called" in table else None,
         reading_us=table.duration("reading", 0),
         idle_us=idle_us if idle_us[0] < idle_us[1] else None,
         when_full=table.choice("when_full", tuple(PLAIN_WHEN_FULL), "disconnect"),
+        repeats=repeats,
     )
 
 

@@ -82,6 +82,7 @@ def _client(client: ClientSpec) -> Lines:
         *_unless(not client.reading_us, "reading", format_duration(client.reading_us)),
         *_idle(client),
         *_unless(client.when_full == "disconnect", "when_full", client.when_full),
+        *_unless(not client.repeats, "repeats", client.repeats),
     ]
 
 

@@ -17,6 +17,7 @@ from resprout.links.frames import FRAMES
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.links.timers import ReconnectDue
+from resprout.scenario.app import App
 from resprout.scenario.client_app import AppMaker
 from resprout.scenario.consuming import make_consumer
 from resprout.scenario.model import PLAIN_WHEN_FULL, BrokerSpec, ClientSpec, FaultSpec, Scenario, SubscriptionSpec
@@ -30,6 +31,7 @@ from resprout.sim.masks import Masks
 from resprout.sim.nodes import Make, Node, Process
 from resprout.sim.patience import link_options, settle_us
 from resprout.sim.reading import options_of, window_of
+from resprout.sim.repeating import RepeatingProducer
 from resprout.sim.scales import Scales
 from resprout.sim.world import OnNote, World
 from resprout.stacks.registry import find_stack
@@ -40,6 +42,9 @@ from resprout.wire.codec import Codec
 
 INCARNATION_MAX: Final = 1 << 20
 """Nobody begins so many lives in a run: they count from 1."""
+
+SESSIONS_MAX: Final = 1 << 20
+"""No process of a client begins so many sessions. Those of its next process, in the same life, have higher numbers."""
 
 
 def _make_store(most: int) -> SpillSegments:
@@ -133,7 +138,16 @@ class Cast:
             node = self._add(client.name, make, consumer)
             node.is_free = self._scenario.has_free_client_links
             return node
-        above = ClientSide(client, self.world, record, lambda life: self._apps.make(client.name, life - 1), self.counts)
+        producer: RepeatingProducer | None = None
+        if client.repeats:
+            rng = random_for(self._scenario.seed, "repeats", client.name)
+            producer = RepeatingProducer(self._apps.make(client.name), rng, record)
+            record = producer.record
+
+        def make_app(life: int) -> App:
+            return self._apps.make(client.name, life - 1) if producer is None else producer.start_process()
+
+        above = ClientSide(client, self.world, record, make_app, self.counts)
         self._clients.append(above)
         node = self._add(client.name, partial(self._make_client, client, above), above)
         node.is_free = self._scenario.has_free_client_links
@@ -159,20 +173,29 @@ class Cast:
     def _make_client(self, client: ClientSpec, above: ClientSide, incarnation: int, rng: Random) -> Machine:
         # Whoever returns has been here before, and turns to others when its own broker is gone meanwhile.
         others = tuple(self._brokers) if incarnation > 1 else ()
-        name, incarnation = self._masks.worn_by(client, incarnation)
+        epoch = incarnation * SESSIONS_MAX if client.repeats else 0
+        name, incarnation = self._masks.worn_by(client, 1 if client.repeats else incarnation)
         options = options_of(client, self._bundle_caps.get(client.name, limits.BUNDLE_MESSAGES))
         machine = above.machine = ClientMachine(name, incarnation, client.broker, options, others)
         machine.when_full = PLAIN_WHEN_FULL[client.when_full]
-        return self._link(machine, name, "client", incarnation, rng, window_of(client, self._links))
+        return self._link(machine, name, "client", incarnation, rng, window_of(client, self._links), epoch)
 
     def _make_consumer(self, client: ClientSpec, wanted: SubscriptionSpec, incarnation: int, rng: Random) -> Machine:
         machine = make_consumer(client, wanted, incarnation, tuple(self._brokers))
         return self._link(machine, client.name, "client", incarnation, rng)
 
     def _link(
-        self, machine: Machine, name: str, role: str, incarnation: int, rng: Random, options: LinkOptions | None = None
+        self,
+        machine: Machine,
+        name: str,
+        role: str,
+        incarnation: int,
+        rng: Random,
+        options: LinkOptions | None = None,
+        epoch: int = 0,
     ) -> Machine:
-        epoch = 1 + rng.randrange(1 << 30) if self._has_doubles else 1
+        """`epoch`: the number of its first session, unless any will do."""
+        epoch = epoch or (1 + rng.randrange(1 << 30) if self._has_doubles else 1)
         return Links(
             machine, name=name, role=role, incarnation=incarnation, rng=rng, options=options or self._links,
             first_epoch=epoch,

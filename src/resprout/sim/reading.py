@@ -25,8 +25,10 @@ def reads_at_once(spec: ClientSpec) -> bool:
 def options_of(spec: ClientSpec, bundle_max: int = limits.BUNDLE_MESSAGES) -> ClientOptions:
     """Of the machine of a client: one whose program takes its time may have little waiting."""
     if reads_at_once(spec):
-        return ClientOptions(bundle_max=bundle_max)
-    return ClientOptions(takes_at_once=False, untaken_bytes_max=UNREAD_BYTES_MAX, bundle_max=bundle_max)
+        return ClientOptions(bundle_max=bundle_max, returns=spec.repeats)
+    return ClientOptions(
+        takes_at_once=False, untaken_bytes_max=UNREAD_BYTES_MAX, bundle_max=bundle_max, returns=spec.repeats
+    )
 
 
 def window_of(spec: ClientSpec, links: LinkOptions) -> LinkOptions:

@@ -13,6 +13,7 @@ from resprout.scenario.observe import note_row
 from resprout.sim.cast import Cast
 from resprout.sim.faults import VirtualFaults
 from resprout.sim.nodes import Process
+from resprout.sim.repeating import TRACE_KINDS
 from resprout.sim.world import Ended
 from resprout.trace.recorder import Recorder
 from resprout.trace.schema import Row
@@ -65,6 +66,7 @@ class Run:
         has_doubles = any(fault.kind is FaultKind.DOUBLE for fault in faults)
         self._cast = Cast(scenario, self._recorder.record, self._note, bool(faults), has_doubles)
         self.world = self._cast.world
+        self._repeating = {client.name for client in scenario.clients if client.repeats}
         self._faults = VirtualFaults(self.world, self._tell)
 
     def finish(self) -> RunResult:
@@ -154,6 +156,8 @@ class Run:
                 faults.restart(fault.nodes, LeaveRequest(DRAIN_US))
 
     def _tell(self, kind: str, node: str, detail: str | None) -> None:
+        if node in self._repeating and kind in TRACE_KINDS:
+            kind, detail = TRACE_KINDS[kind], f"{kind} of a process that the next one repeats"
         self._recorder.record(Row(time_us=self.world.now_us, node=node, kind=kind, detail=detail))
 
     def _note(self, process: Process, note: Note) -> None:

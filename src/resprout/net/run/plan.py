@@ -32,8 +32,8 @@ def check_runnable(scenario: Scenario) -> None:
     if clocks := [fault for fault in scenario.faults if fault.kind in _OF_CLOCKS]:
         raise UsageError(f"{clocks[0].nodes[0]}: a {clocks[0].kind} moves a clock; only `resprout sim` does that")
     for client in scenario.clients:
-        if client.called is not None or client.reading_us:
-            raise UsageError(f"client {client.name}: `called` and `reading` are only for `resprout sim`")
+        if client.called is not None or client.reading_us or client.repeats:
+            raise UsageError(f"client {client.name}: `called`, `reading` and `repeats` are only for `resprout sim`")
     if any(fault.kind is FaultKind.DOUBLE for fault in scenario.faults):
         raise UsageError("a second broker of one name (fault kind double) is only simulated: use `resprout sim`")
     if scenario.trace != "rows":

@@ -136,6 +136,8 @@ class DurableArrays:
         """Publications that were to be handed out, if they are owed, and were not; or not again."""
         self.may_hold = np.zeros(len(publications), dtype=np.bool_)
         """Publications that may not be delivered everywhere, because nobody has acknowledged them."""
+        self.may_block = np.zeros(len(publications), dtype=np.bool_)
+        """Publications that may wait at their publishers, because nobody consumes at the end."""
         for name in consumers.names:
             handed, acknowledged = consumers.at(kinds.HANDED, name), consumers.at(kinds.ACKNOWLEDGED, name)
             number, done = self._numbers(index, handed), self._numbers(index, acknowledged)
@@ -147,7 +149,7 @@ class DurableArrays:
             self.unjudged += never is None
             if never is not None:
                 self._never += [never, self._lost_with_a_consumer(name, handed, number, done)]
-            self._hold(name, done)
+            self._hold(name, done, bool(consumers.says("dropped", handed).any()))
         del self._consumers, self._wishes, self._publications, self._calm  # read by now, and not small
 
     def misses(self, owed: Array) -> bool:
@@ -259,7 +261,7 @@ class DurableArrays:
         is_left[number[is_there & (number >= 0)]] = False
         return np.flatnonzero(is_left & (self._publications.row > confirmed))
 
-    def _hold(self, name: int, done: Array) -> None:
+    def _hold(self, name: int, done: Array, drops: bool) -> None:
         consumers, asked = self._consumers, self._consumers.asked.get(name)
         begun = consumers.rows.row[consumers.at(kinds.CONSUME, name)]
         if asked is None or not len(begun):
@@ -269,7 +271,10 @@ class DurableArrays:
             is_left = self._publications.row > begun[0]
             is_left[done[done >= 0]] = False
         left = np.flatnonzero(is_left)
-        self.may_hold[left[self._wishes.matches(asked[0], left)]] = True
+        matching = left[self._wishes.matches(asked[0], left)]
+        self.may_hold[matching] = True
+        if len(consumers.at(kinds.CONSUMING, name)) and not consumers.present(name) and not drops:
+            self.may_block[matching[self._publications.row[matching] > begun[0]]] = True
 
     def _never_handed(self, name: int, handed: Array, number: Array) -> Array | None:
         """None: it is not judged."""

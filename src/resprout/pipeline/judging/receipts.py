@@ -39,7 +39,8 @@ class Receipts:
         step = _steps(rows, words)
         number = index.find(rows.publisher, rows.incarnation, rows.stream, rows.seq)
         known = (number >= 0) & (number < count)
-        self.is_safe, self.has_failed = (np.zeros(count, dtype=np.bool_) for _ in range(2))
+        self.is_accepted, self.is_safe, self.has_failed = (np.zeros(count, dtype=np.bool_) for _ in range(3))
+        self.is_accepted[number[known & (step != _FAILED)]] = True
         self.is_safe[number[known & ((step == _SAFE) | (step == _DELIVERED))]] = True
         self.has_failed[number[known & (step == _FAILED)]] = True
         founded = known.copy()
@@ -60,12 +61,22 @@ class Receipts:
         np.maximum.at(self._reached, number[valid], step[valid])
         self.is_broken = not in_time.all() or _falls(number[valid], step[valid])
 
-    def owed(self, heard_by_correct: Array, correct: Array) -> Array:
-        """For each publication, whether it is owed where it is due."""
-        of_correct = correct[self._publications.life] & ~self.has_failed
+    def owed(self, heard_by_correct: Array, correct: Array, may_block: Array) -> Array:
+        """For each publication, whether it is owed where it is due. `may_block`: a durable subscription that nobody
+        consumes asks for it."""
+        of_correct = correct[self._publications.life] & ~self.has_failed & ~self._held(may_block)
         refused = self.refused_at[: len(self._publications)] != NEVER
         owed: Array = ~refused & (self.is_safe | heard_by_correct | of_correct)
         return owed
+
+    def _held(self, may_block: Array) -> Array:
+        """The publications that wait at their publishers; see `audit.owed`."""
+        publisher = self._publications.publisher
+        first = np.full(int(publisher.max(initial=0)) + 1, NEVER, dtype=np.int64)
+        blocked = np.flatnonzero(may_block & ~self.is_accepted)
+        np.minimum.at(first, publisher[blocked], blocked)
+        held: Array = ~self.is_accepted & (np.arange(len(publisher)) >= first[publisher])
+        return held
 
     def misses_last(self, is_hindered: Array, correct: Array, given: tuple[str, ...]) -> bool:
         """Whether `safe` was never told of something accepted, or `delivered` of what is not hindered; `given`: those

@@ -112,7 +112,7 @@ def conclude(context: Context, hints: Hints, findings: Sequence[ShardFindings], 
 
 
 def _owed(context: Context, hints: Hints) -> Array:
-    return context.receipts.owed(hints.heard_by_correct, context.lives.correct)
+    return context.receipts.owed(hints.heard_by_correct, context.lives.correct, context.durables.may_block)
 
 
 def _never_told(context: Context, findings: Sequence[ShardFindings]) -> bool:

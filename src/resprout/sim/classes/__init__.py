@@ -20,6 +20,7 @@ from resprout.sim.classes.hung import hung
 from resprout.sim.classes.in_turn import in_turn
 from resprout.sim.classes.moved_clocks import moved_clocks
 from resprout.sim.classes.newcomers import newcomers
+from resprout.sim.classes.producers import producers
 from resprout.sim.classes.restarts import restarts
 from resprout.sim.classes.rolling import rolling
 from resprout.sim.classes.slow_links import slow_links
@@ -52,6 +53,7 @@ CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
         "in-turn": in_turn,
         "moved-clocks": moved_clocks,
         "newcomers": newcomers,
+        "producers": producers,
         "restarts": restarts,
         "rolling": rolling,
         "slow-links": slow_links,
