@@ -98,7 +98,7 @@ def test_a_confirmation_tells_what_had_passed_before() -> None:
 def test_what_cannot_have_been_confirmed_is_a_peers_fault_and_leaves_nothing(
     subscriptions: tuple[HeldSubscription, ...], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owed_module, "SUBSCRIPTIONS_MAX", 2)
+    monkeypatch.setattr(owed_module, "HELD_SUBSCRIPTIONS_MAX", 2)
     house = House(neighbours=("n",))
     session = house.sessions.arrive("a", 1, ROOM)
     with pytest.raises(PeerError, match=why):

@@ -144,7 +144,7 @@ def test_the_oldest_are_dropped_in_the_middle_of_a_bundle_too() -> None:
     scene = Scene(is_shared=False)
     scene.publish(5)
     scene.publish(5)
-    scene.queue.drop_oldest(3)
+    scene.queue.drop_oldest(3, 1 << 40)
     assert scene.queue.dropped == 7
     assert scene.queue.waiting == 3
     assert len(scene.took) == 1

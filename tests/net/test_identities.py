@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from resprout.client.client import Client
@@ -11,7 +12,7 @@ from resprout.client.connect import Connecting
 from resprout.client.connect import connect as connect_soon
 from resprout.client.errors import ClosedError, ConnectError, ForgetError, PublishError, SubscribeError
 from resprout.core.errors import UsageError
-from resprout.edge.messages import Attend, HeldSubscription, Serving, SubscribeRefused, Taken
+from resprout.edge.messages import Attend, HeldSubscription, Serving, Subscribe, SubscribeRefused, Taken
 from resprout.links.frames import Data, Goodbye, SessionWelcome
 from resprout.net.door import Door
 from resprout.net.frames import Login
@@ -27,7 +28,7 @@ from tests.patience import PATIENCE_S
 from .bare_logins import log_in
 from .pages import refusals
 from .papers import Papers
-from .stage import Running, bare, broker, hello, run
+from .stage import Running, bare, broker, hello, run, until
 
 TOKEN = "0123456789abcdef"
 NONCE = "a-nonce-of-a-client"
@@ -280,6 +281,35 @@ def test_new_rules_hold_at_once_for_those_who_are_there(rules: Path) -> None:
             door.reload()
             with pytest.raises((ClosedError, PublishError), match="the rules do not know it any more"):
                 await (await teller.publish("bank/pt", b"")).delivered()
+
+    run(scene())
+
+
+def test_a_session_of_a_client_that_may_do_less_is_not_resumed(rules: Path) -> None:
+    """Only its connection was closed: a client that resumed its session went on hearing what the new rules forbid."""
+
+    async def scene() -> None:
+        door = Door(rules=rules)
+        async with broker(door=door) as running:
+            async with bare(running.address) as peer:
+                await log_in(peer, "teller", TOKEN)
+                welcome = await peer.greet("teller")
+                peer.say_messages(1, Attend(0))
+                peer.say_messages(2, Subscribe(1, "bank/+", None))
+                await until(lambda: running.machine.core.sessions.all["teller"].confirmed)
+                async with bare(running.address) as again:
+                    await log_in(again, "teller", TOKEN)
+                    again.say(resume := msgspec.structs.replace(hello("teller"), peer_incarnation=welcome.incarnation))
+                    assert isinstance(await again.hear(), SessionWelcome), "with the same rules it goes on"
+                    rules.write_text(RULES.replace('subscribe = ["bank/+",', "subscribe = ["))
+                    door.reload()
+                    await again.ended()
+            async with bare(running.address) as peer:
+                await log_in(peer, "teller", TOKEN)
+                peer.say(resume)
+                goodbye = await peer.hear()
+                assert isinstance(goodbye, Goodbye) and "is over" in goodbye.reason, goodbye
+            assert "teller" not in running.machine.core.sessions.all
 
     run(scene())
 

@@ -48,8 +48,8 @@ class WhenFull(enum.IntEnum):
     BLOCK = 0
     """Keep everything, and hold back publishers of its topics once its share is full ("block")."""
     DROP_OLDEST = 1
-    """Drop the oldest messages, and tell how many. Durable: no more than `most` messages wait. Plain: no more bytes
-    than its share."""
+    """Drop the oldest messages, and tell how many: what waits beyond its share of bytes, and of a durable subscription
+    more than `most` messages."""
     SPILL = 2
     """Durable only: keep everything, on disk where it is too much. Hold back publishers of its topics once the disk is
     full."""

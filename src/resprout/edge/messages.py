@@ -27,6 +27,17 @@ from resprout.edge.durable_messages import DURABLE_MESSAGES, Span, WhenFull
 
 _DELIVERED: Final = ReceiptLevel.DELIVERED.bit
 OWN_LIFE: Final = Derived("the life of the client in this session", Otherwise.CUT_OFF, "incarnation")
+TRIED_MAX: Final = 64
+"""Brokers that a client names in `Attend`."""
+RECEIVED_MARKS_MAX: Final = 32_768
+"""Marks of what a client has received, in `Attend`. A client leaves out the oldest."""
+BASE_MARKS_MAX: Final = 65_536
+"""Marks in all bases of the subscriptions that a client brings along."""
+HELD_SUBSCRIPTIONS_MAX: Final = 100_000
+SAFE_MARKS_MAX: Final = 16
+"""Streams in `Attend.safe`; a client has one for each kind of order."""
+NAMES_FORGOTTEN_MAX: Final = 4_096
+"""Of one `ForgetBrokers`."""
 NEXT_NUMBER: Final = Derived(
     "the next number of the stream; any, of a client that was elsewhere before", Otherwise.CUT_OFF, "first"
 )
@@ -63,15 +74,15 @@ class Attend(ProtocolMessage, frozen=True, tag=22):
     """First message of a client in every session: who it was with, and how far it has come."""
 
     clock: ClientStamp
-    tried: tuple[str, ...] = ()
+    tried: Annotated[tuple[str, ...], msgspec.Meta(max_length=TRIED_MAX)] = ()
     """The broker that served it last, and then those it asked in vain since; none when it is new here."""
-    received: Marks = ()
-    subscriptions: tuple[HeldSubscription, ...] = ()
+    received: Annotated[Marks, msgspec.Meta(max_length=RECEIVED_MARKS_MAX)] = ()
+    subscriptions: Annotated[tuple[HeldSubscription, ...], msgspec.Meta(max_length=HELD_SUBSCRIPTIONS_MAX)] = ()
     anyhow: bool = False
     """Nobody it asked could make good what it missed: serve it all the same."""
     home: BoundedNumber = 0
     """Which life of the first of those brokers served it: another one of that name owes it nothing."""
-    safe: tuple[StreamMark, ...] = ()
+    safe: Annotated[tuple[StreamMark, ...], msgspec.Meta(max_length=SAFE_MARKS_MAX)] = ()
     """By stream: up to which number it was told `safe`, where `delivered` is still to come. The broker it comes to need
     not have seen these publications."""
     when_full: WhenFull = WhenFull.DISCONNECT
@@ -126,7 +137,7 @@ class ForgetBrokers(ProtocolMessage, frozen=True, tag=23):
     """The operator says that these brokers never return: nobody is to wait for them any longer, whatever is heard of
     them later. Every client may say so, unless rules say who is an operator."""
 
-    names: tuple[str, ...]
+    names: Annotated[tuple[str, ...], msgspec.Meta(max_length=NAMES_FORGOTTEN_MAX)]
     force: bool = False
     """Even those that are heard."""
 
@@ -168,7 +179,7 @@ class AskAudience(ProtocolMessage, frozen=True, tag=30):
 
     id: BoundedNumber
     """Chosen by the client, unique within its incarnation."""
-    topics: tuple[str, ...]
+    topics: Annotated[tuple[str, ...], msgspec.Meta(max_length=TOPICS_MAX)]
 
 
 class Extra(enum.IntEnum):

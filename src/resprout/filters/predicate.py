@@ -12,7 +12,11 @@ from resprout.filters.topics import check_filter, filter_covers, topic_matches
 from resprout.filters.where import Condition, parse
 
 PARSED_KEPT: Final = 4_096
-"""Predicates that need not be parsed again. They are bounded in size, as filters and conditions are."""
+"""Predicates that need not be parsed again."""
+SHORT_CHARACTERS: Final = 256
+"""Of the conditions of those: a parsed condition takes up to 60 times the memory of its text."""
+LONG_KEPT: Final = 64
+"""Longer conditions that need not be parsed again."""
 
 
 class Predicate(msgspec.Struct, frozen=True):
@@ -51,8 +55,10 @@ class Predicate(msgspec.Struct, frozen=True):
 
 def parse_predicate(topic_filter: str, where: str | None = None) -> Predicate:
     """Check and read both parts. Raises UsageError (WhereError for the condition) with one line that says why."""
-    if type(topic_filter) is str and (where is None or type(where) is str):
+    if type(topic_filter) is str and (where is None or (type(where) is str and len(where) <= SHORT_CHARACTERS)):
         return _parsed(topic_filter, where)
+    if type(where) is str:
+        return Predicate(check_filter(topic_filter), _parsed_long(where))
     return _parse(topic_filter, where)  # which says what is wrong
 
 
@@ -70,3 +76,4 @@ def _parse(topic_filter: str, where: str | None) -> Predicate:
 
 _parsed = lru_cache(maxsize=PARSED_KEPT)(_parse)
 """A wish passes every broker, and in a simulator all of them are in one process."""
+_parsed_long = lru_cache(maxsize=LONG_KEPT)(parse)

@@ -12,6 +12,7 @@ from typing import Final, Protocol, runtime_checkable
 import msgspec
 
 from resprout.core.client_limits import ClientLimits
+from resprout.edge.rights import Rights
 
 COUNTED_MAX: Final = 65_536
 """Clients that may be counted; when there are more, those that are gone are looked for."""
@@ -35,6 +36,10 @@ class CrowdLimits(ClientLimits, frozen=True, kw_only=True):
 
 IDENTITY_LIMITS = (*ClientLimits.__struct_fields__, "identity_clients")
 """Limits that rules may set for an identity."""
+
+
+Standing = tuple[str, Rights | None]
+"""The identity that a client has proven, empty for none, and what it may do; None where nobody asks."""
 
 
 class Crowd:
@@ -76,6 +81,8 @@ class SessionCrowd:
         self._names: dict[str, dict[str, None]] = {}
         self._counted: dict[str, str] = {}
         """By client: where it is counted."""
+        self._standings: dict[str, Standing] = {}
+        """By client: for whom its session was begun."""
 
     def has_room(self, key: str, name: str, most: int) -> bool:
         """Whether a client may begin a session. One that comes again comes in place of itself."""
@@ -85,7 +92,7 @@ class SessionCrowd:
         self._forget_gone(key)
         return len(self._names.get(key, {})) < most
 
-    def enter(self, key: str, name: str) -> None:
+    def enter(self, key: str, name: str, standing: Standing = ("", None)) -> None:
         before = self._counted.get(name)
         if before is not None:
             self._remove(before, name)  # the last to come is the last in its line
@@ -93,7 +100,17 @@ class SessionCrowd:
             for known in list(self._names):
                 self._forget_gone(known)
         self._counted[name] = key
+        self._standings[name] = standing
         self._names.setdefault(key, {})[name] = None
+
+    def standing_of(self, name: str) -> Standing | None:
+        """For whom the session of a client was begun, with which rights; None when it has none."""
+        return self._standings.get(name) if self._has(name) else None
+
+    def change_rights(self, name: str, rights: Rights) -> None:
+        """New rules let a client do more than before."""
+        if name in self._standings:
+            self._standings[name] = (self._standings[name][0], rights)
 
     def _forget_gone(self, key: str) -> None:
         for name in [name for name in self._names.get(key, ()) if not self._has(name)]:
@@ -116,7 +133,7 @@ class SessionCrowd:
         return next(filter(None, map(self.first_away, keys)), None)
 
     def _remove(self, key: str, name: str) -> None:
-        del self._counted[name]
+        del self._counted[name], self._standings[name]
         names = self._names[key]
         del names[name]
         if not names:

@@ -15,7 +15,7 @@ from resprout.links.handshake import shorten
 from resprout.links.refusals import TURNED_AWAY, Refusals
 from resprout.links.timers import LingerOver
 from resprout.net.clock import now_us
-from resprout.net.crowd import Crowd, KeepsSessions, SessionCrowd
+from resprout.net.crowd import Crowd, KeepsSessions, SessionCrowd, Standing
 from resprout.net.door import Door, Entrance, told
 from resprout.net.frames import AskAccount
 from resprout.net.proving import FORBIDDEN, OpenerProofs
@@ -115,7 +115,13 @@ class Reception:
             who = f"{hello.name} of {entrance.identity}" if entrance.identity else hello.name
             self.turned_away(f"client {who} from {_source(connection)}", why)
             refuse(connection, f"{self._host.here.name} refuses client {hello.name}: {why}")
+        elif hello.role == "client" and not self._may_resume(hello, entrance):
+            reason = "it may do less than when its session began, and that session is not over yet"
+            self.turned_away(f"client {hello.name} from {_source(connection)}", reason)
+            refuse(connection, f"{self._host.here.name} refuses client {hello.name}: {reason}")
         else:
+            if hello.role == "client":
+                self._identities.enter(self._key_of(connection, entrance), hello.name, _standing(entrance))
             connection.belongs_to = entrance.identity or None
             if entrance.rights is not None:
                 connection.permit = Permit(entrance.rights)
@@ -129,7 +135,7 @@ class Reception:
         """Why there is no room for one more client; empty when there is, and then it is counted."""
         limits = self._door.limits.of_identity(entrance.limits)
         source = source_of(connection.address)
-        key = entrance.identity or f"address {source}"
+        key = self._key_of(connection, entrance)
         most = limits.identity_clients if entrance.identity else limits.address_connections
         is_counted = bool(entrance.identity) or not is_local(source)
         if is_counted and not self._identities.has_room(key, hello.name, most) and not self._give_up(key):
@@ -139,8 +145,26 @@ class Reception:
         if why := self._fault_of_sessions(hello, entrance):
             return why
         connection.limits = limits
-        self._identities.enter(key, hello.name)
         return ""
+
+    def _key_of(self, connection: "TcpConnection", entrance: Entrance) -> str:
+        """Where the sessions of a client are counted."""
+        return entrance.identity or f"address {source_of(connection.address)}"
+
+    def _may_resume(self, hello: Hello, entrance: Entrance) -> bool:
+        """Whether a client may go on with the session that it has, if any. The subscriptions of a session are those of
+        the identity and the rights that it had, so it ends when there are others now. False while the session cannot
+        end, because its last connection is not closed yet."""
+        before = self._identities.standing_of(hello.name)
+        if before is None:
+            return True
+        identity, rights = before
+        if entrance.identity == identity and (
+            rights is None or (entrance.rights is not None and includes(entrance.rights, rights))
+        ):
+            return True
+        self._host.handle(TimerFired(LingerOver(hello.name)))
+        return self._identities.standing_of(hello.name) is None
 
     def _fault_of_sessions(self, hello: Hello, entrance: Entrance) -> str:
         """Of all sessions, some are kept for brokers and operators. When the others are taken, a session without a
@@ -195,6 +219,7 @@ class Reception:
                 refuse(connection, f"the rules have changed, and {why}", FORBIDDEN if entrance.fault else EndCode.NONE)
             else:
                 connection.permit = Permit(entrance.rights)
+                self._identities.change_rights(connection.name, entrance.rights)
 
     def distrust(self, connection: "TcpConnection", who: str, why: str) -> None:
         """There is no TLS with whoever is at the other end, or it is not who it should be."""
@@ -216,6 +241,10 @@ def refuse(connection: "TcpConnection", reason: str, code: EndCode = EndCode.NON
     """The peer broke the rules of the connection: tell it, cut it off, and let its session, if any, wait."""
     connection.send(Goodbye(shorten(reason, limits.REASON_BYTES), code=code))
     connection.close(reason)
+
+
+def _standing(entrance: Entrance) -> Standing:
+    return (entrance.identity, entrance.rights)
 
 
 def _source(connection: "TcpConnection") -> str:

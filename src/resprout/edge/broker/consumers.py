@@ -80,13 +80,18 @@ class HeldDurable:
 
 class Consumers:
     def __init__(
-        self, sessions: ClientSessions, changed: Callable[[HeldDurable], None], patience: SpillPatience | None = None
+        self,
+        sessions: ClientSessions,
+        changed: Callable[[HeldDurable], None],
+        patience: SpillPatience | None = None,
+        share_bytes: int = 1 << 62,
     ) -> None:
         """`changed` is told when a subscription has other consumers than before. `patience` is told of what may wait on
-        disk."""
+        disk. `share_bytes`: what a subscription that drops the oldest may be owed."""
         self._sessions = sessions
         self._changed = changed
         self._patience = patience
+        self._share_bytes = share_bytes
         self.held: dict[str, HeldDurable] = {}
         self._of: dict[str, HeldDurable] = {}
         """By the name of a consumer's session."""
@@ -232,7 +237,7 @@ class Consumers:
         queue = held.queue
         queue.fill()
         if held.terms.when_full is WhenFull.DROP_OLDEST:
-            queue.drop_oldest(held.terms.most)
+            queue.drop_oldest(held.terms.most, self._share_bytes)
         if held.awaited and now_us < held.awaited_until_us:
             return
         if held.is_confirmed:

@@ -23,6 +23,7 @@ from resprout.edge.messages import (
     AudienceTold,
     BrokersForgotten,
     ForgetBrokers,
+    HeldSubscription,
     Publish,
     PublishRefused,
     Subscribe,
@@ -113,12 +114,14 @@ class Guard:
         return message, ()
 
     def _attend(self, session: ClientSession, message: Attend, permit: Permit) -> Guarded:
-        kept = tuple(held for held in message.subscriptions if may_hear(permit.rights, session.name, held.filter))
-        if len(kept) < len(message.subscriptions):
-            for held in message.subscriptions:
-                if held not in kept:
-                    session.withheld.append(self._no_subscription(session, held.id, held.filter))
-            message = msgspec.structs.replace(message, subscriptions=kept)
+        kept: list[HeldSubscription] = []
+        for held in message.subscriptions:
+            if may_hear(permit.rights, session.name, held.filter):
+                kept.append(held)
+            else:
+                session.withheld.append(self._no_subscription(session, held.id, held.filter))
+        if session.withheld:
+            message = msgspec.structs.replace(message, subscriptions=tuple(kept))
         session.may_block = all(may_block(permit.rights, held.filter) for held in kept)
         if message.when_full is WhenFull.BLOCK and not session.may_block:
             message = msgspec.structs.replace(message, when_full=WhenFull.DISCONNECT)

@@ -13,8 +13,7 @@ from resprout.core.errors import PeerError, UsageError, WireError
 from resprout.core.marks import Reached, from_marks, is_beyond
 from resprout.core.names import Attributes
 from resprout.core.stowed import whole
-from resprout.edge.broker.session import SUBSCRIPTIONS_MAX
-from resprout.edge.messages import Attend, HeldSubscription
+from resprout.edge.messages import BASE_MARKS_MAX, HELD_SUBSCRIPTIONS_MAX, Attend, HeldSubscription
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate, parse_predicate
 
@@ -30,11 +29,15 @@ class Held(msgspec.Struct, frozen=True):
 def read_held(subscriptions: Iterable[HeldSubscription]) -> list[Held]:
     """Raises PeerError for what cannot be."""
     held: dict[int, Held] = {}
+    marks = 0
     for one in subscriptions:
+        marks += len(one.base)
         if one.id in held:
             raise PeerError(f"subscription {one.id} is there twice")
-        if len(held) >= SUBSCRIPTIONS_MAX:
-            raise PeerError(f"more than {SUBSCRIPTIONS_MAX} subscriptions")
+        if len(held) >= HELD_SUBSCRIPTIONS_MAX:
+            raise PeerError(f"more than {HELD_SUBSCRIPTIONS_MAX} subscriptions")
+        if marks > BASE_MARKS_MAX:
+            raise PeerError(f"subscriptions with more than {BASE_MARKS_MAX} marks in their bases")
         try:
             held[one.id] = Held(one.id, parse_predicate(one.filter, one.where), from_marks(one.base))
         except UsageError as error:

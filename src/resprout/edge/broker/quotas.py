@@ -11,6 +11,7 @@ from typing import Final
 from resprout.core.client_limits import ClientLimits
 from resprout.core.contract import Effect, Note
 from resprout.core.errors import UsageError
+from resprout.core.marks import Marks, from_marks
 from resprout.edge.broker.session import ClientSession
 from resprout.filters.predicate import Predicate
 from resprout.filters.topics import is_plain, placement_of
@@ -20,6 +21,12 @@ CONDITION_BYTES: Final = 64
 PARTIES_MAX: Final = 10_000
 """Parties without sessions whose work is remembered."""
 SECOND_US: Final = 1_000_000
+PARSED_MOST: Final = 2
+"""A party may have twice as many bytes of conditions parsed at a time as it may have."""
+PARSED_SECONDS: Final = 16
+"""After so many seconds it may have all of that parsed again."""
+MARKS_MAX: Final = 1 << 20
+"""Marks of what clients of one party have received before they came: about 200 MB."""
 
 
 class LimitError(UsageError):
@@ -41,6 +48,9 @@ class _Usage:
         "condition_bytes",
         "durable_steps",
         "durables",
+        "marks",
+        "parsed",
+        "parsed_us",
         "placements",
         "sessions",
         "spent",
@@ -58,6 +68,10 @@ class _Usage:
         self.spent = 0
         """Steps that are not paid off yet."""
         self.spent_us = 0
+        self.parsed = 0
+        """Bytes of conditions that were parsed, and are not paid off yet."""
+        self.parsed_us = 0
+        self.marks = 0
 
 
 class Quotas:
@@ -76,15 +90,35 @@ class Quotas:
     def leave(self, session: ClientSession) -> None:
         usage = self._usage(session)
         usage.sessions -= 1
+        usage.marks -= len(session.received)
         for predicate in session.subscriptions.values():
             _give_back(usage, predicate)
         self.overspent.pop(session.name, None)
-        if not usage.sessions and not usage.spent and not usage.durables:
+        if not usage.sessions and not usage.spent and not usage.parsed and not usage.durables:
             del self._parties[party_of(session)]
         elif len(self._parties) > PARTIES_MAX:
             idle = (party for party, one in self._parties.items() if not one.sessions and not one.durables)
             if (party := next(idle, None)) is not None:
                 del self._parties[party]
+
+    def charge_parsing(self, session: ClientSession, size: int, now_us: int) -> None:
+        """Count bytes of conditions that are about to be parsed. LimitError when they are too many: parsing costs a
+        party that is refused as much work as one that is not."""
+        usage, most = self._usage(session), PARSED_MOST * session.limits.identity_condition_bytes
+        usage.parsed = max(0, usage.parsed - (now_us - usage.parsed_us) * most // (PARSED_SECONDS * SECOND_US))
+        usage.parsed_us = now_us
+        if usage.parsed + size > most:
+            complaint = f"{party_of(session)} had {usage.parsed} bytes of conditions read within {PARSED_SECONDS} s"
+            raise LimitError("identity_condition_bytes", session.limits.identity_condition_bytes, complaint)
+        usage.parsed += size
+
+    def keep_received(self, session: ClientSession, marks: Marks) -> None:
+        """Remember what a client has received before it came. Of too many marks the first ones are left out, as a
+        client leaves out the oldest: it drops by itself what it is given twice."""
+        usage = self._usage(session)
+        room = max(0, MARKS_MAX - usage.marks)
+        session.received = from_marks(marks[max(0, len(marks) - room) :])
+        usage.marks += len(session.received)
 
     def take(self, session: ClientSession, predicate: Predicate) -> None:
         """Count one more subscription, before it is among those of the session. LimitError when there are too many."""
@@ -123,7 +157,7 @@ class Quotas:
         if (usage := self._parties.get(party)) is not None:
             usage.durables -= 1
             usage.durable_steps -= steps
-            if not usage.sessions and not usage.durables and not usage.spent:
+            if not usage.sessions and not usage.durables and not usage.spent and not usage.parsed:
                 del self._parties[party]
 
     def spend(self, session: ClientSession, steps: int, now_us: int) -> bool:

@@ -13,7 +13,8 @@ written there when events are kept again, or by the next life.
 What clients ask of the past (`ReadEvents`) is answered here, and the stack hears nothing of it. Reading is as good as
 subscribing: whoever may not do the one may not do the other (`may_read`). Answers are outside the window of a session,
 so a client is given the next one only when it has received what it was given before, but for `UNREAD_BYTES`. What
-testing its condition cost has to be paid off with time before its identity is given the next one (`STEPS_PER_SECOND`).
+parsing and testing its condition and its filters cost has to be paid off with time before its identity is given the
+next one (`STEPS_PER_SECOND`). A condition is parsed only then: a request that waits is kept as it came.
 """
 
 from collections import deque
@@ -61,7 +62,7 @@ from resprout.edge.messages import (
     Taken,
 )
 from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.filters.topics import filter_covers, topic_matches
+from resprout.filters.topics import check_filter, filter_covers, topic_matches
 
 ROOM_BYTES: Final = 1 << 24
 """What it may be given before it has said that it took any; it takes everything at once."""
@@ -78,6 +79,10 @@ READ_AGAIN_US: Final = 50_000
 """How often a client is looked at that has to wait."""
 PAGE_STEPS: Final = 200_000
 """What testing conditions may cost in one page (`filters.price`), but for its last event: about 20 ms."""
+PARSE_STEPS: Final = 10
+"""What parsing costs for each character of a condition."""
+TOPIC_STEPS: Final = 8
+"""What comparing a topic with a filter costs. The first comparison for each event is free."""
 STEPS_PER_SECOND: Final = 2_000_000
 FILTERS_MAX: Final = 64
 """In one request."""
@@ -92,7 +97,8 @@ class ReadsDue(Timer, frozen=True):
 class _Reading(msgspec.Struct, frozen=True):
     client: str
     asked: ReadEvents
-    predicates: tuple[Predicate, ...]
+    predicates: tuple[Predicate, ...] = ()
+    """Parsed when it is its turn."""
 
 
 class EventRecorder:
@@ -257,7 +263,8 @@ class EventRecorder:
         try:
             if len(filters) > FILTERS_MAX:
                 raise UsageError(f"{len(filters)} filters; {FILTERS_MAX} are the most that are read at once")
-            predicates = tuple(parse_predicate(topic_filter, message.where) for topic_filter in filters)
+            for topic_filter in filters:
+                check_filter(topic_filter)
         except UsageError as error:
             return [self._refusal(client, message, str(error))]
         for topic_filter in filters:
@@ -273,7 +280,7 @@ class EventRecorder:
         waiting = self._waiting.setdefault(client, deque())
         if self._fetching(client) + len(waiting) >= READS_MAX:
             return [self._refusal(client, message, f"{READS_MAX} requests wait for their answers")]
-        waiting.append(_Reading(client, message, predicates))
+        waiting.append(_Reading(client, message))
         return self._fetch(client, now_us)
 
     def _fetching(self, client: str) -> int:
@@ -296,10 +303,16 @@ class EventRecorder:
         out: list[Effect] = []
         waiting = self._waiting.get(client)
         while waiting and self._fetching(client) < FETCHES_MAX and self._may_read_on(client, now_us):
-            read = waiting.popleft()
+            asked = waiting.popleft().asked
+            if asked.where is not None:
+                self._charge(client, PARSE_STEPS * len(asked.where), now_us)
+            try:
+                predicates = tuple([parse_predicate(each, asked.where) for each in (asked.filter, *asked.also)])
+            except UsageError as error:
+                out.append(self._refusal(client, asked, str(error)))
+                continue
             self._tokens += 1
-            self._reads[self._tokens] = read
-            asked = read.asked
+            self._reads[self._tokens] = _Reading(client, asked, predicates)
             fetch = FetchEvents(self._tokens, asked.position, asked.time_us, max(1, min(asked.size, PAGE_BYTES)))
             if self._early_reads is None:
                 out.append(fetch)
@@ -346,14 +359,16 @@ class EventRecorder:
                 gaps.append(gap)
             following = kept.position + 1
             life = found.life if found is not None else life
+            if isinstance(found, KeptEvent):
+                steps += TOPIC_STEPS * (len(read.predicates) * len(found.bundle.topics) - 1)
             if isinstance(found, KeptEvent) and (picked := _picked(found.bundle, read.predicates)) is not None:
                 bundle, offsets = picked
                 message = EventRead(id, bundle, offsets, found.tseq, kept.position, found.life, kept.time_us)
                 out.append(Send(read.client, message))
             if where is not None and isinstance(found, KeptEvent):
                 steps += where.price.most * found.bundle.count
-                if steps > PAGE_STEPS:
-                    break
+            if steps > PAGE_STEPS:
+                break
         if steps:
             self._charge(read.client, steps, now_us)
         end = EventsEnd(id, self._journal, following, event.first, event.end, reason, life, tuple(gaps))

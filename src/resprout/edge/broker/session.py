@@ -19,8 +19,6 @@ from resprout.filters.predicate import Predicate
 if TYPE_CHECKING:
     from resprout.edge.broker.grants import DurableGrant
 
-SUBSCRIPTIONS_MAX = 100_000
-
 
 class ClientSession:
     """One client's session at its edge broker. It exists from the beginning of the session, and is *attending* once the
@@ -74,7 +72,7 @@ class ClientSession:
         self.subscriptions: dict[int, Predicate] = {}
         self.users: dict[Predicate, int] = {}
         """How many subscriptions share a predicate."""
-        self.unconfirmed: dict[Predicate, list[int]] = {}
+        self.unconfirmed: dict[Predicate, dict[int, None]] = {}
         self.confirmed: dict[Predicate, Marks] = {}
         """With what had passed before."""
         self.endings: deque[tuple[int, int]] = deque()
@@ -268,12 +266,18 @@ class ClientSession:
     def ended(self, first_held_back: int | None) -> list[int]:
         """Subscriptions of which nothing can come any more."""
         ended: list[int] = []
+        lowest: int | None = None
         while self.endings:
             place, id = self.endings[0]
             if first_held_back is not None and first_held_back < place:
                 break
-            if any(item.no < place for item in self.backlog):
-                break
+            if self.backlog:
+                if self.backlog[0].no < place:
+                    break
+                if lowest is None:  # found once: a session may have many endings and a long backlog
+                    lowest = min([item.no for item in self.backlog])
+                if lowest < place:
+                    break
             ended.append(id)
             self.endings.popleft()
         return ended

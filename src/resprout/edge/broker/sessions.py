@@ -16,7 +16,7 @@ from resprout.core.client_limits import DEFAULT_LIMITS, ClientLimits
 from resprout.core.contract import Effect, Send
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.marks import Marks, Reached, from_marks, in_parts, raise_to, to_marks
+from resprout.core.marks import NOTHING, Marks, Reached, from_marks, in_parts, to_marks
 from resprout.core.ranges import as_ranges
 from resprout.core.stowed import whole
 from resprout.edge.broker.owed import Owed, read_held
@@ -37,7 +37,7 @@ from resprout.edge.messages import (
     Unsubscribe,
     Unsubscribed,
 )  # fmt: skip
-from resprout.filters.predicate import parse_predicate
+from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.wire.sizes import ordering_bytes
 
 _ACCEPTED: Final = ReceiptLevel.ACCEPTED.bit
@@ -118,9 +118,10 @@ class ClientSessions:
         session.told_safe = attend.safe
         session.when_full = attend.when_full
         if attend.received:
-            session.received = from_marks(attend.received)
+            self.quotas.keep_received(session, attend.received)
             self.returned[session.name] = session
         self.serve(session, successors, resumed, out)
+        bases: dict[Predicate, dict[Origin, Reached]] = {}
         for one in held:
             predicate = one.predicate
             try:
@@ -134,8 +135,22 @@ class ClientSessions:
             session.users[predicate] = users + 1
             if users == 0:
                 self.confirm(self._subscriptions.want(session.name, predicate, confirmed=True), out)
-            base = raise_to(dict(one.base), session.confirmed.get(predicate, ()))
-            session.confirmed[predicate] = to_marks(base)
+            base = bases.get(predicate)
+            if base is None:
+                base = bases[predicate] = from_marks(session.confirmed.get(predicate, ()))
+            for origin, reached in one.base.items():
+                base[origin] = max(reached, base.get(origin, NOTHING))
+        session.confirmed.update({predicate: to_marks(base) for predicate, base in bases.items()})
+
+    def check_held(self, session: ClientSession, attend: Attend, now_us: int, out: list[Effect]) -> None:
+        """Raise PeerError when a client cannot have the subscriptions that it brings along, or brings along more
+        conditions than its party may have parsed now. Done when they come: then their sender is blamed."""
+        try:
+            self.quotas.charge_parsing(session, sum([len(held.where or "") for held in attend.subscriptions]), now_us)
+        except LimitError as error:
+            self.quotas.refuse(session, error, out)
+            raise PeerError(str(error)) from None
+        read_held(attend.subscriptions)
 
     def serve(
         self, session: ClientSession, successors: tuple[Successor, ...], resumed: bool, out: list[Effect]
@@ -188,7 +203,7 @@ class ClientSessions:
         if predicate in session.confirmed:
             self._say_subscribed(session, message.id, session.confirmed[predicate], out)
             return
-        session.unconfirmed.setdefault(predicate, []).append(message.id)
+        session.unconfirmed.setdefault(predicate, {})[message.id] = None
         self.hopeful[session.name] = session
         if users == 0:
             self.confirm(self._subscriptions.want(session.name, predicate), out)
@@ -221,8 +236,7 @@ class ClientSessions:
             return
         self.quotas.give_back(session, predicate)
         session.unsaid.pop(message.id, None)
-        if message.id in session.unconfirmed.get(predicate, ()):
-            session.unconfirmed[predicate].remove(message.id)
+        session.unconfirmed.get(predicate, {}).pop(message.id, None)
         session.users[predicate] -= 1
         if session.users[predicate] == 0:
             del session.users[predicate]

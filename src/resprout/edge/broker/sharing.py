@@ -13,7 +13,6 @@ that are not here yet are not remembered as done. So a false claim takes nothing
 Not decided here: who may consume, and where the subscription lives.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -21,7 +20,7 @@ from resprout.core.bundle import Bundle, Origin
 from resprout.core.keys import Pair, pairs_of
 from resprout.core.marks import Mark, Marks
 from resprout.core.ranges import Range, Ranges, as_ranges
-from resprout.edge.broker.portion import Portion
+from resprout.edge.broker.portion import IndexByOrigin, Portion, WaitingPortions
 from resprout.edge.broker.ports import HeldBundle, SpillPatience
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import Span, Spans
@@ -45,7 +44,7 @@ class Consumer:
         self.window = window
         self.has = _ranges_of(has)
         """What it was handed elsewhere, and has not acknowledged."""
-        self.out: dict[Origin, list[Portion]] = {}
+        self.out = IndexByOrigin()
         self.count = 0
         """Messages in that."""
         self.bytes = 0
@@ -81,9 +80,9 @@ class SharedQueue:
         """Told of what waits, where it may wait on disk."""
         self._is_shared = is_shared
         self._took = took
-        self._pending: deque[Portion] = deque()
-        self._waiting = 0
-        """Messages in that."""
+        self._pending = WaitingPortions()
+        self._out_again = IndexByOrigin()
+        """What consumers have that somebody may have been handed before."""
         self._left: dict[int, int] = {}
         """By item: its messages that are not done."""
         self._open: dict[Origin, dict[int, HeldBundle]] = {}
@@ -105,7 +104,7 @@ class SharedQueue:
     @property
     def waiting(self) -> int:
         """Messages that nobody was handed, or nobody any more."""
-        return self._waiting
+        return self._pending.messages
 
     # -- what comes ----------------------------------------------------------------------------------------------------
 
@@ -135,15 +134,17 @@ class SharedQueue:
             self._wait(self._claimed(Portion(item, self._serial, offsets, keys, again)))
         self._settle_claims()
 
-    def drop_oldest(self, most: int) -> None:
-        """So many may wait."""
-        while self._waiting > most and self._pending:
+    def drop_oldest(self, most: int, most_bytes: int) -> None:
+        """Drop what waits, the oldest first, until at most `most` messages wait and no more than `most_bytes` are owed.
+        What consumers have counts for the bytes and is not dropped."""
+        while self._pending and (self.waiting > most or self.session.owed_bytes > most_bytes):
             portion = self._pending.popleft()
-            self._waiting -= len(portion.offsets)
-            over, kept = portion.split(min(len(portion.offsets), self._waiting + len(portion.offsets) - most))
+            count = len(portion.offsets)
+            if self.session.owed_bytes <= most_bytes:
+                count = min(count, self.waiting + count - most)
+            over, kept = portion.split(count)
             if kept.offsets:
                 self._pending.appendleft(kept)
-                self._waiting += len(kept.offsets)
             self.dropped += len(over.offsets)
             self._note_done(over.bundle, over.offsets)
             self._less(over, len(over.offsets))
@@ -156,8 +157,7 @@ class SharedQueue:
         for span in done:
             self.acknowledge(consumer.session.name, span)
         if consumer.has:
-            waiting, self._pending, self._waiting = self._pending, deque(), 0
-            for portion in waiting:
+            for portion in self._pending.take_all():
                 self._wait(self._claimed(portion))
             self._settle_claims()
 
@@ -166,12 +166,11 @@ class SharedQueue:
         consumer = self.consumers.pop(name, None)
         if consumer is None or not consumer.out:
             return
-        back = [portion for portions in consumer.out.values() for portion in portions]
+        back = list(consumer.out)
         for portion in back:
             self._unlock(portion)
             portion.redelivered = True
-            self._waiting += len(portion.offsets)
-        self._pending = deque(sorted([*back, *self._pending], key=lambda each: (each.serial, each.offsets[0])))
+        self._pending.put_back(back)
 
     def hand_out(self, give: Callable[[Consumer, Portion], None]) -> None:
         """As much as consumers have room for. `give` lowers the room of the consumer's session."""
@@ -181,7 +180,7 @@ class SharedQueue:
             else:
                 consumer = next(iter(self.consumers.values()))
                 while self._pending and consumer.free > 0:
-                    self._hand(consumer, self._next(), give)
+                    self._hand(consumer, self._pending.popleft(), give)
 
     def acknowledge(self, name: str, span: Span) -> None:
         """Also of what it does not have any more, because it was silent for too long, or nobody knew that it had it."""
@@ -194,27 +193,26 @@ class SharedQueue:
         if done is not None and (done.has_islands or span.first <= done.upto):
             left = sum(last - first + 1 for first, last in done.lacks(span.first, span.last))
         if consumer is not None:
-            left -= self._done_by(consumer, origin, span)
+            for portion in consumer.out.find(origin, span.first, span.last):
+                left -= self._done_out(portion, span)
         if left > 0:
-            for other in self.consumers.values():
-                if other is not consumer:
-                    left -= self._done_by(other, origin, span, only_again=True)
-        if left > 0 and any(portion.redelivered and portion.bundle.origin == origin for portion in self._pending):
-            waiting, self._pending, self._waiting = self._pending, deque(), 0
-            for portion in waiting:
-                is_named = portion.redelivered and portion.bundle.origin == origin
-                kept = self._without(portion, span) if is_named else portion
-                if kept is not None:
-                    self._wait(kept)
+            for portion in self._out_again.find(origin, span.first, span.last):
+                left -= self._done_out(portion, span)
+        if left > 0:
+            for portion in self._pending.find_again(origin, span.first, span.last):
+                before = len(portion.offsets)
+                rest = self._without(portion, span)
+                self._pending.messages -= before - (len(rest.offsets) if rest is not None else 0)
+                if rest is None:
+                    self._pending.remove(portion)
         if left > 0 and self.again_below and (origin in self._said or len(self._said) < ORIGINS_KEPT):
             self._said.setdefault(origin, Ranges()).add(span.first, span.last)
 
     def empty(self) -> None:
         """The subscription is over: nobody is owed anything."""
-        out = [portion for each in self.consumers.values() for portions in each.out.values() for portion in portions]
-        items = {id(portion.item): portion.item for portion in (*self._pending, *out)}
-        self._pending.clear()
-        self._waiting = 0
+        out = [portion for each in self.consumers.values() for portion in each.out]
+        items = {id(portion.item): portion.item for portion in (*self._pending.take_all(), *out)}
+        self._out_again.clear()
         self.consumers.clear()
         for item in items.values():
             self._is_done(item)
@@ -280,15 +278,9 @@ class SharedQueue:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _next(self) -> Portion:
-        portion = self._pending.popleft()
-        self._waiting -= len(portion.offsets)
-        return portion
-
     def _wait(self, portion: Portion | None) -> None:
         if portion is not None:
             self._pending.append(portion)
-            self._waiting += len(portion.offsets)
 
     def _claimed(self, portion: Portion) -> Portion | None:
         """Without what a consumer says that it has: that is out."""
@@ -314,8 +306,7 @@ class SharedQueue:
         claims, self._claims = self._claims, {}
         if not claims:
             return
-        waiting, self._pending, self._waiting = self._pending, deque(), 0
-        for portion in waiting:
+        for portion in self._pending.take_all():
             bundle = portion.bundle
             kept: Portion | None = portion
             number = bundle.first + portion.offsets[0]
@@ -325,7 +316,10 @@ class SharedQueue:
             self._wait(kept)
 
     def _lend(self, consumer: Consumer, portion: Portion) -> None:
-        consumer.out.setdefault(portion.bundle.origin, []).append(portion)
+        consumer.out.add(portion)
+        portion.holder = consumer.session.name
+        if portion.redelivered:
+            self._out_again.add(portion)
         consumer.count += len(portion.offsets)
         consumer.bytes += portion.bytes
         name = consumer.session.name
@@ -333,6 +327,10 @@ class SharedQueue:
             self._keys[key] = (name, self._keys.get(key, (name, 0))[1] + 1)
 
     def _unlock(self, portion: Portion) -> None:
+        """No consumer has it any more."""
+        if portion.redelivered:
+            self._out_again.remove(portion)
+        portion.holder = ""
         for key in portion.keys:
             name, count = self._keys[key]
             if count > 1:
@@ -349,55 +347,38 @@ class SharedQueue:
     def _share(self, give: Callable[[Consumer, Portion], None]) -> None:
         passed: list[Portion] = []
         blocked: set[Pair] = set()
-        while self._pending and len(passed) < LOOK_AHEAD:
-            free = [consumer for consumer in self.consumers.values() if consumer.free > 0]
-            if not free:
-                break
-            portion = self._next()
-            idlest = min(free, key=lambda each: (each.count, each.served))
-            if portion.keys:
-                holders = {self._keys[key][0] for key in portion.keys if key in self._keys}
-                chosen = self.consumers[holders.pop()] if len(holders) == 1 else None if holders else idlest
-                if chosen is None or chosen.free <= 0 or not blocked.isdisjoint(portion.keys):
-                    blocked.update(portion.keys)
-                    passed.append(portion)
-                else:
-                    self._hand(chosen, portion, give)
+        free = {name: consumer for name, consumer in self.consumers.items() if consumer.free > 0}
+        while free and self._pending and len(passed) < LOOK_AHEAD:
+            portion = self._pending.popleft()
+            holders = {self._keys[key][0] for key in portion.keys if key in self._keys}
+            if len(holders) > 1 or not free.keys() >= holders or not blocked.isdisjoint(portion.keys):
+                blocked.update(portion.keys)
+                passed.append(portion)
                 continue
-            share = -(-len(portion.offsets) // len(free))
-            part, rest = portion.split(min(share, idlest.free))
-            self._hand(idlest, part, give)
-            if rest.offsets:
-                self._pending.appendleft(rest)
-                self._waiting += len(rest.offsets)
-        self._pending.extendleft(reversed(passed))
-        self._waiting += sum(len(portion.offsets) for portion in passed)
+            chosen = free[holders.pop()] if holders else min(free.values(), key=_load)
+            if not portion.keys:
+                share = -(-len(portion.offsets) // len(free))
+                portion, rest = portion.split(min(share, chosen.free))
+                if rest.offsets:
+                    self._pending.appendleft(rest)
+            self._hand(chosen, portion, give)
+            if chosen.free <= 0:
+                del free[chosen.session.name]
+        for portion in reversed(passed):
+            self._pending.appendleft(portion)
 
-    def _done_by(self, consumer: Consumer, origin: Origin, span: Span, only_again: bool = False) -> int:
-        """How many of these it had out. `only_again`: of those that somebody else may have been handed before."""
-        out = consumer.out.get(origin)
-        if out is None:
-            return 0
-        kept: list[Portion] = []
-        before = consumer.count
-        for portion in out:
-            if only_again and not portion.redelivered:
-                kept.append(portion)
-                continue
-            consumer.count -= len(portion.offsets)
-            consumer.bytes -= portion.bytes
-            rest = self._without(portion, span)
-            if rest is None:
-                self._unlock(portion)
-            else:
-                kept.append(rest)
-                consumer.count += len(rest.offsets)
-                consumer.bytes += rest.bytes
-        if kept:
-            consumer.out[origin] = kept
-        else:
-            del consumer.out[origin]
-        return before - consumer.count
+    def _done_out(self, portion: Portion, span: Span) -> int:
+        """These messages are done. Return how many of them were in this portion, which a consumer has."""
+        consumer = self.consumers[portion.holder]
+        count, size = len(portion.offsets), portion.bytes
+        rest = self._without(portion, span)
+        if rest is None:
+            consumer.out.remove(portion)
+            self._unlock(portion)
+        left = len(rest.offsets) if rest is not None else 0
+        consumer.count -= count - left
+        consumer.bytes -= size - (rest.bytes if rest is not None else 0)
+        return count - left
 
     def _without(self, portion: Portion, span: Span) -> Portion | None:
         """What is left of it when these are done; None for nothing."""
@@ -455,6 +436,10 @@ class SharedQueue:
             self.patience.took_patiently(item)
         self.session.took(item)
         self._took(item)
+
+
+def _load(consumer: Consumer) -> tuple[int, int]:
+    return (consumer.count, consumer.served)
 
 
 def _ranges_of(spans: Iterable[Span]) -> dict[Origin, Ranges]:

@@ -18,11 +18,10 @@ from typing import Final
 
 from resprout.core.contract import CancelTimer, Close, Effect, Locate, Open, SetTimer, Timer
 from resprout.edge.client.timers import AnswerDue, AskAgain, AskOthers
-from resprout.edge.messages import Successor
+from resprout.edge.messages import TRIED_MAX, Successor
 
 SUCCESSORS_MAX: Final = 64
 """Brokers that are remembered to turn to."""
-TRIED_MAX: Final = 64
 DETOURS_MAX: Final = 8
 """How often in one round somebody may send the client on to somebody else."""
 ANSWER_US: Final = 10_000_000

@@ -21,7 +21,6 @@ from resprout.core.contract import Close, EndCode, LinkUp, Send, SetTimer
 from resprout.core.guarantee import Guarantee
 from resprout.edge.broker.answering import Answering, NothingKept
 from resprout.edge.broker.ghosts import Ghosts, home_of
-from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.quotas import limit_reason
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, GoTo, PublicationWaits, Publish, Successor, Successors, Taken
@@ -94,7 +93,7 @@ class Clients:
             core.sessions.arrive(name, event.incarnation, event.room, event.internal, event.identity, event.limits)
 
     def attend(self, session: ClientSession, message: Attend) -> None:
-        read_held(message.subscriptions)  # now, while it is its sender that is blamed
+        self._core.sessions.check_held(session, message, self._core.now_us, self._core.out)
         self._core.clock.hear_client(message.clock)
         if self.is_superseded(session):
             return

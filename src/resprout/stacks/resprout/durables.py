@@ -56,7 +56,7 @@ class Durables:
         self._ghosts = ghosts
         self._book = book
         self._clients = clients
-        self.consumers = Consumers(core.sessions, self._consumers_changed, core.log)
+        self.consumers = Consumers(core.sessions, self._consumers_changed, core.log, core.options.subscriber_bytes)
         self._waiting: dict[str, Consume] = {}
         """Consumers that came and cannot be served yet."""
         self._silent: dict[str, int] = {}
@@ -203,6 +203,7 @@ class Durables:
             )
         try:
             check_name(message.subscription, "name of a durable subscription")
+            self._core.sessions.quotas.charge_parsing(session, len(message.terms.where or ""), self._core.now_us)
             predicate = parse_predicate(message.terms.filter, message.terms.where)
         except UsageError as error:
             return Consuming(Standing.REFUSED, str(error))

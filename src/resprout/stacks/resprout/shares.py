@@ -137,7 +137,7 @@ class Shares:
         core = self._core
         watch.is_full = False
         if session.is_inner:
-            return  # the queue itself drops by count (`SharedQueue.drop_oldest`)
+            return  # the queue itself drops (`SharedQueue.drop_oldest`)
         dropped = core.sessions.drop_oldest(session, self._share * 3 // 4, core.out)
         if dropped:
             core.dropped_messages += dropped

@@ -2,6 +2,7 @@
 
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError, UsageError
+from resprout.edge.broker.quotas import LimitError
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Subscribe, SubscribeRefused, Unsubscribe
 from resprout.filters.predicate import parse_predicate
@@ -49,6 +50,13 @@ class Wishes:
 
     def _subscribe(self, client: ClientSession, message: Subscribe) -> None:
         core = self._core
+        if message.where is not None:
+            try:
+                core.sessions.quotas.charge_parsing(client, len(message.where), core.now_us)
+            except LimitError as error:
+                core.sessions.quotas.refuse(client, error, core.out)
+                core.out.append(Send(client.name, SubscribeRefused(message.id, str(error))))
+                return
         if core.interest.is_full and not self._is_known(message):
             reason = f"{core.seat.name} knows {INTERESTS_MAX} interests, the most it may (limit interests)"
             core.out.append(Send(client.name, SubscribeRefused(message.id, reason)))
