@@ -9,7 +9,7 @@ from resprout.core.bundle import unpack_attributes, unpack_payloads
 from resprout.core.contract import Answer, Open
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.client.machine import ClientOptions
-from resprout.edge.messages import Attend, PublishRefused, Serving, Subscribe, Turned
+from resprout.edge.messages import Attend, PublishRefused, SafeCopies, Serving, Subscribe, Turned
 from resprout.edge.requests import (
     FlushRequest,
     LeaveRequest,
@@ -299,10 +299,7 @@ def test_a_network_that_offers_less_refuses_more() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Turned("ordered", ReceiptLevel.DELIVERED, 2),
-        Turned("ordered", ReceiptLevel.ACCEPTED, 1 << 62),
         Turned("never", ReceiptLevel.ACCEPTED, 0),
-        Turned("eventual", ReceiptLevel.SAFE, 1),
         Turned("no such stream", ReceiptLevel.SAFE, 1),
         PublishRefused("ordered", 1, 1 << 62, "no"),
         PublishRefused("ordered", 2, 1, "no"),
@@ -318,3 +315,21 @@ def test_news_of_what_was_never_published_ends_the_session(message: Any) -> None
     assert client.closed is not None
     assert client.told == [SessionLost(client.closed, over=True)], "and nobody is asked to go through all of it"
     assert client.ask(publication()).sent == []
+
+
+@pytest.mark.parametrize(
+    ("message", "turned"),
+    [
+        (Turned("ordered", ReceiptLevel.ACCEPTED, 1 << 52), [ReceiptTurned("ordered", ReceiptLevel.ACCEPTED, 1, 1)]),
+        (Turned("ordered", ReceiptLevel.ACCEPTED, 2, 2), []),
+        (Turned("eventual", ReceiptLevel.SAFE, 1), []),
+        (SafeCopies("ordered", 2, 1), []),
+    ],
+)
+def test_receipts_count_for_what_was_published_and_end_no_session(message: Any, turned: list[Any]) -> None:
+    """A broker far away can make up publications of this client. Its home broker is not to blame for that."""
+    client = Puppet()
+    client.ask(publication())
+    client.hear(message)
+    assert client.told == turned and client.closed is None
+    assert client.ask(publication()).sent != []

@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.fuzz.episode import ROLES, Episode, Finding, Role
+from tests.fuzz.episode import Episode, Finding
+from tests.fuzz.lies import ROLES, Role
 from tests.fuzz.over_tcp import fuzz_over_tcp
 
-LENGTH = 200
+LENGTH = 1000
 """Messages of one conversation. With the seed and the role, it says what happens in it."""
 MEMORY_BYTES_MAX = 4 << 30
 """Address space of a worker: a step that takes more fails with MemoryError, and is found."""
@@ -40,14 +41,14 @@ def main(words: list[str] | None = None) -> int:
 
 
 def play(job: tuple[Role, int]) -> tuple[int, int, Finding | None]:
-    """Messages that were said, those that the wire refuses, and what was found."""
+    """Messages that honest nodes were given, those that the codec refused, and what was found."""
     role, seed = job
     episode = Episode(role, seed, LENGTH)
     finding = episode.run()
     resident_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if finding is None and resident_kib > RESIDENT_KIB_MAX:
         finding = episode.found(f"the process takes {resident_kib >> 10} MiB")
-    return episode.forged, episode.refused_by_the_wire, finding
+    return episode.heard, episode.refused_by_the_wire, finding
 
 
 def _limit_memory() -> None:
@@ -60,18 +61,18 @@ def _outcomes(jobs: list[tuple[Role, int]], workers: int) -> Iterator[tuple[int,
 
 
 def _gather(outcomes: Iterable[tuple[int, int, Finding | None]]) -> tuple[tuple[int, int], list[Finding]]:
-    forged = refused = 0
+    heard = refused = 0
     found: list[Finding] = []
     counts: Counter[tuple[str, str]] = Counter()
-    for said, by_wire, finding in outcomes:
-        forged, refused = forged + said, refused + by_wire
+    for given, by_wire, finding in outcomes:
+        heard, refused = heard + given, refused + by_wire
         if finding is None:
             continue
         counts[finding.signature] += 1
         if counts[finding.signature] == 1:
             found.append(finding)
             _tell(finding)
-    return (forged, refused), found
+    return (heard, refused), found
 
 
 def _tell(finding: Finding) -> None:
@@ -86,12 +87,12 @@ def _tell(finding: Finding) -> None:
 
 
 def _report(said: tuple[int, int], found: list[Finding], seconds: float) -> None:
-    forged, refused = said
+    heard, refused = said
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = used.ru_utime + used.ru_stime
     sys.stdout.write(
-        f"{forged} messages of liars in {seconds:.0f} s, {forged / max(seconds, 1e-9):.0f} a second,"
-        f" {forged / max(cpu_s, 1e-9):.0f} in a second of processor time;"
+        f"{heard} messages of liars were heard in {seconds:.0f} s, {heard / max(seconds, 1e-9):.0f} a second,"
+        f" {heard / max(cpu_s, 1e-9):.0f} in a second of processor time;"
         f" {refused} more were refused by the codec; {len(found)} kinds of findings\n"
     )
 

@@ -29,8 +29,9 @@ from resprout.net.door import Door
 from resprout.net.identity.network_key import read_network_key, write_network_key
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat
-from tests.fuzz.episode import CODEC, NAMES, is_accepted
-from tests.fuzz.grammar import Grammar, as_received
+from tests.fuzz.episode import CODEC, NAMES
+from tests.fuzz.grammar import Grammar, Wire
+from tests.fuzz.lies import KINDS, is_accepted
 from tests.net.stage import Bare, bare, broker, hello
 from tests.patience import PATIENCE_S
 
@@ -163,8 +164,10 @@ async def _fuzz(frames: int, seed: int) -> tuple[int, str]:
 
 
 def _lie_as_member(grammar: Grammar, rng: random.Random) -> int:
-    lies = [grammar.make(rng.choice(RESPROUT.messages)) for _ in range(FRAMES_PER_CHECK // 2)]
-    lies = [lie for one in lies if (lie := as_received(CODEC, one)) is not None and not is_accepted("member", lie)]
+    wire = Wire(CODEC)
+    kinds = [KINDS["member"] if rng.random() < 0.9 else RESPROUT.messages for _ in range(FRAMES_PER_CHECK // 2)]
+    lies = [wire.carry(grammar.make(rng.choice(some))) for some in kinds]
+    lies = [lie for lie in lies if lie is not None and not is_accepted("member", lie, (), (), lambda bundle: True)]
     LyingBroker.lies += lies
     return len(lies)
 
@@ -209,7 +212,8 @@ def _frame(grammar: Grammar, rng: random.Random, number: int) -> tuple[Any, int]
     """A frame, and how many messages the numbering goes on by."""
     draw = rng.random()
     if draw < 0.75:
-        messages = tuple(grammar.make(rng.choice(CLIENT_MESSAGES)) for _ in range(rng.choice((1, 1, 3))))
+        kinds = KINDS["client"] if rng.random() < 0.9 else CLIENT_MESSAGES
+        messages = tuple(grammar.make(rng.choice(kinds)) for _ in range(rng.choice((1, 1, 3))))
         return Data(number, 0, 1 << 40, messages), len(messages)
     if draw < 0.85:
         message = grammar.make(rng.choice(CLIENT_MESSAGES))

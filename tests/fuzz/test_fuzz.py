@@ -8,8 +8,9 @@ import pytest
 from resprout.core.contract import Received
 from resprout.edge.messages import Taken
 from resprout.stacks.resprout import RESPROUT, ResproutBroker
-from tests.fuzz.episode import CODEC, NAMES, Episode, FuzzedTree, Role
-from tests.fuzz.grammar import Grammar, as_received
+from tests.fuzz.episode import CODEC, NAMES, Episode, FuzzedTree
+from tests.fuzz.grammar import Grammar, Wire
+from tests.fuzz.lies import Role
 from tests.fuzz.over_tcp import fuzz_over_tcp
 
 CALM: list[tuple[Role, int]] = [("client", 1), ("client", 2), ("client", 3), ("member", 1), ("member", 2)]
@@ -23,9 +24,9 @@ def test_a_liar_harms_nobody_but_itself(role: Role, seed: int) -> None:
 
 def test_every_message_of_the_stack_can_be_made_and_passes_the_codec() -> None:
     """The fuzzer knows every type that a field may have: a message that is added is fuzzed from then on."""
-    grammar = Grammar(random.Random(1), NAMES, ("evil",))
+    grammar, wire = Grammar(random.Random(1), NAMES, ("evil",)), Wire(CODEC)
     for kind in RESPROUT.messages:
-        assert any(as_received(CODEC, grammar.make(kind)) is not None for _ in range(200)), kind.__name__
+        assert any(wire.carry(grammar.make(kind)) is not None for _ in range(200)), kind.__name__
 
 
 class Broken(ResproutBroker):

@@ -223,3 +223,28 @@ def test_a_repair_moves_a_place_to_its_centre() -> None:
     assert (moved.parent, moved.bonds(), moved.version) == ("c", [("f", 1), ("c", 4)], 2)
     stays = place("b", "a", "a", "c").rewired({"c"}, Life("d", 1))
     assert (stays.parent, stays.neighbours) == ("a", ("a", "d"))
+
+
+@pytest.mark.parametrize(
+    "false",
+    [
+        place("d", "e", "e", version=9),  # a child that says that it is below somebody else
+        place("d", "e", "c", "e", version=9),
+        place("b", "c", "a", "c", version=9),  # the parent as a child
+        place("g", "c", "c"),  # a child that is none
+    ],
+    ids=repr,
+)
+def test_a_place_that_contradicts_the_links_of_this_broker_is_not_believed(false: Place) -> None:
+    """Otherwise two brokers judge whether one lives, and each blames the other for it. Found by `tests.fuzz`."""
+    here = chain()
+    before = dict(here.places)
+    assert not here.is_credible(false) and not here.learn(false)
+    assert here.places == before
+
+
+def test_a_life_that_has_told_its_place_gets_no_second_one() -> None:
+    """A lying broker with two parents is judged by both. One that was only foretold by another parent is admitted."""
+    here = chain()
+    assert here.learn(place("e", "d", "d", "f", "x", version=2)) and here.admits("x", 1)
+    assert here.learn(place("x", "e", "e")) and not here.admits("x", 1)

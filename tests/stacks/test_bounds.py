@@ -23,7 +23,7 @@ from resprout.net.frames import MORE_FRAMES, make_codec
 from resprout.net.incarnation import believed
 from resprout.order.messages import Ahead, Levels
 from resprout.order.totals.levels import TotalLevel, TotalLevels
-from resprout.order.totals.messages import Lock
+from resprout.order.totals.messages import Submit
 from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.messages import Tell
 from resprout.overlay.places import Place
@@ -190,7 +190,7 @@ def test_a_neighbour_reports_what_has_crossed_the_link(wrong: Levels) -> None:
 def test_levels_of_a_total_are_no_higher_than_there_are() -> None:
     broker = broker_with()
     total = bundle(publisher="x", guarantee=Guarantee.TOTAL)
-    broker.step(Received("n", Lock(1, 1, total)), 0)
+    broker.step(Received("n", Submit(total)), 0)
     report = TotalLevels((TotalLevel("x", 1, 1, NUMBER_MAX, NUMBER_MAX, False),))
     assert closed(broker.step(Received("n", report), 0)) == []
     assert broker.core.book.heard["x", 1, 1] == {"n": (0, 1, False)}

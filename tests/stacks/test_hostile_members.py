@@ -9,13 +9,13 @@ from resprout.core.contract import LinkUp, Open, Received, Retire
 from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.messages import Forward
-from resprout.order.totals.messages import Submit
+from resprout.order.totals.messages import Lock, Submit
 from resprout.overlay.messages import Decided, Enrol, Fenced, Gone, Orphan, PreVote, Suspect, Tell, Vote
 from resprout.overlay.outcomes import Declared
 from resprout.overlay.places import Configuration, Life, Registration, Voter
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
-from resprout.stacks.resprout.messages import AttachRequest
-from tests.stacks.test_hostile import broker_with, bundle, busy_star, check_the_others_go_on
+from resprout.stacks.resprout.messages import Attach, AttachRequest, ParcelEnd, ParcelRows, Tombstone
+from tests.stacks.test_hostile import broker_with, bundle, busy_star, check_the_others_go_on, cut_off
 from tests.stacks.tree import Tree
 
 CHAIN: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b1", "b3": "b1"}
@@ -141,3 +141,92 @@ def test_a_total_that_a_client_of_this_broker_never_said_is_not_believed_from_a_
     assert not [one for one in tree.closed if one[0] == "p"]
     assert tree.brokers["b0"].core.forwarding.forged == 1
     check_the_others_go_on(tree)
+
+
+def test_a_child_that_gives_a_total_a_place_is_cut_off() -> None:
+    """Only the root gives places. A client of the root was told of a receipt for a total that it never published, and
+    closed its session with the root. Found by `tests.fuzz`."""
+    tree = busy_star()
+    tree.forge("b1", "b0", Lock(0, 9, bundle(publisher="p", first=2, count=9)))
+    tree.run()
+    assert ("b1", "a lock comes from the parent: only the root gives places") in cut_off(tree)
+    assert not [one for one in tree.closed if one[0] == "p"]
+    check_the_others_go_on(tree)
+
+
+def test_a_bundle_that_goes_on_where_a_client_of_this_broker_stopped_is_not_believed() -> None:
+    """Its first message is known here, the others are not: they cannot come from elsewhere."""
+    tree = busy_star()
+    tree.forge("b1", "b0", Forward(bundle(publisher="p", first=1, count=5), 1))
+    tree.run()
+    assert tree.brokers["b0"].core.seen.mark(("p", "ordered", 1)) == 1
+    check_the_others_go_on(tree)
+
+
+def test_a_number_that_a_client_of_this_broker_has_published_and_nobody_has_seen_is_its_own() -> None:
+    """The client's publication waits behind a total. A forged one of the same number would be taken in its place."""
+    tree = busy_star()
+    core = tree.brokers["b0"].core
+    core.sessions.all["p"].last["ordered"] = 2  # the second one waits
+    tree.forge("b1", "b0", Forward(bundle(publisher="p", first=2), 1))
+    tree.forge("b1", "b0", Submit(bundle(publisher="p", first=2, guarantee=Guarantee.TOTAL)))
+    tree.run()
+    assert core.forwarding.forged == 2 and core.seen.mark(("p", "ordered", 1)) == 1
+
+
+def test_what_a_repair_says_about_a_client_that_publishes_here_is_not_believed() -> None:
+    """Neighbours have its publications from here. Of a client that is elsewhere, they know more."""
+    tree = busy_star()
+    core = tree.brokers["b0"].core
+    core.forwarding.raise_seen(("p", "ordered", 1), NUMBER)
+    core.forwarding.raise_seen(("s", "ordered", 1), NUMBER)
+    assert core.seen.mark(("p", "ordered", 1)) == 1 and core.seen.mark(("s", "ordered", 1)) == NUMBER
+
+
+def test_a_parcel_of_a_repair_that_nobody_leads_buries_nobody() -> None:
+    """The parent believed a child that its own parent was dead, and had it fenced. Found by `tests.fuzz`."""
+    tree = chain()
+    dead = (Life("b0", 1 << 40), Life("b3", 1))
+    for part in (Attach(7, "b9", dead, 1, 0), ParcelRows(tuple(map(Tombstone, dead))), ParcelEnd()):
+        tree.forge("b2", "b1", part)
+    tree.run()
+    tree.detector()
+    tree.run()
+    assert not tree.brokers["b1"].core.view.tombstones
+    assert {name: life for name, life in lives(tree).items() if name != "b2"} == {"b0": 1, "b1": 1, "b3": 1}
+
+
+def test_a_broker_with_a_lease_believes_no_voter_that_its_neighbours_are_dead() -> None:
+    """Others that it does not hear itself may be dead, as others say."""
+    tree = chain()
+    b1 = tree.brokers["b1"]
+    dead = (Life("b0", 9), Life("b3", 1), Life("b9", 1))
+    assert b1.council.believed_deaths("b2", dead, b1.core.now_us) == (Life("b9", 1),)
+    assert b1.council.believed_deaths("b0", dead, b1.core.now_us) == dead, "its parent judges it, and whoever is beside"
+
+
+@pytest.mark.parametrize(
+    "voters", [(), (Voter("b0", 9, ""),), (Voter("b0", 1, ""), Voter("x", 1, ""), Voter("y", 1, ""))], ids=repr
+)
+def test_a_root_with_a_lease_follows_no_configuration_that_it_has_not_made(voters: tuple[Voter, ...]) -> None:
+    """It would not hear the voters, lose its lease, and believe the next one that calls it dead. Found by
+    `tests.fuzz`."""
+    tree = chain()
+    tree.perform("b2", [Open("b0")])
+    tree.run()
+    false = Configuration(9, voters)
+    before = tree.brokers["b0"].core.view.configuration
+    tree.forge("b2", "b0", Decided(false))
+    tree.forge("b2", "b0", Enrol(1, 1, (), Configuration(), Configuration(), false))
+    tree.run()
+    assert tree.brokers["b0"].core.view.configuration == before == tree.brokers["b0"].core.view.decided
+
+
+def test_an_orphan_that_calls_itself_its_parent_is_sought_once() -> None:
+    """The question names each broker once, or whoever is asked closes the session. Found by `tests.fuzz`."""
+    tree = chain()
+    tree.perform("b2", [Open("b0")])
+    tree.run()
+    tree.forge("b2", "b0", Orphan(Life("b2", 1)))
+    tree.run()
+    assert not tree.closed

@@ -187,3 +187,12 @@ def test_a_newcomer_is_no_settled_broker_until_it_has_its_name() -> None:
     assert [peer is not None for peer in map(desk.peers.find_settled, ("b1", "b2", "b2?1.1"))] == [True, True, False]
     desk.peers.went_down("b1")
     assert desk.peers.find_settled("b1") is None
+
+
+def test_a_broker_does_not_call_itself() -> None:
+    """A peer may name it as a voter or as an authority, in a life that it never had. Found by `tests.fuzz`."""
+    desk = Desk()
+    desk.peers = Peers(desk.step, desk.outbox, "b0")
+    desk.peers.post("b0", Probe(1))
+    desk.peers.keep_only(["b0", "b1"], 1)
+    assert desk.took() == [Open("b1")]

@@ -16,7 +16,7 @@ from resprout.overlay import lineage
 from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.liveness import Liveness
 from resprout.overlay.messages import Enrol
-from resprout.overlay.places import Configuration, Place, Registration, Voter, is_among
+from resprout.overlay.places import LEAP_MAX, Configuration, Place, Registration, Voter, is_among
 from resprout.overlay.view import MembershipView
 
 LOST_LEASES: Final = 2
@@ -82,6 +82,12 @@ class Configurations:
         if configuration.root == self._view.name:
             self.proposed = max(self.proposed, configuration.version)
         self.keep()
+
+    def exceed(self, configuration: Configuration) -> None:
+        """A voter has agreed to this one, which is not followed here: the next proposal must be newer."""
+        known = max(self.latest().version, self.proposed)
+        if configuration.version <= known + LEAP_MAX:
+            self.proposed = max(self.proposed, configuration.version)
 
     def answer(self, peer: str, message: Enrol) -> bool:
         """May this configuration follow? If so, it is agreed to."""

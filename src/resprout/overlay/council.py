@@ -52,8 +52,11 @@ class Council:
         self._probes = Probes(view, self._detector, self._post)
         self._credence = Credence(view, self._detector)
         waves.is_believed = self._credence.is_registered_by_right
+        self.believed_deaths = self._credence.believed_deaths
         self._election = Election(view, self._detector, self._probes, self._post, outcomes)
         self._registry = Registry(view, self._detector, waves, self._post, outcomes)
+        self._registry.believed_deaths = self.believed_deaths
+        self._registry.may_follow = self._credence.may_follow
         self.configurations = self._registry.configurations
         self._suspicions = Suspicions(
             view, self._detector, self._probes, self._election, self._registry, waves.census, self._post, outcomes

@@ -9,7 +9,7 @@ reach, and what others have decided meanwhile comes by whoever is met first.
 Not done here: prove names. That is the business of the connection (`net`), and all of this rests on it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from resprout.overlay import lineage
@@ -62,7 +62,7 @@ class Credence:
             return self._may_end_this(peer, now_us)
         if self._has_authority(peer) or not self.holds_lease(now_us):
             return True
-        if self._usurps(peer, registration.configuration, now_us):
+        if not self.may_follow(peer, registration.configuration, here.configuration.version, now_us):
             return False
         ways = lineage.branches(here, here.reach + 1)
         return all(ways.get(life.name, (0, peer))[1] == peer for life in registration.dead if self._stands(life.name))
@@ -81,6 +81,15 @@ class Credence:
             is_right = not is_below or not any(self._stands_beside(life.name) for life in dead)
         self.unbelieved += not is_right
         return is_right
+
+    def believed_deaths(self, peer: str, dead: Sequence[Life], now_us: int) -> tuple[Life, ...]:
+        """Those of these lives that may be dead, as a broker tells that knows of more than this one asked about. As
+        long as this broker has its lease, whether a neighbour lives is for itself to judge, or for those above it."""
+        if self._has_authority(peer) or not self.holds_lease(now_us):
+            return tuple(dead)
+        believed = tuple([life for life in dead if not self._stands_beside(life.name)])
+        self.unbelieved += len(believed) < len(dead)
+        return believed
 
     def holds_lease(self, now_us: int) -> bool:
         """Now and for a while, as far as it is looked at: once per heartbeat. Whoever has not looked for long slept."""
@@ -130,21 +139,30 @@ class Credence:
         here = self._view
         if is_among(here.name, here.incarnation, message.dead):
             return self._may_end_this(peer, now_us)
-        return self._from_member(peer, message, now_us) and not self._usurps(peer, message.new, now_us)
+        is_new = self.may_follow(peer, message.new, self._view.configuration.version, now_us)
+        is_decided = self.may_follow(peer, message.decided, self._view.decided.version, now_us)
+        return self._from_member(peer, message, now_us) and is_new and is_decided
 
     def _decided(self, peer: str, message: Decided, now_us: int) -> bool:
-        return self._from_member(peer, message, now_us) and not self._usurps(peer, message.configuration, now_us)
+        is_decided = self.may_follow(peer, message.configuration, self._view.decided.version, now_us)
+        return self._from_member(peer, message, now_us) and is_decided
 
-    def _usurps(self, peer: str, configuration: Configuration, now_us: int) -> bool:
-        """Somebody below this broker is to be the root, although nothing is wrong with the one there is: whoever
-        follows the root by right is nearer to it than this broker, which has its lease from there."""
+    def may_follow(self, peer: str, configuration: Configuration, known: int, now_us: int) -> bool:
+        """Whether a configuration is followed here, if it is newer than the version `known`. Not if somebody below this
+        broker replaces the root with it, although nothing is wrong with the one there is: whoever follows the root by
+        right is nearer to it than this broker, which has its lease from there. While this broker is the root, it makes
+        the configurations itself: one that it does not know has voters that it does not hear, and takes its lease
+        away."""
         here = self._view
         root = here.configuration.root
-        if root is None or configuration.root in (root, None) or configuration.version <= here.configuration.version:
-            return False
+        if root is None or configuration.version <= known or configuration in (here.configuration, here.decided):
+            return True
+        if configuration.voters[:1] == here.configuration.voters[:1] and not here.leads_configuration:
+            return True
         _, way = lineage.branches(here, here.reach + 1).get(peer, (0, here.parent))
         is_below = way not in (here.parent, here.name)
-        return is_below and self.holds_lease(now_us) and not here.is_dead(root) and not self._detector.has_ended(root)
+        is_well = self.holds_lease(now_us) and not here.is_dead(root) and not self._detector.has_ended(root)
+        return not (is_below and is_well)
 
     # -- who is who ----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ registered a broker as dead answers it `Fenced`: of two that suspect each other,
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -93,6 +93,12 @@ class Registry:
         self._number = 0
         self.wanted: frozenset[str] | None = None
         """The dead that the running repair wants registered."""
+        self.believed_deaths: Callable[[str, Sequence[Life], int], tuple[Life, ...]] = lambda peer, dead, now: (*dead,)
+        """Those that a voter may call dead."""
+        self.may_follow: Callable[[str, Configuration, int, int], bool] = lambda peer, configuration, known, now_us: (
+            True
+        )
+        """Whether a configuration of which a voter tells counts here."""
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {
             Enrol: self._on_enrol, Enrolled: self._on_enrolled, Decided: self._on_decided,
         }  # fmt: skip
@@ -285,7 +291,8 @@ class Registry:
         if Life(here.name, here.incarnation) in message.tombstones:
             self._outcomes.append(Expelled(f"{peer} has registered this broker as dead"))
             return
-        here.follow_decided(message.decided)
+        if self.may_follow(peer, message.decided, here.decided.version, now_us):
+            here.follow_decided(message.decided)
         configurations = message.undecided[: UNDECIDED_MAX + 1]
         if message.yes:
             entry.yes.add(Life(peer, message.incarnation))
@@ -296,13 +303,16 @@ class Registry:
             elif here.sessions.get(peer, message.incarnation) <= message.incarnation:
                 entry.first_hand.add(Life(peer, message.incarnation))
                 self._detector.pinged(peer, now_us)
-            for life in message.tombstones[:TOMBSTONES_TOLD_MAX]:
+            for life in self.believed_deaths(peer, message.tombstones[:TOMBSTONES_TOLD_MAX], now_us):
                 here.mark_dead(life.name, life.incarnation)
             if self._need(entry, (message.decided, *configurations)):
                 self._ask(entry)
         elif any(x.version >= entry.new.version and x != entry.new for x in (message.decided, *configurations)):
             for configuration in configurations:
-                here.follow(configuration)
+                if self.may_follow(peer, configuration, here.configuration.version, now_us):
+                    here.follow(configuration)
+                else:
+                    self._configurations.exceed(configuration)
             self._entry = None  # begin again after the newer configuration
             return
         if self._check(entry):

@@ -207,7 +207,7 @@ class Suspicions:
                 if lost is not None:
                     self._post(peer, Gone(lost))
 
-        self._census.ask((parent.name, orphan.name), found)
+        self._census.ask(tuple(dict.fromkeys((parent.name, orphan.name))), found)
 
     def _on_gone(self, peer: str, message: Gone, now_us: int) -> None:
         here = self._view

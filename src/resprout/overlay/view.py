@@ -274,7 +274,7 @@ class MembershipView:
         return bool(news)
 
     def _learn(self, place: Place, known: Place | None) -> bool:
-        if not place.is_sound():
+        if not self.is_credible(place):
             return False
         if place.name == self.name:
             # A coordinator may have spoken in our name: what we publish next must be newer than that.
@@ -296,6 +296,19 @@ class MembershipView:
             if name != place.parent:
                 self._expect(name, incarnation, place.name)
         return True
+
+    def is_credible(self, place: Place) -> bool:
+        """Whether a place is sound and agrees with what this broker knows of its own links. A neighbour is next to this
+        broker, and its child unless it is its parent; a broker that is no neighbour is no child. Otherwise two brokers
+        would judge whether one lives, and each would blame the other for it."""
+        if not place.is_sound() or place.name == self.name:
+            return place.is_sound()
+        if self.neighbours.get(place.name) and place.incarnation == self.bonds()[place.name]:
+            is_child = place.name != self.parent
+            return self.name in place.neighbours and (place.parent == self.name) == is_child
+        here = self.places.get(self.name)
+        is_linked = place.name in self.neighbours or (here is not None and place.name in here.neighbours)
+        return place.parent != self.name or is_linked or dict(place.bonds())[self.name] not in (0, self.incarnation)
 
     def publish_place(self, joining: str | None = None) -> Place:
         """The own place as it is now, under the next version; `joining` is a newcomer that will become a child once
@@ -330,12 +343,14 @@ class MembershipView:
         self._is_swept = not self._in_line and not margin
 
     def admits(self, name: str, incarnation: int) -> bool:
-        """May this life be given a place here? Not while an earlier life of the name still stands in our view."""
+        """May this life be given a place here? Not while an earlier life of the name still stands in our view, and not
+        if this life has told a place of its own: an honest one has one place, and begins another life to move."""
         self.sweep()
         if incarnation <= max(self.tombstones.get(name, -1), self.replaced.get(name, -1)) or name in self.neighbours:
             return False
         known = self.places.get(name)
-        return known is None or known.incarnation == incarnation or self.is_replaced(name)
+        is_foretold = known is not None and known.incarnation == incarnation and known.version == 0
+        return known is None or is_foretold or self.is_replaced(name)
 
     def bonds(self) -> dict[str, int]:
         """Neighbours with their incarnations."""

@@ -92,9 +92,10 @@ class Waves:
         spared = {peer}
         if len(message.places) > PLACES_TOLD_MAX:
             raise PeerError(f"{len(message.places)} places at once; at most {PLACES_TOLD_MAX}")
-        self._view.learn(*message.places)
-        if len(message.places) == 1:
-            spared.add(message.places[0].name)
+        places = tuple([place for place in message.places if self._view.is_credible(place)])
+        self._view.learn(*places)
+        if len(places) == 1:
+            spared.add(places[0].name)
         if message.registration is not None:
             check_lives(message.registration.dead)
             if not self.is_believed(peer, message.registration, now_us):
@@ -110,7 +111,7 @@ class Waves:
 
         onward = [name for name in self._view.neighbours if name not in spared]
         ttl = min(message.ttl, self._view.reach)
-        self._run(message.registration or message.places, ttl, onward, answer)
+        self._run(message.registration or places, ttl, onward, answer)
 
     def _on_told(self, peer: str, message: Told, now_us: int) -> None:
         self._echo.answered(message.number, peer, message)

@@ -178,8 +178,12 @@ class ClientSessions:
 
     def publisher_of(self, bundle: Bundle) -> ClientSession | None:
         """The session of the client that published it, if it is served here now, whichever broker took it."""
-        session = self.all.get(bundle.publisher)
-        if session is None or session.incarnation != bundle.incarnation or not session.attending:
+        return self.find_life(bundle.publisher, bundle.incarnation)
+
+    def find_life(self, name: str, incarnation: int) -> ClientSession | None:
+        """Return the session of this life of a client, if it is served here now."""
+        session = self.all.get(name)
+        if session is None or session.incarnation != incarnation or not session.attending:
             return None
         return session
 

@@ -7,6 +7,7 @@ watermarks. `delivered` may leave out a publication that somebody has not read, 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from resprout.core.bounds import NUMBER_MAX
 from resprout.core.contract import Answer, Effect
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import STREAMS, Guarantee, GuaranteeName, ReceiptLevel, check_offered
@@ -139,21 +140,25 @@ class Publishing:
         return tuple(mark for mark in marks if mark.last > self._turned[mark.stream][ReceiptLevel.DELIVERED].upto)
 
     def count(self, message: SafeCopies, out: list[Effect]) -> None:
-        self._check_published(message.stream, message.first)
+        if message.first > self._last_published(message.stream):
+            return
         self._counted[message.stream] = None
         out.append(Answer(CopiesCounted(message.stream, message.first, message.copies)))
 
     def turn(self, message: Turned, out: list[Effect]) -> None:
-        """A receipt includes the weaker ones, which may not have been told on their own."""
-        self._check_published(message.stream, message.seq)
+        """A receipt includes the weaker ones, which may not have been told on their own. It counts for what this client
+        has published: a broker far away may have made up more, and the home broker believed it."""
+        upto = min(message.seq, self._last_published(message.stream))
         if message.first < 1:
             raise WireError(f"publications are numbered from 1, not {message.first}")
+        if upto < message.first:
+            return
         turned = self._turned[message.stream]
         for receipt in _UP_TO[message.receipt]:
-            for first, last in turned[receipt].add(message.first, message.seq):
+            for first, last in turned[receipt].add(message.first, upto):
                 out.append(Answer(ReceiptTurned(message.stream, receipt, first, last)))
         if message.receipt >= ReceiptLevel.SAFE:
-            self.unconfirmed.confirm(message.stream, message.seq, message.first)
+            self.unconfirmed.confirm(message.stream, upto, message.first)
             if self.pausing:
                 self.relieve(out)
 
@@ -175,9 +180,15 @@ class Publishing:
         self.relieve(out)
 
     def _check_published(self, stream: str, last: int) -> None:
-        """A broker can tell of nothing else; whoever hears it may go through all of it, one by one."""
-        if stream not in self._turned or (last > self.outgoing.last(stream) and not self._options.returns):
+        """For what the home broker says of publications that it has from this client itself."""
+        if last > self._last_published(stream):
             raise WireError(f"{last} of the stream {stream!r} was never published")
+
+    def _last_published(self, stream: str) -> int:
+        """The last number of the stream; of a client that returns, any: an earlier process may have published it."""
+        if stream not in self._turned:
+            raise WireError(f"nothing is published in a stream {stream!r}")
+        return NUMBER_MAX if self._options.returns else self.outgoing.last(stream)
 
     # -- too much at once ----------------------------------------------------------------------------------------------
 

@@ -229,6 +229,8 @@ class Totals:
 
     def _take_lock(self, peer: str, message: Lock) -> None:
         check_locks((message,))
+        if peer != self.position.parent:
+            raise PeerError("a lock comes from the parent: only the root gives places")
         self._check_room(message.bundle)
         if self.position.neighbours.get(peer):
             self._lock((message.epoch, message.number), message.bundle, peer, message.prompt)

@@ -357,7 +357,7 @@ class ResproutBroker(Shell):
 
     def _submitted(self, link: Link, message: Submit) -> None:
         check_total(message.bundle)
-        if not self.core.forwarding.is_made_up(link, message.bundle):
+        if not self.core.forwarding.is_forged_total(message.bundle):
             self.core.totals.handlers[Submit](link.name, message)
 
     def _attach_requested(self, peer: Peer, message: AttachRequest) -> None:

@@ -84,7 +84,7 @@ class Core(Step):
         """All had stopped, and this broker leads the network again: nobody is served until most voters have joined
         it."""
         self.outbox = Outbox(self)
-        self.peers = Peers(self, self.outbox)
+        self.peers = Peers(self, self.outbox, seat.name)
         self.waves = Waves(self.view, self.peers.post, self.outcomes)
         self.clock = Clock(wall_us=lambda: seat.epoch_us + self.now_us)
         self.seen = Seen()

@@ -7,8 +7,9 @@ the outbox has room for it again. A link that is not open is owed everything in 
 from typing import TYPE_CHECKING
 
 from resprout.core.bounds import HOPS_MAX
-from resprout.core.bundle import Bundle, split
+from resprout.core.bundle import Bundle, Origin, split
 from resprout.core.errors import WireError
+from resprout.core.marks import Reached
 from resprout.core.stowed import whole
 from resprout.edge.broker.ports import Picks
 from resprout.edge.broker.session import ClientSession
@@ -28,9 +29,9 @@ class Forwarding:
         self.fresh: tuple[Link, ...] = ()
         """Links that a repair is making: the pool is put on them, not sent."""
         self._liars: dict[str, None] = {}
+        """Neighbours behind which somebody makes up publications, as people were told."""
         self.forged = 0
         """Bundles that were passed over as such."""
-        """Neighbours behind which somebody makes up publications, as people were told."""
         self.restoring: Republished | None = None
         """What is accepted now was in the log before everything stopped."""
 
@@ -134,7 +135,7 @@ class Forwarding:
 
     def forwarded(self, link: Link, message: Forward) -> None:
         core = self._core
-        if self._is_forged(message.bundle):
+        if self.is_forged(message.bundle.origin, message.bundle.last):
             who = message.bundle.publisher
             self._pass_over(link, message, f"{link.name} passes on what {who} never said, which is served here")
             return
@@ -151,20 +152,30 @@ class Forwarding:
         if link.held_bytes > core.pressure.most:
             core.pressure.check(link.name, link.held_bytes, core.out)
 
-    def is_made_up(self, link: Link, bundle: Bundle) -> bool:
-        """Whether a neighbour submits a total in the name of a client that is served here and never said it. Were it
-        believed, the client would be told of a receipt for it, and blame this broker."""
-        if not self._is_forged(bundle):
+    def is_forged_total(self, bundle: Bundle) -> bool:
+        """Whether a neighbour submits a total in the name of a client that publishes only here. Were it believed, the
+        client would be told of a receipt for it, and its own total of that number would be dropped as a repeat."""
+        if not self._publishes_here(bundle.origin):
             return False
         self.forged += 1
         return True
 
-    def _is_forged(self, bundle: Bundle) -> bool:
-        """A client that is served here publishes here: what it has not published yet cannot come from elsewhere. Were
-        it believed, the client's own publications up to its number would count as repeats. Of one that was elsewhere
-        before, something may still be on its way."""
-        session = self._core.sessions.publisher_of(bundle)
-        return session is not None and not session.moved and bundle.first > session.last.get(bundle.stream, 0)
+    def is_forged(self, origin: Origin, last: int) -> bool:
+        """Whether neighbours know a later publication than this broker, of a client that publishes only here. Were it
+        believed, the client's own publications up to its number would count as repeats."""
+        return self._publishes_here(origin) and last > self._core.seen.mark(origin)
+
+    def raise_seen(self, origin: Origin, reached: Reached) -> None:
+        """Believe a neighbour how far an origin has come, unless this broker knows better."""
+        if not self.is_forged(origin, reached):
+            self._core.seen.raise_to(origin, reached)
+
+    def _publishes_here(self, origin: Origin) -> bool:
+        """A client that is served here and never was elsewhere: every other broker has its publications from here. Of
+        one that was elsewhere before, something may still be on its way."""
+        publisher, _, incarnation = origin
+        session = self._core.sessions.find_life(publisher, incarnation)
+        return session is not None and not session.moved
 
     def _pass_over(self, link: Link, message: Forward, why: str) -> None:
         """It is counted, because its sender counts it. Who has made it up is not known: a neighbour passes on what it

@@ -37,7 +37,9 @@ class Peer:
 
 
 class Peers:
-    def __init__(self, step: Step, outbox: Outbox) -> None:
+    def __init__(self, step: Step, outbox: Outbox, own_name: str = "") -> None:
+        """`own_name`: of this broker. Others may say that it is somebody to turn to; it does not call itself."""
+        self._own_name = own_name
         self._step = step
         self._outbox = outbox
         self._peers: dict[str, Peer] = {}
@@ -150,7 +152,7 @@ class Peers:
     def keep_only(self, wanted: Iterable[str], idle_us: int) -> None:
         """Open what is wanted, and close what this side opened and has not used for a while. What others opened is
         theirs to close."""
-        wanted, now_us = dict.fromkeys(wanted), self._step.now_us
+        wanted, now_us = dict.fromkeys([name for name in wanted if name != self._own_name]), self._step.now_us
         for name in wanted:
             self.open(name)
         for peer in list(self._peers.values()):
@@ -164,6 +166,8 @@ class Peers:
     def post(self, name: str, message: ProtocolMessage) -> None:
         """To any broker; without a session one is opened, and the message waits for it, perhaps in vain."""
         peer = self._peers.get(name)
+        if name == self._own_name:
+            return
         if peer is None or not peer.up:
             if peer is None and len(self._peers) >= PEERS_MAX:
                 return

@@ -168,11 +168,13 @@ class Coordinator:
         if core.view.is_dead_speaker(peer):
             core.peers.post(peer, Fenced(core.view.tombstones[peer]))
             return
+        if repair is None or head.token != repair.token or peer not in repair.asked:
+            return  # nobody asked for it, or only an earlier repair did
+        believed = self._council.believed_deaths
+        parcel.tombstones = list(believed(peer, parcel.tombstones, core.now_us))
         learn(core, parcel)
         self._book.roll.learn(parcel.clients)
-        if repair is None or head.token != repair.token:
-            return
-        for life in head.dead:
+        for life in believed(peer, head.dead, core.now_us):
             if life.name not in repair.dead:
                 core.neighbours.mark_dead(life)
                 repair.dead[life.name] = life

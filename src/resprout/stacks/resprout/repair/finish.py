@@ -69,7 +69,7 @@ class FinishRepair:
         # 6. Nothing older can be taken for new later (I1).
         for parcel in parcels.values():
             for origin, reached in parcel.seen.items():
-                core.seen.raise_to(origin, reached)
+                core.forwarding.raise_seen(origin, reached)
         # 7. The Grant is the first message of each new link; then links are open, and totals go on.
         base = core.retained.marks()
         for name in links:

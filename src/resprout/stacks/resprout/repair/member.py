@@ -190,7 +190,7 @@ class Member:
         core.confirmed(core.interest.reconcile(coordinator, parcel.asks, core.outbound))
         core.interest.rebase(coordinator, base)
         for origin, reached in parcel.seen.items():
-            core.seen.raise_to(origin, reached)
+            core.forwarding.raise_seen(origin, reached)
         core.handover.follow(coordinator)
         self.close_behind(link, repair.inventory.snapshot)
         # What had to wait for the Grant, then everything as on any link.

@@ -207,10 +207,13 @@ class Taking:
     def _take_new(self, item: Item | Stub, source: Link | None, hops: int) -> tuple[Entry, bool]:
         core = self._core
         if isinstance(item, Stub):
-            core.seen.raise_to((item.publisher, item.stream, item.incarnation), item.last)
+            core.forwarding.raise_seen((item.publisher, item.stream, item.incarnation), item.last)
             left = shadow(item.publisher, item.stream, item.incarnation, item.first, item.last, item.stamp)
             return nothing_more_to_do(left, source, hops, core.faults), False
         bundle = item.bundle
+        if core.forwarding.is_forged(bundle.origin, bundle.last):
+            core.forwarding.forged += 1
+            return nothing_more_to_do(bundle, source, hops, core.faults), False
         is_new = not core.seen.has(bundle)
         if bundle.first <= (known := core.seen.mark(bundle.origin)) < bundle.last:
             bundle = split(bundle, known)[1]  # its publisher returned, and bundled in another way

@@ -1,0 +1,179 @@
+"""What a liar says next: messages that its role may send, some that it may not, replays, and whole parcels.
+
+Most messages are of kinds that the receiver takes from this role. A message of any other kind ends the session at once,
+and teaches nothing new about what the receiver believes.
+"""
+
+import random
+from collections.abc import Callable, Collection
+from typing import Any, Final, Literal
+
+import msgspec
+
+from resprout.core.bundle import Bundle
+from resprout.edge.durable_messages import Consume
+from resprout.edge.messages import Attend, Publish, Taken
+from resprout.overlay.messages import Namesake, Seek, Suspect
+from resprout.overlay.places import Life, Place, Voter
+from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
+from resprout.stacks.resprout.messages import (
+    PARCEL_ROWS,
+    PARCELS,
+    Attach,
+    ClientBegan,
+    Grant,
+    LastTotal,
+    Offer,
+    ParcelEnd,
+    ParcelRows,
+    SeenMark,
+    Stub,
+    Welcome,
+)
+from resprout.stacks.resprout.repair.parcels import ROWS_OF
+from resprout.stacks.stack import BrokerSeat
+from tests.fuzz.grammar import Grammar
+
+Role = Literal["client", "member"]
+ROLES: Final[tuple[Role, ...]] = ("client", "member")
+
+IN_PARCELS: Final = frozenset({*PARCELS, ParcelRows, ParcelEnd})
+OUT_OF_PLACE: Final = 0.03
+"""Share of what is said where an honest broker never says it."""
+ROWS_OF_A_PARCEL: Final = 6
+"""At most; a real one has one or more of nearly every kind."""
+
+
+def _kinds_of_roles() -> dict[Role, tuple[type, ...]]:
+    """By role: what a broker hears from it, as the broker's own tables say. Rows of parcels are said in parcels."""
+    broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(), random.Random(0))
+    of_clients, *of_brokers = [desk.handlers for desk in broker.desks]
+    members = dict.fromkeys(kind for handlers in of_brokers for kind in handlers)
+    return {
+        "client": tuple([kind for kind in RESPROUT.messages if kind in of_clients]),
+        "member": tuple([kind for kind in RESPROUT.messages if kind in members and kind not in IN_PARCELS]),
+    }
+
+
+KINDS: Final = _kinds_of_roles()
+
+
+class Lies:
+    """`publishers`: by receiver, in whose names bundles are made."""
+
+    def __init__(
+        self, role: Role, rng: random.Random, names: tuple[str, ...], publishers: dict[str, tuple[str, ...]]
+    ) -> None:
+        self._role: Role = role
+        self._rng = rng
+        self.grammars = {peer: Grammar(rng, names, some) for peer, some in publishers.items()}
+
+    def next(self, peer: str, recorded: list[Any], said: list[Any]) -> list[Any]:
+        """Return one message, or the messages of a parcel. `recorded`: what anybody said; `said`: what the liar did."""
+        rng, grammar = self._rng, self.grammars[peer]
+        draw = rng.random()
+        if draw < 0.08 and recorded:
+            messages = self._in_place(grammar, rng.choice(recorded))
+        elif draw < 0.5 and said:
+            messages = self._in_place(grammar, grammar.mutate(rng.choice(said)))
+        elif draw < 0.58 and self._role == "member":
+            messages = self._parcel(grammar)
+        elif draw < 0.59:
+            messages = [grammar.make(rng.choice(RESPROUT.messages))]
+        else:
+            messages = [grammar.make(rng.choice(KINDS[self._role]))]
+        for message in messages:
+            grammar.saw(message)
+        return messages
+
+    def publication(self, last: dict[str, int], gave: int) -> Any:
+        """What an honest client could say next, often with a field changed: the broker gets past the numbers."""
+        rng, grammar = self._rng, self.grammars["b0"]
+        if rng.random() < 0.3:
+            return Taken(gave)
+        bundle = grammar.bundle()
+        first = last.get(bundle.stream, 0) + 1
+        fitting = {"publisher": "evil", "incarnation": 1, "first": first, "stamp": min(bundle.stamp, 1 << 20)}
+        fields = {name: getattr(bundle, name) for name in BUNDLE_FIELDS} | fitting
+        return Publish(grammar.bundle(Bundle(**fields)) if rng.random() < 0.3 else Bundle(**fields))
+
+    def greeting(self) -> Any:
+        """A client asks to be served first: mostly as it should."""
+        draw, grammar = self._rng.random(), self.grammars["b0"]
+        if draw < 0.8:
+            return Attend(0)
+        return grammar.mutate(Attend(0)) if draw < 0.95 else grammar.make(Consume)
+
+    def _in_place(self, grammar: Grammar, message: Any) -> list[Any]:
+        """A message of a parcel is said in a parcel, or its receiver closes the session."""
+        if self._role == "client" or type(message) not in IN_PARCELS or self._rng.random() < OUT_OF_PLACE:
+            return [message]
+        if type(message) in PARCELS:
+            return [message, ParcelEnd()]
+        return [self._head(grammar), message, ParcelEnd()] if type(message) is ParcelRows else self._parcel(grammar)
+
+    def _parcel(self, grammar: Grammar) -> list[Any]:
+        rng = self._rng
+        head = self._head(grammar)
+        belonging = [kind for kind in PARCEL_ROWS if kind in ROWS_OF[type(head)]]
+        kinds = PARCEL_ROWS if rng.random() < OUT_OF_PLACE else belonging
+        rows = tuple([grammar.make(rng.choice(kinds)) for _ in range(rng.randint(0, ROWS_OF_A_PARCEL))])
+        end = [] if rng.random() < OUT_OF_PLACE else [ParcelEnd()]
+        return [head, ParcelRows(rows), *end]
+
+    def _head(self, grammar: Grammar) -> Any:
+        """Only newcomers are welcomed."""
+        is_welcome = self._rng.random() < OUT_OF_PLACE
+        return grammar.make(Welcome if is_welcome else self._rng.choice((Attach, Grant)))
+
+
+BUNDLE_FIELDS: Final = (
+    "publisher", "incarnation", "first", "count", "stamp", "topic", "keys", "guarantee", "attributes", "payloads",
+)  # fmt: skip
+
+
+def _brokers_in(value: Any) -> list[str]:
+    """Names that a message gives to brokers."""
+    if isinstance(value, tuple):
+        return [name for item in value for name in _brokers_in(item)]
+    if not isinstance(value, msgspec.Struct):
+        return []
+    names = [value.name] if isinstance(value, Life | Place | Voter | Namesake | Offer) else []
+    if isinstance(value, Place):
+        names += [value.parent or "", *value.neighbours]
+    elif isinstance(value, Seek):
+        names += value.names
+    return names + [name for field in value.__struct_fields__ for name in _brokers_in(getattr(value, field))]
+
+
+def is_accepted(
+    role: Role, message: Any, served: Collection[str], elsewhere: Collection[str], is_seen: Callable[[Bundle], bool]
+) -> bool:
+    """What docs/security.md says that a malicious member can do anyway: have brokers forgotten, say that clients began
+    again, that brokers have the names of clients, and publish in the names of those that its neighbour does not serve.
+    `is_seen`: by that neighbour."""
+    if role != "member":
+        return False
+    if any(name in served or name in elsewhere for name in _brokers_in(message)):
+        return True
+    parts = message.rows if isinstance(message, ParcelRows) else (message,)
+    return any(_is_accepted_part(part, served, elsewhere, is_seen) for part in parts)
+
+
+def _is_accepted_part(
+    part: Any, served: Collection[str], elsewhere: Collection[str], is_seen: Callable[[Bundle], bool]
+) -> bool:
+    match part:
+        case Suspect():
+            return part.force or bool(part.forgotten)
+        case ClientBegan(name):
+            return name in served or name in elsewhere
+        case SeenMark(mark) | LastTotal(mark):
+            return mark.publisher in elsewhere
+        case Stub():
+            return part.publisher in elsewhere
+    bundle = getattr(part, "bundle", None)
+    if not isinstance(bundle, Bundle):
+        return False
+    begins_again = bundle.publisher in served and bundle.incarnation > 1
+    return begins_again or (bundle.publisher in elsewhere and not is_seen(bundle))
