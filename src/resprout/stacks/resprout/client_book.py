@@ -150,7 +150,7 @@ class ListenerBook:
 
     def rows(self, dead: str | None = None) -> list[Listener]:
         """Return rows about the clients that listen here, and those that listened at a dead neighbour."""
-        of_dead = self._of.get(dead, ()) if dead is not None else ()
+        of_dead = sorted(self._of.get(dead, ())) if dead is not None else ()
         return [*[Listener(name, False) for name in self._mine], *[Listener(name, True) for name in of_dead]]
 
     def meet(self, neighbour: str, parcel: Parcel) -> None:
