@@ -70,4 +70,5 @@ class DiskUntilSafe:
             if entry is not None:
                 self.keep(again, entry)
         core.log.held_back.put_wall()  # its publishers may be elsewhere, and have said it again there
+        core.show()  # a broker that is alone has at once as many copies as there can be
         core.forget_records(len(self._kept))
