@@ -1,5 +1,5 @@
 """For all tests: in which order several workers take them (see `turns`), and which of them the compiled form of the
-package cannot bear (see `compiled`)."""
+package cannot bear (see `compiled`). Every simulated run checks the invariants of its brokers (`sim.checking`)."""
 
 import gc
 from collections.abc import Generator, Iterator
@@ -7,10 +7,14 @@ from collections.abc import Generator, Iterator
 import pytest
 from xdist.remote import Producer
 
+from resprout.sim.checking import PERIOD
+from resprout.sim.run import Run
 from tests.compiled import CLOSED, REASON, CarefulMonkeyPatch
 from tests.spark_session import check_named
 from tests.spark_session import spark as spark
 from tests.turns import Turns, in_turns
+
+Run.check_period = PERIOD
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Turns | None:

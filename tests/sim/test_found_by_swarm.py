@@ -294,6 +294,13 @@ def test_a_rolling_restart_that_went_wrong_once_goes_well(seed: int) -> None:
     assert not outcome.failed, outcome.report
 
 
+def test_with_f_2_a_newcomer_is_given_what_a_reader_behind_its_source_has_not_taken() -> None:
+    """The invariant I2 found it: a broker shared with newcomers only what somebody on its own side had not taken. A
+    publication that a client of its source had not taken was at two of three brokers, and f = 2 crashes lose it."""
+    outcome = try_seed(83417065, "in-turn")
+    assert not outcome.failed, outcome.report
+
+
 def test_a_member_whose_grant_takes_longer_than_a_lease_is_not_taken_for_dead() -> None:
     """It said nothing while it came: its coordinator heard of no other sign of life, declared it dead, and never told
     it so, because it tells those who speak to it. Over links of 400 ms half of the tree was left outside."""

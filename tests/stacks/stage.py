@@ -161,11 +161,13 @@ def play(
     at_events: Sequence[FaultAtEvent] = (),
     accusations: Sequence[tuple[int, str, str]] = (),
     make: Make = Accuser,
+    is_checked: bool = True,
 ) -> Played:
-    """`accusations`: (event, who accuses, whom)."""
+    """`accusations`: (event, who accuses, whom). `is_checked`: whether brokers keep the invariants (`sim.checking`);
+    those that are broken on purpose do not."""
     with brokers_of(make):
         watch = Watch()
-        run = Run(scene, watch, at_events)
+        run = Run(scene, watch, at_events, None if is_checked else 0)
         watch.run = run
         for event, name, accused in accusations:
             run.world.at_event(event, partial(_ask, run, name, accused))

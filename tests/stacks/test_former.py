@@ -3,8 +3,9 @@
 import random
 from collections.abc import Iterable
 
-from resprout.core.bundle import Bundle
-from resprout.core.contract import LinkUp, Persist, Received, Recovered, Send
+from resprout.core.bundle import Bundle, pack_payloads
+from resprout.core.bundle_record import to_record
+from resprout.core.contract import Forget, LinkUp, Persist, Received, Recovered, Send
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark
 from resprout.edge.messages import Attend, Subscribe
@@ -98,6 +99,17 @@ def test_what_was_on_its_way_to_a_neighbour_is_owed_to_everybody_behind_it() -> 
     assert owing.regions({"b0": frozenset({"b1"}), "b1": frozenset()}) == ()
     assert owing.regions({"b0": frozenset({"b1", "b4"}), "b1": frozenset({"b2"})}) == ("b2", "b3", "b4")
     assert owing.regions({"b2": frozenset({"b1"})}) == ("b0", "b1", "b4")
+
+
+def test_a_broker_that_is_alone_shows_at_once_what_it_finds_on_its_disk() -> None:
+    """`test_without_the_journal_the_same_is_lost` broke the invariant I9: what was published again is safe where nobody
+    else is, and stood in line until somebody else published. Until then its record stayed on disk, too."""
+    broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(durable=True), random.Random(1))
+    broker.start(0)
+    found = Bundle("x", 1, 1, 1, 0, "t", (), Guarantee.FIFO, b"", pack_payloads([b"kept"]))
+    effects = broker.step(Recovered((to_record(found),)), 1)
+    assert not broker.core.log.held_back
+    assert [effect.count for effect in effects if isinstance(effect, Forget)][-1] == 0
 
 
 def test_what_is_hidden_from_wildcards_is_on_disk_before_it_is_confirmed() -> None:

@@ -5,16 +5,19 @@ from typing import Any
 
 from resprout.core.contract import (
     Event,
+    Forget,
     LinkUp,
     Note,
     Outcome,
+    Persist,
     ProtocolMessage,
     Received,
     Retire,
+    Send,
     Timer,
     TimerFired,
 )  # fmt: skip
-from resprout.core.errors import PeerError
+from resprout.core.errors import PeerError, StoreError
 from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.shell.step import Step
@@ -150,6 +153,35 @@ def test_a_neighbour_that_is_none_any_more_is_not_blamed_for_it() -> None:
 
 def test_outcomes_are_acted_on_in_turn_after_what_found_them_and_before_the_step_ends() -> None:
     assert Broker().does(TimerFired(Wake())) == ["asked", 1, 2, 3, "end"]
+
+
+def test_what_a_step_writes_comes_before_all_else_that_it_wants() -> None:
+    """Whatever was asked for first: a driver sends nothing before the records that precede it are durable."""
+    broker = Broker()
+    core = broker.core
+
+    def say_and_write(found: str, message: Any) -> None:
+        core.out.append(Send("b1", Word()))
+        core.persist(b"one")
+        core.forget_records(1)
+        core.out.append(Send("b2", Word()))
+        core.persist(b"two")
+
+    broker.desks[1].handlers[Word] = say_and_write
+    effects = [Persist(b"one"), Forget(1), Persist(b"two"), Send("b1", Word()), Send("b2", Word())]
+    assert broker.step(Received("b1", Word()), 7) == effects
+    assert broker.step(Received("b1", Word()), 8) == effects, "the records of the step before are not written again"
+
+
+def test_a_step_that_fails_for_its_store_writes_nothing() -> None:
+    broker = Broker()
+
+    def write(found: str, message: Any) -> None:
+        broker.core.persist(b"one")
+        raise StoreError("gone")
+
+    broker.desks[1].handlers[Word] = write
+    assert broker.step(Received("b1", Word()), 7) == [Retire("gone", again=True)]
 
 
 def test_a_life_that_is_over_does_nothing_more() -> None:

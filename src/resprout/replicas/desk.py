@@ -64,6 +64,8 @@ class ReplicaDesk:
         self.told = 0
         """Slots up to here were told to the owner."""
         self._out: list[Effect] = []
+        self._records: list[Persist] = []
+        """What is written before anything in `_out` leaves."""
         self._news: list[News] = []
 
     @property
@@ -77,7 +79,7 @@ class ReplicaDesk:
         self._out.append(Send(peer, message))
 
     def persist(self, record: bytes) -> None:
-        self._out.append(Persist(record))
+        self._records.append(Persist(record))
 
     def wake(self, timer: Timer, at_us: int) -> None:
         self._out.append(SetTimer(timer, at_us))
@@ -106,7 +108,8 @@ class ReplicaDesk:
         while self.told < ledger.chosen:
             self.told += 1
             self._news.append(Chosen(self.told, ledger.votes[self.told].entry))
+        out += self._records
         out += self._out
-        self._out = []
+        self._records, self._out = [], []
         news, self._news = self._news, []
         return news

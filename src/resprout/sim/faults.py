@@ -83,7 +83,7 @@ class VirtualFaults:
             return
         self._tell(kinds.UNFREEZE, name, None)
         waiting, process.waiting = process.waiting, None
-        process.step = process.machine.step
+        process.step = process.take_step
         for action, first, second in waiting:
             action(first, second)
 

@@ -18,6 +18,9 @@ from resprout.sim.load import NodeLoad
 Make = Callable[[int, Random], Machine]
 """Makes the machine of one life: `make(incarnation, rng)`."""
 
+Step = Callable[[Event, int], Sequence[Effect]]
+"""How a machine is told of an event, and when; it returns the effects."""
+
 
 class Above(Protocol):
     """Whoever uses a node: the application of a client, for instance."""
@@ -94,7 +97,7 @@ class Node:
 class Process:
     __slots__ = (
         "alarms", "ends", "held", "held_roles", "incarnation", "load", "machine", "name", "node", "step", "stuck",
-        "waiting",
+        "take_step", "waiting",
     )  # fmt: skip
 
     def __init__(self, node: Node, machine: Machine) -> None:
@@ -103,7 +106,9 @@ class Process:
         self.load = node.load
         self.incarnation = node.incarnation
         self.machine = machine
-        self.step: Callable[[Event, int], Sequence[Effect]] | None = machine.step
+        self.take_step: Step = machine.step
+        """What `step` is while the process runs."""
+        self.step: Step | None = machine.step
         """None when it does not run: frozen (then `waiting` is a list) or dead."""
         self.waiting: list[CalendarEntry] | None = None
         self.ends: dict[int, End] = {}

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from typing import ClassVar
 
 import msgspec
 
@@ -11,6 +12,7 @@ from resprout.edge.requests import DRAIN_US, LeaveRequest
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.scenario.observe import note_row
 from resprout.sim.cast import Cast
+from resprout.sim.checking import CHECKED_STACK, Checking
 from resprout.sim.faults import VirtualFaults
 from resprout.sim.nodes import Process
 from resprout.sim.repeating import TRACE_KINDS
@@ -57,7 +59,18 @@ class FaultAtEvent(msgspec.Struct, frozen=True):
 class Run:
     """One run of a scenario; `finish` ends it."""
 
-    def __init__(self, scenario: Scenario, recorder: Recorder | None, at_events: Sequence[FaultAtEvent]) -> None:
+    check_period: ClassVar[int] = 0
+    """For runs that do not say how often brokers are checked (`sim.checking`); 0: never. Tests set it."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        recorder: Recorder | None,
+        at_events: Sequence[FaultAtEvent],
+        check_period: int | None = None,
+    ) -> None:
+        """`check_period`: how often the invariants of each broker are checked, in its steps; None: `Run.check_period`.
+        A broker that breaks one ends the run with an `InvariantError`."""
         self._scenario = scenario
         self._at_events = at_events
         self._recorder = recorder if recorder is not None else Recorder()
@@ -68,6 +81,8 @@ class Run:
         self.world = self._cast.world
         self._repeating = {client.name for client in scenario.clients if client.repeats}
         self._faults = VirtualFaults(self.world, self._tell)
+        period = self.check_period if check_period is None else check_period
+        self._checking = Checking(self.world, period) if period and scenario.stack == CHECKED_STACK else None
 
     def finish(self) -> RunResult:
         for fault in self._scenario.faults:
@@ -76,6 +91,8 @@ class Run:
             self.world.at_event(late.event, partial(self._strike, late.fault, None))
         self._cast.start()
         ended = self.world.run(self._scenario.time_limit_us)
+        if self._checking is not None:
+            self._checking.check_all()
         for node in self.world.nodes.values():
             node.stop_sending(self.world.now_us)
             self._recorder.record(node.load.row(self.world.now_us, node.name))

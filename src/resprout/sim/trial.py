@@ -6,6 +6,8 @@ from bisect import bisect_left
 import msgspec
 
 from resprout.scenario.model import FaultKind, Scenario
+from resprout.sim.checking import PERIOD
+from resprout.sim.invariants import InvariantError
 from resprout.sim.run import FaultAtEvent, Run, RunResult, run_scenario
 from resprout.trace import kinds
 
@@ -39,14 +41,22 @@ class Trial(msgspec.Struct, frozen=True):
         faults = [*self.scenario.faults, *(strike.fault for strike in self.at_events)]
         return msgspec.structs.replace(self.scenario, faults=tuple(sorted(faults, key=lambda fault: fault.at_us)))
 
-    def prepare(self) -> Run:
-        """A run that gives up when it does more than any drawn scenario can need: time may stand still in it."""
-        run = Run(self.scenario, None, self.at_events)
+    def prepare(self, check_period: int | None = None) -> Run:
+        """A run that gives up when it does more than any drawn scenario can need: time may stand still in it.
+        `check_period` as in `Run`."""
+        run = Run(self.scenario, None, self.at_events, check_period)
         run.world.at_event(EVENTS_MAX, _give_up)
         return run
 
-    def run(self) -> RunResult:
-        return self.prepare().finish()
+    def run(self, check_period: int = PERIOD) -> RunResult:
+        """Run it, and check the invariants of its brokers on the way. The run that breaks one is repeated with a check
+        after every step, so the error names the step."""
+        try:
+            return self.prepare(check_period).finish()
+        except InvariantError:
+            if check_period > 1:
+                self.prepare(1).finish()
+            raise
 
     def complaints(self, result: RunResult) -> list[str]:
         """What is wrong with the run besides what the judge finds; a class of trials may know more."""
@@ -70,7 +80,7 @@ class Rehearsal(msgspec.Struct, frozen=True):
 
 
 def rehearse(trial: Trial) -> Rehearsal:
-    run = trial.prepare()
+    run = trial.prepare(0)
     moments = run.world.moments = []
     rows = run.finish().rows
     times_us: list[int] = []

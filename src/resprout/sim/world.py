@@ -47,7 +47,7 @@ from resprout.sim.alarms import VirtualAlarms
 from resprout.sim.calendar import Action, Calendar
 from resprout.sim.distances import Distances
 from resprout.sim.network import Network, Weigh, is_background, is_sign_of_life
-from resprout.sim.nodes import Above, End, Make, Node, Process
+from resprout.sim.nodes import Above, End, Make, Node, Process, Step
 
 Ended = Literal["quiescent", "timeout"]
 OnNote = Callable[[Process, Note], None]
@@ -84,6 +84,8 @@ class World:
         self._is_housekeeping = is_housekeeping
         self._busy = busy
         self._on_note = on_note
+        self.watch: Callable[[Process], Step] | None = None
+        """Wraps the step of each process that begins, to look at its machine after each step (`sim.checking`)."""
         self._trips: list[tuple[int, int, Callable[[], None]]] = []
         self._execute: dict[type[Effect], Callable[[Process, Any], None]] = {
             Transmit: self.network.transmit,
@@ -124,6 +126,8 @@ class World:
         machine = node.make(node.incarnation, random_for(self.seed, "node", node.name, node.incarnation))
         node.toward = None
         process = node.process = Process(node, machine)
+        if self.watch is not None:
+            process.take_step = process.step = self.watch(process)
         records = node.disk.records  # before anything is added to them
         self.perform(process, machine.start(self.calendar.now_us + node.ahead_us))
         if records and process.step is not None:

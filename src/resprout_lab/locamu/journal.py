@@ -11,7 +11,6 @@ from typing import Final
 import msgspec
 
 from resprout.core.bundle_record import from_record, to_record
-from resprout.core.contract import Forget, Persist
 from resprout.core.marks import Mark
 from resprout.core.ranges import Range
 from resprout.overlay.places import Place
@@ -75,7 +74,7 @@ class StateJournal:
     def write_processed(
         self, item: KeptItem, branch: str | None, path: CountedPath, numbers: dict[str, int], dependencies: Changes
     ) -> None:
-        """Before anything leaves that others can know it by."""
+        """Write what was processed; what the step says of it leaves after that (`stacks.shell.step`)."""
         if self._written >= max(RECORDS_MAX, 2 * len(self._state.copies)):
             self._write_state()
         else:
@@ -90,7 +89,7 @@ class StateJournal:
 
     def _persist(self, record: msgspec.Struct) -> None:
         self._written += 1
-        self._step.out.append(Persist(_encode(record)))
+        self._step.persist(_encode(record))
 
     def _write_state(self) -> None:
         past = self._state.past
@@ -102,7 +101,7 @@ class StateJournal:
         seen = list(self._state.seen.marks())
         self._persist(_StateRecord(self._tree.places, past.depends, past.counts, past.toward, received, copies, seen))
         self._written = 0
-        self._step.out.append(Forget(1))
+        self._step.forget_records(1)
 
     # -- to read -------------------------------------------------------------------------------------------------------
 

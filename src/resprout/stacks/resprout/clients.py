@@ -333,10 +333,9 @@ class Clients:
             core.disk.moved(session.name)
         if attend.subscriptions and resumed:
             self._book.listeners.returned(session.name)
-        place = len(core.out)
         core.sessions.welcome(session, attend, core.successors(), resumed, core.out)
         if core.disk is not None and any(held.filter.startswith("$") for held in attend.subscriptions):
-            core.disk.asked(place)
+            core.disk.asked()
 
     def _give_share(self, session: ClientSession, attend: Attend) -> None:
         """Of what was kept for it, and of what is not shown yet."""
@@ -497,13 +496,11 @@ class Clients:
         return bundle.stamped(self._core.clock.stamp_after(bundle.stamp))
 
     def _accept(self, session: ClientSession, bundle: Bundle, message: Publish) -> None:
-        if self._until_safe is not None:
-            self._until_safe.write(bundle)
         entry = self._core.forwarding.accept(bundle, None, session, 0, message.awaits_all)
         assert entry is not None, "it was not known"
         entry.awaits = message.awaits
         if self._core.sessions.hopeful:  # if it were published again elsewhere, it would perhaps not come by here
             self._core.log.held_back.put_wall()
         if self._until_safe is not None:
-            self._until_safe.wrote(entry)
+            self._until_safe.keep(bundle, entry)
         self._core.sessions.published(session, entry)

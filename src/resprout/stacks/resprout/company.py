@@ -20,8 +20,8 @@ class Company:
         self._told: Remember | None = None
 
     def remember(self, admitted: Iterable[str]) -> None:
-        """`admitted`: newcomers that are being taken in. To be said before they are: no process of this broker is to
-        forget that it is not alone. And before anybody is told that this broker has agreed to a configuration."""
+        """Write who else is in the network, and what this broker has agreed to, if that has changed. `admitted`:
+        newcomers that are being taken in: no later process of this broker forgets that it is not alone."""
         core, view = self._core, self._core.view
         if not core.attached and core.memory is None:
             return
@@ -38,7 +38,7 @@ class Company:
         told = Remember(memory.network, names, encode(memory), core.attached)
         if told != self._told:
             self._told = told
-            core.out.append(told)
+            core.records.append(told)
 
     def _memory(self, known: Iterable[Life]) -> MembershipMemory:
         core, view, configurations = self._core, self._core.view, self._council.configurations

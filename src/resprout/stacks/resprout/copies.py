@@ -69,15 +69,22 @@ class Copies:
             core.spilling.came(entry)
 
     def share(self, link: Link) -> None:
-        """With a neighbour that has just come: what somebody has still to take, and too few others keep. It came too
-        late to be given it otherwise."""
+        """Send a neighbour that has just come copies of what somebody has still to take, and too few others keep. It
+        came too late to be given it otherwise. Of what is delivered on this side, a reader behind its source may not
+        have taken it; then the source keeps it, too."""
         core = self._core
-        kept = [other.kept() for other in core.links.values() if other is not link]
-        for entry in [entry for entry in core.log.entries.values() if entry.undone]:
+        kept = {other: other.kept() for other in core.links.values() if other is not link}
+        for entry in list(core.log.entries.values()):
             if entry.tseq >= 0:
-                self.share_total(link, entry)
-            elif sum(id(entry) in each for each in kept) < core.faults:
-                core.forwarding.copy(link, entry)
+                if entry.undone:
+                    self.share_total(link, entry)
+            elif entry.undone:
+                if sum(id(entry) in each for each in kept.values()) < core.faults:
+                    core.forwarding.copy(link, entry)
+            elif entry.source in kept:
+                others = sum(id(entry) in each for other, each in kept.items() if other is not entry.source)
+                if 1 + others < core.faults:
+                    core.forwarding.copy(link, entry)
 
     def share_total(self, link: Link, entry: Entry) -> None:
         """The same of a total. What stands in for a plain entry needs no copy: that one has its own."""

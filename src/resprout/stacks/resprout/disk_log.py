@@ -1,9 +1,9 @@
 """The log of this broker on its disk: what makes `safe` mean *on disk at f + 1 brokers*.
 
-An entry is written when it is accepted, before it is passed on, reported or shown: these are effects behind the
-record, and a driver keeps them back until it is kept. It is forgotten when it has left the log: then everybody who
-could need it from here has taken it. Records are forgotten from the oldest on, so those that are needed are written
-again when they are the fewer ones.
+An entry is written in the step that accepts it. What that step says of it (forwarding, reports, deliveries) leaves the
+broker when the record is durable (`stacks.shell.step`). The record is forgotten when the entry has left the log: then
+everybody who could need it from here has taken it. Records are forgotten from the oldest on, so those that are needed
+are written again when they are the fewer ones.
 
 Beside each bundle stands who was to have it, and before a record goes, that it was here: `former` reads that after a
 restart.
@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from resprout.core.bundle import Origin
-from resprout.core.contract import Forget, Persist
 from resprout.core.marks import Mark, Marks, Reached, raise_to, to_marks
 from resprout.core.seen import ORIGINS_KEPT
 from resprout.core.stowed import StowedBundle, whole
@@ -68,44 +67,39 @@ class DiskLog:
     # -- what is written -----------------------------------------------------------------------------------------------
 
     def keep(self, entry: Entry, sent_to: Iterable[str]) -> None:
-        """To be called when it is accepted, before anything about it is said."""
+        """Write an entry that the log has accepted, with its readers and the neighbours that it goes to."""
         assert entry.bundle is not None
         neighbours = tuple(sent_to)
         readers = [session.name for session in entry.readers]
         self._kept.append((entry, neighbours))
-        self._core.out.append(Persist(bundle_record(whole(entry.bundle), entry.place, readers, neighbours)))
+        self._core.persist(bundle_record(whole(entry.bundle), entry.place, readers, neighbours))
 
     def moved(self, client: str) -> None:
-        """It has come from elsewhere, and will be given what was shown before it came. To be said before it is
-        served."""
+        """Write that a client has come from another broker: it will be given what was shown before it came."""
         if client not in self._moved:
             self._moved[client] = None
             self._write_roster()
 
     def listeners(self, came: Sequence[str], went: Sequence[str]) -> None:
-        """Clients with subscriptions for whom this broker stands. To be said before anything is confirmed to them."""
+        """Write which clients with subscriptions this broker stands for from now on, and for which no longer."""
         self._listening.update(dict.fromkeys(came))
         for name in went:
             self._listening.pop(name, None)
         self._write(KeptListeners(tuple(came), tuple(went)))
 
     def durable(self, state: DurableState) -> None:
-        """To be said before anything of it is."""
+        """Write the state of a durable subscription."""
         self._durable.add(state.subscription)
         self._write(KeptDurable(state))
 
     def durable_done(self, subscription: str, term: int, marks: Marks, spans: Spans) -> None:
         self._write(KeptDone(subscription, term, marks, spans))
 
-    def asked(self, place: int) -> None:
-        """Clients have asked for more, and everything about that stands in the step from this place on: if some of it
-        is hidden from wildcards, it has to be on disk before it is confirmed."""
+    def asked(self) -> None:
+        """Write the subscriptions that clients have asked for in this step and that are hidden from wildcards."""
         hidden = self._hidden()
-        if not hidden or (self._roster is not None and set(hidden) <= set(self._roster.hidden)):
-            return
-        self._write_roster()
-        out = self._core.out
-        out.insert(place, out.pop())
+        if hidden and (self._roster is None or not set(hidden) <= set(self._roster.hidden)):
+            self._write_roster()
 
     def base(self, retained: dict[Origin, Reached]) -> dict[Origin, Reached]:
         """Of what becomes wanted now: how far origins had come here. What has left the log and still has a record comes
@@ -144,7 +138,7 @@ class DiskLog:
             self._write(KeptDurable(state))
         for entry, sent_to in needed:
             self.keep(entry, sent_to)
-        self._core.out.append(Forget(len(kept)))
+        self._core.forget_records(len(kept))
 
     def _take_oldest(self) -> list[tuple[Entry, tuple[str, ...]]]:
         """Those whose records go now: all, but for what waits on disk only so many that they fit into the log when they
@@ -167,7 +161,7 @@ class DiskLog:
 
     def _write(self, kept: KeptRoster | KeptMarks | KeptListeners | KeptDurable | KeptDone) -> None:
         self._kept.append((None, ()))
-        self._core.out.append(Persist(encode(kept)))
+        self._core.persist(encode(kept))
 
     # -- where this broker stands --------------------------------------------------------------------------------------
 
@@ -208,4 +202,4 @@ class DiskLog:
         if self._old:
             self._old = 0
             self._write_roster()
-            self._core.out.append(Forget(len(self._kept)))
+            self._core.forget_records(len(self._kept))

@@ -4,8 +4,8 @@ Within f crashes nobody needs it: others have a copy, and clients send again wha
 what lies beyond: a broker that dies together with its clients and neighbours. When it returns, it publishes again what
 its new parent has not seen. Whoever had it drops it as a duplicate.
 
-A record is on disk before the bundle leaves this broker. `eventual` may arrive behind later publications of the same
-client that went another way; ordered ones never do, they are dropped then.
+A record is on disk before the bundle leaves this broker (`stacks.shell.step`). `eventual` may arrive behind later
+publications of the same client that went another way; ordered ones never do, they are dropped then.
 """
 
 from collections import deque
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_record import from_record, to_record
-from resprout.core.contract import Forget, Persist
 from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
 from resprout.stacks.resprout.core import Core
@@ -26,11 +25,9 @@ class DiskUntilSafe:
         """What has a record, oldest first."""
         self._found: list[Bundle] = []
 
-    def write(self, bundle: Bundle) -> None:
-        """Before it is accepted, so that it is on disk before it leaves."""
-        self._core.out.append(Persist(to_record(bundle)))
-
-    def wrote(self, entry: Entry) -> None:
+    def keep(self, bundle: Bundle, entry: Entry) -> None:
+        """Write a bundle that the log has accepted as this entry."""
+        self._core.persist(to_record(bundle))
         self._kept.append(entry)
 
     def forget(self) -> None:
@@ -39,7 +36,7 @@ class DiskUntilSafe:
         if kept and kept[0].shown:
             while kept and kept[0].shown:
                 kept.popleft()
-            self._core.out.append(Forget(len(kept)))
+            self._core.forget_records(len(kept))
 
     # -- after a restart -----------------------------------------------------------------------------------------------
 
@@ -69,9 +66,9 @@ class DiskUntilSafe:
             if is_ordered and (core.totals.is_gated(again) or core.totals.own(again.publisher) is not None):
                 core.totals.submit(again)  # what is carried needs no disk: all have it before anybody is told
                 continue
-            self.write(again)
             entry = core.forwarding.accept(again, None, None, 0, False)
             if entry is not None:
-                self.wrote(entry)
+                self.keep(again, entry)
         core.log.held_back.put_wall()  # its publishers may be elsewhere, and have said it again there
-        core.out.append(Forget(len(self._kept)))
+        core.show()  # a broker that is alone has at once as many copies as there can be
+        core.forget_records(len(self._kept))

@@ -234,10 +234,9 @@ class Durables:
         held.term = next_number(former.term) if former is not None else 1
         session = held.queue.session
         self._book.listeners.came(session.name)
-        place = len(core.out)
         core.sessions.subscribe(session, Subscribe(1, message.terms.filter, message.terms.where), core.out)
         if core.disk is not None and message.terms.filter.startswith("$"):
-            core.disk.asked(place)
+            core.disk.asked()
         return held
 
     def _confirmed(self, session: ClientSession, base: Marks) -> None:

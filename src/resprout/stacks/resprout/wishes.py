@@ -62,10 +62,9 @@ class Wishes:
             core.out.append(Send(client.name, SubscribeRefused(message.id, reason)))
             return
         self._book.listeners.came(client.name)
-        place = len(core.out)
         core.sessions.subscribe(client, message, core.out)
         if core.disk is not None and message.filter.startswith("$"):
-            core.disk.asked(place)
+            core.disk.asked()
 
     def _is_known(self, message: Subscribe) -> bool:
         """Whether it adds no interest; what cannot be read is refused elsewhere."""

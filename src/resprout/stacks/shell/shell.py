@@ -80,10 +80,10 @@ class Shell:
     # -- the contract --------------------------------------------------------------------------------------------------
 
     def start(self, now_us: int) -> Sequence[Effect]:
-        out = self._step.begin(now_us)
+        self._step.begin(now_us)
         self.begin()
         self._end()
-        return out
+        return self._step.effects()
 
     def step(self, event: Event, now_us: int) -> Sequence[Effect]:
         step = self._step
@@ -98,7 +98,7 @@ class Shell:
                     if self._within_run:
                         if step.outcomes:
                             self.act()
-                        return out
+                        return step.effects()
                 elif not self._within_run or self._end_run():
                     self.hear(event.peer, message)
             elif not self._within_run or self._end_run():
@@ -108,8 +108,9 @@ class Shell:
             self._end()
         except StoreError as error:
             out.clear()  # as if it had died before this step
+            step.records.clear()
             self.store_failed(str(error))
-        return out
+        return step.effects()
 
     def store_failed(self, reason: str) -> None:
         """What it had put aside cannot be brought back: this life is over."""
