@@ -1,5 +1,5 @@
-"""For all tests: in which order several workers take them (see `turns`), and which of them the compiled form of the
-package cannot bear (see `compiled`)."""
+"""For all tests: the order in which workers run them (`turns`), the fork server that starts their processes
+(`fork_server`), and the tests that the compiled form of the package skips (`compiled`)."""
 
 import gc
 from collections.abc import Generator, Iterator
@@ -7,10 +7,13 @@ from collections.abc import Generator, Iterator
 import pytest
 from xdist.remote import Producer
 
+from tests import fork_server
 from tests.compiled import CLOSED, REASON, CarefulMonkeyPatch
 from tests.spark_session import check_named
 from tests.spark_session import spark as spark
 from tests.turns import Turns, in_turns
+
+fork_server.install()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Turns | None:
