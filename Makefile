@@ -79,7 +79,7 @@ soak: $(READY)
 	$(BIN)/python -m tests.overlay --seeds $${OVERLAYS:-20} --first $${FIRST:-1}
 	$(BIN)/python -m tests.net.floods
 	$(BIN)/python -m tests.fuzz --messages $${FUZZED:-10000000} --seed $${FIRST:-1} --workers $(WORKERS) --tcp 20000
-	RESPROUT_SOAK=1 $(BIN)/pytest -n $(WORKERS) -q --timeout 1200 $$(grep -rl --include='test_*.py' 'tests.soak' tests)
+	RESPROUT_SOAK=1 RESPROUT_EXEC=1 $(BIN)/pytest -n $(WORKERS) -q --timeout 1200 $$(grep -rl --include='test_*.py' 'tests.soak' tests)
 
 # The replicated log alone, over a network that loses, doubles and reorders, with crashes and restarts.
 soak-replicas: $(READY)

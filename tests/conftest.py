@@ -1,5 +1,6 @@
-"""For all tests: in which order several workers take them (see `turns`), and which of them the compiled form of the
-package cannot bear (see `compiled`). Every simulated run checks the invariants of its brokers (`sim.checking`)."""
+"""For all tests: the order in which workers run them (`turns`), the fork server that starts their processes
+(`fork_server`), and the tests that the compiled form of the package skips (`compiled`). Every simulated run checks the
+invariants of its brokers (`sim.checking`)."""
 
 import gc
 from collections.abc import Generator, Iterator
@@ -9,12 +10,14 @@ from xdist.remote import Producer
 
 from resprout.sim.checking import PERIOD
 from resprout.sim.run import Run
+from tests import fork_server
 from tests.compiled import CLOSED, REASON, CarefulMonkeyPatch
 from tests.spark_session import check_named
 from tests.spark_session import spark as spark
 from tests.turns import Turns, in_turns
 
 Run.check_period = PERIOD
+fork_server.install()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Turns | None:

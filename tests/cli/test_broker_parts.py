@@ -5,12 +5,13 @@ import io
 import subprocess
 import sys
 
+import click
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.cli.attributes import parse_attributes, parse_value
-from resprout.cli.main import VERBS, run
+from resprout.cli.main import VERBS, command, run
 from resprout.cli.show import as_text
 from resprout.core.errors import UsageError
 from resprout.core.escaping import escape
@@ -61,6 +62,22 @@ def test_every_verb_explains_itself_with_an_example(verb: str) -> None:
         assert run([verb, "--help"]) == 0
     if verb in ("broker", "up", "pub", "sub", "forget"):
         assert f"resprout {verb}" in out.getvalue().partition("\n")[2]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_summary_of_a_verb_starts_its_help(verb: str) -> None:
+    found = command.get_command(click.Context(command), verb)
+    assert found is not None and found.help is not None
+    assert " ".join(found.help.split()).startswith(VERBS[verb])
+
+
+def test_help_lists_every_verb_without_importing_one() -> None:
+    program = (
+        "import sys\nfrom resprout.cli.main import run\nassert run(['--help']) == 0\nsys.exit('asyncio' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=PATIENCE_S)
+    listed = done.stdout.decode().partition("Commands:\n")[2].split()
+    assert listed == " ".join(f"{verb} {summary}" for verb, summary in VERBS.items()).split()
 
 
 def test_commands_that_talk_do_not_load_what_only_traces_need() -> None:

@@ -15,6 +15,7 @@ from resprout_lab.scribe.chord.messages import CHORD_MESSAGES, AskSuccessor, Fin
 from resprout_lab.scribe.chord.options import SUCCESSORS_SAID_MAX, RingOptions
 from resprout_lab.scribe.chord.ring import BITS, SIZE, is_between, is_owned, number_of, to_key
 from tests.overlay.chord_net import Ring
+from tests.soak import cases
 
 # -- the ring ----------------------------------------------------------------------------------------------------------
 
@@ -151,7 +152,7 @@ def hops_of(net: Ring, keys: int) -> list[int]:
     return hops
 
 
-@pytest.mark.parametrize("members", [16, 128, 1_024])
+@pytest.mark.parametrize("members", [16, 128, cases(256, 1_024)])
 def test_lookups_take_as_many_steps_as_the_logarithm(members: int) -> None:
     net = Ring(6)
     net.grow(members, every_us=5_000)

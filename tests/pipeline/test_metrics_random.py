@@ -11,6 +11,7 @@ from resprout.pipeline.places import place_of
 from resprout.trace.schema import Row
 from resprout.trace.store import RunInfo, TraceWriter
 from resprout.trace.summary import summarize
+from tests.soak import cases
 
 rows = st.builds(
     Row,
@@ -27,7 +28,7 @@ rows = st.builds(
 
 
 @given(st.lists(rows, max_size=60), st.integers(1, 60))
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=cases(30, 100), deadline=None, derandomize=True)
 def test_latencies_of_any_rows_are_those_of_the_summary(rows: list[Row], part: int) -> None:
     with TemporaryDirectory() as folder:
         writer = TraceWriter(folder)

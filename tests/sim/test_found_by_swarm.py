@@ -1,6 +1,7 @@
 """What swarms have found: each failure by name, as the smallest scenario where that is known, as its seed where not.
 
 A seed stays the same trial only as long as what it draws from does; those here are also the memory of where to look.
+`make test` tries every third seed, `make soak` all of them.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from resprout.scenario.model import WorkloadSpec as Work
 from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.run import run_scenario
 from resprout.sim.swarm import complaint_about, try_seed
+from tests.soak import every_nth
 
 CRASH, RECOVER, FREEZE, UNFREEZE = FaultKind.CRASH, FaultKind.RECOVER, FaultKind.FREEZE, FaultKind.UNFREEZE
 PARTITION, HEAL = FaultKind.PARTITION, FaultKind.HEAL
@@ -64,9 +66,9 @@ def complaint(parents: Sequence[str | None], faults: Sequence[FaultSpec], latenc
     return complaint_about(scenario, run_scenario(scenario))
 
 
-@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS.keys())
-def test_what_went_wrong_once_goes_well(seed: int) -> None:
-    outcome = try_seed(seed)
+@pytest.mark.parametrize("name", every_nth(SEEDS, 3))
+def test_what_went_wrong_once_goes_well(name: str) -> None:
+    outcome = try_seed(SEEDS[name])
     assert not outcome.failed, outcome.report
 
 

@@ -12,7 +12,7 @@ from tests.soak import cases
 BLOCK = 4
 
 
-@pytest.mark.parametrize("first", range(1, cases(8, 40) + 1, BLOCK))
+@pytest.mark.parametrize("first", range(1, cases(4, 40) + 1, BLOCK))
 @pytest.mark.parametrize("stack", SYSTEMS)
 def test_drawn_networks_keep_every_promise(stack: str, first: int) -> None:
     seeds = range(first, first + BLOCK)

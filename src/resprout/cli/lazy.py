@@ -7,7 +7,10 @@ import click
 
 
 class LazyGroup(click.Group):
-    """A group of commands, each given as `module:attribute`."""
+    """A group of commands that imports a command only to run it or to print its own help.
+
+    The command `end-subscription` is `end_subscription` in the module `resprout.cli.end_subscription`.
+    """
 
     def __init__(self, *, verbs: Mapping[str, str], **settings: object) -> None:
         super().__init__(**settings)  # type: ignore[arg-type]
@@ -19,7 +22,12 @@ class LazyGroup(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in self._verbs:
             return None
-        module, _, attribute = self._verbs[name].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command), f"{self._verbs[name]} is no command"
+        attribute = name.replace("-", "_")
+        command = getattr(importlib.import_module(f"resprout.cli.{attribute}"), attribute)
+        assert isinstance(command, click.Command), f"{name} is no command"
         return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs with their summaries."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._verbs.items()))
