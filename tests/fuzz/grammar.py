@@ -33,7 +33,7 @@ BEYOND_BOUNDS: Final = 0.02
 """Share of the numbers that may be beyond the bound that their type states."""
 
 
-_ROWS: Final = ({}, {"amount": 1}, {"name": "a" * 1000})
+_ROWS: Final[tuple[dict[str, Any], ...]] = ({}, {"amount": 1}, {"name": "a" * 1000})
 ATTRIBUTES: Final = {
     count: tuple([pack_attributes([_ROWS[(kind + at) % len(_ROWS)] for at in range(count)]) for kind in range(3)])
     for count in (1, 2, 3, 1024)

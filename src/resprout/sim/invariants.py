@@ -294,8 +294,7 @@ def unread_items(broker: ResproutBroker) -> dict[ClientSession, list[Entry]]:
         queue = held.queue
         portions = [*queue._pending]
         for consumer in queue.consumers.values():
-            for out in consumer.out.values():
-                portions += out
+            portions += consumer.out
         unread[queue.session] += {id(portion.item): portion.item for portion in portions}.values()
     return unread
 
