@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from resprout.stacks.resprout.clients import Clients
 
 from resprout.core.seen import Seen
 from resprout.edge.broker.session import ClientSession
@@ -24,7 +25,6 @@ from resprout.sim.invariants import InvariantError
 from resprout.sim.run import FaultAtEvent, Run
 from resprout.sim.swarm import try_seed
 from resprout.sim.trial import Trial
-from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.shell.outbox import Outbox
 from tests.stacks.stage import CHAIN, FORK, scenario
 

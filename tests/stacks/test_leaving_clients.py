@@ -40,7 +40,7 @@ def test_no_step_drops_more_than_a_portion_and_all_are_dropped_in_the_end(tree: 
 def test_a_client_of_its_name_is_served_when_they_are_dropped(tree: Tree) -> None:
     core = tree.brokers["b1"].core
     tree.perform("b1", tree.machines["b1"].step(LinkDown("many", "gone"), tree.now_us))
-    clients = tree.brokers["b1"].clients
+    clients = tree.brokers["b1"].served
     out = core.begin(tree.now_us)
     clients.arrive(LinkUp("many", "client", 2, 1 << 20))
     [close] = out

@@ -39,7 +39,7 @@ def status_of(broker: "ResproutBroker") -> StackStatus:
         component = tuple(sorted(view.component(name)))
         repairs.setdefault(component, RepairSeen(component, view.coordinator(component)))
     return StackStatus(
-        serving=broker.clients.serving,
+        serving=broker.served.serving,
         parent=view.parent if core.attached else msgspec.UNSET,
         neighbours=tuple(view.neighbours),
         members=tuple(

@@ -21,7 +21,7 @@ from resprout.core.contract import (
     Timer,
     Writable,
 )  # fmt: skip
-from resprout.edge.broker.answering import NothingKept
+from resprout.edge.broker.answering import Answering, NothingKept
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import AskAudience, Attend, ForgetBrokers, Publish, Taken
@@ -41,7 +41,6 @@ from resprout.stacks.resprout import account
 from resprout.stacks.resprout.audience import Audience
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.client_interest import DropMore
-from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.company import Company
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.disk_until_safe import DiskUntilSafe
@@ -49,13 +48,13 @@ from resprout.stacks.resprout.draining import Draining, DrainOver
 from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown
 from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.forgetting import Forgetting
+from resprout.stacks.resprout.ghost_expiry import GhostExpiry
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.joining.balance import Balance
 from resprout.stacks.resprout.joining.choosing import ChooseParent
 from resprout.stacks.resprout.joining.newcomer import JoinAgain, Newcomer, NewcomerState
 from resprout.stacks.resprout.joining.offers import Offers
 from resprout.stacks.resprout.joining.reunion import Reunion
-from resprout.stacks.resprout.lost_brokers import Dismissing
 from resprout.stacks.resprout.messages import (
     Attach,
     AttachRequest,
@@ -76,10 +75,12 @@ from resprout.stacks.resprout.messages import (
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.outcomes import Cleared, Repaired, Reunited, Settled, Superseded, TakenIn, TreeChanged
 from resprout.stacks.resprout.pauses import ReadersPaused
+from resprout.stacks.resprout.publishing import ClientPublishing
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.repair.member import Member
 from resprout.stacks.resprout.repair.parcels import ParcelDesk
 from resprout.stacks.resprout.revival import Revival
+from resprout.stacks.resprout.served_clients import ServedClients
 from resprout.stacks.resprout.sessions import PeerSessions
 from resprout.stacks.resprout.shares import LookAtReaders, Shares
 from resprout.stacks.resprout.tree_news import TreeNews
@@ -113,9 +114,11 @@ class ResproutBroker(Shell):
         self.ghosts = Ghosts(core.sessions, core.log, core.wishes, core.interest.index)
         self.until_safe = DiskUntilSafe(core) if options.durable is True else None
         self.book = ClientBook(core, self.ghosts)
-        self.clients = Clients(core, self.ghosts, self.book, self.until_safe)
-        self.durables = Durables(core, self.ghosts, self.book, self.clients)
-        self.shares = Shares(core, self.clients, self.durables)
+        self.answering = Answering(core.sessions, core.seen.mark)
+        self.publishing = ClientPublishing(core, self.answering, self.until_safe)
+        self.served = ServedClients(core, self.ghosts, self.book, self.answering, self.publishing)
+        self.durables = Durables(core, self.ghosts, self.book, self.served)
+        self.shares = Shares(core, self.served, self.durables)
         self.company = Company(core, self.council)
         self.council.configurations.keep = self._keep_memory
         self.revival = Revival(core, core.disk, self.ghosts, self.book) if core.disk is not None else None
@@ -125,12 +128,14 @@ class ResproutBroker(Shell):
         self.balance = Balance(core, offers)
         self.newcomer = Newcomer(core, self.book, self.council.configurations)
         self.reunion = Reunion(core, self.council, self.newcomer)
-        self.admission = Admission(core, self.council, offers, self.ghosts, self.book, self.company, self.clients)
+        self.admission = Admission(core, self.council, offers, self.ghosts, self.book, self.company, self.served)
         self.draining = Draining(core, self.council, self.admission, self.ghosts)
         self.audience = Audience(core)
         self.forgetting = Forgetting(core, self.council)
         self.waits = Waits(core, self.council)
-        self.dismissing = Dismissing(core, self.ghosts, self.book, self.admission.claims, self.clients)
+        self.ghost_expiry = GhostExpiry(
+            core, core.waves, self.ghosts, self.book.listeners, self.admission.claims, self.served
+        )
         self.wishes = Wishes(core, self.book)
         self.tree_news = TreeNews(core, self.council, self.admission)
         self.parcels = ParcelDesk(
@@ -141,7 +146,7 @@ class ResproutBroker(Shell):
         self.sessions = PeerSessions(
             core,
             self.council,
-            self.clients,
+            self.served,
             self.newcomer,
             self.admission,
             self.coordinator,
@@ -168,9 +173,9 @@ class ResproutBroker(Shell):
                 JoinAgain: lambda timer: self.newcomer.again(),
                 DrainOver: self.draining.over,
                 ChooseParent: lambda timer: self.newcomer.choose(),
-                GhostOver: self.dismissing.due,
-                NothingKept: lambda timer: self.clients.settle(),
-                DropMore: lambda timer: self.clients.drop_more(),
+                GhostOver: self.ghost_expiry.due,
+                NothingKept: lambda timer: self.served.settle(),
+                DropMore: lambda timer: self.served.drop_more(),
                 LookAtReaders: lambda timer: None,  # at the end of the step
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), core.report),
             },
@@ -183,14 +188,14 @@ class ResproutBroker(Shell):
                 TakenIn: self._joined,
                 Reunited: self._reunited,
                 Cleared: lambda outcome: self.admission.admit(),
-                Superseded: self.clients.superseded,
+                Superseded: self.served.superseded,
                 TreeChanged: self.tree_news.changed,
             },
             at_end=(
-                (self.clients.awaited, self.clients.look_again),
+                (self.served.awaited, self.served.look_again),
                 (self.book.listeners.answers, self.book.listeners.settle),
-                (self.ghosts.idle, self.dismissing.let_idle_go),
-                (core.sessions.quotas.overspent, self.clients.cut_off_overspent),
+                (self.ghosts.idle, self.ghost_expiry.let_idle_go),
+                (core.sessions.quotas.overspent, self.served.cut_off_overspent),
                 (core.sessions.waking, self.durables.hand_out),
                 (core.spilling.candidates, core.spilling.tidy),
                 (core.sessions.filling, self.shares.watch),
@@ -206,7 +211,7 @@ class ResproutBroker(Shell):
         )
 
     def begin(self) -> None:
-        self.clients.lost.began_us = self.core.now_us
+        self.core.lost.began_us = self.core.now_us
         if self.core.seat.memory and self.core.memory is None:
             self.core.refuse(f"what {self.core.seat.name} remembers of its network cannot be read")
             return
@@ -238,9 +243,9 @@ class ResproutBroker(Shell):
         return Desk(
             sessions.get,
             {
-                Attend: self.clients.attend,
-                Publish: self.clients.publish,
-                Taken: self.clients.taken,
+                Attend: self.served.attend,
+                Publish: self.publishing.publish,
+                Taken: self.served.taken,
                 ForgetBrokers: self.forgetting.asked,
                 **self.durables.of_clients,
                 AskAudience: self.audience.asked,
@@ -277,7 +282,7 @@ class ResproutBroker(Shell):
                 **self.wishes.of_neighbours,
                 **{kind: at_totals(handler) for kind, handler in core.totals.handlers.items()},
                 Submit: self._submitted,
-                Lock: self.clients.take_lock,
+                Lock: self.publishing.take_lock,
                 **self.tree_news.handlers,
             },
             heard=self.council.heard,
@@ -381,13 +386,13 @@ class ResproutBroker(Shell):
             self.admission.admit()
             if core.is_calm and (move := self.balance.find_move()) is not None:
                 core.outbox.send(*move)
-            self.clients.decide_all()
+            self.served.decide_all()
             self.durables.tick()
             self.shares.look_at_copies()
             core.pauses.tick()
-            self.clients.settle()
-            self.dismissing.tick()
-            self.clients.tell_successors()
+            self.served.settle()
+            self.ghost_expiry.tick()
+            self.served.tell_successors()
             self.waits.tick()
         self.reunion.tick()
         self.act()
@@ -400,16 +405,16 @@ class ResproutBroker(Shell):
         core.out.append(SetTimer(Tick(), core.now_us + core.options.heartbeat_us))
 
     def _repaired(self, outcome: Repaired) -> None:
-        self.clients.lost.succeeded(outcome.dead, outcome.successor)
+        self.core.lost.succeeded(outcome.dead, outcome.successor)
         self._settled(Settled())
         self.core.total_way.drain()
 
     def _settled(self, outcome: Settled) -> None:
         self.company.remember(self.admission.claims.admitted)
-        self.clients.tell_successors()
-        if self.until_safe is not None and self.clients.serving:
+        self.served.tell_successors()
+        if self.until_safe is not None and self.served.serving:
             self.until_safe.offer()
-        self.clients.decide_all()
+        self.served.decide_all()
         if self.core.attached and self.admission.claims.waiting:
             self.admission.admit()
 
@@ -428,7 +433,7 @@ class ResproutBroker(Shell):
     def _recovered(self, event: Recovered) -> None:
         if self.until_safe is not None:
             self.until_safe.recovered(event.records)
-            if self.clients.serving:
+            if self.served.serving:
                 self.until_safe.offer()
         elif self.revival is not None:
             self.revival.recovered(event.records)

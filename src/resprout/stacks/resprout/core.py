@@ -7,13 +7,13 @@ other parts (`joining/`, `repair/`) change who the `neighbours` are; these only 
 import random
 
 from resprout.core.bundle import Origin
-from resprout.core.contract import Retire, Timer
+from resprout.core.contract import Timer
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Reached
 from resprout.core.seen import Seen
 from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.messages import Extra, Serving, Successor
+from resprout.edge.messages import Extra, Serving
 from resprout.order.clock import Clock
 from resprout.order.entry import Entry
 from resprout.order.left import Left
@@ -26,8 +26,6 @@ from resprout.order.totals.handover import Handover
 from resprout.order.totals.levels import TotalBook
 from resprout.order.totals.totals import Totals
 from resprout.overlay.memory import decode
-from resprout.overlay.places import Life
-from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
@@ -37,6 +35,8 @@ from resprout.stacks.resprout.client_interest import ClientInterest
 from resprout.stacks.resprout.copies import Copies
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.forwarding import Forwarding
+from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.neighbours import Neighbours
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.pauses import Pauses, PauseSeen
@@ -46,49 +46,29 @@ from resprout.stacks.resprout.total_way import TotalWay
 from resprout.stacks.routes import Routes
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peers
-from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
 
 GUARANTEES = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL, Guarantee.TOTAL)
 NAME = "resprout"
-SUCCESSORS_MAX = 16
 PAUSED_BYTES_MAX = 1 << 20
 """A publisher that has more than this in line for a paused subscriber is held back; less where logs are small."""
 
 
-class Core(Step):
+class Core(BrokerLife):
     def __init__(self, seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> None:
-        super().__init__()
-        self.seat = seat
-        self.options = options
+        super().__init__(seat, options)
         self.rng = rng
-        self.faults = options.faults_tolerated
-        self.attached = False
-        """This broker has its place in the tree."""
-        self.reviving = False
-        """Everything had stopped, and what is on the disks is being gathered: nobody is served yet."""
-        self.kept_by: dict[Life, str] = {}
-        """Who looks after the clients of lives that ended when everything stopped, until `kept_until_us`; or that
-        nobody can."""
-        self.kept_until_us = 0
-        self.leading = False
-        """It leads a repair."""
-        self.leaving = False
-        """It was asked to go: it takes nobody and nothing new, and does not come back by itself."""
-        self.view = MembershipView(seat.name, seat.incarnation, seat.address, self.faults, seat.remembers)
         self.memory = decode(seat.memory) if seat.memory else None
         """What an earlier life has left about the network that it was in."""
         self.sought: dict[str, None] = {}
         """Brokers that may know that network, while this one looks for it."""
-        self.gathering = False
-        """All had stopped, and this broker leads the network again: nobody is served until most voters have joined
-        it."""
         self.outbox = Outbox(self)
         self.peers = Peers(self, self.outbox, seat.name)
         self.waves = Waves(self.view, self.peers.post, self.outcomes)
         self.clock = Clock(wall_us=lambda: seat.epoch_us + self.now_us)
         self.seen = Seen()
         self.links: dict[str, Link] = {}
+        self.lost = LostBrokers(self, self.links, self.peers)
         self.reports = Reports(
             self.links, self.faults, options.ack_delay_us, self.outbox.pass_by, lambda entry: self.book.touch(entry)
         )
@@ -122,16 +102,6 @@ class Core(Step):
         self.retained = Retained(self.log, self.links, self.book, self.left)
         self.disk = DiskLog(self) if options.durable == "journal" else None
 
-    @property
-    def is_calm(self) -> bool:
-        """No repair is going on here: this broker leads none, and no neighbour is dead and not yet replaced."""
-        return not self.leading and all(self.view.neighbours.values())
-
-    @property
-    def goes_on(self) -> bool:
-        """Unless all brokers had stopped, and what they remember or what is on their disks is being gathered."""
-        return not self.reviving and not self.gathering
-
     def end(self) -> None:
         """Of a step: tell what is to be told."""
         sessions, reports = self.sessions, self.reports
@@ -162,36 +132,7 @@ class Core(Step):
         if not any(link.silent for link in self.links.values()):
             self.left.turn(self.now_us, self.options.lease_us)
 
-    # -- the end of this life ------------------------------------------------------------------------------------------
-
-    def retire(self, reason: str, again: bool = True, kind: str = "fenced", toward: str | None = None) -> None:
-        """The next life is above everything that anybody has called dead, or it would be fenced in turn."""
-        again = again and not self.leaving
-        if not self.retired:
-            if again:
-                self.note(kind, reason)
-            self.end_life(Retire(reason, again, toward, self.view.outlived))
-
-    def refuse(self, reason: str) -> None:
-        """The network does not take this broker, and trying again would not help."""
-        if not self.retired:
-            self.note("name_refused", reason)
-            self.end_life(Retire(reason, again=False, refused=True))
-
     # -- what several parts do -----------------------------------------------------------------------------------------
-
-    def successors(self) -> tuple[Successor, ...]:
-        """Where clients turn when this broker dies: to whoever will lead the repair first."""
-        view = self.view
-        names: dict[str, None] = {}
-        above = view.parent
-        while above is not None and above not in names and len(names) <= self.faults:
-            names[above] = None
-            above = view.places[above].parent if above in view.places else None
-        names.update(dict.fromkeys((*view.configuration.names, *view.neighbours, *view.places)))
-        names.pop(view.name, None)
-        known = [(name, view.places[name]) for name in names if name in view.places and not view.is_dead(name)]
-        return tuple([Successor(name, place.address) for name, place in known[:SUCCESSORS_MAX]])
 
     def finished(self, entry: Entry) -> None:
         """Nobody on this side is owed the entry any more."""

@@ -33,7 +33,6 @@ from resprout.stacks.resprout.former import (
     bundle_record,
     encode,
 )
-from resprout.stacks.resprout.messages import NOBODY
 
 if TYPE_CHECKING:
     from resprout.stacks.resprout.core import Core
@@ -171,10 +170,16 @@ class DiskLog:
         others = tuple([place.life for name, place in view.places.items() if self._is_other(name)])
         moved = tuple([name for name in self._moved if name in core.sessions.all])
         life = Life(core.seat.name, core.seat.incarnation)
-        kept_by = core.kept_by.items() if core.now_us < core.kept_until_us else ()
-        given_up = tuple([former for former, keeper in kept_by if keeper == NOBODY])
         return Roster(
-            view.network, life, view.epoch, neighbours, others, view.looks_after, self._hidden(), moved, given_up
+            view.network,
+            life,
+            view.epoch,
+            neighbours,
+            others,
+            view.looks_after,
+            self._hidden(),
+            moved,
+            core.lost.given_up(),
         )
 
     def _hidden(self) -> tuple[FormerWish, ...]:

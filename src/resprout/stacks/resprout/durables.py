@@ -35,12 +35,11 @@ from resprout.edge.messages import Attend, GoTo, HeldSubscription, Subscribe, Su
 from resprout.filters.predicate import parse_predicate
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
-from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durable_book import SUBSCRIPTIONS_MAX
 from resprout.stacks.resprout.durable_done import UnknownDone
 from resprout.stacks.resprout.durable_state import CONSUMERS_TOLD, MARKS_MAX, DurableState
-from resprout.stacks.resprout.messages import NOBODY
+from resprout.stacks.resprout.served_clients import ServedClients
 from resprout.stacks.shell.desk import Handler
 
 RETURN_LEASES: Final = 4
@@ -51,11 +50,11 @@ GONE_BEATS: Final = 6
 
 
 class Durables:
-    def __init__(self, core: Core, ghosts: Ghosts, book: ClientBook, clients: Clients) -> None:
+    def __init__(self, core: Core, ghosts: Ghosts, book: ClientBook, served: ServedClients) -> None:
         self._core = core
         self._ghosts = ghosts
         self._book = book
-        self._clients = clients
+        self._served = served
         self.consumers = Consumers(core.sessions, self._consumers_changed, core.log, core.options.subscriber_bytes)
         self._waiting: dict[str, Consume] = {}
         """Consumers that came and cannot be served yet."""
@@ -64,9 +63,9 @@ class Durables:
         self._unknown: dict[str, UnknownDone] = {}
         """By subscription: what everybody was told, and may not have heard."""
         core.sessions.is_confirmed = self._confirmed
-        clients.left = self.leave
-        clients.looked = self.decide_all
-        clients.durables = (book.durables.states, self._waiting)
+        served.left = self.leave
+        served.looked = self.decide_all
+        served.durables = (book.durables.states, self._waiting)
         book.durables.changed = self._changed
         book.durables.heard_of = self._heard_of
         self.of_clients: dict[type, Handler] = {
@@ -80,7 +79,7 @@ class Durables:
 
     def consume(self, session: ClientSession, message: Consume) -> None:
         session.consumes = True
-        if self._clients.is_superseded(session):
+        if self._served.is_superseded(session):
             return
         self._waiting[session.name] = message
         self._decide(session)
@@ -101,7 +100,7 @@ class Durables:
 
     def decide_all(self) -> None:
         """Something has changed: look again at those that wait, and at what nobody holds."""
-        if self._clients.serving and not self._core.retired:
+        if self._served.serving and not self._core.retired:
             self._take_over()
         for name in list(self._waiting):
             session = self._core.sessions.all.get(name)
@@ -131,7 +130,7 @@ class Durables:
         for name in [name for name, since_us in self._silent.items() if core.now_us - since_us >= patience_us]:
             del self._silent[name]
             self.consumers.leave(name)
-            self._clients.cut_off(name, "it was not heard for too long, and others have what it had")
+            self._served.cut_off(name, "it was not heard for too long, and others have what it had")
 
     def hand_out(self) -> None:
         """At the end of a step that left something to be handed out."""
@@ -153,10 +152,10 @@ class Durables:
                 del self._waiting[session.name]
                 core.out.append(Send(session.name, GoTo(Successor(state.home.name, state.address))))
             return  # somebody will hold it
-        if not self._clients.serving:
+        if not self._served.serving:
             return
         del self._waiting[session.name]
-        self._clients.begin(session)
+        self._served.begin(session)
         if message.ends:
             reason = f"there is no durable subscription {message.subscription!r}"
             standing = Standing.REFUSED if held is None else Standing.ENDED
@@ -308,10 +307,10 @@ class Durables:
                 continue
             if self._ghosts.knows(state.home):
                 upto = self._ghosts.brought_upto(state.home)
-                if self._clients.is_shown(upto):
+                if self._served.is_shown(upto):
                     self._adopt(state)
                 else:
-                    self._clients.awaited.append(upto)
+                    self._served.awaited.append(upto)
             elif self._is_lost(state.home):
                 again = Consume(state.subscription, state.terms, 1)
                 self._begin(again, state, state.owner, f"what {state.home.name} had for {state.subscription!r} is lost")
@@ -320,12 +319,10 @@ class Durables:
         """Whether this broker has to begin it anew: nobody can make good what it missed."""
         core = self._core
         mine = home.name == core.seat.name
-        if core.kept_by.get(home) == NOBODY:
+        if core.lost.is_given_up(home):
             return mine or (core.view.parent is None and core.view.incarnation_of(home.name) <= home.incarnation)
-        is_over = core.now_us - self._clients.lost.began_us > core.options.ghost_us
-        return (
-            mine and home.incarnation < core.seat.incarnation and is_over and self._clients.lost.keeper_of(home) is None
-        )
+        is_over = core.now_us - self._core.lost.began_us > core.options.ghost_us
+        return mine and home.incarnation < core.seat.incarnation and is_over and self._core.lost.keeper_of(home) is None
 
     def _adopt(self, state: DurableState) -> None:
         core, terms = self._core, state.terms
@@ -338,7 +335,7 @@ class Durables:
         held.is_confirmed = True
         subscription = HeldSubscription(1, terms.filter, terms.where, state.base)
         attend = Attend(0, (state.home.name,), done, (subscription,), home=state.home.incarnation)
-        self._clients.welcome_inner(held.queue.session, attend)
+        self._served.welcome_inner(held.queue.session, attend)
         held.queue.again_below = core.log.next_no
         core.note("durable", f"{state.subscription} of {state.home.name} is held here from now on")
         self._book.durables.say(self._state(held))

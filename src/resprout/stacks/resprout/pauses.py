@@ -1,7 +1,7 @@
 """Topics whose publishers wait, in the whole network, because a subscriber has more unread than its share.
 
 The broker that serves such a subscriber announces a *pause*: who it is, and its filters. The announcement goes through
-the tree, and every broker keeps back publications of its local clients that match (`Clients.drain`). Nobody else waits.
+the tree, and every broker keeps back publications of its local clients that match (`ClientPublishing.drain`). Nobody else waits.
 
 An announcement holds all pauses of one broker and replaces the one before. It is soft state: the broker repeats it with
 every heartbeat, with current figures, and others forget it when it has not been repeated for `PAUSE_LEASES` leases. So

@@ -242,8 +242,7 @@ class Revival:
             if link is not source:
                 core.speaking.say_in_order(name, Revived(keepers))
         core.reviving = False
-        core.kept_by = {keeper.life: keeper.broker for keeper in keepers}
-        core.kept_until_us = core.now_us + core.options.ghost_us
+        core.lost.assign(keepers)
         lives = frozenset(keeper.life for keeper in keepers if keeper.broker == core.seat.name)
         roster = self._disk.former.roster
         own = {roster.life, *roster.looks_after} if roster is not None else set()
@@ -253,8 +252,8 @@ class Revival:
         ghosts.stand_for(self._ghost, lives, core.log.next_no - 1, awaited, self._allows)
         self._book.listeners.check((self._ghost, *(awaited or ())))
         core.view.looks_after = ghosts.lives()
-        core.out.append(SetTimer(GhostOver(self._ghost), core.kept_until_us))
-        core.out.append(SetTimer(NothingKept(), core.kept_until_us))
+        core.out.append(SetTimer(GhostOver(self._ghost), core.lost.kept_until_us))
+        core.out.append(SetTimer(NothingKept(), core.lost.kept_until_us))
         core.waves.start(core.view.publish_place(), core.view.reach, lambda: None)
         self._disk.let_go()
         core.show()

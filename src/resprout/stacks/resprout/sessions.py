@@ -10,7 +10,6 @@ from resprout.core.names import newcomer_name
 from resprout.order.link import Link
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Ping
-from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.joining.admission import Admission
@@ -18,6 +17,7 @@ from resprout.stacks.resprout.joining.newcomer import Newcomer, NewcomerState
 from resprout.stacks.resprout.joining.reunion import Reunion
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.repair.parcels import ParcelDesk
+from resprout.stacks.resprout.served_clients import ServedClients
 
 
 class PeerSessions:
@@ -25,7 +25,7 @@ class PeerSessions:
         self,
         core: Core,
         council: Council,
-        clients: Clients,
+        served: ServedClients,
         newcomer: Newcomer,
         admission: Admission,
         coordinator: Coordinator,
@@ -35,7 +35,7 @@ class PeerSessions:
     ) -> None:
         self._core = core
         self._council = council
-        self._clients = clients
+        self._served = served
         self._newcomer = newcomer
         self._admission = admission
         self._coordinator = coordinator
@@ -51,9 +51,9 @@ class PeerSessions:
         core = self._core
         name = event.peer
         if event.role == "client":
-            self._clients.arrive(event)
+            self._served.arrive(event)
             return
-        self._clients.give_way(name)
+        self._served.give_way(name)
         if core.peers.came_up(name, event.incarnation, event.room) is None:
             return
         real_name = newcomer_name(name)
@@ -74,7 +74,7 @@ class PeerSessions:
         core = self._core
         name = event.peer
         if name in core.sessions.all:
-            self._clients.leave(name)
+            self._served.leave(name)
             return
         life = core.peers.incarnation(name)
         core.peers.went_down(name)
@@ -103,7 +103,7 @@ class PeerSessions:
         if name in core.sessions.all:
             if code is not EndCode.NONE:
                 core.note("out_of_bounds", f"{name}: {reason}")
-            self._clients.cut_off(name, reason, code)
+            self._served.cut_off(name, reason, code)
             return
         if not core.peers.is_up(name):
             return  # what it said was on its way when its session ended
@@ -147,7 +147,7 @@ class PeerSessions:
             return
         self._council.connected(event.peer, core.now_us)
         self._clear(event.peer)
-        self._clients.decide_all()
+        self._served.decide_all()
 
     def stirred(self, event: Stirred) -> None:
         """Whatever gets on is a sign of life for a while, be it only a part of something large."""

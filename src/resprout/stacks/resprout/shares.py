@@ -21,9 +21,9 @@ from resprout.edge.broker.consumers import PREFIX
 from resprout.edge.broker.quotas import party_of
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import WhenFull
-from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durables import Durables
+from resprout.stacks.resprout.served_clients import ServedClients
 
 PROGRESS_SHARE: Final = 16
 """A watched subscriber that takes one in so many bytes of its share within `slow_consumer_us` is not cut off."""
@@ -55,9 +55,9 @@ class _Watch:
 
 
 class Shares:
-    def __init__(self, core: Core, clients: Clients, durables: Durables) -> None:
+    def __init__(self, core: Core, served: ServedClients, durables: Durables) -> None:
         self._core = core
-        self._clients = clients
+        self._served = served
         self._durables = durables
         self._share = core.options.subscriber_bytes
         self.watched: dict[str, _Watch] = {}
@@ -158,7 +158,7 @@ class Shares:
         unread = f"{session.name}: {session.owed_bytes / (1 << 20):.1f} MiB were unread"
         self._recent.append((core.now_us, unread))
         core.note("slow_consumer", f"{session.name} was cut off: {reason}")
-        self._clients.cut_off(session.name, reason, EndCode.SLOW)
+        self._served.cut_off(session.name, reason, EndCode.SLOW)
         del self.watched[session.name]
         core.pauses.end(session.name)
 

@@ -17,7 +17,6 @@ from resprout.order.totals.newcomers import joined, newcomer_locks
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Fenced
 from resprout.stacks.resprout.client_book import ClientBook
-from resprout.stacks.resprout.clients import Clients
 from resprout.stacks.resprout.company import Company
 from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.joining.claims import Claim, Claims
@@ -31,6 +30,7 @@ from resprout.stacks.resprout.messages import (
 )
 from resprout.stacks.resprout.outcomes import Settled
 from resprout.stacks.resprout.repair.parcels import send_parcel, shared_rows
+from resprout.stacks.resprout.served_clients import ServedClients
 
 
 class Admission:
@@ -42,7 +42,7 @@ class Admission:
         ghosts: Ghosts,
         book: ClientBook,
         company: Company,
-        clients: Clients,
+        served: ServedClients,
     ) -> None:
         self._core = core
         self._council = council
@@ -50,7 +50,7 @@ class Admission:
         self._ghosts = ghosts
         self._book = book
         self._company = company
-        self._clients = clients
+        self._served = served
         self.claims = Claims(core)
         """Newcomers that ask for a place here."""
 
@@ -126,7 +126,7 @@ class Admission:
         """The newcomer has its name from now on."""
         core = self._core
         self.claims.admit(claim)
-        self._clients.give_way(claim.name)
+        self._served.give_way(claim.name)
         if claim.key != claim.name:
             core.peers.adopt(claim.key, claim.name)
             claim.key = claim.name
