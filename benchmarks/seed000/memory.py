@@ -136,7 +136,7 @@ def broker_keeps(run: Run, name: str) -> Kept:
     process = run.world.nodes[name].process
     assert process is not None
     machine: Any = process.machine
-    core = machine.machine.core
+    core = machine.machine.parts
     if isinstance(core.log, dict):  # ginger
         return Kept(sum(entry.bundle.cost for entry in core.log.values()), len(core.log))
     return Kept(core.log.bytes_held, len(core.log.entries))

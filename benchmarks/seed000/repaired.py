@@ -92,7 +92,7 @@ def grown_back(played: Played) -> Scenario:
             continue
         machine = process.machine.machine  # type: ignore[attr-defined]
         assert isinstance(machine, ResproutBroker), "only this one is asked where it stands"
-        parent = machine.core.view.parent
+        parent = machine.life.view.parent
         latency_us = way.between(broker.name, parent) if parent is not None else 0
         brokers.append(msgspec.structs.replace(broker, parent=parent, latency_us=latency_us))
     clients = []

@@ -59,7 +59,7 @@ class Publisher:
 
 
 def check_bounds(running: Running, publisher: Publisher, inbox: Inbox) -> None:
-    assert running.machine.core.log.bytes_held <= LOG + WINDOW + 2 * BUNDLE
+    assert running.machine.parts.log.bytes_held <= LOG + WINDOW + 2 * BUNDLE
     # In its queue, on the way, and in the log: nobody waits for these receipts, so they are told late.
     assert publisher.unheard_bytes <= QUEUE + 2 * WINDOW + LOG + 3 * BUNDLE
     # One bundle crosses the limit, and by then the broker may begin another one in the window it was granted.
@@ -87,7 +87,7 @@ def test_a_subscriber_that_blocks_pushes_back_when_its_share_is_full_and_then_ge
                     check_bounds(running, publisher, inbox)
             await asyncio.gather(*publisher.tasks)
             await publisher.receipts[-1].delivered()
-            assert running.machine.core.log.bytes_held == 0
+            assert running.machine.parts.log.bytes_held == 0
 
     run(scene())
 
@@ -134,7 +134,7 @@ def test_a_subscriber_that_stops_reading_its_connection_is_written_to_only_as_fa
             for number in range(1, count + 1):
                 assert int.from_bytes((await inbox.next()).payload[:4], "big") == number
                 held = held or "stuck" in running.sessions
-                assert running.machine.core.log.bytes_held <= LOG + LinkOptions().window_bytes + 2 * BUNDLE
+                assert running.machine.parts.log.bytes_held <= LOG + LinkOptions().window_bytes + 2 * BUNDLE
             assert held
             await asyncio.gather(*publisher.tasks)
             await publisher.receipts[-1].delivered()

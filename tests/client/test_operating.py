@@ -24,7 +24,7 @@ def view_of(network: Local) -> MembershipView:
     """What the root knows of the tree."""
     machine = network.brokers[0].books.machine
     assert isinstance(machine, ResproutBroker)
-    return machine.core.view
+    return machine.life.view
 
 
 # -- forget ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from resprout.core.states import transition
 from resprout.order.link_state import LINK_STATES, LinkState
 from resprout.stacks.resprout.joining.newcomer import NEWCOMER_STATES, NewcomerState
-from resprout.stacks.resprout.repair.coordinator import COORDINATOR_STATES, CoordinatorState
+from resprout.stacks.resprout.repair.finish import COORDINATOR_STATES, CoordinatorState
 from resprout.stacks.resprout.repair.member import MEMBER_STATES, MemberState
 
 

@@ -134,7 +134,7 @@ class FuzzedTree(Tree):
     def outlived(self) -> int:
         """The highest life of the liar that an honest broker knows to be over. The liar can raise it."""
         brokers = [broker for name, broker in self.brokers.items() if name != self.liar]
-        return max((broker.core.view.tombstones.get(self.liar, 0) for broker in brokers), default=0)
+        return max((broker.life.view.tombstones.get(self.liar, 0) for broker in brokers), default=0)
 
     def one(self) -> bool:
         """Time passes only when nothing is under way, and never past a heartbeat: honest brokers keep their leases."""
@@ -167,7 +167,7 @@ class FuzzedTree(Tree):
     @property
     def parent_of_liar(self) -> str | None:
         """The honest broker that has an open link to a lying broker."""
-        linked = [peer for peer in SERVED if self.brokers[peer].core.view.neighbours.get(self.liar)]
+        linked = [peer for peer in SERVED if self.brokers[peer].life.view.neighbours.get(self.liar)]
         return linked[0] if linked else None
 
     def step(self, name: str, event: Event) -> None:
@@ -365,7 +365,7 @@ class Episode:
         message = self._wire.carry(message)
         broker = self.tree.brokers[peer]
         elsewhere = [client for client in HONEST if client not in SERVED[peer]]
-        if message is None or is_accepted(self.role, message, SERVED[peer], elsewhere, broker.core.seen.has):
+        if message is None or is_accepted(self.role, message, SERVED[peer], elsewhere, broker.parts.seen.has):
             self.refused_by_the_wire += message is None
             return False
         self.forged += 1
@@ -375,7 +375,7 @@ class Episode:
 
     def _fitting(self) -> Any:
         """What the liar's broker expects next from it."""
-        session = self.tree.brokers["b0"].core.sessions.all.get("evil")
+        session = self.tree.brokers["b0"].parts.sessions.all.get("evil")
         return self._lies.publication(session.last, session.gave) if session is not None else self._lies.greeting()
 
     # -- what must be true at the end --------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class Scene:
         self.witness = witness
         self.papers = papers
         self.child = brokers[2]
-        self.witness_life: int = brokers[1].machine.core.sessions.all["witness"].incarnation
+        self.witness_life: int = brokers[1].machine.parts.sessions.all["witness"].incarnation
 
     @property
     def lives(self) -> list[int]:
@@ -168,11 +168,11 @@ async def scene(papers: Papers | None) -> AsyncIterator[Scene]:
     async with contextlib.AsyncExitStack() as stack:
         b0 = await stack.enter_async_context(broker("b0", door=door("b0")))
         b1 = await stack.enter_async_context(broker("b1", parent=("b0", b0.address), door=door("b1")))
-        await until(lambda: "b1" in b0.sessions and b1.machine.core.attached)
+        await until(lambda: "b1" in b0.sessions and b1.machine.life.attached)
         b2 = await stack.enter_async_context(
             broker("b2", parent=("b1", b1.address), door=door("b2"), stack=LIARS_STACK)
         )
-        await until(lambda: b2.machine.core.attached)
+        await until(lambda: b2.machine.life.attached)
         tls = papers.folder if papers is not None else None
         witness = await stack.enter_async_context(connect(str(b1), name="witness", tls=tls))
         yield Scene([b0, b1, b2], witness, papers)

@@ -34,7 +34,7 @@ def burst() -> bytes:
 
 
 def subscribed(running: Running) -> int:
-    session = running.machine.core.sessions.all.get("busy")
+    session = running.machine.parts.sessions.all.get("busy")
     return len(session.subscriptions) if session is not None else 0
 
 
@@ -175,7 +175,7 @@ def test_a_connection_that_is_closed_does_not_wait_for_a_peer_that_never_reads(m
             async with connect(str(running), name="p") as publisher:
                 for _ in range(20):
                     await publisher.publish("t", bytes(1 << 19))
-                await until(lambda: len(running.machine.core.sessions.all["stuck"].given) > 0)
+                await until(lambda: len(running.machine.parts.sessions.all["stuck"].given) > 0)
                 stuck.say_messages(3, Subscribe(1, "t", None))  # against the rules: it is thrown out
                 await until(lambda: "stuck" not in running.sessions)
                 await until(lambda: running.host.connections == 1)

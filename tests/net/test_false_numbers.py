@@ -31,7 +31,7 @@ async def attack(*messages: Any) -> tuple[EndCode, str, dict[str, int]]:
             told = await goodbye(peer)
         counted = await refusals(stage.brokers[0])
         await stage.goes_on()
-        assert max(running.machine.core.clock.now for running in stage.brokers) < 1_000
+        assert max(running.machine.parts.clock.now for running in stage.brokers) < 1_000
         return told.code, told.reason, counted
 
 

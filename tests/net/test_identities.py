@@ -296,7 +296,7 @@ def test_a_session_of_a_client_that_may_do_less_is_not_resumed(rules: Path) -> N
                 welcome = await peer.greet("teller")
                 peer.say_messages(1, Attend(0))
                 peer.say_messages(2, Subscribe(1, "bank/+", None))
-                await until(lambda: running.machine.core.sessions.all["teller"].confirmed)
+                await until(lambda: running.machine.parts.sessions.all["teller"].confirmed)
                 async with bare(running.address) as again:
                     await log_in(again, "teller", TOKEN)
                     again.say(resume := msgspec.structs.replace(hello("teller"), peer_incarnation=welcome.incarnation))
@@ -309,7 +309,7 @@ def test_a_session_of_a_client_that_may_do_less_is_not_resumed(rules: Path) -> N
                 peer.say(resume)
                 goodbye = await peer.hear()
                 assert isinstance(goodbye, Goodbye) and "is over" in goodbye.reason, goodbye
-            assert "teller" not in running.machine.core.sessions.all
+            assert "teller" not in running.machine.parts.sessions.all
 
     run(scene())
 

@@ -104,6 +104,6 @@ def test_a_subscriber_that_is_killed_is_owed_nothing_and_the_others_miss_nothing
             receipt = await publisher.publish("t", b"end")
             assert await reading == list(range(1, 5001))
             await receipt.delivered()
-            assert running.machine.core.log.bytes_held == 0
+            assert running.machine.parts.log.bytes_held == 0
 
     run(scene())

@@ -116,7 +116,7 @@ def test_a_receipt_tells_on_how_many_brokers_safe_rests(brokers: int, faults: in
         options = {"faults_tolerated": faults}
         async with resprout.local(brokers=brokers, options=options) as network, network.connect("c1") as client:
             await asyncio.sleep(0)
-            while len(network.brokers[0].books.machine.core.links) < min(2, brokers - 1):
+            while len(network.brokers[0].books.machine.parts.links) < min(2, brokers - 1):
                 await asyncio.sleep(0.01)
             for guarantee in ("causal", "total", "eventual"):
                 receipt = await client.publish("t", b"x", guarantee=guarantee)

@@ -51,7 +51,7 @@ def test_a_broker_knows_whom_each_client_has_proven_to_be(tmp_path: Path) -> Non
             as_identity(running, "teller", "till-1"),
             connect_soon(str(running), name="guest", timeout=PATIENCE_S),
         ):
-            sessions = running.machine.core.sessions.all
+            sessions = running.machine.parts.sessions.all
             assert {name: session.identity for name, session in sessions.items()} == {"till-1": "teller", "guest": ""}
 
     run(scene())
@@ -65,7 +65,7 @@ def test_a_certificate_without_rules_proves_the_name_of_a_client(tmp_path: Path)
             broker(door=papers.door("b0")) as running,
             connect_soon(str(running), name="teller", timeout=PATIENCE_S, tls=papers.folder),
         ):
-            assert running.machine.core.sessions.all["teller"].identity == "teller"
+            assert running.machine.parts.sessions.all["teller"].identity == "teller"
 
     run(scene())
 
@@ -240,15 +240,15 @@ def test_a_client_does_not_have_the_name_of_a_broker_that_is_or_was_there() -> N
     async def scene() -> None:
         async with broker() as b0:
             async with broker("b1", parent=("b0", b0.address)):
-                await until(lambda: "b1" in b0.machine.core.links)
+                await until(lambda: "b1" in b0.machine.parts.links)
                 with pytest.raises(ConnectError, match="b1 is the name of a broker"):
                     await connected(b0, "b1")
-            await until(lambda: "b1" not in b0.machine.core.links)
+            await until(lambda: "b1" not in b0.machine.parts.links)
             with pytest.raises(ConnectError, match="b1 is, or was, the name of a broker"):
                 await connected(b0, "b1")
             assert (await refusals(b0))["its name is that of a broker"] == 2
             async with broker("b1", parent=("b0", b0.address), incarnation=2):
-                await until(lambda: "b1" in b0.machine.core.links)
+                await until(lambda: "b1" in b0.machine.parts.links)
 
     run(scene())
 
@@ -262,7 +262,7 @@ def test_a_broker_that_comes_takes_its_name_from_a_client() -> None:
             async with broker("b1", parent=("b0", b0.address)) as b1, connected(b1, "reader") as reader:
                 with pytest.raises(ClosedError, match="b1 is the name of a broker, which has come"):
                     await inbox.next()
-                await until(lambda: "b1" in b0.machine.core.links)
+                await until(lambda: "b1" in b0.machine.parts.links)
                 letters = await reader.subscribe("a/#")
                 await other.publish("a/x", b"on")
                 assert (await letters.next()).payload == b"on", "the link between the brokers works"

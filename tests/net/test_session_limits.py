@@ -127,7 +127,7 @@ def test_a_broker_and_an_operator_get_in_when_clients_have_taken_all_their_room(
             async with connect(str(running), name="boss", login="boss:token", timeout=PATIENCE_S):
                 pass
             async with broker("b1", parent=("b0", running.address), door=Door(rules=rules, network_key=key)) as child:
-                await until(lambda: "b0" in child.machine.core.links and "b1" in running.machine.core.links)
+                await until(lambda: "b0" in child.machine.parts.links and "b1" in running.machine.parts.links)
 
     run(scene())
 

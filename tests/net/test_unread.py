@@ -62,7 +62,7 @@ class Unreading:
 @contextlib.asynccontextmanager
 async def two_brokers() -> AsyncIterator[tuple[Running, Running]]:
     async with broker("b0", options=OPTIONS) as b0, broker("b1", parent=("b0", b0.address), options=OPTIONS) as b1:
-        await until(lambda: "b1" in b0.machine.core.links and b1.machine.core.attached)
+        await until(lambda: "b1" in b0.machine.parts.links and b1.machine.life.attached)
         yield b0, b1
 
 
@@ -82,7 +82,7 @@ async def reader(running: Running, takes: int, *first: Any, epoch: int = 1) -> A
 
 
 def has_interest(running: Running, topic: str) -> bool:
-    return bool(running.machine.core.interest.index.match(topic, {}))
+    return bool(running.machine.parts.interest.index.match(topic, {}))
 
 
 async def publish(client: Client, topic: str, count: int = COUNT) -> None:
@@ -116,7 +116,7 @@ def test_a_reader_that_comes_again_and_takes_nothing_is_not_waited_for_again() -
 
     async def scene() -> None:
         async with two_brokers() as (b0, b1), connect(str(b0), name="p", timeout=PATIENCE_S) as p:
-            pauses = b1.machine.core.pauses
+            pauses = b1.machine.parts.pauses
             begun: list[str] = []
             begin = pauses.begin
 
@@ -131,11 +131,11 @@ def test_a_reader_that_comes_again_and_takes_nothing_is_not_waited_for_again() -
                     await publish(p, "data")
                     await until(lambda: unreading.end is not None)
                     assert unreading.end is not None and unreading.end.code is EndCode.SLOW
-                await until(lambda: "reader" not in b1.machine.core.sessions.all)
+                await until(lambda: "reader" not in b1.machine.parts.sessions.all)
                 if time == 0:
                     waited = len(begun)
             assert len(begun) == waited, "it was paused for once at most"
-            assert b1.machine.core.slow_consumers == 3
+            assert b1.machine.parts.shares.slow_consumers == 3
 
     run(scene())
 
@@ -153,9 +153,9 @@ def test_a_durable_subscription_that_nobody_reads_holds_its_own_topics_and_no_ot
         ):
             await until(lambda: has_interest(b0, "data/x"))
             filling = asyncio.ensure_future(publish(p, "data/x"))
-            await until(lambda: b0.machine.core.pauses.seen)
+            await until(lambda: b0.machine.parts.pauses.seen)
             held = asyncio.ensure_future(publish(p, "data/x", 1))
-            await until(lambda: "p" in b0.machine.core.paused_for)
+            await until(lambda: "p" in b0.machine.parts.charges.paused_for)
             await publish(q, "other")
             assert not held.done() and b0.machine.status().notices
             await q.end_subscription("jobs")

@@ -22,9 +22,8 @@ def test_a_broker_is_found_wherever_in_the_tree_it_lives() -> None:
 
 
 def test_newcomers_that_ask_elsewhere_are_found_as_well() -> None:
-    net = Net("ab", "bc", faults=1)
     claim = Namesake("x", 4, "h:1", "c", False)
-    net.waves["c"].census.claims = lambda name: [claim] if name == "x" else []
+    net = Net("ab", "bc", faults=1, claims=[claim])
     (findings,) = ask(net, "a", "x")
     assert findings.namesakes == [claim]
 

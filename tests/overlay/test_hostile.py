@@ -32,7 +32,6 @@ from resprout.overlay.outcomes import Declared, Expelled
 from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
 from resprout.overlay.status import CouncilOptions
 from resprout.overlay.view import MembershipView
-from resprout.overlay.waves import Waves
 from resprout.wire.codec import Codec
 from tests.overlay.test_view import place
 from tests.soak import cases
@@ -97,9 +96,9 @@ class Alone:
         self.view.follow_decided(Configuration(3, (Voter("a", 1, ""), Voter("b", 1, ""), Voter("c", 2, ""))))
         self.posted: list[tuple[str, ProtocolMessage]] = []
         self.outcomes: deque[Outcome] = deque()
-        self.waves = Waves(self.view, self._post, self.outcomes)
         options = CouncilOptions(heartbeat_us=1500, lease_us=9000)
-        self.council = Council(self.view, options, self._post, self.outcomes, self.waves)
+        self.council = Council(self.view, options, self._post, self.outcomes)
+        self.waves = self.council.waves
         self.now_us = 100_000
         self.council.tick(self.now_us)
 

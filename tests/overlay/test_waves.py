@@ -1,14 +1,14 @@
 """Waves in small trees, message by message."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.overlay import waves as module
-from resprout.overlay.messages import Tell, Told
+from resprout.overlay.messages import Namesake, Tell, Told
 from resprout.overlay.outcomes import Expelled
 from resprout.overlay.places import Configuration, Life, Registration
 from resprout.overlay.view import MembershipView
@@ -19,11 +19,16 @@ from tests.overlay.test_view import place
 class Net:
     """The given links, with a queue of messages that are delivered one by one."""
 
-    def __init__(self, *links: str, faults: int = 2) -> None:
+    def __init__(self, *links: str, faults: int = 2, claims: Sequence[Namesake] = ()) -> None:
+        """`claims`: newcomers, each at the broker that it asks for a place (`Namesake.above`)."""
+        self._claims = claims
         names = sorted({name for link in links for name in link})
         self.views = {name: MembershipView(name, 1, "", faults) for name in names}
         self.outcomes: dict[str, deque[Outcome]] = {name: deque() for name in names}
-        self.waves = {name: Waves(self.views[name], self._poster(name), self.outcomes[name]) for name in names}
+        self.waves = {
+            name: Waves(self.views[name], self._poster(name), self.outcomes[name], claims=self._claims_at(name))
+            for name in names
+        }
         self.queue: list[tuple[str, str, ProtocolMessage]] = []
         for link in links:
             for name, peer in ((link[0], link[1]), (link[1], link[0])):
@@ -34,6 +39,9 @@ class Net:
 
     def _poster(self, name: str) -> Callable[[str, ProtocolMessage], None]:
         return lambda peer, message: self.queue.append((name, peer, message))
+
+    def _claims_at(self, broker: str) -> Callable[[str], list[Namesake]]:
+        return lambda name: [claim for claim in self._claims if (claim.above, claim.name) == (broker, name)]
 
     @property
     def fenced(self) -> list[str]:

@@ -24,7 +24,7 @@ from resprout.sim.invariants import InvariantError
 from resprout.sim.run import FaultAtEvent, Run
 from resprout.sim.swarm import try_seed
 from resprout.sim.trial import Trial
-from resprout.stacks.resprout.clients import Clients
+from resprout.stacks.resprout.served_clients import ServedClients
 from resprout.stacks.shell.outbox import Outbox
 from tests.stacks.stage import CHAIN, FORK, scenario
 
@@ -105,14 +105,14 @@ def test_a_leak_of_who_is_owed_an_entry_is_found(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_missing_refund_for_a_client_that_leaves_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    leave = Clients.leave
+    leave = ServedClients.leave
 
-    def leaves(self: Clients, name: str) -> None:
-        self._core.log.local_bytes += self._core.sessions.all[name].waiting_bytes
+    def leaves(self: ServedClients, name: str) -> None:
+        self._log.local_bytes += self._sessions.all[name].waiting_bytes
         leave(self, name)
 
     checked(QUEUED)
-    monkeypatch.setattr(Clients, "leave", leaves)
+    monkeypatch.setattr(ServedClients, "leave", leaves)
     with pytest.raises(InvariantError, match=r"b1\.1 breaks the invariant 'bytes': bytes of all local publishers"):
         checked(QUEUED)
 

@@ -30,7 +30,7 @@ from resprout.order.totals.totals import Totals
 from resprout.spread import asked
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
-from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions, core
+from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions, parts
 from resprout.stacks.resprout.forwarding import Forwarding, nothing_more_to_do
 from resprout.stacks.resprout.messages import Item, Stub
 from resprout.stacks.resprout.repair import finish
@@ -122,23 +122,23 @@ class _Sieve(Forwarding):
         self._count += 1
         went_on = super()._send_on(link, entry, forward)
         if self._count % 10 == 0:
-            self._core.out.pop()
+            self._life.out.pop()
         return went_on
 
 
-sieve = with_parts((core, "Forwarding", _Sieve))
+sieve = with_parts((parts, "Forwarding", _Sieve))
 """Logs and counts every tenth bundle as sent, and does not send it."""
 
 
 class _Repeater(Forwarding):
     def _send_on(self, link: Link, entry: Entry, forward: Forward | Republished) -> bool:
         went_on = super()._send_on(link, entry, forward)
-        link.sent.add(nothing_more_to_do(forward.bundle, link, forward.hops, self._core.faults))
-        self._core.out.append(Send(link.name, forward))
+        link.sent.add(nothing_more_to_do(forward.bundle, link, forward.hops, self._life.faults))
+        self._life.out.append(Send(link.name, forward))
         return went_on
 
 
-repeater = with_parts((core, "Forwarding", _Repeater))
+repeater = with_parts((parts, "Forwarding", _Repeater))
 """Sends every bundle twice. Harmless: whoever gets it can tell."""
 
 
@@ -147,7 +147,7 @@ class _RemembersNothing(Seen):
         return True
 
 
-parrot = with_parts((core, "Forwarding", _Repeater), (core, "Seen", _RemembersNothing))
+parrot = with_parts((parts, "Forwarding", _Repeater), (parts, "Seen", _RemembersNothing))
 """Sends every bundle twice and cannot tell, either."""
 
 
@@ -170,7 +170,7 @@ class _ConfirmsAtOnce(Interest):
         pass
 
 
-promiser = with_parts((core, "Interest", _ConfirmsAtOnce))
+promiser = with_parts((parts, "Interest", _ConfirmsAtOnce))
 """Confirms every subscription before anybody else has heard of it."""
 
 
@@ -180,7 +180,7 @@ class _Generous(Routes):
         return links, guests, None
 
 
-giver = with_parts((core, "Routes", _Generous))
+giver = with_parts((parts, "Routes", _Generous))
 """Gives whole bundles to those who asked for some messages of them."""
 
 
@@ -208,7 +208,7 @@ class _ClosesNothing(Totals):
             self.settle(record, self.clock.now + 1)
 
 
-hasty = with_parts((core, "Totals", _ClosesNothing))
+hasty = with_parts((parts, "Totals", _ClosesNothing))
 """Delivers a total as soon as it has its place, without waiting until everybody's side is closed."""
 
 
@@ -219,7 +219,7 @@ class _Mumbles(Reports):
         self.taken_soon = self.due = True
 
 
-mumbler = with_parts((core, "Reports", _Mumbles))
+mumbler = with_parts((parts, "Reports", _Mumbles))
 """Says that it has what may not be safe yet only when it has something else to say as well."""
 
 
@@ -231,7 +231,7 @@ class _Elbows(Log):
             self.held_back.let_pass(entry, -1)
 
 
-elbows = with_parts((core, "Log", _Elbows))
+elbows = with_parts((parts, "Log", _Elbows))
 """Lets whatever is safe pass what is not, whoever has it."""
 
 
@@ -269,7 +269,7 @@ class _TrustsItself(Log):
         return True
 
 
-blurter = with_parts((core, "Log", _TrustsItself))
+blurter = with_parts((parts, "Log", _TrustsItself))
 """Shows everything, and calls it safe, before anybody else has it."""
 
 

@@ -13,7 +13,7 @@ def draw_world(seed: int, faults: int) -> tuple[CouncilWorld, random.Random, dic
     world = CouncilWorld(seed, parents, faults)
     run_until_settled(world, least=1, most=FORMED_LEASES)
     assert is_settled(world) and not world.history
-    assert {name: broker.core.view.parent for name, broker in world.brokers.items()} == parents
+    assert {name: broker.life.view.parent for name, broker in world.brokers.items()} == parents
     world.watch = Watch(world)
     return world, chance, parents
 
@@ -38,23 +38,23 @@ class Watch:
     def __call__(self) -> None:
         roots = 0
         for broker in self.world.brokers.values():
-            known = broker.core.view.decided
+            known = broker.life.view.decided
             if self.decided.setdefault(known.version, known) is not known:
                 assert self.decided[known.version] == known
-            if broker.council.is_root and self.world.lives(broker.name):
+            if broker.parts.council.is_root and self.world.lives(broker.name):
                 roots += self._has_majority(broker)
         assert roots <= 1
 
     def _has_majority(self, broker: Witness) -> bool:
-        mine = broker.core.view.configuration
+        mine = broker.life.view.configuration
         voters = [voter for voter in mine.voters if self.world.lives(voter.name)]
         followers = [
             voter.life
             for voter in voters
             if self.world.brokers[voter.name].incarnation == voter.incarnation
-            and self.world.brokers[voter.name].core.view.configuration == mine
+            and self.world.brokers[voter.name].life.view.configuration == mine
         ]
-        return broker.core.view.is_majority(mine, followers)
+        return broker.life.view.is_majority(mine, followers)
 
 
 def is_settled(world: CouncilWorld) -> bool:
@@ -62,20 +62,20 @@ def is_settled(world: CouncilWorld) -> bool:
     configuration is whole again."""
     living = world.living()
     for broker in living:
-        here = broker.core.view
-        if not broker.core.attached or broker.core.leading or not all(here.neighbours.values()):
+        here = broker.life.view
+        if not broker.life.attached or broker.life.leading or not all(here.neighbours.values()):
             return False
-        if not broker.council.leased:
+        if not broker.parts.council.leased:
             return False
         for name in here.neighbours:
-            if not world.lives(name) or broker.name not in world.brokers[name].core.view.neighbours:
+            if not world.lives(name) or broker.name not in world.brokers[name].life.view.neighbours:
                 return False
-    roots = [broker for broker in living if broker.core.view.parent is None]
+    roots = [broker for broker in living if broker.life.view.parent is None]
     return len(roots) == 1 and len(_under(world, roots[0].name)) == len(living) and _is_list_whole(world, roots[0])
 
 
 def _is_list_whole(world: CouncilWorld, root: Witness) -> bool:
-    voters = root.core.view.configuration.voters
+    voters = root.life.view.configuration.voters
     if len(voters) != min(2 * world.faults + 1, len(world.living())):
         return False
     return all(
@@ -89,7 +89,7 @@ def _under(world: CouncilWorld, root: str) -> set[str]:
     while ends:
         here = ends.pop()
         for name, broker in world.brokers.items():
-            if name not in found and world.lives(name) and broker.core.view.parent == here:
+            if name not in found and world.lives(name) and broker.life.view.parent == here:
                 found.add(name)
                 ends.append(name)
     return found
@@ -100,14 +100,14 @@ def check_peace(world: CouncilWorld) -> None:
     assert is_settled(world)
     living = world.living()
     for broker in living:
-        here = broker.core.view
+        here = broker.life.view
         for name, incarnation in here.tombstones.items():
             assert world.brokers[name].incarnation > incarnation or not world.lives(name), (
                 "a living broker was declared dead"
             )
         for name, distance in _distances(world, broker.name).items():
             if distance <= world.faults + 1:
-                there = world.brokers[name].core.view
+                there = world.brokers[name].life.view
                 place = here.places[name]
                 assert (place.incarnation, place.parent) == (there.incarnation, there.parent)
                 assert set(place.neighbours) == set(there.neighbours)
@@ -127,7 +127,7 @@ def leaders_of(world: CouncilWorld, life: Life) -> set[str]:
 def _distances(world: CouncilWorld, start: str) -> dict[str, int]:
     found = {start: 0}
     for here in (queue := [start]):
-        for name in world.brokers[here].core.view.neighbours:
+        for name in world.brokers[here].life.view.neighbours:
             if name not in found:
                 found[name] = found[here] + 1
                 queue.append(name)

@@ -21,7 +21,7 @@ from resprout.sim.distances import Distances
 from resprout.sim.faults import VirtualFaults
 from resprout.sim.nodes import Process
 from resprout.sim.world import World
-from resprout.stacks.resprout import ResproutOptions, broker
+from resprout.stacks.resprout import ResproutOptions, parts
 from resprout.stacks.resprout.outcomes import Repaired
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.stack import BrokerSeat
@@ -66,31 +66,31 @@ class Witness(Accuser):
     def __init__(
         self, seat: BrokerSeat, options: ResproutOptions, rng: random.Random, tell: Callable[[What, list[Life]], None]
     ) -> None:
-        def watched(*parts: Any) -> Coordinator:
-            return WitnessedCoordinator(tell, *parts)
+        def watched(*given: Any) -> Coordinator:
+            return WitnessedCoordinator(tell, *given)
 
-        with mock.patch.object(broker, "Coordinator", watched):
+        with mock.patch.object(parts, "Coordinator", watched):
             super().__init__(seat, options, rng)
         self._tell = tell
 
     def _request(self, event: Request) -> None:
         if isinstance(event.body, Forget):
-            self.council.forget(event.body.names, self.core.now_us)
+            self.parts.council.forget(event.body.names, self.life.now_us)
         else:
             super()._request(event)
 
     def _repaired(self, outcome: Repaired) -> None:
         if outcome.successor == self.name:
-            self._tell("repaired", [Life(name, self.core.view.replaced[name]) for name in outcome.dead])
+            self._tell("repaired", [Life(name, self.life.view.replaced[name]) for name in outcome.dead])
         super()._repaired(outcome)
 
     @property
     def name(self) -> str:
-        return self.core.seat.name
+        return self.life.seat.name
 
     @property
     def incarnation(self) -> int:
-        return self.core.seat.incarnation
+        return self.life.seat.incarnation
 
 
 class WitnessedCoordinator(Coordinator):
@@ -100,7 +100,7 @@ class WitnessedCoordinator(Coordinator):
 
     def declared(self, names: Iterable[str]) -> None:
         names = list(names)
-        self._tell("declared", [self._core.view.life(name) for name in names])
+        self._tell("declared", [self._life.view.life(name) for name in names])
         super().declared(names)
 
 

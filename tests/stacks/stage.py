@@ -39,7 +39,7 @@ class Accuse(msgspec.Struct, frozen=True):
 class Accuser(ResproutBroker):
     def _request(self, event: Request) -> None:
         if isinstance(event.body, Accuse):
-            self.council.suspect(event.body.name, self.core.now_us, force=True)
+            self.parts.council.suspect(event.body.name, self.life.now_us, force=True)
         else:
             super()._request(event)
 
@@ -142,7 +142,7 @@ class Played:
         """The tree as those who run see it."""
         nodes = self._run.world.nodes.values()
         names = [node.name for node in nodes if node.process is not None and self._is_broker(node.name)]
-        return {name: self.broker(name).core.view.parent for name in names}
+        return {name: self.broker(name).life.view.parent for name in names}
 
     def _is_broker(self, name: str) -> bool:
         return name in {broker.name for broker in self._scene.brokers} or name.startswith("b")
@@ -207,7 +207,7 @@ def check_tree(played: Played) -> None:
     for name, parent in parents.items():
         assert parent is None or parent in parents, f"{name} hangs under {parent}, who is gone"
         neighbours = {other for other, above in parents.items() if above == name} | ({parent} - {None})
-        view = played.broker(name).core.view
+        view = played.broker(name).life.view
         assert set(view.neighbours) == neighbours and all(view.neighbours.values())
         assert view.configuration.root == roots[0]
 
@@ -215,12 +215,14 @@ def check_tree(played: Played) -> None:
 def check_forgotten(played: Played) -> None:
     """Nothing is kept for anybody once everything is delivered."""
     for name in played.parents():
-        core = played.broker(name).core
-        assert core.log.entries == {} and not core.log.held_back, f"{name} keeps {list(core.log.entries.values())[:5]}"
-        assert core.log.bytes_held == core.log.local_bytes == 0
-        assert not core.pressure.holding
-        assert len(core.book) == 0 and core.totals.pending == 0
-        for link in core.links.values():
+        parts = played.broker(name).parts
+        assert parts.log.entries == {} and not parts.log.held_back, (
+            f"{name} keeps {list(parts.log.entries.values())[:5]}"
+        )
+        assert parts.log.bytes_held == parts.log.local_bytes == 0
+        assert not parts.pressure.holding
+        assert len(parts.total_acks) == 0 and parts.totals.pending == 0
+        for link in parts.links.values():
             assert link.held_bytes == 0 and link.cursor is None
             assert not link.sent.entries and not link.arrived.entries
 

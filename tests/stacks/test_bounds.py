@@ -91,7 +91,7 @@ def test_a_clock_that_no_broker_gave_a_client_costs_it_its_session() -> None:
     broker = broker_with()
     broker.step(LinkUp("d", "client", 1, 10_000), 0)
     assert refused_code(broker, "d", Attend(1 << 61)) is EndCode.OUT_OF_BOUNDS
-    assert broker.core.clock.now < 100
+    assert broker.parts.clock.now < 100
     assert broker.status().refused == {"it stated a number beyond its bound": 1}
 
 
@@ -130,7 +130,7 @@ class Durable:
 def test_a_consumer_has_no_more_out_than_a_window() -> None:
     scene = Durable(group=False)
     scene.join("k", NUMBER_MAX)
-    assert scene.broker.durables.consumers.held["jobs"].queue.consumers["k"].window == WINDOW_MAX
+    assert scene.broker.parts.durables.consumers.held["jobs"].queue.consumers["k"].window == WINDOW_MAX
 
 
 def test_a_turn_that_nobody_was_given_is_refused() -> None:
@@ -162,7 +162,7 @@ def test_nobody_acknowledges_or_claims_what_was_not_handed_out(forged: str, grou
     scene.publish(4, 5)
     for name in ("owner", "owner2", "other"):
         for number in range(1, 6):
-            if name in scene.broker.core.sessions.all:
+            if name in scene.broker.parts.sessions.all:
                 scene.hear(name, Acknowledge((Span("c", "ordered", 1, number, number),)))
     assert set(scene.handed) == {1, 2, 3, 4, 5}, "each was handed to somebody"
 
@@ -193,13 +193,13 @@ def test_levels_of_a_total_are_no_higher_than_there_are() -> None:
     broker.step(Received("n", Submit(total)), 0)
     report = TotalLevels((TotalLevel("x", 1, 1, NUMBER_MAX, NUMBER_MAX, False),))
     assert closed(broker.step(Received("n", report), 0)) == []
-    assert broker.core.book.heard["x", 1, 1] == {"n": (0, 1, False)}
+    assert broker.parts.total_acks.heard["x", 1, 1] == {"n": (0, 1, False)}
 
 
 def test_an_answer_to_a_ping_of_the_future_renews_no_lease_beyond_now() -> None:
     broker = broker_with()
-    detector = LeaseDetector(broker.core.view, CouncilOptions(heartbeat_us=100, lease_us=300))
-    broker.core.view.parent = "n"
+    detector = LeaseDetector(broker.life.view, CouncilOptions(heartbeat_us=100, lease_us=300))
+    broker.life.view.parent = "n"
     detector.ponged("n", FAR, True, 1_000)
     assert detector.renewed_us == 1_000 and not detector.hears_parent(2_000)
 
@@ -209,7 +209,7 @@ def test_a_wave_goes_no_farther_than_brokers_look() -> None:
     place = Place("n", 1, 5, "b", ("b", "x"), "")
     effects = broker.step(Received("n", Tell(7, FAR, (place,))), 0)
     told = [effect.message for effect in effects if isinstance(effect, Send)]
-    assert [message.ttl < broker.core.view.reach for message in told if isinstance(message, Tell)] == [True]
+    assert [message.ttl < broker.life.view.reach for message in told if isinstance(message, Tell)] == [True]
 
 
 def linked(**changes: Any) -> Desk:

@@ -58,11 +58,11 @@ def until(tree: Tree, sender: str, receiver: str, kind: type) -> None:
 
 
 def waiting(tree: Tree, name: str, broker: str = "b1") -> int:
-    return len(tree.brokers[broker].core.sessions.all[name].waiting)
+    return len(tree.brokers[broker].parts.sessions.all[name].waiting)
 
 
 def under_way(tree: Tree, name: str, broker: str = "b1") -> list[Guarantee]:
-    return [bundle.guarantee for bundle in tree.brokers[broker].core.totals.backlog.of(name)]
+    return [bundle.guarantee for bundle in tree.brokers[broker].parts.totals.backlog.of(name)]
 
 
 def test_what_follows_a_total_rides_with_it_and_a_clients_queue_does_not_stop() -> None:
@@ -156,7 +156,7 @@ def test_what_is_heavy_waits_once_for_what_is_under_way_and_is_carried_if_that_w
     assert waiting(tree, "p") == 2 and under_way(tree, "p") == [TOTAL]
     tree.run()
     assert [m.guarantee for m in tree.delivered["far"]] == [TOTAL, CAUSAL, FIFO]
-    assert len(tree.brokers["b1"].core.totals.submissions.last.marks()) == 1
+    assert len(tree.brokers["b1"].parts.totals.submissions.last.marks()) == 1
     check_at_rest(tree)
 
 
@@ -227,7 +227,7 @@ def test_a_client_that_has_delivered_a_total_elsewhere_publishes_behind_it() -> 
     broker.step(Received("m", Attend(9, received=(Mark("p", "ordered", 1, 1),))), 0)
     made = Bundle("m", 1, 1, 1, 0, "t", (), CAUSAL, b"", pack_payloads([b""]))
     broker.step(Received("m", Publish(made)), 0)
-    assert broker.core.totals.is_under_way(made), "it depends on what is not delivered here"
+    assert broker.parts.totals.is_under_way(made), "it depends on what is not delivered here"
 
 
 def test_what_a_client_says_again_behind_a_total_that_overtook_it_waits_for_that() -> None:
@@ -249,7 +249,7 @@ def test_what_a_disk_brings_back_keeps_behind_the_total_that_holds_its_key() -> 
     tree.arrive("b0", "b1")
     found = Bundle("x", 1, 1, 1, 0, "t", ("k",), CAUSAL, b"", pack_payloads([b"kept"]))
     tree.step("b1", Recovered((to_record(found),)))
-    assert tree.brokers["b1"].core.totals.is_under_way(found)
+    assert tree.brokers["b1"].parts.totals.is_under_way(found)
     tree.run()
     assert [m.payload for m in tree.delivered["far"]] == [b"total", b"kept"]
 

@@ -54,7 +54,7 @@ def test_a_condition_picks_some_messages_of_a_bundle_with_their_own_numbers(home
     ]
     assert payloads(tree.delivered["all"]) == [b"1", b"2", b"3", b"4", b"5"]
     first = tree.machines["b0"]
-    assert isinstance(first, ResproutBroker) and first.core.log.next_no == 1, "they came as one bundle"
+    assert isinstance(first, ResproutBroker) and first.parts.log.next_no == 1, "they came as one bundle"
     check_at_rest(tree)
 
 
@@ -66,7 +66,7 @@ def test_a_bundle_of_which_nobody_wants_anything_goes_nowhere_beyond_the_copies_
         tree.ask_together("p", publications(rows(1, 2, 3)))
         tree.run()
         brokers = [machine for machine in tree.machines.values() if isinstance(machine, ResproutBroker)]
-        assert sum(machine.core.log.next_no for machine in brokers) == copies
+        assert sum(machine.parts.log.next_no for machine in brokers) == copies
         assert tree.delivered["s"] == []
         check_at_rest(tree)
 
@@ -81,7 +81,7 @@ def test_a_link_that_fell_behind_still_gets_the_copies_that_safety_needs(faults:
         tree.ask("p", PublishRequest(f"t{n}", b""))
     tree.run()
     brokers = [machine for machine in tree.machines.values() if isinstance(machine, ResproutBroker)]
-    assert [machine.core.log.next_no for machine in brokers] == [10 if place < copies else 0 for place in range(3)]
+    assert [machine.parts.log.next_no for machine in brokers] == [10 if place < copies else 0 for place in range(3)]
     check_at_rest(tree)
 
 

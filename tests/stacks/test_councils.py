@@ -33,7 +33,7 @@ def test_adjacent_brokers_that_crash_together_are_all_replaced(faults: int) -> N
         piece = {name}
         while len(piece) < faults:
             edge = [
-                other for x in sorted(piece) for other in world.brokers[x].core.view.neighbours if other not in piece
+                other for x in sorted(piece) for other in world.brokers[x].life.view.neighbours if other not in piece
             ]
             piece.add(chance.choice(edge))
         for other in sorted(piece):
@@ -51,13 +51,13 @@ def test_the_death_of_the_root_makes_one_root_with_a_later_configuration(faults:
     for seed in range(cases(2, 60)):
         world, _, parents = draw_world(seed, faults)
         old = next(iter(parents))
-        before = world.brokers[old].core.view.configuration.version
+        before = world.brokers[old].life.view.configuration.version
         world.crash(old)
         run_until_settled(world, least=1)
         check_peace(world)
-        root = next(broker for broker in world.living() if broker.council.is_root)
-        assert root.core.view.configuration.version > before
-        assert root.core.view.decided == root.core.view.configuration
+        root = next(broker for broker in world.living() if broker.parts.council.is_root)
+        assert root.life.view.configuration.version > before
+        assert root.life.view.decided == root.life.view.configuration
 
 
 @pytest.mark.parametrize("faults", [1, 2])
@@ -111,7 +111,7 @@ def test_more_silent_brokers_than_may_crash_are_a_partition_that_heals_by_itself
         # A whole subtree, so that no broker outside is cut from its parent, with a configuration that keeps its
         # majority.
         tops = [name for name in parents if 2 <= len(_below(parents, name)) <= len(parents) - 3]
-        voters = world.brokers["b00"].core.view.configuration.names
+        voters = world.brokers["b00"].life.view.configuration.names
         tops = [name for name in tops if sum(voter in _below(parents, name) for voter in voters) <= 1]
         if not tops:
             continue
@@ -121,14 +121,14 @@ def test_more_silent_brokers_than_may_crash_are_a_partition_that_heals_by_itself
         for _ in range(8):
             world.run(1)
             for broker in world.living():
-                waiting.update(broker.council.status(world.now_us).cut_off)
+                waiting.update(broker.parts.council.status(world.now_us).cut_off)
         assert waiting & below
-        assert not world.brokers[max(below)].council.leased
+        assert not world.brokers[max(below)].parts.council.leased
         world.heal()
         run_until_settled(world, least=3)
         check_peace(world)
         assert not world.history
-        assert {name: broker.core.view.parent for name, broker in world.brokers.items()} == parents
+        assert {name: broker.life.view.parent for name, broker in world.brokers.items()} == parents
 
 
 @pytest.mark.parametrize("faults", [1, 2])
@@ -153,7 +153,7 @@ def test_forced_mutual_suspicion_ends_in_one_tree_and_fences_nobody_far_away() -
         child = chance.choice(list(parents)[1:])
         parent = parents[child]
         assert parent is not None
-        near = {child, parent, *world.brokers[child].core.view.neighbours, *world.brokers[parent].core.view.neighbours}
+        near = {child, parent, *world.brokers[child].life.view.neighbours, *world.brokers[parent].life.view.neighbours}
         for one, other in ((child, parent), (parent, child)):
             world.after(chance.randrange(LEASE_US // 10), _accuse(world, one, other))
         run_until_settled(world, least=5)
@@ -176,7 +176,7 @@ def test_no_storm_of_faults_makes_two_roots_or_buries_the_living(faults: int) ->
         if is_settled(world):
             settled += 1
             for broker in world.living():
-                for name, incarnation in broker.core.view.tombstones.items():
+                for name, incarnation in broker.life.view.tombstones.items():
                     assert world.brokers[name].incarnation > incarnation or not world.lives(name)
     assert settled >= tried // 2
 
@@ -184,12 +184,12 @@ def test_no_storm_of_faults_makes_two_roots_or_buries_the_living(faults: int) ->
 def test_the_operator_can_forget_a_lost_majority() -> None:
     for seed in range(cases(3, 20)):
         world, _, parents = draw_world(seed, 1)
-        lost = world.brokers["b00"].core.view.configuration.names[:2]
+        lost = world.brokers["b00"].life.view.configuration.names[:2]
         for name in lost:
             world.crash(name, refuses=False)
         world.run(10)
-        assert not any(broker.council.is_root for broker in world.living())
-        left = [broker for broker in world.living() if set(broker.core.view.neighbours) & set(lost)]
+        assert not any(broker.parts.council.is_root for broker in world.living())
+        left = [broker for broker in world.living() if set(broker.life.view.neighbours) & set(lost)]
         for broker in left:
             world.ask(broker.name, Forget(lost))
         run_until_settled(world, least=3)
@@ -205,7 +205,7 @@ def test_equal_seeds_give_equal_histories() -> None:
                 world, chance.choice(("crash", "freeze", "cut", "force")), chance.randrange(9 * LEASE_US), list(parents)
             )
         world.run(15)
-        return world.history, [broker.core.view.places for broker in world.brokers.values()]
+        return world.history, [broker.life.view.places for broker in world.brokers.values()]
 
     assert history(7) == history(7)
 

@@ -38,7 +38,7 @@ def settle(tree: Tree) -> None:
         tree.detector()
     tree.run()
     for _ in range(200):  # clients of the dead are told that something is delivered when no ghost is left
-        if not any(machine.clients.answering.unsettled for machine in tree.brokers.values()):
+        if not any(machine.parts.answering.unsettled for machine in tree.brokers.values()):
             break
         tree.detector()
         tree.run()
@@ -46,15 +46,15 @@ def settle(tree: Tree) -> None:
 
 def check_whole(tree: Tree) -> None:
     """The living form one tree, and every client is served by one of them."""
-    parents = {name: machine.core.view.parent for name, machine in tree.brokers.items()}
+    parents = {name: machine.life.view.parent for name, machine in tree.brokers.items()}
     assert sum(parent is None for parent in parents.values()) == 1, parents
     for name, machine in tree.brokers.items():
         around = {other for other, parent in parents.items() if parent == name} | ({parents[name]} - {None})
-        assert machine.core.view.neighbours == dict.fromkeys(around, True), (name, parents)
+        assert machine.life.view.neighbours == dict.fromkeys(around, True), (name, parents)
     served = [
         name
         for machine in tree.brokers.values()
-        for name, g in machine.core.sessions.all.items()
+        for name, g in machine.parts.sessions.all.items()
         if not name.startswith("~")
     ]
     assert sorted(served) == sorted(tree.delivered)

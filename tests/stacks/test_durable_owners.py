@@ -72,7 +72,7 @@ class Guarded:
 
     def owners(self) -> set[str]:
         """As the brokers know them."""
-        return {broker.book.durables.states["orders"].owner for broker in self.tree.brokers.values()}
+        return {broker.parts.client_book.durables.states["orders"].owner for broker in self.tree.brokers.values()}
 
 
 @pytest.mark.parametrize("broker", ["b0", "b1", "b2"])
@@ -100,7 +100,7 @@ def test_whoever_the_rules_let_consume_it_consumes_it_and_does_not_end_it() -> N
     assert network.consume("auditor.w0", "b0", group) is None
     network.tree.forge("auditor.w0", "b2", EndSubscription())
     settle(network.tree)
-    assert "orders" in network.tree.brokers["b2"].durables.consumers.held, "it is not the auditor's to end"
+    assert "orders" in network.tree.brokers["b2"].parts.durables.consumers.held, "it is not the auditor's to end"
     assert network.reason("auditor.w0") == (
         "auditor.w0 may not end 'orders': it belongs to another identity, and no `manage` rule lists it"
     )

@@ -161,7 +161,7 @@ def test_its_end_is_the_end_for_everybody_and_the_name_is_free_again() -> None:
     settle(tree)
     assert payloads(tree, "w2") == [0]
     for broker in tree.brokers.values():
-        assert "=orders" not in broker.core.sessions.all or broker.core.seat.name == "b0"
+        assert "=orders" not in broker.parts.sessions.all or broker.life.seat.name == "b0"
 
 
 def test_two_that_begin_it_at_the_same_time_find_the_same_one() -> None:
@@ -171,7 +171,7 @@ def test_two_that_begin_it_at_the_same_time_find_the_same_one() -> None:
         tree.consume("w1", "b2", "jobs", GROUP)
         settle(tree)
         assert began(tree, "w0") and began(tree, "w1")
-        homes = [name for name, broker in tree.brokers.items() if "=jobs" in broker.core.sessions.all]
+        homes = [name for name, broker in tree.brokers.items() if "=jobs" in broker.parts.sessions.all]
         assert len(homes) == 1
         publish(tree, 10)
         settle(tree)
@@ -219,7 +219,7 @@ def test_what_is_acknowledged_while_the_next_broker_is_asked_is_done_there_as_we
         assert tree.one()
     tree.ask("w0", AcknowledgeRequest(tuple(tree.delivered["w0"])))  # type: ignore[arg-type]
     settle(tree)
-    assert all(not broker.core.log.entries for broker in tree.brokers.values())
+    assert all(not broker.parts.log.entries for broker in tree.brokers.values())
 
 
 @pytest.mark.parametrize("block", range(cases(1, 24)))
@@ -274,7 +274,7 @@ def test_over_deaths_of_consumers_and_brokers_nothing_is_lost_and_repeats_say_so
         for _ in range(6):
             settle(tree)
         check(tree, asked, seed)
-        spilled += sum(broker.core.spilling.bytes_spilled for broker in tree.brokers.values())
+        spilled += sum(broker.parts.spilling.bytes_spilled for broker in tree.brokers.values())
     assert (spilled > 0) == (terms.when_full is WhenFull.SPILL)
 
 

@@ -38,7 +38,7 @@ TAMPERED = (*IN_TREE, "TotalCopy.bundle.stamp", "Republished.bundle.stamp", "Rec
 
 
 def clocks(tree: Tree) -> list[int]:
-    return [broker.core.clock.now for broker in tree.brokers.values()]
+    return [broker.parts.clock.now for broker in tree.brokers.values()]
 
 
 # -- a client ----------------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def test_the_highest_clock_that_a_client_may_claim_stops_nobody() -> None:
         assert not any(
             isinstance(effect, Close) for effect in broker.step(Received(f"liar{clock}", Attend(clock)), tree.now_us)
         )
-    assert broker.core.clock.now == tree.now_us + LEAD
+    assert broker.parts.clock.now == tree.now_us + LEAD
     check_the_others_go_on(tree)
     check_the_others_go_on(tree)
     assert max(clocks(tree)) < tree.now_us + LEAD + 100 and cut_off(tree) == []
@@ -177,8 +177,8 @@ def test_a_copy_of_a_total_is_kept_with_a_stamp_of_this_broker() -> None:
     broker = broker_with()
     total = bundle(publisher="x", guarantee=Guarantee.TOTAL, stamp=FALSE)
     assert not any(isinstance(effect, Close) for effect in broker.step(Received("n", TotalCopy(1, 1, total)), 0))
-    (entry,) = broker.core.log.entries.values()
-    assert entry.stamp < 100 and broker.core.clock.now < 100
+    (entry,) = broker.parts.log.entries.values()
+    assert entry.stamp < 100 and broker.parts.clock.now < 100
     assert broker.status().refused == {"it passed on a stamp that no clock can have reached": 1}
 
 
@@ -201,7 +201,7 @@ def test_a_false_clock_in_a_journal_heals_with_the_restart() -> None:
     broker, effects = recovered(records)
     entries = [*Former([effect.record for effect in effects if isinstance(effect, Persist)]).entries.values()]
     assert [(entry.bundle.first, entry.bundle.stamp) for entry in entries] == [(1, 2), (2, 3), (3, 4)]
-    assert broker.core.clock.now == 4 and not broker.core.reviving
+    assert broker.parts.clock.now == 4 and not broker.life.reviving
     broker.step(LinkUp("d", "client", 1, 1 << 20), 0)
     broker.step(Received("d", Attend(0)), 0)
     broker.step(Received("d", Subscribe(1, "t", None)), 0)
@@ -219,5 +219,5 @@ def test_what_a_broker_kept_until_it_was_safe_is_published_again_below_the_limit
     broker = ResproutBroker(seat, ResproutOptions(durable=True), random.Random(1))
     broker.start(0)
     broker.step(Recovered((to_record(bundle(publisher="p", stamp=STAMP_MAX - 3)),)), 0)
-    (entry,) = broker.core.log.entries.values()
+    (entry,) = broker.parts.log.entries.values()
     assert entry.stamp == seat.epoch_us + LEAD + 1

@@ -37,8 +37,8 @@ def check_gone_on(played: Told, near: tuple[str, ...]) -> None:
     for name in near:
         assert played.news(ReceiptWaits, f"t{name[1:]}"), "it had to wait"
         assert totals_delivered(played, f"t{name[1:]}", FORGET_US)
-        assert played.broker(name).core.totals.pending == 0
-        view = played.broker(name).core.view
+        assert played.broker(name).parts.totals.pending == 0
+        view = played.broker(name).life.view
         assert set(view.neighbours) <= set(near) and set(view.configuration.names) <= set(near)
 
 
@@ -150,7 +150,7 @@ def test_a_wrong_word_is_refused_and_changes_nothing() -> None:
     played = ask(two_kinds(SIX, list(SIX), "200s"), faults, asked)
     assert answers(played) == [reason for _, _, reason in REFUSED]
     assert not played.notes("forget") and not played.notes("repair_begin")
-    assert all(played.broker(name).core.view.forgotten == {} for name in SIX)
+    assert all(played.broker(name).life.view.forgotten == {} for name in SIX)
     check_sound(played)
 
 

@@ -108,7 +108,7 @@ def test_a_broker_that_is_alone_shows_at_once_what_it_finds_on_its_disk() -> Non
     broker.start(0)
     found = Bundle("x", 1, 1, 1, 0, "t", (), Guarantee.FIFO, b"", pack_payloads([b"kept"]))
     effects = broker.step(Recovered((to_record(found),)), 1)
-    assert not broker.core.log.held_back
+    assert not broker.parts.log.held_back
     assert [effect.count for effect in effects if isinstance(effect, Forget)][-1] == 0
 
 

@@ -24,20 +24,20 @@ class Neighbour:
 
     def __init__(self, room: int) -> None:
         self.broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(faults_tolerated=1), random.Random(1))
-        core = self.core = self.broker.core
+        parts = self.parts = self.broker.parts
         self.broker.start(0)
-        core.begin(1)
-        core.peers.came_up("n", 1, room)
-        core.interest.add_neighbour("n")
-        core.neighbours.open(core.neighbours.add("n", 1))
+        parts.life.begin(1)
+        parts.peers.came_up("n", 1, room)
+        parts.interest.add_neighbour("n")
+        parts.neighbours.open(parts.neighbours.add("n", 1))
 
     def publish(self, number: int) -> None:
-        self.core.forwarding.accept(bundle(number), None, None, 0, False)
+        self.parts.forwarding.accept(bundle(number), None, None, 0, False)
 
     def sent(self) -> list[ProtocolMessage]:
         """Whatever costs something, since the last look."""
-        taken = [effect.message for effect in self.core.out if isinstance(effect, Send) and effect.message.cost]
-        self.core.out = []
+        taken = [effect.message for effect in self.parts.life.out if isinstance(effect, Send) and effect.message.cost]
+        self.parts.life.out = []
         return taken
 
     def writable(self, room: int) -> list[ProtocolMessage]:
@@ -53,14 +53,14 @@ def test_bundles_wait_in_the_log_for_room_that_a_parcel_has_taken() -> None:
     neighbour = Neighbour(room=2 * COST)
     item = ParcelRows((Item(bundle(90), 0, 1, False),))
     neighbour.publish(1)
-    neighbour.core.outbox.send("n", item)
+    neighbour.parts.outbox.send("n", item)
     neighbour.publish(2)
     neighbour.publish(3)
     assert neighbour.sent() == [forward(1), item]
-    assert not neighbour.core.outbox.waiting("n"), "a bundle that waits is kept once, in the log"
+    assert not neighbour.parts.outbox.waiting("n"), "a bundle that waits is kept once, in the log"
     assert neighbour.writable(COST) == [forward(2)]
     assert neighbour.writable(COST) == [forward(3)]
-    assert neighbour.core.links["n"].cursor is not None
+    assert neighbour.parts.links["n"].cursor is not None
 
 
 def test_a_parcel_waits_for_room_that_bundles_have_taken_and_they_wait_behind_it() -> None:
@@ -68,7 +68,7 @@ def test_a_parcel_waits_for_room_that_bundles_have_taken_and_they_wait_behind_it
     items: list[ProtocolMessage] = [ParcelRows((Item(bundle(number), 0, 1, False),)) for number in (90, 91)]
     neighbour.publish(1)
     for item in items:
-        neighbour.core.outbox.send("n", item)
+        neighbour.parts.outbox.send("n", item)
     neighbour.publish(2)
     assert neighbour.sent() == [forward(1)]
     assert neighbour.writable(COST) == items[:1]
@@ -79,9 +79,9 @@ def test_a_total_takes_its_turn_in_the_log_and_its_share_of_the_window() -> None
     neighbour = Neighbour(room=2 * COST)
     submit = Submit(bundle(50))
     neighbour.publish(1)
-    neighbour.core.speaking.say_in_order("n", submit)
+    neighbour.parts.speaking.say_in_order("n", submit)
     neighbour.publish(2)
-    neighbour.core.speaking.say_in_order("n", Submit(bundle(51)))
+    neighbour.parts.speaking.say_in_order("n", Submit(bundle(51)))
     neighbour.publish(3)
     assert neighbour.sent() == [forward(1), submit]
     assert neighbour.writable(2 * COST) == [forward(2), Submit(bundle(51))]

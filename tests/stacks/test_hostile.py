@@ -161,7 +161,7 @@ def test_a_client_that_speaks_before_it_is_served_is_cut_off() -> None:
     effects = broker.step(Received("evil", Publish(bundle())), 0)
     (said,) = [effect.reason for effect in effects if isinstance(effect, Close)]
     assert said == "evil said Publish before it was served"
-    assert broker.core.log.next_no == 0
+    assert broker.parts.log.next_no == 0
 
 
 TOTAL = bundle(guarantee=Guarantee.TOTAL)
@@ -196,7 +196,7 @@ def test_a_broker_that_breaks_the_protocol_is_cut_off_alone(message: Any, why: s
     assert reason[0] == "b1" and why in reason[1]
     check_the_others_go_on(tree)
     assert tree.incarnations == {"b0": 1, "b1": 2, "b2": 1}, "its next life has joined again"
-    assert set(tree.brokers["b0"].core.links) == {"b1", "b2"}
+    assert set(tree.brokers["b0"].parts.links) == {"b1", "b2"}
 
 
 def test_an_interest_asked_twice_ends_the_session_with_that_broker() -> None:
@@ -228,7 +228,7 @@ def broker_with(*events: Any, faults: int = 1) -> ResproutBroker:
                 told += broker.step(Received(other.peer, Sought(other.message.number, (), (0,), True)), 0)
             elif isinstance(other, Send) and isinstance(other.message, Tell):
                 told += broker.step(Received(other.peer, Told(other.message.number)), 0)
-    assert list(broker.core.links) == ["n", "m"]
+    assert list(broker.parts.links) == ["n", "m"]
     broker.step(LinkUp("c", "client", 1, 10_000), 0)
     broker.step(Received("c", Attend(0)), 0)
     for event in events:

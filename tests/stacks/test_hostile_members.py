@@ -70,12 +70,12 @@ def test_a_child_that_joined_honestly_ends_nobody_elses_life(attack: str, victim
     if victim == "b0":  # to which it is no neighbour, but a broker that may call
         tree.perform("b2", [Open("b0")])
         tree.run()
-    root = tree.brokers["b0"].core.view.configuration
+    root = tree.brokers["b0"].life.view.configuration
     tree.forge("b2", victim, ATTACKS[attack])
     tree.run()
     assert {name: life for name, life in lives(tree).items() if name != "b2"} == {"b0": 1, "b1": 1, "b3": 1}
     for name in ("b0", "b1", "b3"):
-        view = tree.brokers[name].core.view
+        view = tree.brokers[name].life.view
         assert view.configuration.root == root.root == "b0" and view.decided.root in ("b0", None)
         assert not {"b0", "b1", "b3"}.intersection(view.tombstones)
     for client in ("p", "s", "t"):
@@ -103,21 +103,21 @@ def test_a_child_that_joined_honestly_ends_nobody_elses_life(attack: str, victim
 def test_a_stranger_that_calls_itself_a_broker_is_not_believed(message: Any) -> None:
     broker: ResproutBroker = broker_with()
     broker.step(LinkUp("stranger", "broker", 1, 10_000), 0)
-    before = broker.core.view.configuration
+    before = broker.life.view.configuration
     effects = broker.step(Received("stranger", message), 0)
     assert not any(isinstance(effect, Retire) for effect in effects)
-    assert not any(isinstance(outcome, Declared) for outcome in broker.core.outcomes)
-    assert list(broker.core.links) == ["n", "m"] and broker.core.view.configuration == before
-    assert not broker.core.view.tombstones and not broker.core.view.forgotten
-    assert broker.core.seen.is_new(bundle(publisher="c", first=1))
+    assert not any(isinstance(outcome, Declared) for outcome in broker.life.outcomes)
+    assert list(broker.parts.links) == ["n", "m"] and broker.life.view.configuration == before
+    assert not broker.life.view.tombstones and not broker.life.view.forgotten
+    assert broker.parts.seen.is_new(bundle(publisher="c", first=1))
 
 
 def test_a_broker_whose_lease_is_lost_believes_whoever_tells_it_that_it_is_dead() -> None:
     """It may have been declared dead, and its parent be out of reach."""
     tree = chain()
-    council = tree.brokers["b1"].council
+    council = tree.brokers["b1"].parts.council
     assert council.leased
-    council.silent("b0", True, tree.brokers["b1"].core.now_us)  # its host says that it is gone
+    council.silent("b0", True, tree.brokers["b1"].life.now_us)  # its host says that it is gone
     tree.forge("b2", "b1", Fenced(1))
     tree.run()
     assert tree.incarnations["b1"] == 2
@@ -139,7 +139,7 @@ def test_a_total_that_a_client_of_this_broker_never_said_is_not_believed_from_a_
     tree.forge("b1", "b0", Submit(bundle(publisher="p", first=NUMBER, guarantee=Guarantee.TOTAL)))
     tree.run()
     assert not [one for one in tree.closed if one[0] == "p"]
-    assert tree.brokers["b0"].core.forwarding.forged == 1
+    assert tree.brokers["b0"].parts.forwarding.forged == 1
     check_the_others_go_on(tree)
 
 
@@ -159,28 +159,28 @@ def test_a_bundle_that_goes_on_where_a_client_of_this_broker_stopped_is_not_beli
     tree = busy_star()
     tree.forge("b1", "b0", Forward(bundle(publisher="p", first=1, count=5), 1))
     tree.run()
-    assert tree.brokers["b0"].core.seen.mark(("p", "ordered", 1)) == 1
+    assert tree.brokers["b0"].parts.seen.mark(("p", "ordered", 1)) == 1
     check_the_others_go_on(tree)
 
 
 def test_a_number_that_a_client_of_this_broker_has_published_and_nobody_has_seen_is_its_own() -> None:
     """The client's publication waits behind a total. A forged one of the same number would be taken in its place."""
     tree = busy_star()
-    core = tree.brokers["b0"].core
-    core.sessions.all["p"].last["ordered"] = 2  # the second one waits
+    parts = tree.brokers["b0"].parts
+    parts.sessions.all["p"].last["ordered"] = 2  # the second one waits
     tree.forge("b1", "b0", Forward(bundle(publisher="p", first=2), 1))
     tree.forge("b1", "b0", Submit(bundle(publisher="p", first=2, guarantee=Guarantee.TOTAL)))
     tree.run()
-    assert core.forwarding.forged == 2 and core.seen.mark(("p", "ordered", 1)) == 1
+    assert parts.forwarding.forged == 2 and parts.seen.mark(("p", "ordered", 1)) == 1
 
 
 def test_what_a_repair_says_about_a_client_that_publishes_here_is_not_believed() -> None:
     """Neighbours have its publications from here. Of a client that is elsewhere, they know more."""
     tree = busy_star()
-    core = tree.brokers["b0"].core
-    core.forwarding.raise_seen(("p", "ordered", 1), NUMBER)
-    core.forwarding.raise_seen(("s", "ordered", 1), NUMBER)
-    assert core.seen.mark(("p", "ordered", 1)) == 1 and core.seen.mark(("s", "ordered", 1)) == NUMBER
+    parts = tree.brokers["b0"].parts
+    parts.forwarding.raise_seen(("p", "ordered", 1), NUMBER)
+    parts.forwarding.raise_seen(("s", "ordered", 1), NUMBER)
+    assert parts.seen.mark(("p", "ordered", 1)) == 1 and parts.seen.mark(("s", "ordered", 1)) == NUMBER
 
 
 def test_a_parcel_of_a_repair_that_nobody_leads_buries_nobody() -> None:
@@ -192,7 +192,7 @@ def test_a_parcel_of_a_repair_that_nobody_leads_buries_nobody() -> None:
     tree.run()
     tree.detector()
     tree.run()
-    assert not tree.brokers["b1"].core.view.tombstones
+    assert not tree.brokers["b1"].life.view.tombstones
     assert {name: life for name, life in lives(tree).items() if name != "b2"} == {"b0": 1, "b1": 1, "b3": 1}
 
 
@@ -201,8 +201,10 @@ def test_a_broker_with_a_lease_believes_no_voter_that_its_neighbours_are_dead() 
     tree = chain()
     b1 = tree.brokers["b1"]
     dead = (Life("b0", 9), Life("b3", 1), Life("b9", 1))
-    assert b1.council.believed_deaths("b2", dead, b1.core.now_us) == (Life("b9", 1),)
-    assert b1.council.believed_deaths("b0", dead, b1.core.now_us) == dead, "its parent judges it, and whoever is beside"
+    assert b1.parts.council.believed_deaths("b2", dead, b1.life.now_us) == (Life("b9", 1),)
+    assert b1.parts.council.believed_deaths("b0", dead, b1.life.now_us) == dead, (
+        "its parent judges it, and whoever is beside"
+    )
 
 
 @pytest.mark.parametrize(
@@ -215,11 +217,11 @@ def test_a_root_with_a_lease_follows_no_configuration_that_it_has_not_made(voter
     tree.perform("b2", [Open("b0")])
     tree.run()
     false = Configuration(9, voters)
-    before = tree.brokers["b0"].core.view.configuration
+    before = tree.brokers["b0"].life.view.configuration
     tree.forge("b2", "b0", Decided(false))
     tree.forge("b2", "b0", Enrol(1, 1, (), Configuration(), Configuration(), false))
     tree.run()
-    assert tree.brokers["b0"].core.view.configuration == before == tree.brokers["b0"].core.view.decided
+    assert tree.brokers["b0"].life.view.configuration == before == tree.brokers["b0"].life.view.decided
 
 
 def test_an_orphan_that_calls_itself_its_parent_is_sought_once() -> None:

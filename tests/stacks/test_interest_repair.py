@@ -14,7 +14,7 @@ from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
 from resprout.spread.outbound import Outbound
-from resprout.stacks.resprout import ResproutBroker, core
+from resprout.stacks.resprout import ResproutBroker, parts
 from tests.compiled import reaches_into
 from tests.soak import cases
 from tests.spread.net import UNIVERSE, matched
@@ -75,7 +75,7 @@ def is_open(tree: Tree, one: str, other: str) -> bool:
     """Both ends say so: there is no repair between them."""
     brokers = tree.brokers
     return all(
-        here in brokers and brokers[here].core.view.neighbours.get(there) is True
+        here in brokers and brokers[here].life.view.neighbours.get(there) is True
         for here, there in ((one, other), (other, one))
     )
 
@@ -94,7 +94,7 @@ def hops_toward(tree: Tree, goal: str) -> dict[str, str]:
 
 
 def asked(tree: Tree, by: str, of: str) -> list[Predicate]:
-    return list(tree.brokers[of].core.interest.index.predicates_of(by))
+    return list(tree.brokers[of].parts.interest.index.predicates_of(by))
 
 
 def union(predicates: list[Predicate]) -> int:
@@ -121,7 +121,7 @@ def check_at_rest(tree: Tree, claims: Claims) -> None:
     claims.read()
     assert claims.confirmed == claims.wanted, "at rest every wish is confirmed"
     for there in tree.brokers:
-        for here in tree.brokers[there].core.view.neighbours:
+        for here in tree.brokers[there].life.view.neighbours:
             assert is_open(tree, here, there)
             behind = [
                 parse_predicate(filter, where)
@@ -134,7 +134,7 @@ def check_at_rest(tree: Tree, claims: Claims) -> None:
 
 def is_calm(tree: Tree) -> bool:
     return all(
-        is_open(tree, name, other) for name, broker in tree.brokers.items() for other in broker.core.view.neighbours
+        is_open(tree, name, other) for name, broker in tree.brokers.items() for other in broker.life.view.neighbours
     )
 
 
@@ -184,13 +184,13 @@ class _PresumesTooMuch(Interest):
         return super().presume(name, [parse_predicate("#"), parse_predicate("$s/#")], base, outbound)
 
 
-@reaches_into("resprout.stacks.resprout.core")
+@reaches_into("resprout.stacks.resprout.parts")
 @pytest.mark.parametrize(
     "make",
     [
         broken.promiser,
-        broken.with_parts((core, "Interest", _ForgetsWhatMembersAsk)),
-        broken.with_parts((core, "Interest", _PresumesTooMuch)),
+        broken.with_parts((parts, "Interest", _ForgetsWhatMembersAsk)),
+        broken.with_parts((parts, "Interest", _PresumesTooMuch)),
     ],
     ids=["confirms at once", "forgets what members ask", "presumes too much"],
 )

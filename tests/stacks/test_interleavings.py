@@ -215,11 +215,11 @@ def check_receipts(tree: Tree) -> None:
 
 def check_forgotten(tree: Tree) -> None:
     for name, machine in tree.brokers.items():
-        core = machine.core
-        assert core.log.entries == {}, name
-        assert core.log.bytes_held == 0 and core.log.local_bytes == 0
-        assert len(core.book) == 0 and core.totals.pending == 0 and not core.pressure.holding
-        for link in core.links.values():
+        parts = machine.parts
+        assert parts.log.entries == {}, name
+        assert parts.log.bytes_held == 0 and parts.log.local_bytes == 0
+        assert len(parts.total_acks) == 0 and parts.totals.pending == 0 and not parts.pressure.holding
+        for link in parts.links.values():
             assert link.sent.entries == {} and link.arrived.entries == {} and link.held_bytes == 0
             assert link.open and link.cursor is None
 

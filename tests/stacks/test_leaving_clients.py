@@ -26,26 +26,26 @@ def tree(monkeypatch: pytest.MonkeyPatch) -> Tree:
 
 
 def test_no_step_drops_more_than_a_portion_and_all_are_dropped_in_the_end(tree: Tree) -> None:
-    core = tree.brokers["b1"].core
-    index = core.interest.index
+    parts = tree.brokers["b1"].parts
+    index = parts.interest.index
     tree.perform("b1", tree.machines["b1"].step(LinkDown("many", "gone"), tree.now_us))
-    assert len(index.predicates_of("many")) == COUNT - 3 and "many" in core.wishes.leaving
+    assert len(index.predicates_of("many")) == COUNT - 3 and "many" in parts.client_interest.leaving
     tree.ask("p", PublishRequest("t/19", b"x"))
     tree.run()
-    assert not core.wishes.leaving and not index.predicates_of("many")
+    assert not parts.client_interest.leaving and not index.predicates_of("many")
     assert [message.payload for message in tree.delivered["few"]] == [b"x"]
-    assert [one.filter for one in tree.brokers["b0"].core.interest.index.predicates_of("b1")] == ["t/+"]
+    assert [one.filter for one in tree.brokers["b0"].parts.interest.index.predicates_of("b1")] == ["t/+"]
 
 
 def test_a_client_of_its_name_is_served_when_they_are_dropped(tree: Tree) -> None:
-    core = tree.brokers["b1"].core
+    parts = tree.brokers["b1"].parts
     tree.perform("b1", tree.machines["b1"].step(LinkDown("many", "gone"), tree.now_us))
-    clients = tree.brokers["b1"].clients
-    out = core.begin(tree.now_us)
+    clients = tree.brokers["b1"].parts.served
+    out = parts.life.begin(tree.now_us)
     clients.arrive(LinkUp("many", "client", 2, 1 << 20))
     [close] = out
     assert close.reason == "the subscriptions of the last session of many are being dropped"  # type: ignore[attr-defined]
     tree.run()
-    out = core.begin(tree.now_us)
+    out = parts.life.begin(tree.now_us)
     clients.arrive(LinkUp("many", "client", 2, 1 << 20))
-    assert not out and "many" in core.sessions.all
+    assert not out and "many" in parts.sessions.all

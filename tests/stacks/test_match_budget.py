@@ -59,7 +59,7 @@ def tree_with(limits: ClientLimits, tests: CountedTests) -> Tree:
     tree = Tree(LINE, dict(HOMES), seed=7)
     tree.start()
     tree.run()
-    tree.brokers["b2"].core.sessions.all["culprit"].limits = limits
+    tree.brokers["b2"].parts.sessions.all["culprit"].limits = limits
     for number in range(CONDITIONS):
         tree.ask("culprit", SubscribeRequest("t", tests.watched(number)))
     tree.ask("honest", SubscribeRequest("t", "x > 50"))
@@ -110,7 +110,7 @@ def test_a_neighbour_whose_conditions_take_too_long_is_given_the_bundle_without_
 
 def test_what_was_spent_is_paid_off_with_time(tests: CountedTests) -> None:
     tree = tree_with(ClientLimits(identity_steps=50_000_000), tests)
-    quotas, session = tree.brokers["b2"].core.sessions.quotas, tree.brokers["b2"].core.sessions.all["culprit"]
+    quotas, session = tree.brokers["b2"].parts.sessions.quotas, tree.brokers["b2"].parts.sessions.all["culprit"]
     now_us = tree.now_us
     assert quotas.spend(session, 50_000_000, now_us)
     assert quotas.spend(session, 25_000_000, now_us + 500_000)
@@ -124,7 +124,7 @@ def test_cheap_conditions_are_matched_without_counting(tests: CountedTests) -> N
     tree = Tree(LINE, dict(HOMES), seed=7)
     tree.start()
     tree.run()
-    tree.brokers["b2"].core.sessions.all["honest"].limits = ClientLimits(identity_steps=1)
+    tree.brokers["b2"].parts.sessions.all["honest"].limits = ClientLimits(identity_steps=1)
     tree.ask("honest", SubscribeRequest("t", "x > 10 and x < 20"))
     tree.run()
     publish(tree)

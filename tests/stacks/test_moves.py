@@ -60,7 +60,7 @@ def moved(played: Played) -> list[str]:
 def test_among_parents_that_are_equally_near_the_one_with_the_same_interest_is_chosen(sharing: str) -> None:
     played = play(three_branches(dict.fromkeys(BRANCHES, 10), sharing))
     check_sound(played)
-    assert moved(played) == ["leaf"] and len(played.broker("b0").core.links) == 4
+    assert moved(played) == ["leaf"] and len(played.broker("b0").parts.links) == 4
     assert played.parents()["leaf"] == sharing
 
 
@@ -68,7 +68,7 @@ def test_among_parents_that_are_equally_near_the_one_with_the_same_interest_is_c
 def test_a_much_nearer_parent_is_chosen_whatever_the_others_want(near: str) -> None:
     played = play(three_branches(dict.fromkeys(BRANCHES, 100) | {near: 10}, sharing="b3"))
     check_sound(played)
-    assert moved(played) == ["leaf"] and len(played.broker("b0").core.links) == 4
+    assert moved(played) == ["leaf"] and len(played.broker("b0").parts.links) == 4
     assert played.parents()["leaf"] == near
 
 
@@ -79,7 +79,7 @@ def test_the_degree_bound_is_restored_after_a_repair_that_exceeded_it() -> None:
     played = play(scene(brokers, wanted, degree=5, operations=60), make=_with_degree(3))
     check_sound(played)
     assert len(moved(played)) >= 2
-    degrees = {name: len(played.broker(name).core.links) for name in played.parents()}
+    degrees = {name: len(played.broker(name).parts.links) for name in played.parents()}
     assert len(degrees) == 6 and max(degrees.values()) <= 3, degrees
 
 
@@ -105,7 +105,7 @@ def _with_degree(degree: int) -> Make:
 
     class Strict(ResproutBroker):
         def _repaired(self, outcome: Repaired) -> None:
-            self.core.options = msgspec.structs.replace(self.core.options, total_degree=degree)
+            self.life.options = msgspec.structs.replace(self.life.options, total_degree=degree)
             super()._repaired(outcome)
 
     return Strict

@@ -88,7 +88,7 @@ def test_the_next_life_is_above_what_fenced_it() -> None:
 def test_a_newcomer_below_a_dead_life_is_told_which_one_it_must_be_above() -> None:
     root = ResproutBroker(BrokerSeat("b0", 1, None), ResproutOptions(), random.Random(1))
     root.start(0)
-    root.core.view.mark_dead("b1", 7)
+    root.life.view.mark_dead("b1", 7)
     out = [*root.step(LinkUp("b1?7.1", "newcomer", 7, 10_000), 0), *root.step(Received("b1?7.1", JoinRequest("")), 0)]
     assert Send("b1?7.1", Fenced(7)) in out
 

@@ -94,7 +94,7 @@ def test_a_newcomer_is_sent_to_a_child_that_has_room_when_there_is_no_place_left
     root.tell("m", ("m", "b", ()))
     root.ask("late")
     assert root.offered("late") == ["m"]
-    assert list(root.broker.core.links) == ["n", "m"]
+    assert list(root.broker.parts.links) == ["n", "m"]
 
 
 def test_a_newcomer_waits_until_those_taken_in_before_it_have_told_their_places() -> None:
@@ -119,7 +119,7 @@ def test_who_has_no_room_sends_down_and_not_back_up() -> None:
     root = Full()
     root.tell("n", ("n", "b", ("n2",)), ("n2", "n", ("n3",)))
     root.tell("m", ("m", "b", ("m2",)), ("m2", "m", ("m3",)))
-    root.broker.core.view.parent = "m"
+    root.broker.life.view.parent = "m"
     root.ask("late")
     assert root.offered("late") == ["n2"]
 

@@ -12,12 +12,13 @@ from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Mark
+from resprout.core.seen import Seen
 from resprout.filters.predicate import parse_predicate
 from resprout.links.frames import Data
 from resprout.order.totals.messages import KnownLock
 from resprout.overlay.places import Configuration, Life, Place
-from resprout.stacks.resprout import RESPROUT, ResproutOptions
-from resprout.stacks.resprout.core import Core
+from resprout.overlay.view import MembershipView
+from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.resprout.messages import (
     PARCEL_ROWS,
     PARCELS,
@@ -40,7 +41,6 @@ from resprout.stacks.resprout.messages import (
 )
 from resprout.stacks.resprout.repair import parcels
 from resprout.stacks.resprout.repair.parcels import ROWS_BYTES, ROWS_OF, Parcel, pack, send_parcel, shared_rows
-from resprout.stacks.stack import BrokerSeat
 from resprout.wire.codec import Codec
 
 CODEC = Codec((Data,), RESPROUT.messages)
@@ -77,17 +77,17 @@ def unpacked(*rows: ParcelRow, head: Any = ATTACH) -> Parcel:
 @pytest.mark.parametrize("count", [0, 1, 200, 5_000])
 def test_rows_come_out_as_they_were_packed(count: int) -> None:
     some = marks(count)
-    core = Core(BrokerSeat("b0", 1, None), ResproutOptions(), random.Random(1))
-    core.view.found()
+    view, seen = MembershipView("b0", 1, "", 1), Seen()
+    view.found()
     for number in range(count):
-        core.view.places[f"b{number}"] = Place(f"b{number}", 1, 1, "b0", ("b0",), "")
-        core.view.tombstones[f"d{number}"] = number
-        core.seen.raise_to((f"p{number}", "ordered", 1), number + 1)
+        view.places[f"b{number}"] = Place(f"b{number}", 1, 1, "b0", ("b0",), "")
+        view.tombstones[f"d{number}"] = number
+        seen.raise_to((f"p{number}", "ordered", 1), number + 1)
     predicates = [parse_predicate(f"t/{number}", "x > 1" if number % 2 else None) for number in range(count)]
     asks = [(number, predicate, number % 3 == 0) for number, predicate in enumerate(predicates)]
     locks = [KnownLock(0, number, total()) for number in range(count)]
-    parcel = unpacked(*shared_rows(core, asks, locks, some))
-    assert parcel.places == list(core.view.places.values())
+    parcel = unpacked(*shared_rows(view, seen, asks, locks, some))
+    assert parcel.places == list(view.places.values())
     assert parcel.tombstones == [Life(f"d{number}", number) for number in range(count)]
     assert parcel.seen == {(f"p{number}", "ordered", 1): number + 1 for number in range(count)}
     assert (parcel.asks, parcel.locks, tuple(parcel.last_totals)) == (asks, locks, some)

@@ -63,7 +63,7 @@ def test_that_something_has_come_is_said_at_once_even_to_a_neighbour_that_is_not
     tree = small_tree()
     tree.ask("here", PublishRequest("t", b"own"))
     arrives(tree, "here", "b0", Publish)
-    tree.brokers["b1"].core.links["b0"].silent = True
+    tree.brokers["b1"].parts.links["b0"].silent = True
     arrives(tree, "b0", "b1", Forward)
     assert [type(message) for _, message in tree.streams.between("b1", "b0")] == [Levels]
 
@@ -71,7 +71,7 @@ def test_that_something_has_come_is_said_at_once_even_to_a_neighbour_that_is_not
 def test_when_a_client_has_left_what_it_published_is_not_passed() -> None:
     """It may be with another broker by now, and answer itself there."""
     tree = small_tree()
-    core = tree.brokers["b0"].core
+    core = tree.brokers["b0"].parts
     cross(tree)
     tree.lose("here")
     arrives(tree, "here", "b0", LinkDown)
@@ -83,7 +83,7 @@ def test_when_a_client_has_left_what_it_published_is_not_passed() -> None:
 def test_what_was_published_behind_a_repeat_does_not_pass_what_was_repeated(seed: int) -> None:
     """Its publisher has gone on elsewhere, with what waits here and what it published since."""
     tree = small_tree(seed)
-    core = tree.brokers["b0"].core
+    core = tree.brokers["b0"].parts
     cross(tree)
     (own,) = core.log.held_back
     assert own.bundle is not None
@@ -98,7 +98,7 @@ def test_while_a_subscription_is_not_confirmed_own_publications_are_not_passed()
     tree = small_tree()
     tree.ask("reader", SubscribeRequest("u"))
     tree.arrive("reader", "b0")
-    core = tree.brokers["b0"].core
+    core = tree.brokers["b0"].parts
     assert list(core.sessions.hopeful) == ["reader"]
     cross(tree)
     arrives(tree, "b1", "b0", Forward)

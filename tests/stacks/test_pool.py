@@ -10,8 +10,8 @@ from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
 from resprout.order.totals.messages import KnownLock
 from resprout.stacks.resprout import ResproutOptions
-from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.messages import Item, Stub
+from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.repair.pool import DEAD_SIDE, OWN_SIDE, Inventory, Pool, Taking, in_order
 from resprout.stacks.stack import BrokerSeat
 
@@ -28,16 +28,16 @@ def stub(stamp: int, side: int = 0, publisher: str = "p", first: int = 1) -> Stu
     return Stub(publisher, "ordered", 1, first, first, stamp, side)
 
 
-def broker_core(faults: int = 1) -> Core:
+def broker_parts(faults: int = 1) -> BrokerParts:
     """A broker with links to `dead` and `other`, both open."""
-    core = Core(BrokerSeat("b", 1, None), ResproutOptions(faults_tolerated=faults), random.Random(1))
-    core.begin(0)
-    core.view.found()
+    parts = BrokerParts(BrokerSeat("b", 1, None), ResproutOptions(faults_tolerated=faults), random.Random(1))
+    parts.life.begin(0)
+    parts.life.view.found()
     for name in ("dead", "other"):
-        core.peers.came_up(name, 1, 1 << 20)
-        core.interest.add_neighbour(name)
-        core.neighbours.open(core.neighbours.add(name, 1))
-    return core
+        parts.peers.came_up(name, 1, 1 << 20)
+        parts.interest.add_neighbour(name)
+        parts.neighbours.open(parts.neighbours.add(name, 1))
+    return parts
 
 
 def shape(items: list[Item | Stub]) -> list[tuple[int, int, bool]]:
@@ -75,16 +75,16 @@ def test_a_bundle_is_worth_more_than_its_stub() -> None:
 
 
 def test_what_the_coordinator_itself_sent_is_its_own_and_what_came_from_the_dead_is_not() -> None:
-    core = broker_core()
-    dead = core.links["dead"]
-    mine = core.forwarding.accept(bundle(2, "mine"), None, None, 0, False)
-    through = core.forwarding.accept(bundle(3, "far"), core.links["other"], None, 1, False)
-    theirs = core.forwarding.accept(bundle(4, "theirs"), dead, None, 1, False)
-    orphan = core.forwarding.accept(bundle(5, "orphan"), dead, None, 1, False)
+    parts = broker_parts()
+    dead = parts.links["dead"]
+    mine = parts.forwarding.accept(bundle(2, "mine"), None, None, 0, False)
+    through = parts.forwarding.accept(bundle(3, "far"), parts.links["other"], None, 1, False)
+    theirs = parts.forwarding.accept(bundle(4, "theirs"), dead, None, 1, False)
+    orphan = parts.forwarding.accept(bundle(5, "orphan"), dead, None, 1, False)
     assert mine and through and theirs and orphan
     pool = Pool()
     pool.add_member(1, [item(4, side=1, publisher="theirs"), item(2, side=0, publisher="mine")])
-    pool.add_own(Inventory(core, dead))
+    pool.add_own(Inventory(parts.log, parts.forwarding, dead))
     sides = {one.bundle.publisher: one.side for one in pool.ordered() if isinstance(one, Item)}
     assert sides == {"theirs": 1, "mine": OWN_SIDE, "orphan": DEAD_SIDE}, "hops >= f: `far` was not sent there"
 
@@ -101,8 +101,10 @@ def test_delivered_totals_stand_at_their_stamps_among_the_rest() -> None:
 # -- how it is taken ---------------------------------------------------------------------------------------------------
 
 
-def taking(core: Core, *, owed: bool = True, spread: bool = True) -> Taking:
-    return Taking(core, Inventory(core, core.links["dead"]), lambda bundle: owed, spread=spread)
+def taking(parts: BrokerParts, *, owed: bool = True, spread: bool = True) -> Taking:
+    return Taking(
+        parts.pool, Inventory(parts.log, parts.forwarding, parts.links["dead"]), lambda bundle: owed, spread=spread
+    )
 
 
 @pytest.mark.parametrize("owed", [True, False])
@@ -113,89 +115,89 @@ def test_of_a_bundle_that_is_known_in_part_the_rest_is_taken(owed: bool) -> None
         payloads = pack_payloads([b"%d" % n for n in range(1, last + 1)])
         return Bundle("p", 1, 1, last, stamp, "t", (), Guarantee.CAUSAL, b"", payloads)
 
-    core = broker_core()
-    link = core.links["other"]
-    known = core.forwarding.accept(numbered(3, 2), link, None, 1, False)
+    parts = broker_parts()
+    link = parts.links["other"]
+    known = parts.forwarding.accept(numbered(3, 2), link, None, 1, False)
     longer = Item(numbered(5, 3), 0, 1, False)
-    entry, entered = taking(core, owed=owed).take(longer, link, 1, keeps_source=False)
+    entry, entered = taking(parts, owed=owed).take(longer, link, 1, keeps_source=False)
     assert known is not None and entry is not known and entered
     assert (entry.first, entry.last, entry.is_backup) == (4, 5, not owed)
     assert isinstance(entry.bundle, Bundle) and unpack_payloads(entry.bundle) == [b"4", b"5"]
-    assert core.seen.mark(("p", "ordered", 1)) == 5
+    assert parts.seen.mark(("p", "ordered", 1)) == 5
 
 
 def test_what_is_new_and_owed_goes_to_the_log_and_on_and_the_rest_is_kept_as_a_copy() -> None:
     for owed in (True, False):
-        core = broker_core()
-        link = core.links["other"]
-        entry, entered = taking(core, owed=owed).take(item(2), link, 1, keeps_source=False)
+        parts = broker_parts()
+        link = parts.links["other"]
+        entry, entered = taking(parts, owed=owed).take(item(2), link, 1, keeps_source=False)
         assert entered and entry.source is link
         assert entry.is_backup == (not owed)
-        assert core.log.entries == {0: entry}
-        assert core.seen.mark(("p", "ordered", 1)) == 1, "either way it will not be taken again"
-        assert core.clock.now >= 2
+        assert parts.log.entries == {0: entry}
+        assert parts.seen.mark(("p", "ordered", 1)) == 1, "either way it will not be taken again"
+        assert parts.clock.now >= 2
 
 
 def test_what_was_seen_before_is_only_a_copy_even_if_it_is_owed() -> None:
-    core = broker_core()
-    core.seen.raise_to(("p", "ordered", 1), 5)
-    entry, _ = taking(core).take(item(2, first=3), core.links["other"], 1, keeps_source=False)
+    parts = broker_parts()
+    parts.seen.raise_to(("p", "ordered", 1), 5)
+    entry, _ = taking(parts).take(item(2, first=3), parts.links["other"], 1, keeps_source=False)
     assert entry.is_backup, "it came another way, or later ones did: it must not be shown after them"
 
 
 def test_what_is_here_already_keeps_its_entry_and_changes_its_side() -> None:
-    core = broker_core()
-    dead, other = core.links["dead"], core.links["other"]
-    entry = core.forwarding.accept(bundle(2), dead, None, 1, False)
+    parts = broker_parts()
+    dead, other = parts.links["dead"], parts.links["other"]
+    entry = parts.forwarding.accept(bundle(2), dead, None, 1, False)
     assert entry is not None
-    taken, entered = taking(core).take(item(2, side=2), other, 1, keeps_source=False)
+    taken, entered = taking(parts).take(item(2, side=2), other, 1, keeps_source=False)
     assert taken is entry and not entered and entry.source is other
 
 
 def test_what_this_side_sent_stays_this_sides_own() -> None:
-    core = broker_core()
-    entry = core.forwarding.accept(bundle(2), None, None, 0, False)
-    taken, _ = taking(core).take(item(2, side=1), core.links["other"], 1, keeps_source=True)
+    parts = broker_parts()
+    entry = parts.forwarding.accept(bundle(2), None, None, 0, False)
+    taken, _ = taking(parts).take(item(2, side=1), parts.links["other"], 1, keeps_source=True)
     assert taken is entry and taken.source is None
 
 
 def test_nothing_is_handed_back_that_was_never_handed_over() -> None:
-    core = broker_core()
+    parts = broker_parts()
     with pytest.raises(PeerError, match="hands back what was never handed over"):
-        taking(core).take(item(2, side=1), core.links["other"], 1, keeps_source=True)
+        taking(parts).take(item(2, side=1), parts.links["other"], 1, keeps_source=True)
 
 
 def test_a_pool_that_is_spread_is_safe_and_one_that_is_not_waits_for_copies() -> None:
     for spread in (True, False):
-        core = broker_core(faults=2)
-        entry, _ = taking(core, spread=spread).take(item(2), core.links["other"], 0, keeps_source=False)
-        assert core.log.is_safe(entry) == spread
+        parts = broker_parts(faults=2)
+        entry, _ = taking(parts, spread=spread).take(item(2), parts.links["other"], 0, keeps_source=False)
+        assert parts.log.is_safe(entry) == spread
 
 
 def test_the_copies_that_died_do_not_make_anything_safe() -> None:
-    core = broker_core(faults=2)
-    entry = core.forwarding.accept(bundle(2), core.links["dead"], None, 2, False)
-    assert entry is not None and core.log.is_safe(entry) and not entry.shown
-    taking(core, spread=False).take(item(2, side=-1), None, 0, keeps_source=False)
-    assert not core.log.is_safe(entry)
+    parts = broker_parts(faults=2)
+    entry = parts.forwarding.accept(bundle(2), parts.links["dead"], None, 2, False)
+    assert entry is not None and parts.log.is_safe(entry) and not entry.shown
+    taking(parts, spread=False).take(item(2, side=-1), None, 0, keeps_source=False)
+    assert not parts.log.is_safe(entry)
 
 
 def test_a_stub_is_counted_and_remembered_and_needs_nothing_more() -> None:
-    core = broker_core()
-    entry, entered = taking(core).take(stub(2), core.links["other"], 1, keeps_source=False)
+    parts = broker_parts()
+    entry, entered = taking(parts).take(stub(2), parts.links["other"], 1, keeps_source=False)
     assert not entered and entry.bundle is None and entry.delivered
-    assert core.log.entries == {} and core.seen.mark(("p", "ordered", 1)) == 1
+    assert parts.log.entries == {} and parts.seen.mark(("p", "ordered", 1)) == 1
 
 
 def test_what_was_to_cross_the_dead_link_and_had_not_yet_is_in_the_inventory() -> None:
-    core = broker_core()
-    dead = core.links["dead"]
-    core.neighbours.shut(dead)
-    late = core.forwarding.accept(bundle(2), None, None, 0, False)
+    parts = broker_parts()
+    dead = parts.links["dead"]
+    parts.neighbours.shut(dead)
+    late = parts.forwarding.accept(bundle(2), None, None, 0, False)
     assert late is not None and late.undone == 2
-    inventory = Inventory(core, dead)
+    inventory = Inventory(parts.log, parts.forwarding, dead)
     assert [one.side for one in inventory.items()] == [1]
-    after = core.forwarding.accept(bundle(3, first=2), None, None, 0, False)
+    after = parts.forwarding.accept(bundle(3, first=2), None, None, 0, False)
     assert isinstance(after, Entry) and after.no == inventory.snapshot, "that follows the Grant"
     assert inventory.leave(late.id) is late and late.undone == 1
     assert inventory.leave(after.id) is None

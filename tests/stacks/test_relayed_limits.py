@@ -99,7 +99,7 @@ def test_a_broker_that_tells_of_too_many_durable_subscriptions_is_not_to_blame(m
         assert closed(effects) == []
         if number >= 2:
             assert Send("n", DurableHeard(f"d{number}", 1, 0)) in effects, "nobody waits for an answer"
-    assert list(broker.book.durables.states) == ["d0", "d1"]
+    assert list(broker.parts.client_book.durables.states) == ["d0", "d1"]
 
 
 @pytest.mark.parametrize("number", ["term", "edition", "turn"])
@@ -109,7 +109,7 @@ def test_a_durable_subscription_at_the_end_of_the_numbers_goes_on(number: str) -
     numbers = {"term": 1, "edition": 0, "turn": 0, number: NUMBER_MAX}
     state = DurableState("d", Terms("t", None, False), home=Life("far", 1), address="", **numbers)  # type: ignore[arg-type]
     assert closed(broker.step(Received("n", DurableKnown(state)), 0)) == []
-    assert getattr(broker.book.durables.states["d"], number) == NUMBER_MAX == next_number(NUMBER_MAX)
+    assert getattr(broker.parts.client_book.durables.states["d"], number) == NUMBER_MAX == next_number(NUMBER_MAX)
 
 
 def test_numbers_of_a_publisher_are_no_reason_to_cut_off_the_home_of_a_durable_subscription() -> None:
@@ -145,17 +145,17 @@ def test_nobody_announces_pauses_in_the_name_of_a_broker_in_another_direction() 
     b1 = tree.brokers["b1"]
     tree.forge("b2", "b1", paused("b0", NUMBER_MAX, "#"))
     tree.run()
-    assert not b1.core.pauses.seen and not tree.brokers["b0"].core.pauses.seen
+    assert not b1.parts.pauses.seen and not tree.brokers["b0"].parts.pauses.seen
     assert b1.status().refused == {"it said what is for others to say, and was not believed": 1}
     tree.forge("b0", "b1", paused("b0", 1, "news"))
     tree.run()
-    assert [pause.broker for pause in b1.core.pauses.seen] == ["b0"]
+    assert [pause.broker for pause in b1.parts.pauses.seen] == ["b0"]
     assert tree.incarnations == LIVES and tree.closed == []
 
 
 def test_what_was_believed_of_a_broker_out_of_view_is_corrected_when_it_comes_into_view() -> None:
     tree = chain()
-    pauses, links = tree.brokers["b1"].core.pauses, tree.brokers["b1"].core.links
+    pauses, links = tree.brokers["b1"].parts.pauses, tree.brokers["b1"].parts.links
     with mock.patch.object(pauses, "way_to", return_value=None):
         pauses.heard(links["b2"], paused("b0", NUMBER_MAX, "#"))
     assert pauses.seen

@@ -85,7 +85,7 @@ def test_a_child_of_the_dead_root_is_the_next_root_and_goes_on_ordering_totals(
     root = next(name for name, parent in played.parents().items() if parent is None)
     assert tree[root] == "b0"
     places = {row.tseq >> 40 for row in played.rows if row.kind == "deliver" and row.tseq is not None}
-    assert places == {0, played.broker(root).core.view.epoch}, "some were ordered by each root"
+    assert places == {0, played.broker(root).life.view.epoch}, "some were ordered by each root"
     check_all_receipts(played)
 
 
@@ -95,7 +95,7 @@ def test_the_tree_is_repaired_when_a_whole_host_falls_silent() -> None:
     played = play(scene, [crash(middle(scene), "b1", host=True)])
     check_sound(played)
     (crashed,) = played.notes("crash")
-    lease_us = played.broker("b0").core.options.lease_us
+    lease_us = played.broker("b0").life.options.lease_us
     assert all(row.time_us - crashed.time_us >= lease_us for row in played.notes("repair_begin"))
     assert played.parents() == {"b0": None, "b2": "b0", "b3": "b0", "b4": "b0"}
 

@@ -25,7 +25,7 @@ def formed(seed: int, size: int, faults: int) -> tuple[CouncilWorld, random.Rand
 
 
 def networks(world: CouncilWorld) -> set[str]:
-    return {broker.core.view.network for broker in world.living() if broker.core.attached}
+    return {broker.life.view.network for broker in world.living() if broker.life.attached}
 
 
 def stop_all(world: CouncilWorld) -> None:
@@ -39,14 +39,14 @@ def test_brokers_that_have_all_stopped_go_on_as_the_same_network(size: int, faul
     for seed in range(cases(2, 60)):
         world, chance = formed(seed, size, faults)
         (network,) = networks(world)
-        version = max(broker.core.view.decided.version for broker in world.living())
+        version = max(broker.life.view.decided.version for broker in world.living())
         stop_all(world)
         for name in world.brokers:
             world.after(chance.randrange(1, 2 * LEASE_US), partial(world.revive, name))
         run_until_settled(world, least=3, most=60)
         assert is_settled(world) and len(world.living()) == size
         assert networks(world) == {network}
-        assert min(broker.core.view.configuration.version for broker in world.living()) > version
+        assert min(broker.life.view.configuration.version for broker in world.living()) > version
 
 
 def test_two_of_three_go_on_and_one_of_three_waits() -> None:
@@ -77,7 +77,7 @@ def test_one_that_lives_cut_off_from_a_majority_that_came_back_is_fenced_when_it
             world.crash(name, refuses=True)
             world.revive(name)
         world.run(20)
-        assert all(world.brokers[name].core.attached for name in others), "two of three go on"
+        assert all(world.brokers[name].life.attached for name in others), "two of three go on"
         world.heal()
         run_until_settled(world, least=3, most=80)
         assert is_settled(world) and len(world.living()) == 3 and networks(world) == {network}
@@ -93,7 +93,7 @@ def test_two_of_three_crash_at_once_and_the_third_goes_on_with_the_consent_of_on
         world.run(10)
         (left,) = world.living()
         assert not is_settled(world), "the two others may come back and go on without it"
-        assert set(left.council.awaited_voters) == {Life(name, 1) for name in fallen}
+        assert set(left.parts.council.awaited_voters) == {Life(name, 1) for name in fallen}
         world.revive(fallen[0])
         run_until_settled(world, least=3, most=60)
         assert is_settled(world) and len(world.living()) == 2

@@ -36,7 +36,7 @@ class SlowTree(Tree):
         settle(self)
 
     def stop_reading(self) -> None:
-        self.brokers[self.at].core.sessions.all["culprit"].room = -1 << 60
+        self.brokers[self.at].parts.sessions.all["culprit"].room = -1 << 60
 
     def publish(self, client: str, topic: str, count: int = COUNT) -> None:
         for number in range(count):
@@ -66,7 +66,7 @@ def beat(tree: Tree, times: int = 6) -> None:
 
 def read_again(tree: Tree, at: str, session: ClientSession) -> None:
     out: list[Effect] = []
-    tree.brokers[at].core.sessions.writable(session, 1 << 40, out)
+    tree.brokers[at].parts.sessions.writable(session, 1 << 40, out)
     tree.perform(at, out)
 
 
@@ -78,10 +78,10 @@ def test_a_subscriber_that_blocks_holds_publishers_of_its_topics_and_nobody_else
     tree.publish("q", "other/b")
     beat(tree)
     assert tree.got("others") == list(range(COUNT)), "its publisher does not wait"
-    core = tree.brokers["b0"].core
-    assert set(core.paused_for) == {"p"} and core.paused_for["p"].broker == at
+    parts = tree.brokers["b0"].parts
+    assert set(parts.charges.paused_for) == {"p"} and parts.charges.paused_for["p"].broker == at
     assert SHARE // BODY <= len(tree.got("healthy")) < COUNT
-    unread = tree.brokers[at].core.sessions.all["culprit"].owed_bytes
+    unread = tree.brokers[at].parts.sessions.all["culprit"].owed_bytes
     assert SHARE < unread < 2 * SHARE
     reason = f"waits for subscriber culprit at {at}, which has too much unread of data/#"
     assert [news.reason for news in tree.news["p"] if isinstance(news, ReceiptWaits)] == [reason]
@@ -92,12 +92,12 @@ def test_a_subscriber_that_blocks_holds_publishers_of_its_topics_and_nobody_else
     assert any(line.startswith(f"publisher p {reason}") for line in status.notices)
     assert any("subscriber culprit has" in line for line in tree.brokers[at].status().notices)
     assert ("b0", "held", f"p {reason}") in tree.notes
-    session = tree.brokers[at].core.sessions.all["culprit"]
+    session = tree.brokers[at].parts.sessions.all["culprit"]
     read_again(tree, at, session)
     beat(tree, 20)
     assert tree.got("healthy") == tree.got("culprit") == list(range(COUNT))
     for broker in tree.brokers.values():
-        assert not broker.core.pauses.seen and not broker.core.paused_for and not broker.status().notices
+        assert not broker.parts.pauses.seen and not broker.parts.charges.paused_for and not broker.status().notices
 
 
 @pytest.mark.parametrize("at", ["b0", "b2"])
@@ -110,13 +110,13 @@ def test_a_subscriber_that_does_not_read_is_cut_off_by_default_and_everybody_els
     assert [(news.over, news.code) for news in lost] == [(True, EndCode.SLOW)] and "slow consumer" in lost[0].reason
     assert tree.got("healthy") == list(range(COUNT))
     broker = tree.brokers[at]
-    assert broker.status().slow_consumers == 1 and "culprit" not in broker.core.sessions.all
+    assert broker.status().slow_consumers == 1 and "culprit" not in broker.parts.sessions.all
     assert any(line.startswith("slow consumer cut off") and "culprit" in line for line in broker.status().notices)
     assert [kind for name, kind, text in tree.notes if name == at and "culprit was cut off" in text] == [
         "slow_consumer"
     ]
     for each in tree.brokers.values():
-        assert not each.core.log.entries, "what it was owed is released everywhere"
+        assert not each.parts.log.entries, "what it was owed is released everywhere"
 
 
 def test_the_oldest_are_dropped_and_the_client_is_told_which() -> None:
@@ -125,7 +125,7 @@ def test_the_oldest_are_dropped_and_the_client_is_told_which() -> None:
     tree.publish("p", "data/a")
     beat(tree)
     assert tree.got("healthy") == list(range(COUNT)), "nobody waits"
-    session = tree.brokers["b2"].core.sessions.all["culprit"]
+    session = tree.brokers["b2"].parts.sessions.all["culprit"]
     read_again(tree, "b2", session)
     beat(tree)
     skipped = [news for news in tree.news["culprit"] if isinstance(news, DeliveriesSkipped)]
@@ -149,7 +149,7 @@ def test_a_durable_subscription_that_nobody_consumes_holds_only_publishers_of_it
     tree.publish("q", "other/b")
     beat(tree)
     assert tree.got("others") == list(range(COUNT))
-    assert set(tree.brokers["b0"].core.paused_for) == {"p"}
+    assert set(tree.brokers["b0"].parts.charges.paused_for) == {"p"}
     paused = tree.brokers["b0"].status().paused
     assert ("archive", "b2", True) in [(one.name, one.broker, one.durable) for one in paused]
 
@@ -159,17 +159,17 @@ def test_a_pause_ends_with_the_broker_that_announced_it() -> None:
     tree.stop_reading()
     tree.publish("p", "data/a")
     beat(tree)
-    assert tree.brokers["b0"].core.pauses.seen
+    assert tree.brokers["b0"].parts.pauses.seen
     tree.crash("b2")
     beat(tree, 20)
     tree.run()
-    assert not tree.brokers["b0"].core.pauses.seen and not tree.brokers["b0"].core.paused_for
+    assert not tree.brokers["b0"].parts.pauses.seen and not tree.brokers["b0"].parts.charges.paused_for
 
 
 def test_an_announcement_that_no_honest_broker_makes_is_its_senders_fault() -> None:
     tree = SlowTree(WhenFull.BLOCK)
-    core = tree.brokers["b0"].core
-    link, home = core.links["b1"], Life("b2", 1)
+    parts = tree.brokers["b0"].parts
+    link, home = parts.links["b1"], Life("b2", 1)
     reader = PausedReader("x", ("data/#",), 1, 1)
     for wrong in (
         ReadersPaused(home, 0, (reader,)),
@@ -178,14 +178,14 @@ def test_an_announcement_that_no_honest_broker_makes_is_its_senders_fault() -> N
         ReadersPaused(home, 1, (PausedReader("x", ("a",) * 5_000, 1, 1),)),
     ):
         with pytest.raises(PeerError):
-            core.pauses.heard(link, wrong)
+            parts.pauses.heard(link, wrong)
 
 
 def test_publishers_have_fair_shares_of_the_log() -> None:
     """One that floods is held back, and one that has little waiting is not."""
-    core = SlowTree(WhenFull.BLOCK).brokers["b0"].core
-    core.log.local = {"p": 3 << 19, "q": 1 << 10}
-    core.log.local_bytes = sum(core.log.local.values())
-    core.pressure.check("q", core.charged_to("q"), core.out)
-    core.pressure.check("p", core.charged_to("p"), core.out)
-    assert list(core.pressure.holding) == ["p"]
+    parts = SlowTree(WhenFull.BLOCK).brokers["b0"].parts
+    parts.log.local = {"p": 3 << 19, "q": 1 << 10}
+    parts.log.local_bytes = sum(parts.log.local.values())
+    parts.pressure.check("q", parts.charges.of("q"), parts.life.out)
+    parts.pressure.check("p", parts.charges.of("p"), parts.life.out)
+    assert list(parts.pressure.holding) == ["p"]

@@ -50,7 +50,7 @@ class SpillTree(Tree):
         super().perform(name, effects)
         broker = self.machines.get(name)
         if isinstance(broker, ResproutBroker):
-            self.peak = max(self.peak, broker.core.log.bytes_held)
+            self.peak = max(self.peak, broker.parts.log.bytes_held)
 
     def publish(self, count: int, first: int = 0) -> None:
         for number in range(first, first + count):
@@ -72,7 +72,7 @@ class SpillTree(Tree):
 
     @property
     def spilled(self) -> dict[str, int]:
-        return {name: broker.core.spilling.bytes_on_disk for name, broker in self.brokers.items()}
+        return {name: broker.parts.spilling.bytes_on_disk for name, broker in self.brokers.items()}
 
 
 def bodies_in(broker: ResproutBroker) -> int:
@@ -95,7 +95,7 @@ def test_twenty_times_the_log_waits_and_no_broker_has_more_than_the_log_in_memor
     tree.waits_at(home)
     count = 20 * LOG // BODY
     tree.publish(count)
-    assert tree.brokers[home].core.spilling.bytes_on_disk > 19 * LOG
+    assert tree.brokers[home].parts.spilling.bytes_on_disk > 19 * LOG
     assert tree.peak < LOG, "what is kept for others is on disk, too"
     assert all(bodies_in(broker) < LOG for broker in tree.brokers.values()), "and nobody else refers to it"
     assert not tree.ever_held
@@ -104,10 +104,10 @@ def test_twenty_times_the_log_waits_and_no_broker_has_more_than_the_log_in_memor
     assert tree.got("again") == list(range(count))
     assert not any(message.redelivered for message in tree.delivered["again"])
     for broker in tree.brokers.values():
-        log = broker.core.log
+        log = broker.parts.log
         assert not log.entries and not log.bytes_held and not log.local_bytes and not log.patient
-        assert not broker.core.spilling.bundles_on_disk
-        assert all(link.held_bytes == 0 for link in broker.core.links.values())
+        assert not broker.parts.spilling.bundles_on_disk
+        assert all(link.held_bytes == 0 for link in broker.parts.links.values())
 
 
 def test_who_subscribes_plainly_and_blocks_and_does_not_read_still_holds_publishers_back() -> None:
@@ -117,8 +117,8 @@ def test_who_subscribes_plainly_and_blocks_and_does_not_read_still_holds_publish
     tree.ask("reader", SubscribeRequest("jobs/#"))
     settle(tree)
     for broker in tree.brokers.values():
-        if "reader" in broker.core.sessions.all:
-            broker.core.sessions.all["reader"].room = 0
+        if "reader" in broker.parts.sessions.all:
+            broker.parts.sessions.all["reader"].room = 0
     tree.publish(6 * LOG // BODY)
     assert ("b0", "p") in tree.ever_held
 
@@ -132,7 +132,7 @@ def test_when_the_disk_is_full_publishers_are_held_back_it_is_said_once_and_noth
     assert tree.spilled["b2"] <= 2 * LOG and tree.peak < 3 * LOG
     said = [note for note in tree.notes if note[:2] == ("b2", "spill")]
     assert len(said) == 1 and "are the most that may be spilled" in said[0][2]
-    assert tree.brokers["b2"].core.spilling.refused
+    assert tree.brokers["b2"].parts.spilling.refused
     tree.consume("again", "b3", "archive", SPILL)
     settle(tree)
     settle(tree)
@@ -174,7 +174,7 @@ def test_whoever_keeps_copies_and_has_no_room_for_them_pushes_back_as_well(full:
     for _ in range(4):
         settle(tree)
     assert tree.got("again") == list(range(count))
-    assert not any(broker.core.log.stuck for broker in tree.brokers.values())
+    assert not any(broker.parts.log.stuck for broker in tree.brokers.values())
 
 
 def test_what_was_spilled_outlives_its_home() -> None:
@@ -195,7 +195,7 @@ def test_a_broker_that_cannot_read_what_it_spilled_begins_another_life_and_other
     tree = SpillTree(ResproutOptions(log_bytes=LOG))
     tree.waits_at("b2")
     tree.publish(50)
-    home = tree.brokers["b2"].core
+    home = tree.brokers["b2"].parts
     for files in tree.files:
         for name in files.names():
             if files is tree.files[2]:
@@ -203,7 +203,7 @@ def test_a_broker_that_cannot_read_what_it_spilled_begins_another_life_and_other
     tree.consume("again", "b2", "archive", SPILL)
     for _ in range(4):
         settle(tree)
-    assert home.retired and [note for note in tree.notes if "not what is read" in note[2]]
+    assert home.life.retired and [note for note in tree.notes if "not what is read" in note[2]]
     assert tree.got("again") == list(range(50))
 
 
@@ -221,10 +221,10 @@ def test_what_is_taken_back_in_a_repair_is_put_on_disk_once(disk: int) -> None:
     tree.waits_at("b2")
     count = 3 * LOG // BODY
     tree.publish(count)
-    assert not tree.brokers["b0"].core.log.entries, "b1 has it"
+    assert not tree.brokers["b0"].parts.log.entries, "b1 has it"
     tree.crash("b1")
     settle(tree)
-    log, spilling = tree.brokers["b0"].core.log, tree.brokers["b0"].core.spilling
+    log, spilling = tree.brokers["b0"].parts.log, tree.brokers["b0"].parts.spilling
     assert len(log.entries) == count
     states = Counter(entry.spill for entry in log.entries.values())
     assert states[SpillState.DISK] == spilling.bundles_on_disk > count // 2

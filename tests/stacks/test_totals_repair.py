@@ -11,7 +11,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.totals.handover import Handover, MergedLocks
 from resprout.order.totals.messages import KnownLock, id_of
-from resprout.stacks.resprout import ResproutBroker, ResproutOptions, core
+from resprout.stacks.resprout import ResproutBroker, ResproutOptions, parts
 from tests.compiled import reaches_into
 from tests.soak import cases
 from tests.stacks.broken import Make, with_parts
@@ -137,7 +137,7 @@ class DoesNotGoOn(Handover):
         self._totals.resubmit()
 
 
-@reaches_into("resprout.stacks.resprout.core")
+@reaches_into("resprout.stacks.resprout.parts")
 @pytest.mark.parametrize(
     ("broken", "crash", "first"),
     [
@@ -152,7 +152,7 @@ class DoesNotGoOn(Handover):
 def test_without_any_one_of_its_rules_the_hand_over_fails(broken: type[Handover], crash: Crash, first: int) -> None:
     """From a seed on that shows it; a change of anything else may move that by some. What these runs rarely show is in
     `tests/order/test_handover.py`, word by word."""
-    make = with_parts((core, "Handover", broken))
+    make = with_parts((parts, "Handover", broken))
     for seed in range(first, first + 30):
         crash(seed, ResproutBroker)
         try:

@@ -57,8 +57,8 @@ def test_who_remains_misses_nothing_and_nothing_of_who_went_is_left_behind(block
         check_at_rest(tree)
         for machine in tree.machines.values():
             if isinstance(machine, ResproutBroker):
-                assert set(machine.core.sessions.all) <= set(alive)
-                assert not machine.core.pressure.holding
+                assert set(machine.parts.sessions.all) <= set(alive)
+                assert not machine.parts.pressure.holding
 
 
 def check_unconditional_owed(tree: Tree, alive: list[str]) -> None:

@@ -24,7 +24,7 @@ def within(brokers: dict[str, ResproutBroker], name: str, hops: int) -> set[str]
     """Over the links that really stand."""
     found = level = {name}
     for _ in range(hops):
-        level = {other for one in level for other in brokers[one].core.links} - found
+        level = {other for one in level for other in brokers[one].parts.links} - found
         found = found | level
     return found
 
@@ -34,9 +34,9 @@ def test_every_broker_knows_all_within_reach_after_a_repair(faults: int, dead: t
     brokers = brokers_after(faults, *dead)
     assert len(brokers) == len(CHAIN) - len(dead)
     for name, broker in brokers.items():
-        places = broker.core.view.places
+        places = broker.life.view.places
         near = within(brokers, name, faults + 1)
         assert near <= set(places), f"{name} does not know {near - set(places)}"
         for other in near:
-            assert set(places[other].neighbours) == set(brokers[other].core.links), f"{name} about {other}"
-            assert places[other].parent == brokers[other].core.view.parent
+            assert set(places[other].neighbours) == set(brokers[other].parts.links), f"{name} about {other}"
+            assert places[other].parent == brokers[other].life.view.parent

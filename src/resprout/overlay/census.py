@@ -52,11 +52,16 @@ class CensusFindings(msgspec.Struct):
 
 
 class Census:
-    def __init__(self, view: MembershipView, post: Callable[[str, ProtocolMessage], None]) -> None:
+    def __init__(
+        self,
+        view: MembershipView,
+        post: Callable[[str, ProtocolMessage], None],
+        claims: Callable[[str], list[Namesake]] = lambda name: [],
+    ) -> None:
+        """`claims` returns the newcomers that ask this broker for a place under a name."""
         self._view = view
         self._post = post
-        self.claims: Callable[[str], list[Namesake]] = lambda name: []
-        """Newcomers that ask this broker for a place under a name."""
+        self._claims = claims
         self._echo: Echo[int, Sought] = Echo()
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {Seek: self._on_seek, Sought: self._on_sought}
 
@@ -72,7 +77,7 @@ class Census:
         here = self._view
         findings = CensusFindings([], {name: self._latest(name) for name in names}, all(here.neighbours.values()))
         for name in names:
-            findings.namesakes += self.claims(name)
+            findings.namesakes += self._claims(name)
             if name == here.name:
                 findings.namesakes.append(Namesake(name, here.incarnation, here.address, here.parent or "", True))
         waiting = [name for name, is_open in here.neighbours.items() if is_open and name != source]

@@ -28,14 +28,15 @@ UNDECIDED_MAX: Final = 16
 
 
 class Configurations:
-    def __init__(self, view: MembershipView, detector: LeaseDetector) -> None:
+    def __init__(self, view: MembershipView, detector: LeaseDetector, keep: Callable[[], None] = lambda: None) -> None:
+        """`keep` is called when this voter has agreed to something, before any other broker is told: a voter that
+        remembers writes it down."""
         self._view = view
         self._detector = detector
         self._agreed: dict[tuple[int, str], Configuration] = {}
         self.proposed = 0
         """The highest version that this broker has proposed, in any life that it remembers."""
-        self.keep: Callable[[], None] = lambda: None
-        """Called when this voter has agreed to something, before anybody is told: a voter that remembers writes it."""
+        self.keep = keep
 
     def restore(self, decided: Configuration, agreed: Iterable[Configuration], proposed: int) -> None:
         """As an earlier life of this broker has left it."""

@@ -17,7 +17,7 @@ from resprout.overlay import lineage
 from resprout.overlay.credence import Credence
 from resprout.overlay.election import Election
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.messages import Enrolled, Fenced, Ping, Pong
+from resprout.overlay.messages import Enrolled, Fenced, Namesake, Ping, Pong
 from resprout.overlay.outcomes import Expelled
 from resprout.overlay.places import Life
 from resprout.overlay.probes import Probes
@@ -38,9 +38,12 @@ class Council:
         options: CouncilOptions,
         post: Callable[[str, ProtocolMessage], None],
         outcomes: deque[Outcome],
-        waves: Waves,
+        keep: Callable[[], None] = lambda: None,
+        claims: Callable[[str], list[Namesake]] = lambda name: [],
     ) -> None:
-        """`post` opens a session on demand; an attempt that fails comes back as `silent`."""
+        """`post` opens a session on demand; an attempt that fails comes back as `silent`. `keep` is called when this
+        broker has agreed to a configuration, before any other broker is told. `claims` returns the newcomers that ask
+        this broker for a place under a name."""
         self._view = view
         self._send = post
         self._outcomes = outcomes
@@ -51,12 +54,19 @@ class Council:
         """(peer, now_us): something large gets on, from it or to it. It lives, and may need more time to answer."""
         self._probes = Probes(view, self._detector, self._post)
         self._credence = Credence(view, self._detector)
-        waves.is_believed = self._credence.is_registered_by_right
+        waves = self.waves = Waves(view, post, outcomes, self._credence.is_registered_by_right, claims)
         self.believed_deaths = self._credence.believed_deaths
         self._election = Election(view, self._detector, self._probes, self._post, outcomes)
-        self._registry = Registry(view, self._detector, waves, self._post, outcomes)
-        self._registry.believed_deaths = self.believed_deaths
-        self._registry.may_follow = self._credence.may_follow
+        self._registry = Registry(
+            view,
+            self._detector,
+            waves,
+            self._post,
+            outcomes,
+            keep,
+            self._credence.believed_deaths,
+            self._credence.may_follow,
+        )
         self.configurations = self._registry.configurations
         self._suspicions = Suspicions(
             view, self._detector, self._probes, self._election, self._registry, waves.census, self._post, outcomes

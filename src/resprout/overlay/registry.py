@@ -72,6 +72,12 @@ class Heir(msgspec.Struct, frozen=True):
     lives: frozenset[Life]
 
 
+BelievedDeaths = Callable[[str, Sequence[Life], int], tuple[Life, ...]]
+"""(peer, dead, now_us): those that a voter may call dead."""
+MayFollow = Callable[[str, Configuration, int, int], bool]
+"""(peer, configuration, known version, now_us): whether a configuration of which a voter tells counts here."""
+
+
 class Registry:
     def __init__(
         self,
@@ -80,25 +86,24 @@ class Registry:
         waves: Waves,
         post: Callable[[str, ProtocolMessage], None],
         outcomes: deque[Outcome],
+        keep: Callable[[], None] = lambda: None,
+        believed_deaths: BelievedDeaths = lambda peer, dead, now_us: tuple(dead),
+        may_follow: MayFollow = lambda peer, configuration, known, now_us: True,
     ) -> None:
         self._view = view
         self._detector = detector
         self._waves = waves
         self._post = post
         self._outcomes = outcomes
-        self.configurations = self._configurations = Configurations(view, detector)
+        self._believed_deaths = believed_deaths
+        self._may_follow = may_follow
+        self.configurations = self._configurations = Configurations(view, detector, keep)
         self._heirs: dict[str, Heir] = {}
         """Later lives of voters, by name. They look for a place, and may vote for the lives that they remember."""
         self._entry: _Entry | None = None
         self._number = 0
         self.wanted: frozenset[str] | None = None
         """The dead that the running repair wants registered."""
-        self.believed_deaths: Callable[[str, Sequence[Life], int], tuple[Life, ...]] = lambda peer, dead, now: (*dead,)
-        """Those that a voter may call dead."""
-        self.may_follow: Callable[[str, Configuration, int, int], bool] = lambda peer, configuration, known, now_us: (
-            True
-        )
-        """Whether a configuration of which a voter tells counts here."""
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {
             Enrol: self._on_enrol, Enrolled: self._on_enrolled, Decided: self._on_decided,
         }  # fmt: skip
@@ -291,7 +296,7 @@ class Registry:
         if Life(here.name, here.incarnation) in message.tombstones:
             self._outcomes.append(Expelled(f"{peer} has registered this broker as dead"))
             return
-        if self.may_follow(peer, message.decided, here.decided.version, now_us):
+        if self._may_follow(peer, message.decided, here.decided.version, now_us):
             here.follow_decided(message.decided)
         configurations = message.undecided[: UNDECIDED_MAX + 1]
         if message.yes:
@@ -303,13 +308,13 @@ class Registry:
             elif here.sessions.get(peer, message.incarnation) <= message.incarnation:
                 entry.first_hand.add(Life(peer, message.incarnation))
                 self._detector.pinged(peer, now_us)
-            for life in self.believed_deaths(peer, message.tombstones[:TOMBSTONES_TOLD_MAX], now_us):
+            for life in self._believed_deaths(peer, message.tombstones[:TOMBSTONES_TOLD_MAX], now_us):
                 here.mark_dead(life.name, life.incarnation)
             if self._need(entry, (message.decided, *configurations)):
                 self._ask(entry)
         elif any(x.version >= entry.new.version and x != entry.new for x in (message.decided, *configurations)):
             for configuration in configurations:
-                if self.may_follow(peer, configuration, here.configuration.version, now_us):
+                if self._may_follow(peer, configuration, here.configuration.version, now_us):
                     here.follow(configuration)
                 else:
                     self._configurations.exceed(configuration)

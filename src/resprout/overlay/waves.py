@@ -13,7 +13,7 @@ from resprout.core.errors import PeerError
 from resprout.overlay import lineage
 from resprout.overlay.census import Census
 from resprout.overlay.echo import Echo
-from resprout.overlay.messages import Tell, Told
+from resprout.overlay.messages import Namesake, Tell, Told
 from resprout.overlay.outcomes import Expelled
 from resprout.overlay.places import Place, Registration, check_lives
 from resprout.overlay.view import MembershipView
@@ -30,15 +30,20 @@ Payload = Place | tuple[Place, ...] | Registration | None
 
 class Waves:
     def __init__(
-        self, view: MembershipView, post: Callable[[str, ProtocolMessage], None], outcomes: deque[Outcome]
+        self,
+        view: MembershipView,
+        post: Callable[[str, ProtocolMessage], None],
+        outcomes: deque[Outcome],
+        is_believed: Callable[[str, Registration, int], bool] = lambda peer, registration, now_us: True,
+        claims: Callable[[str], list[Namesake]] = lambda name: [],
     ) -> None:
+        """`is_believed` tells whether a neighbour may say that these are dead; `claims` as in `Census`."""
         self._view = view
         self._post = post
         self._outcomes = outcomes
         self._echo: Echo[int, Told] = Echo()
-        self.is_believed: Callable[[str, Registration, int], bool] = lambda peer, registration, now_us: True
-        """Whether a neighbour may say that these are dead."""
-        self.census: Final = Census(view, post)
+        self._is_believed = is_believed
+        self.census: Final = Census(view, post, claims)
         """Waves that bring answers back."""
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {
             Tell: self._on_tell, Told: self._on_told, **self.census.handlers,
@@ -98,7 +103,7 @@ class Waves:
             spared.add(places[0].name)
         if message.registration is not None:
             check_lives(message.registration.dead)
-            if not self.is_believed(peer, message.registration, now_us):
+            if not self._is_believed(peer, message.registration, now_us):
                 raise PeerError(f"{peer} calls brokers dead that are not its to judge")
             spared.update(life.name for life in message.registration.dead)
             if not self._view.record(message.registration):

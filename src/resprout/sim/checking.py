@@ -68,18 +68,18 @@ class Checking:
         self._checks += 1
         if self._period == 1 or self._checks % COPIES_PERIOD == 0:
             self._check_copies()
-        return 1 if self._period == 1 else self._period + len(broker.core.log.entries) // ENTRIES_PER_STEP
+        return 1 if self._period == 1 else self._period + len(broker.parts.log.entries) // ENTRIES_PER_STEP
 
     def before_step(self, process: Process, broker: ResproutBroker) -> None:
         """Compare its totals with those of others, if everybody may know of them: what waits for the disk of a broker
         may die with it, and was never delivered then."""
         if not process.held:
-            self._order.check(broker.core)
+            self._order.check(broker.parts)
 
     def _check(self, process: Process, broker: ResproutBroker) -> None:
         links = process.machine
         assert isinstance(links, Links)
-        if broker.core.retired or isinstance(links.machine, HungStack):  # a stack that hangs has not heard everything
+        if broker.life.retired or isinstance(links.machine, HungStack):  # a stack that hangs has not heard everything
             return
         check_broker(broker, links._up)
         for peer in links._up:
@@ -102,20 +102,20 @@ class Checking:
         far_broker = broker_of(far_links)
         if far_broker is None or isinstance(far_links.machine, HungStack):
             return
-        link, far_link = broker.core.links.get(peer), far_broker.core.links.get(process.name)
+        link, far_link = broker.parts.links.get(peer), far_broker.parts.links.get(process.name)
         if link is not None and far_link is not None and link.open and far_link.open:
-            check_link_ends(broker.core, link, far_link)
-            check_link_ends(far_broker.core, far_link, link)
+            check_link_ends(broker.parts, link, far_link)
+            check_link_ends(far_broker.parts, far_link, link)
 
     def _check_copies(self) -> None:
         """Only while nothing is on its way, and all brokers that are there have a place and know each other."""
-        cores = []
+        brokers = []
         for node in self._world.nodes.values():
             broker = broker_of(node.process.machine) if node.process is not None else None
             if broker is None:
                 continue
-            core = broker.core
-            is_settled = core.attached and core.is_calm and core.goes_on and not core.leaving and not core.retired
+            parts, life = broker.parts, broker.life
+            is_settled = life.is_settled and not life.leaving and not life.retired
             if (
                 node.process is None
                 or node.process.step is None
@@ -123,18 +123,18 @@ class Checking:
                 or not self._has_said_all(node.process)
             ):
                 return
-            cores.append(core)
+            brokers.append(parts)
         if (
-            len({core.view.network for core in cores}) == 1
-            and sum(len(core.links) for core in cores) == 2 * len(cores) - 2
+            len({parts.life.view.network for parts in brokers}) == 1
+            and sum(len(parts.links) for parts in brokers) == 2 * len(brokers) - 2
         ):
-            check_copies(cores)
+            check_copies(brokers)
 
     def _has_said_all(self, process: Process) -> bool:
         """Whether its neighbours have received everything, and it has no copies to send."""
         links, broker = process.machine, broker_of(process.machine)
         assert isinstance(links, Links) and broker is not None
-        for name, link in broker.core.links.items():
+        for name, link in broker.parts.links.items():
             session, far_process = links._up.get(name), self._running(name)
             if session is None or far_process is None or link.copies or link.after or link.cursor is not None:
                 return False
@@ -170,7 +170,7 @@ class CheckedBroker:
         effects = self._step(event, now_us)
         if self._due <= 0:
             self._due = self._checking.after_step(self._process, self._broker)
-            self._seen = check_seen_grows(self._broker.core, self._seen)
+            self._seen = check_seen_grows(self._broker.parts, self._seen)
         return effects
 
 

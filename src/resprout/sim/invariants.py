@@ -33,8 +33,8 @@ from resprout.order.link import Link, Track
 from resprout.order.log_holdback import Line
 from resprout.order.totals.messages import TotalId, TotalPlace
 from resprout.stacks.resprout.broker import ResproutBroker
-from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.forwarding import crosses
+from resprout.stacks.resprout.parts import BrokerParts
 
 Sessions = Mapping[str, LinkSession]
 """The sessions of a broker's links layer, by peer."""
@@ -51,40 +51,40 @@ class InvariantError(AssertionError):
 
 def check_broker(broker: ResproutBroker, sessions: Sessions) -> None:
     """Check everything that one broker knows of itself."""
-    core = broker.core
+    parts = broker.parts
     unread = unread_items(broker)
-    check_log_bytes(core)
-    check_publisher_bytes(core)
-    check_subscriber_bytes(core, unread)
-    check_total_bytes(core)
-    check_windows(core, sessions)
-    check_ladders(core, unread)
-    check_seen(core)
-    check_hold_back(core)
-    check_places(core)
+    check_log_bytes(parts)
+    check_publisher_bytes(parts)
+    check_subscriber_bytes(parts, unread)
+    check_total_bytes(parts)
+    check_windows(parts, sessions)
+    check_ladders(parts, unread)
+    check_seen(parts)
+    check_hold_back(parts)
+    check_places(parts)
 
 
 # -- bytes: each counter is the sum over what it counts ----------------------------------------------------------------
 
 
-def check_log_bytes(core: Core) -> None:
+def check_log_bytes(parts: BrokerParts) -> None:
     """The log counts each entry that it stores once, at its cost in memory."""
-    log = core.log
+    log = parts.log
     stored = 0
     for no, entry in log.entries.items():
         bundle = entry.bundle
         if bundle is None or entry.no != no:
-            raise _broken(core, "bytes", f"place {no} of the log holds {entry!r} with place {entry.no}")
+            raise _broken(parts, "bytes", f"place {no} of the log holds {entry!r} with place {entry.no}")
         if entry.cost != (STOWED_COST if type(bundle) is StowedBundle else bundle.cost):
-            raise _broken(core, "bytes", f"{entry!r} counts {entry.cost} bytes, its bundle {bundle.cost}")
+            raise _broken(parts, "bytes", f"{entry!r} counts {entry.cost} bytes, its bundle {bundle.cost}")
         stored += entry.cost
-    _equal(core, "bytes", "bytes of the log", log.bytes_held, stored)
-    _equal(core, "bytes", "bytes that found no room on disk", log.stuck_bytes, sum(e.cost for e in log.stuck))
+    _equal(parts, "bytes", "bytes of the log", log.bytes_held, stored)
+    _equal(parts, "bytes", "bytes that found no room on disk", log.stuck_bytes, sum(e.cost for e in log.stuck))
 
 
-def check_publisher_bytes(core: Core) -> None:
+def check_publisher_bytes(parts: BrokerParts) -> None:
     """A local publisher is charged for what is not safe or waits for a link, a neighbour for what waits for a link."""
-    log = core.log
+    log = parts.log
     local: Counter[str] = Counter()
     held: Counter[Link] = Counter()
     for entry in log.entries.values():
@@ -93,61 +93,61 @@ def check_publisher_bytes(core: Core) -> None:
                 local[entry.publisher] += entry.cost
         elif entry.waits:
             held[entry.source] += entry.cost
-    _equal(core, "bytes", "bytes charged to local publishers", log.local, dict(local))
+    _equal(parts, "bytes", "bytes charged to local publishers", log.local, dict(local))
     queued = 0
-    for session in core.sessions.all.values():
+    for session in parts.sessions.all.values():
         waiting = sum(message.bundle.cost for message in session.waiting) if session.waiting else 0
-        _equal(core, "bytes", f"bytes that {session.name} has waiting", session.waiting_bytes, waiting)
+        _equal(parts, "bytes", f"bytes that {session.name} has waiting", session.waiting_bytes, waiting)
         queued += waiting
-    _equal(core, "bytes", "bytes of all local publishers", log.local_bytes, sum(local.values()) + queued)
-    for link in core.links.values():
-        _equal(core, "bytes", f"bytes charged to {link.name}", link.held_bytes, held[link])
+    _equal(parts, "bytes", "bytes of all local publishers", log.local_bytes, sum(local.values()) + queued)
+    for link in parts.links.values():
+        _equal(parts, "bytes", f"bytes charged to {link.name}", link.held_bytes, held[link])
 
 
-def check_subscriber_bytes(core: Core, unread: Mapping[ClientSession, list[Entry]]) -> None:
+def check_subscriber_bytes(parts: BrokerParts, unread: Mapping[ClientSession, list[Entry]]) -> None:
     """The share of a subscriber is what it was shown and has not taken; all of it is in the log."""
-    for session in core.sessions.all.values():
+    for session in parts.sessions.all.values():
         owed = 0
         for entry in unread[session]:
-            if entry.bundle is None or entry.no not in core.log.entries or not entry.shown:
-                raise _broken(core, "I2", f"{session.name} has not taken {entry!r}, which is not in the log as shown")
+            if entry.bundle is None or entry.no not in parts.log.entries or not entry.shown:
+                raise _broken(parts, "I2", f"{session.name} has not taken {entry!r}, which is not in the log as shown")
             owed += entry.bundle.cost
-        _equal(core, "bytes", f"unread bytes of {session.name}", session.owed_bytes, owed)
+        _equal(parts, "bytes", f"unread bytes of {session.name}", session.owed_bytes, owed)
         if not session.is_inner:
-            _equal(core, "bytes", f"deliveries to {session.name}", session.gave - session.taken, len(session.given))
+            _equal(parts, "bytes", f"deliveries to {session.name}", session.gave - session.taken, len(session.given))
 
 
-def check_total_bytes(core: Core) -> None:
+def check_total_bytes(parts: BrokerParts) -> None:
     """Totals under way are counted for each publisher, and for all."""
-    backlog = core.totals.backlog
+    backlog = parts.totals.backlog
     if not backlog.count and not backlog._of:
-        _equal(core, "bytes", "bytes of totals under way", backlog._bytes, 0)
+        _equal(parts, "bytes", "bytes of totals under way", backlog._bytes, 0)
         return
     by_publisher = {name: sum(bundle.cost for bundle in own.values()) for name, own in backlog._of.items()}
-    _equal(core, "bytes", "bytes of totals under way by publisher", backlog._bytes_of, by_publisher)
-    _equal(core, "bytes", "bytes of totals under way", backlog._bytes, sum(by_publisher.values()))
-    _equal(core, "bytes", "totals under way", backlog.count, sum(map(len, backlog._of.values())))
-    known = core.totals.submissions.waiting.keys() | core.totals.locks.undelivered.keys()
-    _equal(core, "bytes", "names of totals under way", {id for own in backlog._of.values() for id in own}, known)
+    _equal(parts, "bytes", "bytes of totals under way by publisher", backlog._bytes_of, by_publisher)
+    _equal(parts, "bytes", "bytes of totals under way", backlog._bytes, sum(by_publisher.values()))
+    _equal(parts, "bytes", "totals under way", backlog.count, sum(map(len, backlog._of.values())))
+    known = parts.totals.submissions.waiting.keys() | parts.totals.locks.undelivered.keys()
+    _equal(parts, "bytes", "names of totals under way", {id for own in backlog._of.values() for id in own}, known)
 
 
 # -- windows -----------------------------------------------------------------------------------------------------------
 
 
-def check_windows(core: Core, sessions: Sessions) -> None:
+def check_windows(parts: BrokerParts, sessions: Sessions) -> None:
     """The stack knows exactly how much each session still takes; only what costs something waits, and only for room."""
-    for peer, lane in core.outbox._lanes.items():
+    for peer, lane in parts.outbox._lanes.items():
         if lane.queue and (lane.room > 0 or not lane.queue[0].cost):
-            raise _broken(core, "windows", f"{lane.queue[0]!r} waits for {peer} with {lane.room} bytes of room")
+            raise _broken(parts, "windows", f"{lane.queue[0]!r} waits for {peer} with {lane.room} bytes of room")
         if (session := sessions.get(peer)) is not None:
-            _equal(core, "windows", f"room of {peer}", lane.room, session.announced - session.sent_bytes)
-    for client in core.sessions.all.values():
+            _equal(parts, "windows", f"room of {peer}", lane.room, session.announced - session.sent_bytes)
+    for client in parts.sessions.all.values():
         if client.backlog and client.room > 0 and not client.is_inner:
-            raise _broken(core, "windows", f"{len(client.backlog)} deliveries wait for {client.name} with room")
+            raise _broken(parts, "windows", f"{len(client.backlog)} deliveries wait for {client.name} with room")
         if (session := sessions.get(client.name)) is not None:
-            _equal(core, "windows", f"room of {client.name}", client.room, session.announced - session.sent_bytes)
+            _equal(parts, "windows", f"room of {client.name}", client.room, session.announced - session.sent_bytes)
     for session in sessions.values():
-        check_session(core.seat.name, session)
+        check_session(parts.life.seat.name, session)
 
 
 def check_session(name: str, session: LinkSession) -> None:
@@ -194,10 +194,10 @@ class Expected:
         self.readers = 0
 
 
-def check_ladders(core: Core, unread: Mapping[ClientSession, list[Entry]]) -> None:
+def check_ladders(parts: BrokerParts, unread: Mapping[ClientSession, list[Entry]]) -> None:
     """Each count of an entry is the number of neighbours and readers that have not reported; levels follow counts."""
-    faults = core.faults
-    for entry, expected in _recount(core, unread).items():
+    faults = parts.life.faults
+    for entry, expected in _recount(parts, unread).items():
         if entry.no < 0:
             continue  # a repeat, which is counted on its link and stored nowhere
         lacking = expected.lacking
@@ -207,23 +207,23 @@ def check_ladders(core: Core, unread: Mapping[ClientSession, list[Entry]]) -> No
         recounted = (expected.reach_lacking, lacking, pins, expected.undone, expected.waits)
         if counted != recounted:
             names = "reach_lacking, lacking, pins, undone, waits"
-            raise _broken(core, "ladders", f"{entry!r} counts {counted}, its links and readers {recounted} ({names})")
+            raise _broken(parts, "ladders", f"{entry!r} counts {counted}, its links and readers {recounted} ({names})")
         if (entry.reach < faults and not entry.reach_lacking[entry.reach]) or (
             entry.level <= faults and not lacking[entry.level]
         ):
-            raise _broken(core, "ladders", f"{entry!r} may rise: reach {entry.reach}, {counted}")
+            raise _broken(parts, "ladders", f"{entry!r} may rise: reach {entry.reach}, {counted}")
         if min(entry.level, faults, 1) > entry.reach:
-            raise _broken(core, "ladders", f"{entry!r} is taken next door (level), and not there (reach 0)")
+            raise _broken(parts, "ladders", f"{entry!r} is taken next door (level), and not there (reach 0)")
         if (entry.bundle is None) != (entry.level > faults) or (entry.bundle is not None) != (
-            core.log.entries.get(entry.no) is entry
+            parts.log.entries.get(entry.no) is entry
         ):
             raise _broken(
-                core, "ladders", f"{entry!r} has level {entry.level} of {faults + 1}: it is stored until then"
+                parts, "ladders", f"{entry!r} has level {entry.level} of {faults + 1}: it is stored until then"
             )
 
 
-def _recount(core: Core, unread: Mapping[ClientSession, list[Entry]]) -> dict[Entry, Expected]:
-    faults, log = core.faults, core.log
+def _recount(parts: BrokerParts, unread: Mapping[ClientSession, list[Entry]]) -> dict[Entry, Expected]:
+    faults, log = parts.life.faults, parts.log
     found = {entry: Expected(faults) for entry in log.entries.values()}
 
     def of(entry: Entry) -> Expected:
@@ -232,7 +232,7 @@ def _recount(core: Core, unread: Mapping[ClientSession, list[Entry]]) -> dict[En
             expected = found[entry] = Expected(faults)
         return expected
 
-    for link in core.links.values():
+    for link in parts.links.values():
         for number, entry in link.sent.entries.items():
             _count_sent(of(entry), link, number)
         for number, entry in link.arrived.entries.items():
@@ -241,21 +241,21 @@ def _recount(core: Core, unread: Mapping[ClientSession, list[Entry]]) -> dict[En
             for entry in log.entries.values():
                 if entry.no >= link.cursor and entry.source is not link and crosses(entry):
                     _count_waiting(of(entry))
-    for id, entry in core.book.entries.items():
+    for id, entry in parts.total_acks.entries.items():
         expected = of(entry)
-        for reach, level, done in core.book.heard[id].values():
+        for reach, level, done in parts.total_acks.heard[id].values():
             for at in range(faults):
                 expected.reach_lacking[at] += reach < at
                 expected.lacking[at + 1] += level < at + 1
             expected.lacking[0] += reach < 0
             expected.undone += not done
-    for _, stand_in in core.total_way.stood_in_for.values():
+    for _, stand_in in parts.delivering.stand_ins.values():
         of(stand_in).undone += 1
     for entries in unread.values():
         for entry in entries:
             of(entry).readers += 1
             of(entry).undone += 1
-    for entry in core.log.held_back:
+    for entry in parts.log.held_back:
         of(entry).readers += len(entry.readers)
         of(entry).undone += len(entry.readers)
     return found
@@ -288,9 +288,9 @@ def _count_waiting(expected: Expected) -> None:
 def unread_items(broker: ResproutBroker) -> dict[ClientSession, list[Entry]]:
     """By session: what it was shown and has not taken."""
     unread: dict[ClientSession, list[Any]] = {}
-    for session in broker.core.sessions.all.values():
+    for session in broker.parts.sessions.all.values():
         unread[session] = [*session.given, *session.backlog]
-    for held in broker.durables.consumers.held.values():
+    for held in broker.parts.durables.consumers.held.values():
         queue = held.queue
         portions = [*queue._pending]
         for consumer in queue.consumers.values():
@@ -302,80 +302,80 @@ def unread_items(broker: ResproutBroker) -> dict[ClientSession, list[Entry]]:
 # -- I1: a watermark per origin is an exact test for repeats -----------------------------------------------------------
 
 
-def check_seen(core: Core) -> None:
+def check_seen(parts: BrokerParts) -> None:
     """What is in the log was seen; of one origin, it came in order."""
     last: dict[Origin, int] = {}
-    entries = core.log.entries
+    entries = parts.log.entries
     for no in sorted(entries):  # an entry that a repair took back stands at the end of the table
         entry = entries[no]
         origin = entry.origin
-        if entry.last > core.seen.mark(origin):
-            raise _broken(core, "I1", f"{entry!r} is in the log, and seen up to {core.seen.mark(origin)}")
+        if entry.last > parts.seen.mark(origin):
+            raise _broken(parts, "I1", f"{entry!r} is in the log, and seen up to {parts.seen.mark(origin)}")
         if not entry.is_backup and entry.tseq < 0 and entry.restored is None:
             if entry.first <= last.get(origin, 0):
-                raise _broken(core, "I1", f"{entry!r} is behind {last[origin]} of its origin in the log")
+                raise _broken(parts, "I1", f"{entry!r} is behind {last[origin]} of its origin in the log")
             last[origin] = entry.last
 
 
-def check_seen_grows(core: Core, before: Mapping[Origin, Reached]) -> dict[Origin, Reached]:
+def check_seen_grows(parts: BrokerParts, before: Mapping[Origin, Reached]) -> dict[Origin, Reached]:
     """Watermarks never fall. Returns them as they are now."""
-    now = {mark.origin: mark.seq for mark in core.seen.marks()}
+    now = {mark.origin: mark.seq for mark in parts.seen.marks()}
     for origin, reached in before.items():
         if now.get(origin, 0) < reached:
-            raise _broken(core, "I1", f"{origin} was seen up to {reached}, now up to {now.get(origin)}")
+            raise _broken(parts, "I1", f"{origin} was seen up to {reached}, now up to {now.get(origin)}")
     return now
 
 
 # -- I2: nothing that was shown can vanish -----------------------------------------------------------------------------
 
 
-def check_copies(cores: Sequence[Core]) -> None:
-    """What a reader has not taken is in f + 1 logs, or in all of a smaller tree. `cores` are all brokers of one tree,
+def check_copies(brokers: Sequence[BrokerParts]) -> None:
+    """What a reader has not taken is in f + 1 logs, or in all of a smaller tree. `brokers` are all brokers of one tree,
     no repair is going on, and nothing is on its way between them.
 
     A broker that was sent something that it had before reports it as taken, and may have forgotten it (`repeats`). That
     counts as a copy here, and is none: a publisher that moves while its old broker still has its publications can leave
     the old broker as the only one that stores them (seed 55195021 of the swarm class `disks`)."""
     copies: Counter[tuple[Origin, int]] = Counter()
-    for core in cores:
+    for parts in brokers:
         repeats = {
             (entry.origin, entry.last)
-            for link in core.links.values()
+            for link in parts.links.values()
             for entry in link.arrived.entries.values()
             if entry.no < 0
         }
-        copies.update({(entry.origin, entry.last) for entry in core.log.entries.values()} | repeats)
-    for core in cores:
-        enough = min(core.faults + 1, len(cores))
-        for entry in core.log.entries.values():
+        copies.update({(entry.origin, entry.last) for entry in parts.log.entries.values()} | repeats)
+    for parts in brokers:
+        enough = min(parts.life.faults + 1, len(brokers))
+        for entry in parts.log.entries.values():
             if entry.shown and entry.pins and copies[entry.origin, entry.last] < enough:
                 count = copies[entry.origin, entry.last]
-                raise _broken(core, "I2", f"{entry!r} is unread here, and in {count} logs of {len(cores)}")
+                raise _broken(parts, "I2", f"{entry!r} is unread here, and in {count} logs of {len(brokers)}")
 
 
 # -- I5: both ends of a link count alike -------------------------------------------------------------------------------
 
 
-def check_link_ends(core: Core, link: Link, far: Link) -> None:
+def check_link_ends(parts: BrokerParts, link: Link, far: Link) -> None:
     """`far` is the same link at the neighbour. What one end sent, the other took, under the same numbers."""
-    _check_direction(core, link.name, link.sent, far.arrived)
+    _check_direction(parts, link.name, link.sent, far.arrived)
     heard, told = link.heard, far.told
     for what, low, high in (("have", heard.have, told.have), ("back_have", heard.back_have, told.back_have)):
         if any(one > other for one, other in zip(low, high, strict=True)):
-            raise _broken(core, "I5", f"{link.name} told {what} {high}, and {low} was heard of it")
+            raise _broken(parts, "I5", f"{link.name} told {what} {high}, and {low} was heard of it")
     rungs = zip((heard.done, *heard.firm, *heard.back_firm), (told.done, *told.firm, *told.back_firm), strict=True)
     for heard_rung, told_rung in rungs:
         if not _is_within(heard_rung, told_rung):
-            raise _broken(core, "I5", f"{link.name} reported up to {told_rung.upto}, {heard_rung.upto} was heard")
+            raise _broken(parts, "I5", f"{link.name} reported up to {told_rung.upto}, {heard_rung.upto} was heard")
 
 
-def _check_direction(core: Core, name: str, sent: Track, arrived: Track) -> None:
+def _check_direction(parts: BrokerParts, name: str, sent: Track, arrived: Track) -> None:
     if arrived.count > sent.count:
-        raise _broken(core, "I5", f"{sent.count} bundles were sent to {name}, {arrived.count} came")
+        raise _broken(parts, "I5", f"{sent.count} bundles were sent to {name}, {arrived.count} came")
     for number, entry in sent.entries.items():
         other = arrived.entries.get(number)
         if other is not None and (entry.origin, entry.last) != (other.origin, other.last):
-            raise _broken(core, "I5", f"number {number} to {name} is {entry!r} here and {other!r} there")
+            raise _broken(parts, "I5", f"number {number} to {name} is {entry!r} here and {other!r} there")
 
 
 def _is_within(inner: Ranges, outer: Ranges) -> bool:
@@ -385,28 +385,28 @@ def _is_within(inner: Ranges, outer: Ranges) -> bool:
 # -- I7: places, stamps and deliveries of totals have one order --------------------------------------------------------
 
 
-def check_places(core: Core) -> None:
+def check_places(parts: BrokerParts) -> None:
     """Undelivered totals stand in the order of their places, with growing floors; stamps of delivered ones grow."""
-    locks = core.totals.locks
+    locks = parts.totals.locks
     for one, next_one in pairwise(locks._line):
         if one.place >= next_one.place:
-            raise _broken(core, "I7", f"{one.id} at {one.place} stands before {next_one.id} at {next_one.place}")
+            raise _broken(parts, "I7", f"{one.id} at {one.place} stands before {next_one.id} at {next_one.place}")
         if next_one.active and (not one.active or 0 < one.floor >= next_one.floor):  # 0: from before this broker came
             floors = (one.floor, next_one.floor)
-            raise _broken(core, "I7", f"floors of {one.id} and {next_one.id} are {floors}, in the order of places")
-    _equal(core, "I7", "totals in line", [record.id for record in locks._line], list(_in_places(locks.undelivered)))
+            raise _broken(parts, "I7", f"floors of {one.id} and {next_one.id} are {floors}, in the order of places")
+    _equal(parts, "I7", "totals in line", [record.id for record in locks._line], list(_in_places(locks.undelivered)))
     delivered = sorted((r.place, r.stamp) for r in locks.records.values() if r.stamp is not None)
     for (place, stamp), (later, higher) in pairwise(delivered):
         if stamp >= higher:
-            raise _broken(core, "I7", f"the total at {place} has stamp {stamp}, the one at {later} has {higher}")
+            raise _broken(parts, "I7", f"the total at {place} has stamp {stamp}, the one at {later} has {higher}")
 
     shown = -1
-    for no in sorted(core.log.entries) if delivered else ():
-        entry = core.log.entries[no]
+    for no in sorted(parts.log.entries) if delivered else ():
+        entry = parts.log.entries[no]
         # Totals without readers are copies for others. A ghost hands out what it reads in the order of stamps.
         if entry.tseq >= 0 and any(not reader.name.startswith("~") for reader in entry.readers):
             if entry.tseq <= shown:
-                raise _broken(core, "I7", f"{entry!r} is delivered at place {entry.tseq}, behind {shown}")
+                raise _broken(parts, "I7", f"{entry!r} is delivered at place {entry.tseq}, behind {shown}")
             shown = entry.tseq
 
 
@@ -421,64 +421,64 @@ class OneOrder:
         self._known: dict[TotalPlace, tuple[TotalId, int]] = {}
         self._places: list[TotalPlace] = []
 
-    def check(self, core: Core) -> None:
+    def check(self, parts: BrokerParts) -> None:
         """Compare what a broker has delivered with what others have."""
-        for id, record in core.totals.locks.records.items():
+        for id, record in parts.totals.locks.records.items():
             if record.stamp is None:
                 continue
             known = self._known.get(record.place)
             if known is None:
-                self._add(core, record.place, id, record.stamp)
+                self._add(parts, record.place, id, record.stamp)
             elif known != (id, record.stamp):
-                raise _broken(core, "I7", f"the total at {record.place} is {(id, record.stamp)}, elsewhere {known}")
+                raise _broken(parts, "I7", f"the total at {record.place} is {(id, record.stamp)}, elsewhere {known}")
 
-    def _add(self, core: Core, place: TotalPlace, id: TotalId, stamp: int) -> None:
+    def _add(self, parts: BrokerParts, place: TotalPlace, id: TotalId, stamp: int) -> None:
         self._known[place] = (id, stamp)
         at = bisect_left(self._places, place)
         self._places.insert(at, place)
         for one, other in pairwise(self._places[max(0, at - 1) : at + 2]):
             if self._known[one][1] >= self._known[other][1]:
                 found = (self._known[one], self._known[other])
-                raise _broken(core, "I7", f"the totals at {one} and {other} are {found}: stamps grow with places")
+                raise _broken(parts, "I7", f"the totals at {one} and {other} are {found}: stamps grow with places")
 
 
 # -- I9: nothing is shown before what it depends on --------------------------------------------------------------------
 
 
-def check_hold_back(core: Core) -> None:
+def check_hold_back(parts: BrokerParts) -> None:
     """Whatever is not shown stands in line once, in log order; the first may not be shown yet."""
-    log, line = core.log, core.log.held_back
+    log, line = parts.log, parts.log.held_back
     for each in (line._ordered, line._eventual):
-        _check_line(core, each)
+        _check_line(parts, each)
     waiting = {entry.no for entry in line}
-    _equal(core, "I9", "places in line", waiting, {no for no, entry in log.entries.items() if not entry.shown})
+    _equal(parts, "I9", "places in line", waiting, {no for no, entry in log.entries.items() if not entry.shown})
 
 
-def _check_line(core: Core, line: Line) -> None:
+def _check_line(parts: BrokerParts, line: Line) -> None:
     entries = line.entries
     if not entries:
         return
     first, behind_total = entries[0], False
-    if first.shown or core.log.is_safe(first):
-        raise _broken(core, "I9", f"{first!r} is first in line, and {'shown' if first.shown else 'safe'}")
+    if first.shown or parts.log.is_safe(first):
+        raise _broken(parts, "I9", f"{first!r} is first in line, and {'shown' if first.shown else 'safe'}")
     if line.free and line.free[0][0] < first.no and not line.free[0][2].shown:
-        raise _broken(core, "I9", f"{line.free[0][2]!r} may pass {first!r}, and waits")
+        raise _broken(parts, "I9", f"{line.free[0][2]!r} may pass {first!r}, and waits")
     before = -1
     for entry in entries:
         if entry.no <= before:
-            raise _broken(core, "I9", f"{entry!r} stands in line behind place {before}")
+            raise _broken(parts, "I9", f"{entry!r} stands in line behind place {before}")
         if entry.shown and behind_total:
-            raise _broken(core, "I9", f"{entry!r} has passed a total that is not shown")
+            raise _broken(parts, "I9", f"{entry!r} has passed a total that is not shown")
         before, behind_total = entry.no, behind_total or (entry.tseq >= 0 and not entry.shown)
 
 
 # -- helpers -----------------------------------------------------------------------------------------------------------
 
 
-def _broken(core: Core, invariant: str, detail: str) -> InvariantError:
-    return InvariantError(f"{core.seat.name}.{core.seat.incarnation}", invariant, detail)
+def _broken(parts: BrokerParts, invariant: str, detail: str) -> InvariantError:
+    return InvariantError(f"{parts.life.seat.name}.{parts.life.seat.incarnation}", invariant, detail)
 
 
-def _equal(core: Core, invariant: str, what: str, counted: Any, expected: Any) -> None:
+def _equal(parts: BrokerParts, invariant: str, what: str, counted: Any, expected: Any) -> None:
     if counted != expected:
-        raise _broken(core, invariant, f"{what}: counted {counted}, really {expected}")
+        raise _broken(parts, invariant, f"{what}: counted {counted}, really {expected}")

@@ -54,14 +54,19 @@ class ClientSessions:
         log: RetentionPort,
         subscriptions: SubscriptionPort,
         finished: Callable[[Any], None] = lambda item: None,
+        copies_of: Callable[[Any], int] | None = None,
+        is_confirmed: Callable[[ClientSession, Marks], None] = lambda session, base: None,
+        filling_bytes: int = 1 << 62,
     ) -> None:
+        """`finished` is called when the last reader of an item has it and no other is owed it. `copies_of` tells on how
+        many brokers a safe item rests, f + 1 if it is not given. `is_confirmed` is told of durable subscriptions from
+        whose confirmation on nothing is missed."""
         self.serving = serving
         self._log = log
         self._subscriptions = subscriptions
-        self.copies_of: Callable[[Any], int] = lambda item: serving.faults_tolerated + 1
+        self.copies_of = copies_of or (lambda item: serving.faults_tolerated + 1)
         """On how many brokers an item that is safe rests; f + 1 at most."""
         self._finished = finished
-        """Called when the last reader of an item has it, and nobody else is owed it."""
         self.quotas = Quotas()
         self.all: dict[str, ClientSession] = {}
         """Whoever may be shown something: clients, served or not yet, and ghosts."""
@@ -77,9 +82,8 @@ class ClientSessions:
         """Sessions with subscriptions that are not confirmed."""
         self.waking: dict[str, ClientSession] = {}
         """Durable subscriptions with something new, and clients with room again: see `consumers`."""
-        self.is_confirmed: Callable[[ClientSession, Marks], None] = lambda session, base: None
-        """Told of durable subscriptions from whose confirmation on nothing is missed."""
-        self.filling_bytes = 1 << 62
+        self._is_confirmed = is_confirmed
+        self.filling_bytes = filling_bytes
         """A session that is owed more than this is put into `filling`."""
         self.filling: dict[str, ClientSession] = {}
         """Sessions that were owed more when something was shown to them; whoever looks at them takes them out."""
@@ -444,7 +448,7 @@ class ClientSessions:
 
     def _say_subscribed(self, session: ClientSession, id: int, base: Marks, out: list[Effect]) -> None:
         if session.is_inner:
-            self.is_confirmed(session, base)
+            self._is_confirmed(session, base)
         elif session.announced:
             out.extend([Send(session.name, Subscribed(id, part, more)) for part, more in in_parts(base)])
         else:

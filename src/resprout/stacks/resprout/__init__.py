@@ -24,7 +24,6 @@ from resprout.overlay.messages import OVERLAY_MESSAGES
 from resprout.spread.messages import SPREAD_MESSAGES
 from resprout.stacks.families import Family
 from resprout.stacks.resprout.broker import ResproutBroker
-from resprout.stacks.resprout.core import GUARANTEES, NAME
 from resprout.stacks.resprout.durable_messages import (
     DURABLE_BROKER_MESSAGES,
     DurableDone,
@@ -55,6 +54,7 @@ from resprout.stacks.resprout.messages import (
     Welcome,
 )
 from resprout.stacks.resprout.options import ResproutOptions
+from resprout.stacks.resprout.parts import GUARANTEES, NAME
 from resprout.stacks.resprout.pauses import ReadersPaused
 from resprout.stacks.stack import Stack, WaitTimes
 from resprout.stacks.survival import everything

@@ -1,13 +1,13 @@
 """What a broker of the default stack says of itself to people and monitors."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from resprout.edge.broker.consumers import PREFIX
 from resprout.filters.topics import topic_matches
-from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.pauses import PauseSeen
 from resprout.stacks.shell.readers import readers_here
 from resprout.stacks.status import (
@@ -19,9 +19,6 @@ from resprout.stacks.status import (
     TopicReaders,
 )
 
-if TYPE_CHECKING:
-    from resprout.stacks.resprout.broker import ResproutBroker
-
 NOT_BELIEVED: Final = "it said what is for others to say, and was not believed"
 NEVER_SAID: Final = "it passed on what a client here never said"
 FILTERS_TOLD: Final = 3
@@ -31,16 +28,18 @@ NO_CLOCK: Final = "it passed on a stamp that no clock can have reached"
 NO_NEIGHBOUR: Final = "it spoke as a neighbour, and is none"
 
 
-def status_of(broker: "ResproutBroker") -> StackStatus:
-    core, view = broker.core, broker.core.view
+def status_of(parts: BrokerParts, strange: int, out_of_bounds: int) -> StackStatus:
+    """`strange`: how often a peer spoke as a neighbour that is none. `out_of_bounds`: peers that were cut off for a
+    number beyond its bound."""
+    life, view = parts.life, parts.life.view
     dead = [name for name in view.places if name != view.name and view.is_dead(name) and not view.is_replaced(name)]
     repairs: dict[tuple[str, ...], RepairSeen] = {}
     for name in dead:
         component = tuple(sorted(view.component(name)))
         repairs.setdefault(component, RepairSeen(component, view.coordinator(component)))
     return StackStatus(
-        serving=broker.clients.serving,
-        parent=view.parent if core.attached else msgspec.UNSET,
+        serving=parts.served.serving,
+        parent=view.parent if life.attached else msgspec.UNSET,
         neighbours=tuple(view.neighbours),
         members=tuple(
             [
@@ -49,30 +48,30 @@ def status_of(broker: "ResproutBroker") -> StackStatus:
                 if place.name != view.name
             ]
         ),
-        silent=broker.council.status(core.now_us).unheard,
+        silent=parts.council.status(life.now_us).unheard,
         repairs=tuple(repairs.values()),
-        log_bytes=core.log.bytes_held,
-        log_bundles=len(core.log.entries),
-        log_bytes_max=core.options.log_bytes,
-        spill=core.spilling.status(),
-        paused=tuple([_paused(pause, core.now_us) for pause in core.pauses.seen]),
-        held=tuple(_held(core)),
-        unread={name: session.owed_bytes for name, session in core.sessions.all.items() if session.owed_bytes},
-        slow_consumers=core.slow_consumers,
-        dropped_messages=core.dropped_messages,
-        notices=tuple(_notices(broker)),
+        log_bytes=parts.log.bytes_held,
+        log_bundles=len(parts.log.entries),
+        log_bytes_max=life.options.log_bytes,
+        spill=parts.spilling.status(),
+        paused=tuple([_paused(pause, life.now_us) for pause in parts.pauses.seen]),
+        held=tuple(_held(parts)),
+        unread={name: session.owed_bytes for name, session in parts.sessions.all.items() if session.owed_bytes},
+        slow_consumers=parts.shares.slow_consumers,
+        dropped_messages=parts.shares.dropped_messages,
+        notices=tuple(_notices(parts)),
         refused={
             reason: count
             for reason, count in (
-                (NOT_BELIEVED, broker.council.unbelieved + core.pauses.unbelieved),
-                (NEVER_SAID, core.forwarding.forged),
-                (NO_NEIGHBOUR, broker.strange),
-                (OUT_OF_BOUNDS, broker.out_of_bounds),
-                (NO_CLOCK, core.clock.limited),
+                (NOT_BELIEVED, parts.council.unbelieved + parts.pauses.unbelieved),
+                (NEVER_SAID, parts.forwarding.forged),
+                (NO_NEIGHBOUR, strange),
+                (OUT_OF_BOUNDS, out_of_bounds),
+                (NO_CLOCK, parts.clock.limited),
             )
             if count
         }
-        | core.sessions.quotas.refused,
+        | parts.sessions.quotas.refused,
     )
 
 
@@ -83,33 +82,34 @@ def _paused(pause: PauseSeen, now_us: int) -> PausedSubscriber:
     return PausedSubscriber(name, pause.broker, durable, reader.filters, reader.bytes, seconds)
 
 
-def _held(core: Core) -> Iterator[HeldPublisher]:
-    for name in dict.fromkeys((*core.paused_for, *core.pressure.holding)):
-        session, pause = core.sessions.all.get(name), core.paused_for.get(name)
+def _held(parts: BrokerParts) -> Iterator[HeldPublisher]:
+    for name in dict.fromkeys((*parts.charges.paused_for, *parts.pressure.holding)):
+        session, pause = parts.sessions.all.get(name), parts.charges.paused_for.get(name)
         if session is not None:
-            charged = core.log.local.get(name, 0) + session.waiting_bytes
+            charged = parts.log.local.get(name, 0) + session.waiting_bytes
             reason = pause.reason if pause is not None else "waits until other brokers have what it published"
             yield HeldPublisher(name, charged, reason)
 
 
-def _notices(broker: "ResproutBroker") -> Iterator[str]:
-    core, me = broker.core, broker.core.seat.name
-    for pause in core.pauses.seen:
+def _notices(parts: BrokerParts) -> Iterator[str]:
+    life, me = parts.life, parts.life.seat.name
+    for pause in parts.pauses.seen:
         if pause.broker == me:
-            one = _paused(pause, core.now_us)
+            one = _paused(pause, life.now_us)
             kind = "durable subscription" if one.durable else "subscriber"
             filters = ", ".join(one.filters[:FILTERS_TOLD]) + (", ..." if len(one.filters) > FILTERS_TOLD else "")
             yield (
                 f"{kind} {one.name} has {one.bytes / (1 << 20):.1f} MiB unread of {filters}: "
                 f"publishers of these topics have waited for {one.seconds:.0f} s"
             )
-    for held in _held(core):
+    for held in _held(parts):
         yield f"publisher {held.name} {held.reason} ({held.bytes / (1 << 20):.1f} MiB wait here)"
-    yield from broker.shares.recent_lines()
+    yield from parts.shares.recent_lines()
 
 
-def readers_of(broker: "ResproutBroker", topic: str) -> TopicReaders:
-    core = broker.core
-    index = core.interest.index
-    onward = [name for name in core.links if any(topic_matches(one.filter, topic) for one in index.predicates_of(name))]
-    return msgspec.structs.replace(readers_here(core.sessions, topic), onward=tuple(onward))
+def readers_of(parts: BrokerParts, topic: str) -> TopicReaders:
+    index = parts.interest.index
+    onward = [
+        name for name in parts.links if any(topic_matches(one.filter, topic) for one in index.predicates_of(name))
+    ]
+    return msgspec.structs.replace(readers_here(parts.sessions, topic), onward=tuple(onward))

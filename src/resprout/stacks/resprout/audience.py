@@ -10,18 +10,24 @@ from resprout.core.contract import Send
 from resprout.core.errors import PeerError
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import TOPICS_MAX, AskAudience, AudienceTold
-from resprout.stacks.resprout.core import Core
+from resprout.spread.interest import Interest
+from resprout.stacks.resprout.life import BrokerLife
 
 
 class Audience:
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        interest: Interest,
+    ) -> None:
+        self._life = life
+        self._interest = interest
 
     def asked(self, session: ClientSession, message: AskAudience) -> None:
-        core = self._core
-        is_certain = core.attached and core.is_calm and core.goes_on
+        life = self._life
+        is_certain = life.attached and life.is_calm and life.goes_on
         if not 1 <= len(message.topics) <= TOPICS_MAX:
             raise PeerError(f"{len(message.topics)} topics in one question; 1 to {TOPICS_MAX} are possible")
-        plan = core.interest.index.plan_any(message.topics)
+        plan = self._interest.index.plan_any(message.topics)
         anybody = not is_certain or plan.conditional or bool(plan.always)
-        core.out.append(Send(session.name, AudienceTold(message.id, anybody)))
+        life.out.append(Send(session.name, AudienceTold(message.id, anybody)))

@@ -1,8 +1,8 @@
-"""One broker of the default stack: its parts, and who hears what.
+"""One broker of the default stack: which part hears which event, message, timer and outcome.
 
-The parts are files: the way of a bundle (`forwarding`) and of a total (`total_way`), clients (`clients`), coming and
-going (`joining/`), what links tell of peers (`sessions`), and both ends of a repair (`repair/`); who lives and who may
-say otherwise is the business of `overlay`. Dispatch is that of `stacks.shell`.
+`parts` makes the parts and says what each uses. Bundles are in `forwarding`, totals in `total_way`, clients in
+`served_clients` and `publishing`, coming and going in `joining/`, what links tell of peers in `sessions`, and both ends
+of a repair in `repair/`. `overlay` decides who lives. The tables are those of `stacks.shell`.
 """
 
 import random
@@ -22,7 +22,7 @@ from resprout.core.contract import (
     Writable,
 )  # fmt: skip
 from resprout.edge.broker.answering import NothingKept
-from resprout.edge.broker.ghosts import GhostOver, Ghosts
+from resprout.edge.broker.ghosts import GhostOver
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import AskAudience, Attend, ForgetBrokers, Publish, Taken
 from resprout.edge.requests import LeaveRequest, LookForRequest
@@ -31,36 +31,19 @@ from resprout.order.messages import Forward, Levels
 from resprout.order.timers import ReportSpread, ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalLevels
 from resprout.order.totals.messages import Lock, Submit, TotalCopy, check_total
-from resprout.overlay.council import Council
 from resprout.overlay.memory import Whereabouts
 from resprout.overlay.messages import Enrol, Enrolled, Probe, Probed, Seek, Sought, Suspect
 from resprout.overlay.outcomes import Declared, Expelled, Registered
-from resprout.overlay.status import CouncilOptions
 from resprout.spread.messages import SPREAD_MESSAGES
 from resprout.stacks.resprout import account
-from resprout.stacks.resprout.audience import Audience
-from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.client_interest import DropMore
-from resprout.stacks.resprout.clients import Clients
-from resprout.stacks.resprout.company import Company
-from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.disk_until_safe import DiskUntilSafe
-from resprout.stacks.resprout.draining import Draining, DrainOver
+from resprout.stacks.resprout.draining import DrainOver
 from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown
-from resprout.stacks.resprout.durables import Durables
-from resprout.stacks.resprout.forgetting import Forgetting
-from resprout.stacks.resprout.joining.admission import Admission
-from resprout.stacks.resprout.joining.balance import Balance
 from resprout.stacks.resprout.joining.choosing import ChooseParent
-from resprout.stacks.resprout.joining.newcomer import JoinAgain, Newcomer, NewcomerState
-from resprout.stacks.resprout.joining.offers import Offers
-from resprout.stacks.resprout.joining.reunion import Reunion
-from resprout.stacks.resprout.lost_brokers import Dismissing
+from resprout.stacks.resprout.joining.newcomer import JoinAgain, NewcomerState
 from resprout.stacks.resprout.messages import (
-    Attach,
     AttachRequest,
     ClientBegan,
-    Grant,
     JoinElsewhere,
     JoinRequest,
     JoinWithdrawn,
@@ -71,20 +54,12 @@ from resprout.stacks.resprout.messages import (
     NameTaken,
     NotMember,
     Recollect,
-    Welcome,
 )
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.outcomes import Cleared, Repaired, Reunited, Settled, Superseded, TakenIn, TreeChanged
+from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.pauses import ReadersPaused
-from resprout.stacks.resprout.repair.coordinator import Coordinator
-from resprout.stacks.resprout.repair.member import Member
-from resprout.stacks.resprout.repair.parcels import ParcelDesk
-from resprout.stacks.resprout.revival import Revival
-from resprout.stacks.resprout.sessions import PeerSessions
-from resprout.stacks.resprout.shares import LookAtReaders, Shares
-from resprout.stacks.resprout.tree_news import TreeNews
-from resprout.stacks.resprout.waiting import Waits
-from resprout.stacks.resprout.wishes import Wishes
+from resprout.stacks.resprout.shares import LookAtReaders
 from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.shell import Shell
@@ -105,146 +80,108 @@ class Tick(Timer, frozen=True):
 
 class ResproutBroker(Shell):
     def __init__(self, seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> None:
-        core = self.core = Core(seat, options, rng)
+        parts = self.parts = BrokerParts(seat, options, rng)
+        self.life = parts.life
         self.strange = 0
         """How often somebody spoke as a neighbour who is none."""
-        council_options = CouncilOptions(heartbeat_us=options.heartbeat_us, lease_us=options.lease_us)
-        self.council = Council(core.view, council_options, core.peers.post, core.outcomes, core.waves)
-        self.ghosts = Ghosts(core.sessions, core.log, core.wishes, core.interest.index)
-        self.until_safe = DiskUntilSafe(core) if options.durable is True else None
-        self.book = ClientBook(core, self.ghosts)
-        self.clients = Clients(core, self.ghosts, self.book, self.until_safe)
-        self.durables = Durables(core, self.ghosts, self.book, self.clients)
-        self.shares = Shares(core, self.clients, self.durables)
-        self.company = Company(core, self.council)
-        self.council.configurations.keep = self._keep_memory
-        self.revival = Revival(core, core.disk, self.ghosts, self.book) if core.disk is not None else None
-        self.member = Member(core, self.book)
-        self.coordinator = Coordinator(core, self.council, self.ghosts, self.book)
-        offers = Offers(core)
-        self.balance = Balance(core, offers)
-        self.newcomer = Newcomer(core, self.book, self.council.configurations)
-        self.reunion = Reunion(core, self.council, self.newcomer)
-        self.admission = Admission(core, self.council, offers, self.ghosts, self.book, self.company, self.clients)
-        self.draining = Draining(core, self.council, self.admission, self.ghosts)
-        self.audience = Audience(core)
-        self.forgetting = Forgetting(core, self.council)
-        self.waits = Waits(core, self.council)
-        self.dismissing = Dismissing(core, self.ghosts, self.book, self.admission.claims, self.clients)
-        self.wishes = Wishes(core, self.book)
-        self.tree_news = TreeNews(core, self.council, self.admission)
-        self.parcels = ParcelDesk(
-            core,
-            self.council,
-            {Attach: self.coordinator.attached, Grant: self.member.granted, Welcome: self.newcomer.welcomed},
-        )
-        self.sessions = PeerSessions(
-            core,
-            self.council,
-            self.clients,
-            self.newcomer,
-            self.admission,
-            self.coordinator,
-            self.parcels,
-            self.durables,
-            self.reunion,
-        )
         super().__init__(
-            core,
+            parts.life,
             events={
-                Writable: self.sessions.writable,
-                LinkUp: self.sessions.up,
-                LinkDown: self.sessions.down,
-                Silent: self.sessions.silent,
-                Heard: self.sessions.heard,
-                Stirred: self.sessions.stirred,
+                Writable: parts.peer_sessions.writable,
+                LinkUp: parts.peer_sessions.up,
+                LinkDown: parts.peer_sessions.down,
+                Silent: parts.peer_sessions.silent,
+                Heard: parts.peer_sessions.heard,
+                Stirred: parts.peer_sessions.stirred,
                 Request: self._request,
                 Recovered: self._recovered,
             },
             desks=(self._clients(), self._neighbours(), self._brokers(), self._newcomers()),
-            cut_off=self.sessions.cut_off,
+            cut_off=parts.peer_sessions.cut_off,
             timers={
                 Tick: self._tick,
-                JoinAgain: lambda timer: self.newcomer.again(),
-                DrainOver: self.draining.over,
-                ChooseParent: lambda timer: self.newcomer.choose(),
-                GhostOver: self.dismissing.due,
-                NothingKept: lambda timer: self.clients.settle(),
-                DropMore: lambda timer: self.clients.drop_more(),
+                JoinAgain: lambda timer: parts.newcomer.again(),
+                DrainOver: parts.draining.over,
+                ChooseParent: lambda timer: parts.newcomer.choose(),
+                GhostOver: parts.ghost_expiry.due,
+                NothingKept: lambda timer: parts.served.settle(),
+                DropMore: lambda timer: parts.served.drop_more(),
                 LookAtReaders: lambda timer: None,  # at the end of the step
-                **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), core.report),
+                **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), parts.reporting.fired),
             },
             outcomes={
-                Declared: lambda outcome: self.coordinator.declared(outcome.names),
-                Registered: lambda outcome: self.coordinator.check(),
-                Expelled: lambda outcome: core.retire(outcome.reason),
+                Declared: lambda outcome: parts.coordinator.declared(outcome.names),
+                Registered: lambda outcome: parts.coordinator.check(),
+                Expelled: lambda outcome: parts.life.retire(outcome.reason),
                 Repaired: self._repaired,
                 Settled: self._settled,
                 TakenIn: self._joined,
                 Reunited: self._reunited,
-                Cleared: lambda outcome: self.admission.admit(),
-                Superseded: self.clients.superseded,
-                TreeChanged: self.tree_news.changed,
+                Cleared: lambda outcome: parts.admission.admit(),
+                Superseded: parts.served.superseded,
+                TreeChanged: parts.tree_news.changed,
             },
             at_end=(
-                (self.clients.awaited, self.clients.look_again),
-                (self.book.listeners.answers, self.book.listeners.settle),
-                (self.ghosts.idle, self.dismissing.let_idle_go),
-                (core.sessions.quotas.overspent, self.clients.cut_off_overspent),
-                (core.sessions.waking, self.durables.hand_out),
-                (core.spilling.candidates, core.spilling.tidy),
-                (core.sessions.filling, self.shares.watch),
-                (self.shares.watched, self.shares.look),
-                (core.log.stuck, self.shares.look_at_copies),
-                (core.pauses.unsaid, core.pauses.say),
-                core.end,
-                *([self.until_safe.forget] if self.until_safe is not None else []),
-                *([core.disk.end] if core.disk is not None else []),
-                (self.draining.asked, self.draining.check),
+                (parts.served.awaited, parts.served.look_again),
+                (parts.client_book.listeners.answers, parts.client_book.listeners.settle),
+                (parts.ghosts.idle, parts.ghost_expiry.let_idle_go),
+                (parts.sessions.quotas.overspent, parts.served.cut_off_overspent),
+                (parts.sessions.waking, parts.durables.hand_out),
+                (parts.spilling.candidates, parts.spilling.tidy),
+                (parts.sessions.filling, parts.shares.watch),
+                (parts.shares.watched, parts.shares.look),
+                (parts.log.stuck, parts.shares.look_at_copies),
+                (parts.pauses.unsaid, parts.pauses.say),
+                parts.reporting.end_step,
+                *([parts.until_safe.forget] if parts.until_safe is not None else []),
+                *([parts.disk.end] if parts.disk is not None else []),
+                (parts.draining.asked, parts.draining.check),
             ),
             in_runs=(*SPREAD_MESSAGES, Seek, Sought, ListenersChanged, ListenersHeard, ClientBegan, DurableHeard),
         )
 
     def begin(self) -> None:
-        self.clients.lost.began_us = self.core.now_us
-        if self.core.seat.memory and self.core.memory is None:
-            self.core.refuse(f"what {self.core.seat.name} remembers of its network cannot be read")
+        parts, life = self.parts, self.life
+        parts.lost.began_us = life.now_us
+        if life.seat.memory and parts.remembered.memory is None:
+            life.refuse(f"what {life.seat.name} remembers of its network cannot be read")
             return
-        self.newcomer.start()
-        if self.newcomer.state is NewcomerState.SEEKING:
-            self.reunion.start()
+        parts.newcomer.start()
+        if parts.newcomer.state is NewcomerState.SEEKING:
+            parts.reunion.start()
         self._set_tick()
 
     def latest_life(self, client: str) -> int:
         """The latest life of a client that is known anywhere."""
-        return self.book.roll.latest(client)
+        return self.parts.client_book.roll.latest(client)
 
     def knows_broker(self, name: str) -> bool:
-        return self.core.knows_broker(name)
+        return self.parts.remembered.knows(name)
 
     def status(self) -> StackStatus:
-        return account.status_of(self)
+        return account.status_of(self.parts, self.strange, self.out_of_bounds)
 
     def store_failed(self, reason: str) -> None:
-        self.core.retire(f"{reason}; others have copies")
+        self.life.retire(f"{reason}; others have copies")
 
     def readers(self, topic: str) -> TopicReaders:
-        return account.readers_of(self, topic)
+        return account.readers_of(self.parts, topic)
 
     # -- who may say what ----------------------------------------------------------------------------------------------
 
     def _clients(self) -> Desk:
-        sessions = self.core.sessions.all
+        parts = self.parts
+        sessions = parts.sessions.all
         return Desk(
             sessions.get,
             {
-                Attend: self.clients.attend,
-                Publish: self.clients.publish,
-                Taken: self.clients.taken,
-                ForgetBrokers: self.forgetting.asked,
-                **self.durables.of_clients,
-                AskAudience: self.audience.asked,
-                **self.wishes.of_clients,
+                Attend: parts.served.attend,
+                Publish: parts.publishing.publish,
+                Taken: parts.served.taken,
+                ForgetBrokers: parts.forgetting.asked,
+                **parts.durables.of_clients,
+                AskAudience: parts.audience.asked,
+                **parts.wishes.of_clients,
             },
             check=ClientSession.check_turn,
             is_only=True,
@@ -253,34 +190,34 @@ class ResproutBroker(Shell):
 
     def _neighbours(self) -> Desk:
         """A neighbour that was declared dead may not know it yet: what it says is dropped."""
-        core = self.core
+        parts = self.parts
 
         def at_totals(handler: Callable[[str, Any], None]) -> Callable[[Link, Any], None]:
             return lambda link, message: handler(link.name, message)
 
         return Desk(
-            core.neighbours.heard.get,
+            parts.neighbours.heard.get,
             {
-                Forward: core.forwarding.forwarded,
-                Levels: core.forwarding.take_levels,
-                TotalLevels: core.total_way.take_levels,
-                TotalCopy: core.total_way.kept,
-                ListenersChanged: self.book.listeners.changed,
-                ListenersHeard: self.book.listeners.heard,
-                ClientBegan: lambda link, message: self.book.roll.heard(link.name, message),
-                DurableKnown: self.book.durables.known,
-                DurableHeard: self.book.durables.heard,
-                DurableDone: self.book.durables.done,
-                ReadersPaused: core.pauses.heard,
-                MoveAway: lambda link, message: self.newcomer.move_away(link.name, message),
-                **(self.revival.of_neighbours if self.revival is not None else {}),
-                **self.wishes.of_neighbours,
-                **{kind: at_totals(handler) for kind, handler in core.totals.handlers.items()},
+                Forward: parts.forwarding.forwarded,
+                Levels: parts.forwarding.take_levels,
+                TotalLevels: parts.total_way.take_levels,
+                TotalCopy: parts.total_way.kept,
+                ListenersChanged: parts.client_book.listeners.changed,
+                ListenersHeard: parts.client_book.listeners.heard,
+                ClientBegan: lambda link, message: parts.client_book.roll.heard(link.name, message),
+                DurableKnown: parts.client_book.durables.known,
+                DurableHeard: parts.client_book.durables.heard,
+                DurableDone: parts.client_book.durables.done,
+                ReadersPaused: parts.pauses.heard,
+                MoveAway: lambda link, message: parts.newcomer.move_away(link.name, message),
+                **(parts.revival.of_neighbours if parts.revival is not None else {}),
+                **parts.wishes.of_neighbours,
+                **{kind: at_totals(handler) for kind, handler in parts.totals.handlers.items()},
                 Submit: self._submitted,
-                Lock: self.clients.take_lock,
-                **self.tree_news.handlers,
+                Lock: parts.publishing.take_lock,
+                **parts.tree_news.handlers,
             },
-            heard=self.council.heard,
+            heard=parts.council.heard,
             strange=self._pass_over,
         )
 
@@ -290,9 +227,10 @@ class ResproutBroker(Shell):
 
     def _newcomers(self) -> Desk:
         """Brokers that have no right to their names yet: others are taken before."""
-        admission, outbox = self.admission, self.core.outbox
+        parts = self.parts
+        admission, outbox = parts.admission, parts.outbox
         return Desk(
-            self.core.peers.find,
+            parts.peers.find,
             {
                 JoinRequest: lambda peer, message: admission.requested(peer.name, peer.incarnation, message),
                 JoinWithdrawn: lambda peer, message: admission.withdrawn(peer.name, message),
@@ -304,7 +242,7 @@ class ResproutBroker(Shell):
 
     def _seekers(self) -> dict[type, Callable[[Peer, Any], None]]:
         """What brokers say that look for their network."""
-        reunion = self.reunion
+        reunion = self.parts.reunion
         return {
             Whereabouts: lambda peer, message: reunion.heard(peer.name, peer.incarnation, message),
             Enrol: lambda peer, message: reunion.asked(peer.name, message),
@@ -312,130 +250,139 @@ class ResproutBroker(Shell):
         }
 
     def _brokers(self) -> Desk:
-        core, newcomer, admission = self.core, self.newcomer, self.admission
+        parts, life = self.parts, self.life
+        newcomer, admission = parts.newcomer, parts.admission
 
         def at_council(handler: Callable[[str, Any, int], None]) -> Callable[[Peer, Any], None]:
-            return lambda peer, message: handler(peer.name, message, core.now_us)
+            return lambda peer, message: handler(peer.name, message, life.now_us)
 
-        probed = at_council(self.council.handlers[Probed])
-        enrol, enrolled = at_council(self.council.handlers[Enrol]), at_council(self.council.handlers[Enrolled])
-        suspect = at_council(self.council.handlers[Suspect])  # who has no place judges nobody
-        reunion = self.reunion
+        probed = at_council(parts.council.handlers[Probed])
+        enrol, enrolled = at_council(parts.council.handlers[Enrol]), at_council(parts.council.handlers[Enrolled])
+        suspect = at_council(parts.council.handlers[Suspect])  # who has no place judges nobody
+        reunion = parts.reunion
 
         def all_probed(peer: Peer, message: Probed) -> None:
             probed(peer, message)
             newcomer.probed(peer.name, message)
-            self.draining.probed(peer.name, message)
+            parts.draining.probed(peer.name, message)
 
         return Desk(
-            core.peers.find_settled,
+            parts.peers.find_settled,
             {
                 JoinRequest: lambda peer, message: admission.requested(peer.name, peer.incarnation, message),
                 JoinWithdrawn: lambda peer, message: admission.withdrawn(peer.name, message),
                 JoinElsewhere: lambda peer, message: newcomer.sent_elsewhere(peer.name, message),
                 NameTaken: lambda peer, message: newcomer.refused(peer.name, message),
                 AttachRequest: self._attach_requested,
-                Leaving: lambda peer, message: self.draining.told(peer.name),
-                NotMember: lambda peer, message: self.coordinator.not_member(peer.name, message),
-                Recollect: lambda peer, message: self.revival.told(peer.name) if self.revival is not None else None,
-                **self.parcels.handlers,
-                **{kind: at_council(handler) for kind, handler in self.council.handlers.items()},
+                Leaving: lambda peer, message: parts.draining.told(peer.name),
+                NotMember: lambda peer, message: parts.coordinator.not_member(peer.name, message),
+                Recollect: lambda peer, message: parts.revival.told(peer.name) if parts.revival is not None else None,
+                **parts.parcels.handlers,
+                **{kind: at_council(handler) for kind, handler in parts.council.handlers.items()},
                 Probed: all_probed,
                 Whereabouts: self._seekers()[Whereabouts],
-                Suspect: lambda peer, message: suspect(peer, message) if core.attached else None,
+                Suspect: lambda peer, message: suspect(peer, message) if life.attached else None,
                 Enrol: lambda peer, message: (
-                    enrol(peer, message) if core.attached else reunion.asked(peer.name, message)
+                    enrol(peer, message) if life.attached else reunion.asked(peer.name, message)
                 ),
                 Enrolled: lambda peer, message: (
-                    enrolled(peer, message) if core.attached else reunion.answered(peer.name, message)
+                    enrolled(peer, message) if life.attached else reunion.answered(peer.name, message)
                 ),
             },
-            heard=self.council.heard,
+            heard=parts.council.heard,
         )
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
     def _submitted(self, link: Link, message: Submit) -> None:
+        parts = self.parts
         check_total(message.bundle)
-        if not self.core.forwarding.is_forged_total(message.bundle):
-            self.core.totals.handlers[Submit](link.name, message)
+        if not parts.forwarding.is_forged_total(message.bundle):
+            parts.totals.handlers[Submit](link.name, message)
 
     def _attach_requested(self, peer: Peer, message: AttachRequest) -> None:
-        if self.council.may_repair(peer.name, message.dead, self.core.now_us):
-            self.member.requested(peer.name, message)
+        parts = self.parts
+        if parts.council.may_repair(peer.name, message.dead, self.life.now_us):
+            parts.member.requested(peer.name, message)
 
     def _tick(self, timer: Tick) -> None:
-        core = self.core
-        self.sessions.tick()
+        parts, life = self.parts, self.life
+        parts.peer_sessions.tick()
         self.act()
-        core.tick()
-        if core.attached:
-            self.company.remember(self.admission.claims.admitted)
-            self.coordinator.declare_dead_children()
-            self.council.tick(core.now_us)
+        parts.reporting.tick()
+        if life.attached:
+            parts.remembered.write()
+            parts.coordinator.declare_dead_children()
+            parts.council.tick(life.now_us)
             self.act()  # whether this is a moment of calm depends on it
-            self.coordinator.tick()
-            wanted = (*core.links, *self.council.standby(), *self.coordinator.members, *core.view.attached.values())
-            core.peers.keep_only(wanted, IDLE_LEASES * core.options.lease_us)
+            parts.coordinator.tick()
+            wanted = (*parts.links, *parts.council.standby(), *parts.coordinator.members, *life.view.attached.values())
+            parts.peers.keep_only(wanted, IDLE_LEASES * life.options.lease_us)
             self.act()
-            self.admission.admit()
-            if core.is_calm and (move := self.balance.find_move()) is not None:
-                core.outbox.send(*move)
-            self.clients.decide_all()
-            self.durables.tick()
-            self.shares.look_at_copies()
-            core.pauses.tick()
-            self.clients.settle()
-            self.dismissing.tick()
-            self.clients.tell_successors()
-            self.waits.tick()
-        self.reunion.tick()
+            parts.admission.admit()
+            if life.is_calm and (move := parts.balance.find_move()) is not None:
+                parts.outbox.send(*move)
+            parts.served.decide_all()
+            parts.durables.tick()
+            parts.shares.look_at_copies()
+            parts.pauses.tick()
+            parts.served.settle()
+            parts.ghost_expiry.tick()
+            parts.served.tell_successors()
+            parts.waits.tick()
+        parts.reunion.tick()
         self.act()
-        if self.revival is not None:
-            self.revival.tick()
+        if parts.revival is not None:
+            parts.revival.tick()
         self._set_tick()
 
     def _set_tick(self) -> None:
-        core = self.core
-        core.out.append(SetTimer(Tick(), core.now_us + core.options.heartbeat_us))
+        life = self.life
+        life.out.append(SetTimer(Tick(), life.now_us + life.options.heartbeat_us))
 
     def _repaired(self, outcome: Repaired) -> None:
-        self.clients.lost.succeeded(outcome.dead, outcome.successor)
+        parts = self.parts
+        parts.lost.succeeded(outcome.dead, outcome.successor)
         self._settled(Settled())
-        self.core.total_way.drain()
+        parts.publishing.drain_all()
 
     def _settled(self, outcome: Settled) -> None:
-        self.company.remember(self.admission.claims.admitted)
-        self.clients.tell_successors()
-        if self.until_safe is not None and self.clients.serving:
-            self.until_safe.offer()
-        self.clients.decide_all()
-        if self.core.attached and self.admission.claims.waiting:
-            self.admission.admit()
+        parts = self.parts
+        parts.remembered.write()
+        parts.served.tell_successors()
+        if parts.until_safe is not None and parts.served.serving:
+            parts.until_safe.offer()
+        parts.served.decide_all()
+        if self.life.attached and parts.claims.waiting:
+            parts.admission.admit()
 
     def _reunited(self, outcome: Reunited) -> None:
-        if self.revival is not None:
-            self.revival.lead_again()
+        parts = self.parts
+        if parts.revival is not None:
+            parts.revival.lead_again()
         self._settled(Settled())
 
     def _keep_memory(self) -> None:
-        self.company.remember(self.admission.claims.admitted)
+        self.parts.remembered.write()
 
     def _joined(self, outcome: TakenIn) -> None:
-        if self.revival is not None:
-            self.revival.joined(outcome.parent)
+        parts = self.parts
+        if parts.revival is not None:
+            parts.revival.joined(outcome.parent)
 
     def _recovered(self, event: Recovered) -> None:
-        if self.until_safe is not None:
-            self.until_safe.recovered(event.records)
-            if self.clients.serving:
-                self.until_safe.offer()
-        elif self.revival is not None:
-            self.revival.recovered(event.records)
+        parts = self.parts
+        if parts.until_safe is not None:
+            parts.until_safe.recovered(event.records)
+            if parts.served.serving:
+                parts.until_safe.offer()
+        elif parts.revival is not None:
+            parts.revival.recovered(event.records)
             self.act()
 
     def _request(self, event: Request) -> None:
+        parts = self.parts
         if isinstance(event.body, LeaveRequest):
-            self.draining.begin(event.body.within_us)
+            parts.draining.begin(event.body.within_us)
         elif isinstance(event.body, LookForRequest):
-            self.reunion.look_for(event.body.names)
+            parts.reunion.look_for(event.body.names)

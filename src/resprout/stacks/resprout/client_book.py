@@ -7,10 +7,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from resprout.edge.broker.ghosts import Ghosts
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.order.link import Link
 from resprout.overlay.places import Life
-from resprout.stacks.resprout.core import Core
+from resprout.spread.outbound import Outbound
+from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.durable_book import DurableBook
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import (
     ClientBegan,
     KnownClient,
@@ -21,6 +24,7 @@ from resprout.stacks.resprout.messages import (
     ParcelRow,
 )
 from resprout.stacks.resprout.outcomes import Superseded
+from resprout.stacks.resprout.pauses import Pauses
 from resprout.stacks.resprout.repair.parcels import Parcel
 
 NAMES_KEPT: Final = 100_000
@@ -30,11 +34,11 @@ NAMES_TOLD: Final = 500
 
 
 class ClientBook:
-    def __init__(self, core: Core, ghosts: Ghosts) -> None:
-        self.listeners = ListenerBook(core, ghosts)
-        self.roll = Roll(core, ghosts)
-        self.durables = DurableBook(core)
-        self._pauses = core.pauses
+    def __init__(self, listeners: "ListenerBook", roll: "Roll", durables: DurableBook, pauses: Pauses) -> None:
+        self.listeners = listeners
+        self.roll = roll
+        self.durables = durables
+        self._pauses = pauses
 
     def rows(self, dead: str | None = None) -> Iterator[ParcelRow]:
         """Return the rows of a parcel about clients; for an `Attach` also what is known of the dead neighbour."""
@@ -69,8 +73,20 @@ class ListenerBook:
     broker, the ghost waits for a client that does not exist, until it expires.
     """
 
-    def __init__(self, core: Core, ghosts: Ghosts) -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        links: dict[str, Link],
+        outbound: Outbound,
+        sessions: ClientSessions,
+        disk: DiskLog | None,
+        ghosts: Ghosts,
+    ) -> None:
+        self._life = life
+        self._links = links
+        self._outbound = outbound
+        self._sessions = sessions
+        self._disk = disk
         self._ghosts = ghosts
         self._mine: dict[str, None] = {}
         """As the neighbours were told."""
@@ -85,12 +101,12 @@ class ListenerBook:
 
     def came(self, name: str) -> None:
         """A client is about to have its first subscription here."""
-        if self._core.sessions.all[name].is_internal:
+        if self._sessions.all[name].is_internal:
             return
-        if name not in self._mine and self._core.links:
-            self._unheard[name] = set(self._core.links)
+        if name not in self._mine and self._links:
+            self._unheard[name] = set(self._links)
         if name in self._unheard:
-            self._core.sessions.all[name].announced = False
+            self._sessions.all[name].announced = False
         self._change([name], ())
 
     def returned(self, name: str) -> None:
@@ -103,7 +119,7 @@ class ListenerBook:
         self._change([n for n, does in stands.items() if does], [n for n, does in stands.items() if not does])
 
     def _stands_for(self, name: str) -> bool:
-        session = self._core.sessions.all.get(name)
+        session = self._sessions.all.get(name)
         if session is None or session.is_internal:
             is_here = False
         else:
@@ -117,12 +133,12 @@ class ListenerBook:
         for name in went:
             del self._mine[name]
             self._unheard.pop(name, None)
-        if self._core.disk is not None and (came or went):
-            self._core.disk.listeners(came, went)
+        if self._disk is not None and (came or went):
+            self._disk.listeners(came, went)
         for start in range(0, max(len(came), len(went)), NAMES_TOLD):
             end = start + NAMES_TOLD
             news = ListenersChanged(tuple(came[start:end]), tuple(went[start:end]))
-            self._core.outbound.extend([(name, news) for name in self._core.links])
+            self._outbound.extend([(name, news) for name in self._links])
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
@@ -131,7 +147,7 @@ class ListenerBook:
         names.difference_update(message.went)
         names.update(message.came)
         if message.came:
-            self._core.outbound.append((link.name, ListenersHeard(message.came)))
+            self._outbound.append((link.name, ListenersHeard(message.came)))
 
     def heard(self, link: Link, message: ListenersHeard) -> None:
         for name in message.names:
@@ -144,9 +160,9 @@ class ListenerBook:
         self.answers.clear()
         for name in [name for name, waiting in self._unheard.items() if not waiting]:
             del self._unheard[name]
-            session = self._core.sessions.all.get(name)
+            session = self._sessions.all.get(name)
             if session is not None:
-                self._core.sessions.announced(session, self._core.out)
+                self._sessions.announced(session, self._life.out)
 
     def rows(self, dead: str | None = None) -> list[Listener]:
         """Return rows about the clients that listen here, and those that listened at a dead neighbour."""
@@ -159,7 +175,7 @@ class ListenerBook:
         if self._unheard:
             for waiting in self._unheard.values():
                 waiting.add(neighbour)
-            self._core.outbound.append((neighbour, ListenersChanged(tuple(self._unheard), ())))
+            self._outbound.append((neighbour, ListenersChanged(tuple(self._unheard), ())))
 
     def lost(self, name: str) -> set[str]:
         """A neighbour is replaced by others: whom it stood for."""
@@ -183,8 +199,18 @@ class Roll:
     Two generations: what is met again moves to the young one, and when that is full the old one is forgotten.
     """
 
-    def __init__(self, core: Core, ghosts: Ghosts) -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        links: dict[str, Link],
+        outbound: Outbound,
+        sessions: ClientSessions,
+        ghosts: Ghosts,
+    ) -> None:
+        self._life = life
+        self._links = links
+        self._outbound = outbound
+        self._sessions = sessions
         self._ghosts = ghosts
         self._young: dict[str, int] = {}
         self._old: dict[str, int] = {}
@@ -199,11 +225,11 @@ class Roll:
     def heard(self, neighbour: str, message: ClientBegan) -> None:
         name, known = message.name, self.latest(message.name)
         if message.incarnation < known:  # whoever says so must not have heard, and may serve it
-            self._core.outbound.append((neighbour, ClientBegan(name, known)))
+            self._outbound.append((neighbour, ClientBegan(name, known)))
         elif message.incarnation > known:
             self._begin(name, message.incarnation, message, neighbour)
-            if name in self._core.sessions.all or self._ghosts.awaits(name):
-                self._core.outcomes.append(Superseded((name,)))
+            if name in self._sessions.all or self._ghosts.awaits(name):
+                self._life.outcomes.append(Superseded((name,)))
 
     def learn(self, lives: Iterable[Life], source: str | None = None) -> None:
         """From a neighbour, or of a client that is served here. What is new is passed on to all others."""
@@ -213,10 +239,10 @@ class Roll:
                 self._begin(life.name, life.incarnation, ClientBegan(life.name, life.incarnation), source)
                 begun.append(life.name)
         if begun:
-            self._core.outcomes.append(Superseded(tuple(begun)))
+            self._life.outcomes.append(Superseded(tuple(begun)))
 
     def _begin(self, name: str, incarnation: int, news: ClientBegan, source: str | None) -> None:
         self._young[name] = incarnation
         if len(self._young) > NAMES_KEPT:
             self._old, self._young = self._young, {}
-        self._core.outbound.extend([(link, news) for link in self._core.links if link != source])
+        self._outbound.extend([(link, news) for link in self._links if link != source])

@@ -11,14 +11,16 @@ restart.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from resprout.core.bundle import Origin
 from resprout.core.marks import Mark, Marks, Reached, raise_to, to_marks
 from resprout.core.seen import ORIGINS_KEPT
 from resprout.core.stowed import StowedBundle, whole
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.durable_messages import Spans
 from resprout.order.entry import Entry
+from resprout.order.link import Link
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.former import (
@@ -33,18 +35,28 @@ from resprout.stacks.resprout.former import (
     bundle_record,
     encode,
 )
-from resprout.stacks.resprout.messages import NOBODY
-
-if TYPE_CHECKING:
-    from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.lost_brokers import LostBrokers
 
 SLACK: Final = 16
 """So many records that nobody needs are not worth writing others again."""
 
 
 class DiskLog:
-    def __init__(self, core: "Core") -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        links: dict[str, Link],
+        sessions: ClientSessions,
+        lost: LostBrokers,
+        durables: Callable[[], Iterable[DurableState]],
+    ) -> None:
+        """`durables` returns all durable subscriptions, as they are now."""
+        self._durables = durables
+        self._life = life
+        self._links = links
+        self._sessions = sessions
+        self._lost = lost
         self.former = Former()
         self._old = 0
         """Records of the life before, which are kept until what they say is in the log again, or not needed."""
@@ -59,8 +71,6 @@ class DiskLog:
         self._listening: dict[str, None] = {}
         self._durable: set[str] = set()
         """Durable subscriptions that have a record."""
-        self.durables: Callable[[], Iterable[DurableState]] = tuple
-        """All durable subscriptions, as they are now."""
         self._base: tuple[dict[Origin, Reached], dict[Origin, Reached]] = ({}, {})
         """What was retained, and that with what has a record."""
 
@@ -72,7 +82,7 @@ class DiskLog:
         neighbours = tuple(sent_to)
         readers = [session.name for session in entry.readers]
         self._kept.append((entry, neighbours))
-        self._core.persist(bundle_record(whole(entry.bundle), entry.place, readers, neighbours))
+        self._life.persist(bundle_record(whole(entry.bundle), entry.place, readers, neighbours))
 
     def moved(self, client: str) -> None:
         """Write that a client has come from another broker: it will be given what was shown before it came."""
@@ -113,15 +123,15 @@ class DiskLog:
 
     def end(self) -> None:
         """Of a step: where this broker stands, when that has changed."""
-        core, view = self._core, self._core.view
-        stands = (*core.links.values(), view.network, view.epoch, view.looks_after)
-        if core.attached and stands != self._stands:
+        life, view = self._life, self._life.view
+        stands = (*self._links.values(), view.network, view.epoch, view.looks_after)
+        if life.attached and stands != self._stands:
             self._stands = stands
             self._write_roster()
 
     def tick(self) -> None:
         """From time to time: forget what nobody needs any more."""
-        if self._core.attached and self._roster_now() != self._roster:
+        if self._life.attached and self._roster_now() != self._roster:
             self._write_roster()
         kept = self._kept
         needed = [(entry, sent_to) for entry, sent_to in kept if entry is not None and entry.bundle is not None]
@@ -134,18 +144,18 @@ class DiskLog:
             self._write(KeptMarks(to_marks(self._gone)))
         self._write_roster()
         self._write(KeptListeners(tuple(self._listening), ()))
-        for state in self.durables():
+        for state in self._durables():
             self._write(KeptDurable(state))
         for entry, sent_to in needed:
             self.keep(entry, sent_to)
-        self._core.forget_records(len(kept))
+        self._life.forget_records(len(kept))
 
     def _take_oldest(self) -> list[tuple[Entry, tuple[str, ...]]]:
         """Those whose records go now: all, but for what waits on disk only so many that they fit into the log when they
         are brought back to be written again. Returns the ones that are needed."""
         kept = self._kept
         needed: list[tuple[Entry, tuple[str, ...]]] = []
-        room = self._core.options.log_bytes
+        room = self._life.options.log_bytes
         while kept:
             entry, sent_to = kept[0]
             if entry is not None and entry.bundle is not None:
@@ -161,29 +171,34 @@ class DiskLog:
 
     def _write(self, kept: KeptRoster | KeptMarks | KeptListeners | KeptDurable | KeptDone) -> None:
         self._kept.append((None, ()))
-        self._core.persist(encode(kept))
+        self._life.persist(encode(kept))
 
     # -- where this broker stands --------------------------------------------------------------------------------------
 
     def _roster_now(self) -> Roster:
-        core, view = self._core, self._core.view
-        neighbours = tuple([Life(link.name, link.incarnation) for link in core.links.values()])
+        life, view = self._life, self._life.view
+        neighbours = tuple([Life(link.name, link.incarnation) for link in self._links.values()])
         others = tuple([place.life for name, place in view.places.items() if self._is_other(name)])
-        moved = tuple([name for name in self._moved if name in core.sessions.all])
-        life = Life(core.seat.name, core.seat.incarnation)
-        kept_by = core.kept_by.items() if core.now_us < core.kept_until_us else ()
-        given_up = tuple([former for former, keeper in kept_by if keeper == NOBODY])
+        moved = tuple([name for name in self._moved if name in self._sessions.all])
         return Roster(
-            view.network, life, view.epoch, neighbours, others, view.looks_after, self._hidden(), moved, given_up
+            view.network,
+            life.own,
+            view.epoch,
+            neighbours,
+            others,
+            view.looks_after,
+            self._hidden(),
+            moved,
+            self._lost.given_up(),
         )
 
     def _hidden(self) -> tuple[FormerWish, ...]:
-        wanted = dict.fromkeys(p for session in self._core.sessions.all.values() for p in session.users)
+        wanted = dict.fromkeys(p for session in self._sessions.all.values() for p in session.users)
         return tuple([FormerWish(p.filter, p.where_text) for p in wanted if p.filter.startswith("$")])
 
     def _is_other(self, name: str) -> bool:
-        core = self._core
-        return name != core.seat.name and name not in core.links and not core.view.is_dead(name)
+        life = self._life
+        return name != life.seat.name and name not in self._links and not life.view.is_dead(name)
 
     def _write_roster(self) -> None:
         self._roster = self._roster_now()
@@ -195,11 +210,11 @@ class DiskLog:
         self.former = Former(records)
         self._old = len(records)
         if self.former.unreadable:
-            self._core.note("recovery", f"{self.former.unreadable} records on disk cannot be read")
+            self._life.note("recovery", f"{self.former.unreadable} records on disk cannot be read")
 
     def let_go(self) -> None:
         """What the life before had written is in this log again, or needed by nobody."""
         if self._old:
             self._old = 0
             self._write_roster()
-            self._core.forget_records(len(self._kept))
+            self._life.forget_records(len(self._kept))

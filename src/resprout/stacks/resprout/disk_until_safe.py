@@ -14,20 +14,41 @@ from collections.abc import Sequence
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_record import from_record, to_record
 from resprout.core.guarantee import Guarantee
+from resprout.core.seen import Seen
+from resprout.order.clock import Clock
 from resprout.order.entry import Entry
-from resprout.stacks.resprout.core import Core
+from resprout.order.log import Log
+from resprout.order.totals.totals import Totals
+from resprout.stacks.resprout.delivering import Delivering
+from resprout.stacks.resprout.forwarding import Forwarding
+from resprout.stacks.resprout.life import BrokerLife
 
 
 class DiskUntilSafe:
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        log: Log,
+        clock: Clock,
+        seen: Seen,
+        delivering: Delivering,
+        totals: Totals,
+        forwarding: Forwarding,
+    ) -> None:
+        self._life = life
+        self._log = log
+        self._clock = clock
+        self._seen = seen
+        self._delivering = delivering
+        self._totals = totals
+        self._forwarding = forwarding
         self._kept: deque[Entry] = deque()
         """What has a record, oldest first."""
         self._found: list[Bundle] = []
 
     def keep(self, bundle: Bundle, entry: Entry) -> None:
         """Write a bundle that the log has accepted as this entry."""
-        self._core.persist(to_record(bundle))
+        self._life.persist(to_record(bundle))
         self._kept.append(entry)
 
     def forget(self) -> None:
@@ -36,7 +57,7 @@ class DiskUntilSafe:
         if kept and kept[0].shown:
             while kept and kept[0].shown:
                 kept.popleft()
-            self._core.forget_records(len(kept))
+            self._life.forget_records(len(kept))
 
     # -- after a restart -----------------------------------------------------------------------------------------------
 
@@ -44,31 +65,31 @@ class DiskUntilSafe:
         for record in records:
             bundle = from_record(record)
             if bundle is None:
-                self._core.note("recovery", "a record on disk cannot be read")
+                self._life.note("recovery", "a record on disk cannot be read")
             else:
                 self._found.append(bundle)
 
     def offer(self) -> None:
         """When this broker has its place: publish what nobody seems to have."""
-        core, found = self._core, self._found
+        life, found = self._life, self._found
         if not found:
             return
         self._found = []
         lives: dict[tuple[str, str], int] = {}
-        for mark in core.seen.marks():
+        for mark in self._seen.marks():
             of = (mark.publisher, mark.stream)
             lives[of] = max(mark.incarnation, lives.get(of, 0))
-        lost = [b for b in found if not core.seen.has(b) and b.incarnation >= lives.get((b.publisher, b.stream), 0)]
-        core.note("recovery", f"{len(lost)} of {len(found)} bundles on disk are published again")
+        lost = [b for b in found if not self._seen.has(b) and b.incarnation >= lives.get((b.publisher, b.stream), 0)]
+        life.note("recovery", f"{len(lost)} of {len(found)} bundles on disk are published again")
         for bundle in lost:
-            again = bundle.stamped(core.clock.stamp_after(bundle.stamp))
+            again = bundle.stamped(self._clock.stamp_after(bundle.stamp))
             is_ordered = again.guarantee is not Guarantee.EVENTUAL
-            if is_ordered and (core.totals.is_gated(again) or core.totals.own(again.publisher) is not None):
-                core.totals.submit(again)  # what is carried needs no disk: all have it before anybody is told
+            if is_ordered and (self._totals.is_gated(again) or self._totals.own(again.publisher) is not None):
+                self._totals.submit(again)  # what is carried needs no disk: all have it before anybody is told
                 continue
-            entry = core.forwarding.accept(again, None, None, 0, False)
+            entry = self._forwarding.accept(again, None, None, 0, False)
             if entry is not None:
                 self.keep(again, entry)
-        core.log.held_back.put_wall()  # its publishers may be elsewhere, and have said it again there
-        core.show()  # a broker that is alone has at once as many copies as there can be
-        core.forget_records(len(self._kept))
+        self._log.held_back.put_wall()  # its publishers may be elsewhere, and have said it again there
+        self._delivering.show()  # a broker that is alone has at once as many copies as there can be
+        life.forget_records(len(self._kept))

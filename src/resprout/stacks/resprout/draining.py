@@ -15,14 +15,23 @@ from typing import Final
 
 from resprout.core.contract import Send, SetTimer, Timer
 from resprout.edge.broker.ghosts import Ghosts
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import GoTo
 from resprout.order.entry import Entry
+from resprout.order.link import Link
+from resprout.order.log import Log
+from resprout.order.totals.totals import Totals
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Probe, Probed
-from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.copies import Copies
+from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.joining.choosing import CALL
+from resprout.stacks.resprout.joining.claims import Claims
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import Leaving
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peers
 
 FAREWELL: Final = CALL + 2
 """The number of its probes, next to those of `choosing`."""
@@ -33,9 +42,33 @@ class DrainOver(Timer, frozen=True):
 
 
 class Draining:
-    def __init__(self, core: Core, council: Council, admission: Admission, ghosts: Ghosts) -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        peers: Peers,
+        outbox: Outbox,
+        links: dict[str, Link],
+        log: Log,
+        sessions: ClientSessions,
+        totals: Totals,
+        disk: DiskLog | None,
+        copies: Copies,
+        council: Council,
+        claims: Claims,
+        admission: Admission,
+        ghosts: Ghosts,
+    ) -> None:
+        self._life = life
+        self._peers = peers
+        self._outbox = outbox
+        self._links = links
+        self._log = log
+        self._sessions = sessions
+        self._totals = totals
+        self._disk = disk
+        self._copies = copies
         self._council = council
+        self._claims = claims
         self._admission = admission
         self._ghosts = ghosts
         self.asked: list[int] = []
@@ -45,88 +78,88 @@ class Draining:
 
     def begin(self, within_us: int) -> None:
         """Asked once more, it goes at once."""
-        core = self._core
-        if self.asked or not within_us or not core.attached or core.reviving:
+        life = self._life
+        if self.asked or not within_us or not life.attached or life.reviving:
             self._go()
             return
-        self.asked.append(core.now_us)
-        core.leaving = True
+        self.asked.append(life.now_us)
+        life.leaving = True
         self._admission.admit()  # those who ask for a place here are sent elsewhere
-        core.out.append(SetTimer(DrainOver(), core.now_us + within_us))
+        life.out.append(SetTimer(DrainOver(), life.now_us + within_us))
 
     def over(self, timer: DrainOver) -> None:
         """The time is up."""
-        core = self._core
-        core.note(
+        life = self._life
+        life.note(
             "undrained", f"the time is over, and {self._hindrance() or 'nothing'} is still waited for: it goes without"
         )
         self._go()
 
     def told(self, name: str) -> None:
         """Another broker goes: its life is certainly over. Whoever votes about the root must know, neighbour or not."""
-        core = self._core
-        if core.peers.incarnation(name) == core.view.incarnation_of(name):
-            self._council.silent(name, True, core.now_us)
+        life = self._life
+        if self._peers.incarnation(name) == life.view.incarnation_of(name):
+            self._council.silent(name, True, life.now_us)
 
     def probed(self, name: str, message: Probed) -> None:
         if message.number == FAREWELL and name in self._answered:
             self._answered[name] = True
 
     def check(self) -> None:
-        core = self._core
-        for name in core.links:
+        for name in self._links:
             if name not in self._answered:
                 self._answered[name] = False
-                core.peers.post(name, Probe(FAREWELL))
+                self._peers.post(name, Probe(FAREWELL))
         if self._hindrance() is None:
             self._go()
 
     def _hindrance(self) -> str | None:
         """What it has to wait for; None when it may go."""
-        core = self._core
-        if not core.links:
+        life = self._life
+        if not self._links:
             return None
-        if not core.is_calm:
+        if not life.is_calm:
             return "a repair next to it"
-        silent = [name for name in core.links if not self._answered.get(name)]
+        silent = [name for name in self._links if not self._answered.get(name)]
         if silent:  # it may be dead, and nobody has noticed yet
             return f"a sign of life of {silent[0]}"
-        if self._admission.claims.admitted:
+        if self._claims.admitted:
             return "a newcomer"
         if self._ghosts.lives():
             return "clients of a broker that is gone"
-        if any(map(self._is_unsafe, core.log.held_back)) or any(
-            map(core.copies.is_only_here, core.log.entries.values())
+        if any(map(self._is_unsafe, self._log.held_back)) or any(
+            map(self._copies.is_only_here, self._log.entries.values())
         ):
             return "a publication that nobody else has"
-        backlog = core.totals.backlog
-        if core.totals.unsubmitted or any(backlog.has_any(name) for name in core.sessions.all):
+        backlog = self._totals.backlog
+        if self._totals.unsubmitted or any(backlog.has_any(name) for name in self._sessions.all):
             return "the place of a total"
         return None
 
     def _is_unsafe(self, entry: Entry) -> bool:
-        return entry.source is None and not entry.is_backup and not self._core.log.is_safe(entry)
+        return entry.source is None and not entry.is_backup and not self._log.is_safe(entry)
 
     def _go(self) -> None:
-        core = self._core
-        core.leaving = True
-        successors = core.successors()
-        core.sessions.flush_all(core.out)
+        life = self._life
+        life.leaving = True
+        successors = life.successors()
+        self._sessions.flush_all(life.out)
         if successors:
             message = GoTo(successors[0])
-            core.out.extend([Send(session.name, message) for session in core.sessions.all.values() if session.asked])
-            clients = sum(session.asked and not session.is_internal for session in core.sessions.all.values())
-            core.note(
-                "drain", f"{clients} clients and {len(core.links)} neighbours are handed over to {successors[0].name}"
+            life.out.extend([Send(session.name, message) for session in self._sessions.all.values() if session.asked])
+            clients = sum(session.asked and not session.is_internal for session in self._sessions.all.values())
+            life.note(
+                "drain", f"{clients} clients and {len(self._links)} neighbours are handed over to {successors[0].name}"
             )
         elif lost := self._unread():
-            where = "are kept on its disk" if core.disk is not None else "are lost"
-            core.note("undrained", f"nobody is left: {lost} publications that somebody has not read {where}")
-        for name in dict.fromkeys((*core.links, *self._council.standby())):
-            core.outbox.pass_by(name, Leaving())
-        core.retire(f"{core.seat.name} leaves", again=False)
+            where = "are kept on its disk" if self._disk is not None else "are lost"
+            life.note("undrained", f"nobody is left: {lost} publications that somebody has not read {where}")
+        for name in dict.fromkeys((*self._links, *self._council.standby())):
+            self._outbox.pass_by(name, Leaving())
+        life.retire(f"{life.seat.name} leaves", again=False)
 
     def _unread(self) -> int:
-        core = self._core
-        owed = sum(entry.last - entry.first + 1 for entry in core.log.entries.values() if entry.undone)
-        return owed + sum(publish.bundle.count for session in core.sessions.all.values() for publish in session.waiting)
+        owed = sum(entry.last - entry.first + 1 for entry in self._log.entries.values() if entry.undone)
+        return owed + sum(
+            publish.bundle.count for session in self._sessions.all.values() for publish in session.waiting
+        )

@@ -18,10 +18,13 @@ from resprout.edge.durable_messages import Spans, WhenFull
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.overlay.echo import Echo
-from resprout.stacks.resprout.core import Core
+from resprout.spread.outbound import Outbound
+from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.durable_done import DurableProgress, check_progress
 from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown
 from resprout.stacks.resprout.durable_state import MARKS_MAX, DurableState
+from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.spilling import Spilling
 
 SUBSCRIPTIONS_MAX: Final = 100_000
 """In the whole network, those that are over and remembered included. A home begins no more (`is_full`)."""
@@ -33,19 +36,30 @@ _Wave = tuple[str, int, int]
 
 
 class DurableBook:
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        links: dict[str, Link],
+        outbound: Outbound,
+        disk: DiskLog | None,
+        spilling: Spilling,
+        changed: Callable[[DurableState], None],
+        heard_of: Callable[[DurableState], None],
+    ) -> None:
+        """`changed` is told of each state that another broker has said, `heard_of` when every broker knows a state that
+        this one has said."""
+        self._changed = changed
+        self._heard_of = heard_of
+        self._life = life
+        self._links = links
+        self._outbound = outbound
+        self._disk = disk
+        self._spilling = spilling
         self.states: dict[str, DurableState] = {}
         """By name; `done` and `spans` of them are in `_done`."""
         self._done: dict[str, DurableProgress] = {}
         self._echo: Echo[_Wave, DurableHeard] = Echo()
         """States that are on their way through the tree."""
-        self.changed: Callable[[DurableState], None] = lambda state: None
-        """Told of a state that somebody else has said."""
-        if core.disk is not None:
-            core.disk.durables = self.whole_states
-        self.heard_of: Callable[[DurableState], None] = lambda state: None
-        """Told when everybody knows what this broker has said."""
         self.passed_over = 0
         """States that others told of and that are not remembered: there are too many."""
 
@@ -68,7 +82,7 @@ class DurableBook:
     # -- said here -----------------------------------------------------------------------------------------------------
 
     def say(self, state: DurableState) -> None:
-        """This broker holds it, or has ended it. `heard_of` follows."""
+        """This broker holds it, or has ended it. `heard_of` is told later."""
         self._keep(state)
         self._spread(state, "")
 
@@ -78,7 +92,7 @@ class DurableBook:
         self._raise(subscription, marks, spans)
         for part, more in in_parts(marks):
             news = DurableDone(subscription, state.term, part, () if more else spans)
-            self._core.outbound.extend([(name, news) for name in self._core.links])
+            self._outbound.extend([(name, news) for name in self._links])
 
     # -- said by others ------------------------------------------------------------------------------------------------
 
@@ -86,7 +100,7 @@ class DurableBook:
         if not self.learn(message.state, link.name):
             state = message.state
             answer = DurableHeard(state.subscription, state.term, state.edition)
-            self._core.outbound.append((link.name, answer))
+            self._outbound.append((link.name, answer))
 
     def learn(self, state: DurableState, source: str) -> bool:
         """Whether it is news; whoever says what is old is told better."""
@@ -95,14 +109,14 @@ class DurableBook:
         if before is not None and state.age <= before.age:
             self._raise(state.subscription, state.done, state.spans)
             if state.age < before.age and source:
-                self._core.outbound.append((source, DurableKnown(self.whole(before))))
+                self._outbound.append((source, DurableKnown(self.whole(before))))
             return False
         _check(state)
         if before is None and len(self.states) >= SUBSCRIPTIONS_MAX and not self._make_room():
             return False
         self._keep(state)
         self._spread(state, source)
-        self.changed(state)
+        self._changed(state)
         return True
 
     def heard(self, link: Link, message: DurableHeard) -> None:
@@ -114,7 +128,7 @@ class DurableBook:
         if state is None or state.term != message.term:
             return
         self._raise(message.subscription, message.marks, message.spans)
-        self._core.outbound.extend([(name, message) for name in self._core.links if name != link.name])
+        self._outbound.extend([(name, message) for name in self._links if name != link.name])
 
     # -- new links -----------------------------------------------------------------------------------------------------
 
@@ -125,7 +139,7 @@ class DurableBook:
             self.learn(state, neighbour)
         for name, state in self.states.items():
             if name not in told:
-                self._core.outbound.append((neighbour, DurableKnown(self.whole(state))))
+                self._outbound.append((neighbour, DurableKnown(self.whole(state))))
 
     def lost(self, neighbour: str) -> None:
         """Stop waiting for a neighbour that is replaced by others."""
@@ -140,33 +154,32 @@ class DurableBook:
         self._done.setdefault(state.subscription, DurableProgress()).add(state.done, state.spans)
         kept = self.states[state.subscription] = msgspec.structs.replace(state, done=(), spans=())
         if state.terms.when_full is WhenFull.SPILL:
-            self._core.spilling.know(self.states.values())
-        if self._core.disk is not None:
-            self._core.disk.durable(self.whole(kept))
+            self._spilling.know(self.states.values())
+        if self._disk is not None:
+            self._disk.durable(self.whole(kept))
 
     def _raise(self, subscription: str, marks: Marks, spans: Spans) -> None:
         new, more = self._done.setdefault(subscription, DurableProgress()).add(marks, spans)
-        if (new or more) and self._core.disk is not None:
-            self._core.disk.durable_done(subscription, self.states[subscription].term, new, more)
+        if (new or more) and self._disk is not None:
+            self._disk.durable_done(subscription, self.states[subscription].term, new, more)
 
     def _spread(self, state: DurableState, source: str) -> None:
         """Tell everybody but `source`, which is answered when all know it; without one, `heard_of` is called."""
-        core = self._core
         wave = (state.subscription, state.term, state.edition)
         news = DurableKnown(self.whole(state))
         self._echo.ask(
             wave,
-            [name for name in core.links if name != source],
-            lambda name: core.outbound.append((name, news)),
+            [name for name in self._links if name != source],
+            lambda name: self._outbound.append((name, news)),
             lambda: self._complete(wave, source),
         )
 
     def _complete(self, wave: _Wave, source: str) -> None:
         state = self.states.get(wave[0])
-        if source in self._core.links:
-            self._core.outbound.append((source, DurableHeard(*wave)))
+        if source in self._links:
+            self._outbound.append((source, DurableHeard(*wave)))
         elif not source and state is not None and (state.term, state.edition) == wave[1:]:
-            self.heard_of(state)
+            self._heard_of(state)
 
     def _make_room(self) -> bool:
         """Forget the one that was ended longest ago. Return whether one more may be remembered. Whoever tells of it has
@@ -177,7 +190,7 @@ class DurableBook:
             self._done.pop(over, None)
         elif len(self.states) >= KNOWN_MAX:
             if not self.passed_over:
-                self._core.note("note", f"{KNOWN_MAX} durable subscriptions are known, and no more are remembered")
+                self._life.note("note", f"{KNOWN_MAX} durable subscriptions are known, and no more are remembered")
             self.passed_over += 1
             return False
         return True

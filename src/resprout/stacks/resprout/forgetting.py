@@ -14,32 +14,39 @@ from resprout.edge.broker.session import ClientSession
 from resprout.edge.client.forgetting import check_names
 from resprout.edge.messages import BrokersForgotten, ForgetBrokers
 from resprout.overlay.council import Council
-from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.words import listed
+from resprout.stacks.shell.peers import Peers
 
 
 class Forgetting:
-    def __init__(self, core: Core, council: Council) -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        peers: Peers,
+        council: Council,
+    ) -> None:
+        self._life = life
+        self._peers = peers
         self._council = council
 
     def asked(self, session: ClientSession, message: ForgetBrokers) -> None:
-        core = self._core
+        life = self._life
         reason = self._refusal(message.names, message.force)
-        core.out.append(Send(session.name, BrokersForgotten(message.names, reason)))
+        life.out.append(Send(session.name, BrokersForgotten(message.names, reason)))
         if not reason:
             force = ", by force" if message.force else ""
-            core.note("forget", f"{listed(message.names)}, as {session.name} says{force}")
-            self._council.forget(message.names, core.now_us)
+            life.note("forget", f"{listed(message.names)}, as {session.name} says{force}")
+            self._council.forget(message.names, life.now_us)
 
     def _refusal(self, names: tuple[str, ...], force: bool) -> str:
         """Why this is not done; empty when it is. All of it, or nothing."""
-        here = self._core.seat.name
+        here = self._life.seat.name
         try:
             check_names(names)
         except UsageError as error:
             return str(error)
-        if not self._core.attached:
+        if not self._life.attached:
             return f"{here} has no place in the tree itself: ask another broker"
         if here in names:
             return f"{here} cannot forget itself: stop it, or ask another broker"
@@ -53,7 +60,7 @@ class Forgetting:
 
     def _is_known(self, name: str) -> bool:
         """What was replaced before counts: to say it twice is no mistake."""
-        here = self._core.view
+        here = self._life.view
         return (
             name in here.places
             or name in here.neighbours
@@ -63,7 +70,7 @@ class Forgetting:
 
     def _is_alive(self, name: str) -> bool:
         """The life that stands in the tree is heard, and nobody has declared it dead."""
-        core = self._core
-        if not core.peers.is_heard(name) or core.view.is_dead(name) or self._council.has_ended(name):
+        life = self._life
+        if not self._peers.is_heard(name) or life.view.is_dead(name) or self._council.has_ended(name):
             return False
-        return core.peers.incarnation(name) == core.view.incarnation_of(name)
+        return self._peers.incarnation(name) == life.view.incarnation_of(name)

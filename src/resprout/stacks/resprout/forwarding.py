@@ -4,28 +4,64 @@ Nothing is queued for a neighbour without room: it stays behind in the log with 
 the outbox has room for it again. A link that is not open is owed everything in the same way.
 """
 
-from typing import TYPE_CHECKING
-
 from resprout.core.bounds import HOPS_MAX
 from resprout.core.bundle import Bundle, Origin, split
 from resprout.core.errors import WireError
 from resprout.core.marks import Reached
+from resprout.core.seen import Seen
 from resprout.core.stowed import whole
+from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.ports import Picks
 from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.sessions import ClientSessions
+from resprout.order.clock import Clock
 from resprout.order.entry import Entry
 from resprout.order.link import Link
+from resprout.order.log import Log
 from resprout.order.messages import Forward, Levels, Republished
+from resprout.order.reports import Reports
+from resprout.stacks.resprout.delivering import Delivering
+from resprout.stacks.resprout.disk_log import DiskLog
+from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.speaking import Speaking
+from resprout.stacks.resprout.spilling import Spilling
+from resprout.stacks.routes import Routes
+from resprout.stacks.shell.outbox import Outbox
 from resprout.wire.columns import check_columns
-
-if TYPE_CHECKING:
-    from resprout.stacks.resprout.core import Core
 
 
 class Forwarding:
-    def __init__(self, core: "Core") -> None:
-        self._core = core
-        self._outbox = core.outbox
+    def __init__(
+        self,
+        life: BrokerLife,
+        outbox: Outbox,
+        links: dict[str, Link],
+        log: Log,
+        clock: Clock,
+        seen: Seen,
+        sessions: ClientSessions,
+        routes: Routes,
+        reports: Reports,
+        delivering: Delivering,
+        pressure: BackPressure,
+        disk: DiskLog | None,
+        spilling: Spilling,
+        speaking: Speaking,
+    ) -> None:
+        self._life = life
+        self._outbox = outbox
+        self._links = links
+        self._log = log
+        self._clock = clock
+        self._seen = seen
+        self._sessions = sessions
+        self._routes = routes
+        self._reports = reports
+        self._delivering = delivering
+        self._pressure = pressure
+        self._disk = disk
+        self._spilling = spilling
+        self._speaking = speaking
         self.fresh: tuple[Link, ...] = ()
         """Links that a repair is making: the pool is put on them, not sent."""
         self._liars: dict[str, None] = {}
@@ -50,59 +86,59 @@ class Forwarding:
         it is certainly here: its sender was through with it, and needs it again for a ghost. Of a bundle that is partly
         known only the rest is taken: a publisher that returned in the same life at another broker has bundled what it
         repeats in another way."""
-        core = self._core
-        if source is not None and bundle.first <= (known := core.seen.mark(bundle.origin)) < bundle.last:
+        life = self._life
+        if source is not None and bundle.first <= (known := self._seen.mark(bundle.origin)) < bundle.last:
             bundle = split(bundle, known)[1]
-        is_new = core.seen.is_new(bundle)
+        is_new = self._seen.is_new(bundle)
         needed_again = backup and source is not None and not source.waits_with(bundle)
         if not is_new and not needed_again:
             if source is not None:
-                repeat = nothing_more_to_do(bundle, source, hops, core.faults)
+                repeat = nothing_more_to_do(bundle, source, hops, life.faults)
                 source.arrived.add(repeat)
-                core.reports.arrived(repeat, source)
-                core.log.held_back.put_wall()  # what is still waiting here has been elsewhere, too
+                self._reports.arrived(repeat, source)
+                self._log.held_back.put_wall()  # what is still waiting here has been elsewhere, too
             return None
-        bundle = core.clock.admit(bundle)
+        bundle = self._clock.admit(bundle)
         if backup:
             entry = self.keep(bundle, source, hops)
-            core.log.held_back.pop()
-            core.sessions.show(entry, core.out)
+            self._log.held_back.pop()
+            self._sessions.show(entry, life.out)
             return entry
         entry = self.append(bundle, source, client, hops, prompt)
         if source is not None:
-            core.log.let_pass(entry, source)
+            self._log.let_pass(entry, source)
         return entry
 
     def append(
         self, bundle: Bundle, source: Link | None, client: ClientSession | None, hops: int, prompt: bool
     ) -> Entry:
         """To the log, and to whoever wants it."""
-        core = self._core
+        life = self._life
         wanting, readers, picks = self.find_readers(bundle)
-        flood = hops < core.faults or self.restoring is not None
+        flood = hops < life.faults or self.restoring is not None
         room_of, fresh = self._outbox.room, self.fresh
         behind = 0
         now: list[Link] = []
-        for link in core.links.values():
+        for link in self._links.values():
             if link is source or link in fresh:
                 continue
             if link.cursor is None and room_of(link.name) <= 0:
-                link.cursor = core.log.next_no  # a parcel has taken what was left
+                link.cursor = self._log.next_no  # a parcel has taken what was left
             if link.cursor is not None:
                 behind += 1
             elif flood or link in wanting:
                 now.append(link)
-        entry = core.log.append(bundle, source, client, hops, behind + len(now), behind, readers)
+        entry = self._log.append(bundle, source, client, hops, behind + len(now), behind, readers)
         entry.picks = picks
         entry.prompt = prompt
         entry.restored = self.restoring
-        if core.disk is not None:
-            late = [link.name for link in core.links.values() if link.cursor is not None and link is not source]
-            core.disk.keep(entry, [*late, *[link.name for link in now]])
+        if self._disk is not None:
+            late = [link.name for link in self._links.values() if link.cursor is not None and link is not source]
+            self._disk.keep(entry, [*late, *[link.name for link in now]])
         if not entry.undone:
-            core.finished(entry)
-        if core.spilling.filters:
-            core.spilling.came(entry)
+            self._delivering.finished(entry)
+        if self._spilling.filters:
+            self._spilling.came(entry)
         if now:
             restored = entry.restored
             further = min(hops + 1, HOPS_MAX)
@@ -113,28 +149,34 @@ class Forwarding:
 
     def keep(self, bundle: Bundle, source: Link | None, hops: int) -> Entry:
         """A copy for others: nobody on this side is owed it. It stands in line to be shown, to nobody or a ghost."""
-        core = self._core
-        entry = core.log.append(bundle, source, None, hops, 0, 0, ())
+        entry = self._log.append(bundle, source, None, hops, 0, 0, ())
         entry.is_backup = True
-        if core.disk is not None:
-            core.disk.keep(entry, ())
-        if core.spilling.filters:
-            core.spilling.came(entry)
+        if self._disk is not None:
+            self._disk.keep(entry, ())
+        if self._spilling.filters:
+            self._spilling.came(entry)
         return entry
 
+    def keep_again(self, entry: Entry, bundle: Bundle) -> None:
+        """Keep an entry once more that this broker was through with and had forgotten."""
+        self._log.revive(entry, bundle)
+        if self._disk is not None:
+            self._disk.keep(entry, ())
+        if self._spilling.filters:
+            self._spilling.came(entry)
+
     def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
-        core = self._core
-        wanting, readers, picks = core.routes.find(bundle)
+        wanting, readers, picks = self._routes.find(bundle)
         if picks is not None:
             check_columns(bundle)  # it will be taken apart here, when its source may no longer be there to blame
-        if readers and core.sessions.returned:
+        if readers and self._sessions.returned:
             readers = tuple([session for session in readers if not session.has(bundle)])
         return wanting, readers, picks
 
     # -- on ------------------------------------------------------------------------------------------------------------
 
     def forwarded(self, link: Link, message: Forward) -> None:
-        core = self._core
+        life = self._life
         if self.is_forged(message.bundle.origin, message.bundle.last):
             who = message.bundle.publisher
             self._pass_over(link, message, f"{link.name} passes on what {who} never said, which is served here")
@@ -147,10 +189,10 @@ class Forwarding:
             self._pass_over(link, message, f"{link.name} passes on what cannot be read: {error}")
             return
         if entry is not None:
-            core.reports.arrived(entry, link)
-        core.show()
-        if link.held_bytes > core.pressure.most:
-            core.pressure.check(link.name, link.held_bytes, core.out)
+            self._reports.arrived(entry, link)
+        self._delivering.show()
+        if link.held_bytes > self._pressure.most:
+            self._pressure.check(link.name, link.held_bytes, life.out)
 
     def is_forged_total(self, bundle: Bundle) -> bool:
         """Whether a neighbour submits a total in the name of a client that publishes only here. Were it believed, the
@@ -163,31 +205,31 @@ class Forwarding:
     def is_forged(self, origin: Origin, last: int) -> bool:
         """Whether neighbours know a later publication than this broker, of a client that publishes only here. Were it
         believed, the client's own publications up to its number would count as repeats."""
-        return self._publishes_here(origin) and last > self._core.seen.mark(origin)
+        return self._publishes_here(origin) and last > self._seen.mark(origin)
 
     def raise_seen(self, origin: Origin, reached: Reached) -> None:
         """Believe a neighbour how far an origin has come, unless this broker knows better."""
         if not self.is_forged(origin, reached):
-            self._core.seen.raise_to(origin, reached)
+            self._seen.raise_to(origin, reached)
 
     def _publishes_here(self, origin: Origin) -> bool:
         """A client that is served here and never was elsewhere: every other broker has its publications from here. Of
         one that was elsewhere before, something may still be on its way."""
         publisher, _, incarnation = origin
-        session = self._core.sessions.find_life(publisher, incarnation)
+        session = self._sessions.find_life(publisher, incarnation)
         return session is not None and not session.moved
 
     def _pass_over(self, link: Link, message: Forward, why: str) -> None:
         """It is counted, because its sender counts it. Who has made it up is not known: a neighbour passes on what it
         hears."""
-        core = self._core
+        life = self._life
         self.forged += 1
-        repeat = nothing_more_to_do(message.bundle, link, message.hops, core.faults)
+        repeat = nothing_more_to_do(message.bundle, link, message.hops, life.faults)
         link.arrived.add(repeat)
-        core.reports.arrived(repeat, link)
+        self._reports.arrived(repeat, link)
         if link.name not in self._liars:
             self._liars[link.name] = None
-            core.note("note", why)
+            life.note("note", why)
 
     def _send_on(self, link: Link, entry: Entry, forward: Forward | Republished) -> bool:
         """False when that was the last that the link has room for."""
@@ -200,13 +242,13 @@ class Forwarding:
     def copy(self, link: Link, entry: Entry) -> None:
         """To a neighbour that does not want it, so that enough brokers have it; as soon as it has room."""
         link.copies.append(entry)
-        if link.cursor is None and not self._send_copies(link, self._core.log.next_no):
-            link.cursor = self._core.log.next_no
+        if link.cursor is None and not self._send_copies(link, self._log.next_no):
+            link.cursor = self._log.next_no
 
     def _send_copies(self, link: Link, place: int) -> bool:
         """Those that stand before this place of the log: what crosses the link by itself must not come as a copy first,
         which nobody behind it is given. False when there is no room for all of them."""
-        core = self._core
+        life = self._life
         later: list[Entry] = []
         while link.copies:
             if self._outbox.room(link.name) <= 0:
@@ -217,9 +259,9 @@ class Forwarding:
             if entry.no >= place:
                 later.append(entry)
                 continue
-            core.log.await_one(entry)
+            self._log.await_one(entry)
             link.sent.add(entry)
-            self._outbox.send(link.name, Forward(whole(entry.bundle), core.faults, entry.prompt, is_backup=True))
+            self._outbox.send(link.name, Forward(whole(entry.bundle), life.faults, entry.prompt, is_backup=True))
         has_room = not link.copies
         link.copies.extendleft(reversed(later))
         return has_room
@@ -228,8 +270,7 @@ class Forwarding:
         """Let a link that fell behind catch up as far as it has room."""
         if not link.open or link.cursor is None:
             return
-        core = self._core
-        log, speaking = core.log, core.speaking
+        log, speaking = self._log, self._speaking
         place = link.cursor
         if not self._send_copies(link, place):  # first: perhaps nobody else has them, and there is always something new
             return
@@ -244,41 +285,45 @@ class Forwarding:
             place += 1
             if entry is None or entry.source is link or not crosses(entry):
                 continue
-            assert entry.bundle is not None, "what a link has not seen stays in the log"
-            bundle = whole(entry.bundle)
-            log.waited(entry)
-            if entry.hops < core.faults or entry.restored is not None or core.routes.wants(link, bundle):
-                restored, hops = entry.restored, min(entry.hops + 1, HOPS_MAX)
-                forward = Forward(bundle, hops, entry.prompt) if restored is None else restored.passed_on(bundle, hops)
-                if not self._send_on(link, entry, forward):
-                    break
-            else:
-                log.release(entry)
-                if entry.delivered:
-                    core.finished(entry)
+            if not self._send_late(link, entry):
+                break
         if link.after and link.cursor is None:
             speaking.say_after(link, log.next_no)
         if link.cursor is None:
             self._send_copies(link, log.next_no)
             if self._outbox.room(link.name) <= 0:
                 link.cursor = log.next_no
-        core.show()
+        self._delivering.show()
+
+    def _send_late(self, link: Link, entry: Entry) -> bool:
+        """Send an entry to a link that fell behind, or release it if the link does not want it. False when that was the
+        last that the link has room for."""
+        assert entry.bundle is not None, "what a link has not seen stays in the log"
+        bundle = whole(entry.bundle)
+        self._log.waited(entry)
+        if entry.hops < self._life.faults or entry.restored is not None or self._routes.wants(link, bundle):
+            restored, hops = entry.restored, min(entry.hops + 1, HOPS_MAX)
+            forward = Forward(bundle, hops, entry.prompt) if restored is None else restored.passed_on(bundle, hops)
+            return self._send_on(link, entry, forward)
+        self._log.release(entry)
+        if entry.delivered:
+            self._delivering.finished(entry)
+        return True
 
     # -- acknowledged --------------------------------------------------------------------------------------------------
 
     def take_levels(self, link: Link, message: Levels) -> None:
-        core = self._core
         news = link.take_report(message)
-        log = core.log
+        log = self._log
         for reach, entry in news.reached:
             log.reached(entry, reach)
         for level, entry in news.firmer:
             log.firmer(entry, level)
         for entry in news.delivered:
             if log.deliver_one(entry):
-                core.finished(entry)
+                self._delivering.finished(entry)
         if news.reached:
-            core.show()
+            self._delivering.show()
 
 
 def crosses(entry: Entry) -> bool:

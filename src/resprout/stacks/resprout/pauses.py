@@ -1,7 +1,8 @@
 """Topics whose publishers wait, in the whole network, because a subscriber has more unread than its share.
 
 The broker that serves such a subscriber announces a *pause*: who it is, and its filters. The announcement goes through
-the tree, and every broker keeps back publications of its local clients that match (`Clients.drain`). Nobody else waits.
+the tree, and every broker keeps back publications of its local clients that match (`ClientPublishing.drain`). No other
+publisher waits.
 
 An announcement holds all pauses of one broker and replaces the one before. It is soft state: the broker repeats it with
 every heartbeat, with current figures, and others forget it when it has not been repeated for `PAUSE_LEASES` leases. So
@@ -9,7 +10,7 @@ the pauses of a broker that died, or whose last word was lost in a repair, end b
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -17,13 +18,14 @@ from resprout.core.bounds import BoundedNumber, Microseconds, next_number
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Departure, ProtocolMessage
 from resprout.core.errors import PeerError, UsageError
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.filters.topics import check_filter, topic_matches
 from resprout.order.link import Link
+from resprout.order.log import Log
 from resprout.overlay import lineage
 from resprout.overlay.places import Life
-
-if TYPE_CHECKING:
-    from resprout.stacks.resprout.core import Core
+from resprout.spread.outbound import Outbound
+from resprout.stacks.resprout.life import BrokerLife
 
 PAUSE_LEASES: Final = 4
 READERS_MAX: Final = 1_000
@@ -97,14 +99,24 @@ class _Announced(msgspec.Struct):
 
 
 class Pauses:
-    def __init__(self, core: "Core") -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        links: dict[str, Link],
+        outbound: Outbound,
+        log: Log,
+        sessions: ClientSessions,
+        drain: Callable[[], None],
+    ) -> None:
+        """`drain` is called when publications that waited may go on."""
+        self._life = life
+        self._links = links
+        self._outbound = outbound
+        self._log = log
+        self._sessions = sessions
+        self._drain = drain
         self._own: dict[str, tuple[tuple[str, ...], int]] = {}
         """By subscriber: its filters, and since when."""
-        self.figures: Callable[[str], int] = lambda name: 0
-        """Tells how many bytes a subscriber of this broker has unread."""
-        self.changed: Callable[[], None] = lambda: None
-        """Called when publications that waited may go on."""
         self._edition = 0
         self._announced: dict[Life, _Announced] = {}
         """What others said, also that they have none any more, until it is too old."""
@@ -121,7 +133,7 @@ class Pauses:
     def begin(self, name: str, filters: Iterable[str]) -> None:
         """Publishers have to wait for this subscriber, unless they do already."""
         if name not in self._own:
-            self._own[name] = (tuple(sorted(set(filters))), self._core.now_us)
+            self._own[name] = (tuple(sorted(set(filters))), self._life.now_us)
             self.unsaid.append(name)
 
     def end(self, name: str) -> None:
@@ -151,11 +163,11 @@ class Pauses:
     def _tell(self, again: bool) -> None:
         self._edition = next_number(self._edition)
         news = ReadersPaused(self._me, self._edition, self._readers(), again)
-        self._core.outbound.extend([(name, news) for name in self._core.links])
+        self._outbound.extend([(name, news) for name in self._links])
 
     @property
     def _me(self) -> Life:
-        return Life(self._core.seat.name, self._core.seat.incarnation)
+        return Life(self._life.seat.name, self._life.seat.incarnation)
 
     def _readers(self) -> tuple[PausedReader, ...]:
         readers: list[PausedReader] = []
@@ -163,14 +175,19 @@ class Pauses:
         for name, (filters, since_us) in list(self._own.items())[:READERS_MAX]:
             told = filters if len(filters) <= room else ("#",)
             room = max(0, room - len(told))
-            readers.append(PausedReader(name, told, self.figures(name), self._core.now_us - since_us))
+            readers.append(PausedReader(name, told, self._unread_bytes(name), self._life.now_us - since_us))
         return tuple(readers)
+
+    def _unread_bytes(self, name: str) -> int:
+        """Return how many bytes a subscriber of this broker has unread."""
+        session = self._sessions.all.get(name)
+        return session.owed_bytes if session is not None else self._log.stuck_bytes
 
     # -- others --------------------------------------------------------------------------------------------------------
 
     def heard(self, link: Link, message: ReadersPaused) -> None:
         _check(message)
-        core, home = self._core, message.home
+        life, home = self._life, message.home
         if home == self._me or self._is_over(home):
             return
         way = self.way_to(home.name)
@@ -183,15 +200,15 @@ class Pauses:
             return
         if len(self._announced) >= LIVES_MAX:
             del self._announced[next(iter(self._announced))]
-        self._announced[home] = _Announced(link.name, message.edition, message.readers, core.now_us)
-        core.outbound.extend([(name, message) for name in core.links if name != link.name])
+        self._announced[home] = _Announced(link.name, message.edition, message.readers, life.now_us)
+        self._outbound.extend([(name, message) for name in self._links if name != link.name])
         self._look()
 
     def way_to(self, name: str) -> str | None:
         """The neighbour behind which a broker is, as far as the tree is in view. What it announces comes from there:
         nobody else is believed about it. Of brokers out of view, whoever says something is believed; but what is false
         is not passed on by brokers that are closer to it."""
-        view = self._core.view
+        view = self._life.view
         _, way = lineage.branches(view, view.reach + 1).get(name, (0, None))
         return way
 
@@ -201,14 +218,14 @@ class Pauses:
         if self._edition:
             self._edition = next_number(self._edition)
             told.append(ReadersPaused(self._me, self._edition, self._readers()))
-        self._core.outbound.extend([(neighbour, news) for news in told])
+        self._outbound.extend([(neighbour, news) for news in told])
 
     def _is_over(self, home: Life) -> bool:
-        view = self._core.view
+        view = self._life.view
         return view.is_dead_life(home) or view.incarnation_of(home.name) > home.incarnation
 
     def _forget_old(self) -> None:
-        before_us = self._core.now_us - PAUSE_LEASES * self._core.options.lease_us
+        before_us = self._life.now_us - PAUSE_LEASES * self._life.options.lease_us
         old = [home for home, one in self._announced.items() if one.heard_us < before_us or self._is_over(home)]
         for home in old:
             del self._announced[home]
@@ -232,13 +249,13 @@ class Pauses:
 
     def _look(self) -> None:
         """Make the list of all that hold."""
-        core, before = self._core, {(pause.broker, pause.reader.reader) for pause in self.seen}
-        self.seen = [PauseSeen(core.seat.name, reader, core.now_us - reader.for_us) for reader in self._readers()]
+        life, before = self._life, {(pause.broker, pause.reader.reader) for pause in self.seen}
+        self.seen = [PauseSeen(life.seat.name, reader, life.now_us - reader.for_us) for reader in self._readers()]
         for home, one in self._announced.items():
             self.seen += [PauseSeen(home.name, reader, one.heard_us - reader.for_us) for reader in one.readers]
         self._found.clear()
         if before - {(pause.broker, pause.reader.reader) for pause in self.seen}:
-            self.changed()
+            self._drain()
 
 
 def _matches(filters: tuple[str, ...], topics: tuple[str, ...]) -> bool:

@@ -23,19 +23,31 @@ from resprout.core.contract import SetTimer
 from resprout.edge.broker.answering import NothingKept
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.filters.predicate import parse_predicate
+from resprout.order.clock import Clock
 from resprout.order.entry import Entry
 from resprout.order.link import Link
+from resprout.order.log import Log
 from resprout.order.messages import Republished
+from resprout.order.reports import Reports
 from resprout.order.totals.messages import epoch_of
+from resprout.order.totals.totals import Totals
 from resprout.overlay.places import Life
+from resprout.overlay.waves import Waves
 from resprout.stacks.resprout.client_book import ClientBook
-from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.delivering import Delivering
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.former import BundleKey, Former, FormerWish, Owing, Roster, in_order, key_of
+from resprout.stacks.resprout.forwarding import Forwarding
+from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.messages import NOBODY, Keeper, Recollected, Recollection, Revived
 from resprout.stacks.resprout.outcomes import Settled
+from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.words import listed
+from resprout.stacks.routes import Routes
+from resprout.stacks.shell.outbox import Outbox
 
 if TYPE_CHECKING:
     from resprout.edge.broker.ports import HeldBundle
@@ -46,12 +58,44 @@ AGAIN_LEASES: Final = 4
 
 
 class Revival:
-    def __init__(self, core: Core, disk: DiskLog, ghosts: Ghosts, book: ClientBook) -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        outbox: Outbox,
+        waves: Waves,
+        links: dict[str, Link],
+        log: Log,
+        clock: Clock,
+        sessions: ClientSessions,
+        routes: Routes,
+        reports: Reports,
+        delivering: Delivering,
+        totals: Totals,
+        speaking: Speaking,
+        forwarding: Forwarding,
+        lost: LostBrokers,
+        disk: DiskLog,
+        ghosts: Ghosts,
+        book: ClientBook,
+    ) -> None:
+        self._life = life
+        self._outbox = outbox
+        self._waves = waves
+        self._links = links
+        self._log = log
+        self._clock = clock
+        self._sessions = sessions
+        self._routes = routes
+        self._reports = reports
+        self._delivering = delivering
+        self._totals = totals
+        self._speaking = speaking
+        self._forwarding = forwarding
+        self._lost = lost
         self._disk = disk
         self._ghosts = ghosts
         self._book = book
-        self._ghost = f"~revival of {core.seat.name}"
+        self._ghost = f"~revival of {life.seat.name}"
         self._gathering: _Gathering | None = None
         """At the root."""
         self._told_by = ""
@@ -76,8 +120,8 @@ class Revival:
         """The disk of a broker that has just started. One that has founded a network leads."""
         self._disk.recovered(records)
         roster = self._disk.former.roster
-        if self._core.attached and roster is not None:
-            self._core.view.network = roster.network  # it is the same one
+        if self._life.attached and roster is not None:
+            self._life.view.network = roster.network  # it is the same one
             self._lead()
 
     def lead_again(self) -> None:
@@ -90,40 +134,40 @@ class Revival:
 
     def joined(self, parent: str) -> None:
         """This broker has its place. In a network that lives, others have what it had."""
-        core = self._core
+        life = self._life
         roster = self._disk.former.roster
         if self._told_by == parent:
             self._begin()
             self._hand_up()
-        elif roster is not None and roster.network != core.view.network and self._disk.former.entries:
-            core.refuse(
-                f"the log on the disk of {core.seat.name} is that of the network {roster.network}, and this one is"
-                f" {core.view.network}: start the brokers of that one together, or give it an empty folder"
+        elif roster is not None and roster.network != life.view.network and self._disk.former.entries:
+            life.refuse(
+                f"the log on the disk of {life.seat.name} is that of the network {roster.network}, and this one is"
+                f" {life.view.network}: start the brokers of that one together, or give it an empty folder"
             )
         else:
             self._disk.let_go()
 
     def _begin(self) -> None:
-        core = self._core
-        if not core.reviving:
-            core.reviving = True
+        life = self._life
+        if not life.reviving:
+            life.reviving = True
             for state in self._disk.former.durables:
                 self._book.durables.learn(state, "")
             roster = self._disk.former.roster
             wanted = (FormerWish(EVERYTHING, None), *(roster.hidden if roster is not None else ()))
             predicates = [parse_predicate(wish.filter, wish.where) for wish in wanted]
-            self._ghosts.add(self._ghost, frozenset(), predicates, core.out)
+            self._ghosts.add(self._ghost, frozenset(), predicates, life.out)
             self._book.listeners.check((self._ghost,))
-            core.routes.forget()
+            self._routes.forget()
 
     def tick(self) -> None:
-        core = self._core
+        life = self._life
         self._disk.tick()
-        if not core.reviving or not core.attached:
+        if not life.reviving or not life.attached:
             return
-        if core.view.parent is not None:
+        if life.view.parent is not None:
             self._gathering = None
-            if core.now_us - self._said_us > AGAIN_LEASES * core.options.lease_us:
+            if life.now_us - self._said_us > AGAIN_LEASES * life.options.lease_us:
                 self._hand_up()
         elif self._gathering is None:
             self._lead()  # whoever led has died
@@ -133,15 +177,15 @@ class Revival:
     # -- gathering -----------------------------------------------------------------------------------------------------
 
     def _hand_up(self) -> None:
-        core = self._core
-        parent = core.view.parent
+        life = self._life
+        parent = life.view.parent
         assert parent is not None
-        self._said_us = core.now_us
+        self._said_us = life.now_us
         former = self._disk.former
-        name = core.seat.name
+        name = life.seat.name
         for entry in former.entries.values():
-            core.outbox.send(parent, Recollected(name, entry.bundle, entry.tseq, tuple(sorted(entry.sent_to))))
-        core.outbox.send(parent, Recollection(name, former.roster))
+            self._outbox.send(parent, Recollected(name, entry.bundle, entry.tseq, tuple(sorted(entry.sent_to))))
+        self._outbox.send(parent, Recollection(name, former.roster))
 
     def recollected(self, link: Link, message: Recollected) -> None:
         self._pass_up(message)
@@ -152,113 +196,111 @@ class Revival:
         self._pass_up(message)
         if self._gathering is not None:
             self._gathering.rosters[message.broker] = message.roster
-            self._gathering.latest_us = self._core.now_us
+            self._gathering.latest_us = self._life.now_us
             self._check()
 
     def _pass_up(self, message: Recollected | Recollection) -> None:
-        parent = self._core.view.parent
-        if parent is not None and self._core.reviving:
-            self._core.outbox.send(parent, message)
+        parent = self._life.view.parent
+        if parent is not None and self._life.reviving:
+            self._outbox.send(parent, message)
 
     def _lead(self) -> None:
-        core = self._core
+        life = self._life
         self._begin()
         former = self._disk.former
-        gathering = self._gathering = _Gathering(core.now_us)
+        gathering = self._gathering = _Gathering(life.now_us)
         for entry in former.entries.values():
             gathering.add(
-                core.seat.name,
-                Recollected(core.seat.name, entry.bundle, entry.tseq, tuple(sorted(entry.sent_to))),
+                life.seat.name,
+                Recollected(life.seat.name, entry.bundle, entry.tseq, tuple(sorted(entry.sent_to))),
             )
-        gathering.rosters[core.seat.name] = former.roster
-        core.note("revival", "what is on the disks of all brokers is gathered")
+        gathering.rosters[life.seat.name] = former.roster
+        life.note("revival", "what is on the disks of all brokers is gathered")
         self._check()
 
     def _check(self) -> None:
-        core, gathering = self._core, self._gathering
+        life, gathering = self._life, self._gathering
         assert gathering is not None
         missing = gathering.missing()
-        waited_us = core.now_us - gathering.latest_us
-        if not missing or (len(missing) <= core.faults and waited_us > core.options.ghost_us):
+        waited_us = life.now_us - gathering.latest_us
+        if not missing or (len(missing) <= life.faults and waited_us > life.options.ghost_us):
             self._publish(gathering, missing)
-        elif missing != gathering.noted and waited_us > core.options.lease_us:
+        elif missing != gathering.noted and waited_us > life.options.lease_us:
             gathering.noted = missing
-            core.note("revival", f"waits for {listed([life.name for life in missing])}, with what is on disk there")
+            life.note("revival", f"waits for {listed([one.name for one in missing])}, with what is on disk there")
 
     # -- once more -----------------------------------------------------------------------------------------------------
 
     def _publish(self, gathering: "_Gathering", missing: tuple[Life, ...]) -> None:
         """Everything, in one order, behind nothing else; then the word that it was all."""
-        core = self._core
+        life = self._life
         self._gathering = None
-        core.clock.raise_to(max((each.bundle.stamp for each in gathering.former.entries.values()), default=0))
-        epoch = max(core.view.epoch, gathering.epoch())
-        core.totals.become_root(epoch + 1)
+        self._clock.raise_to(max((each.bundle.stamp for each in gathering.former.entries.values()), default=0))
+        epoch = max(life.view.epoch, gathering.epoch())
+        self._totals.become_root(epoch + 1)
         owing = Owing(roster for roster in gathering.rosters.values() if roster is not None)
-        without = f", without {listed([life.name for life in missing])}" if missing else ""
-        core.note("revival", f"{len(gathering.former.entries)} bundles are published once more{without}")
+        without = f", without {listed([one.name for one in missing])}" if missing else ""
+        life.note("revival", f"{len(gathering.former.entries)} bundles are published once more{without}")
         for entry in in_order(gathering.former.entries.values()):
             key = key_of(entry.bundle)
             owed = owing.regions(gathering.holders[key])
             self._take(Republished(entry.bundle, 0, entry.tseq, owed), None)
         unread = gathering.unread()
         if unread:
-            core.note(
+            life.note(
                 "revival",
                 f"the log of {listed(unread)} is not there: clients with subscriptions are told that deliveries may be"
                 " missing",
             )
             lives = (*missing, *[keeper.life for keeper in gathering.keepers()])
-            self._revive(tuple([Keeper(life, NOBODY) for life in lives]), None)
+            self._revive(tuple([Keeper(one, NOBODY) for one in lives]), None)
         else:
             self._revive(tuple(gathering.keepers()), None)
 
     def restored(self, link: Link, message: Republished) -> None:
-        core = self._core
         entry = self._take(message, link)
         if entry is not None:
-            core.reports.arrived(entry, link)
-        core.show()
+            self._reports.arrived(entry, link)
+        self._delivering.show()
 
     def _take(self, message: Republished, link: Link | None) -> Entry | None:
-        core = self._core
-        self._on_its_way[key_of(message.bundle)] = core.seat.name in message.owed
-        core.forwarding.restoring = message
-        entry = core.forwarding.accept(message.bundle, link, None, message.hops, False)
-        core.forwarding.restoring = None
-        ghost = core.sessions.all[self._ghost]
+        life = self._life
+        self._on_its_way[key_of(message.bundle)] = life.seat.name in message.owed
+        self._forwarding.restoring = message
+        entry = self._forwarding.accept(message.bundle, link, None, message.hops, False)
+        self._forwarding.restoring = None
+        ghost = self._sessions.all[self._ghost]
         if entry is not None and ghost not in entry.readers:
-            core.log.add_reader(entry, ghost)
+            self._log.add_reader(entry, ghost)
         return entry
 
     def revived(self, link: Link, message: Revived) -> None:
-        if self._core.reviving:
+        if self._life.reviving:
             self._revive(message.keepers, link)
 
     def _revive(self, keepers: tuple[Keeper, ...], source: Link | None) -> None:
         """Clients are served from here on."""
-        core, ghosts = self._core, self._ghosts
-        for name, link in core.links.items():
+        life, ghosts = self._life, self._ghosts
+        for name, link in self._links.items():
             if link is not source:
-                core.speaking.say_in_order(name, Revived(keepers))
-        core.reviving = False
-        core.kept_by = {keeper.life: keeper.broker for keeper in keepers}
-        core.kept_until_us = core.now_us + core.options.ghost_us
-        lives = frozenset(keeper.life for keeper in keepers if keeper.broker == core.seat.name)
+                self._speaking.say_in_order(name, Revived(keepers))
+        life.reviving = False
+        self._lost.assign(keepers)
+        lives = frozenset(keeper.life for keeper in keepers if keeper.broker == life.seat.name)
         roster = self._disk.former.roster
         own = {roster.life, *roster.looks_after} if roster is not None else set()
         awaited = self._disk.former.listeners if lives <= own else None  # nobody knows the clients of the missing
         if not lives:
             awaited = frozenset()
-        ghosts.stand_for(self._ghost, lives, core.log.next_no - 1, awaited, self._allows)
+        ghosts.stand_for(self._ghost, lives, self._log.next_no - 1, awaited, self._allows)
         self._book.listeners.check((self._ghost, *(awaited or ())))
-        core.view.looks_after = ghosts.lives()
-        core.out.append(SetTimer(GhostOver(self._ghost), core.kept_until_us))
-        core.out.append(SetTimer(NothingKept(), core.kept_until_us))
-        core.waves.start(core.view.publish_place(), core.view.reach, lambda: None)
+        life.view.looks_after = ghosts.lives()
+        life.out.append(SetTimer(GhostOver(self._ghost), self._lost.kept_until_us))
+        life.out.append(SetTimer(NothingKept(), self._lost.kept_until_us))
+        self._waves.start(life.view.publish_place(), life.view.reach, lambda: None)
         self._disk.let_go()
-        core.show()
-        core.outcomes.append(Settled())
+        self._delivering.show()
+        life.outcomes.append(Settled())
 
     def _allows(self, session: ClientSession, home: Life, item: "HeldBundle") -> bool:
         """What was published since is for everybody who asked for it."""

@@ -7,25 +7,38 @@ before it ever was a child, or was told that this broker is dead; then it answer
 
 from resprout.core.contract import EndCause, EndCode, Heard, LinkDown, LinkUp, Silent, Stirred, Writable
 from resprout.core.names import newcomer_name
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.order.link import Link
+from resprout.order.reports import Reports
+from resprout.order.totals.levels import TotalBook
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Ping
-from resprout.stacks.resprout.clients import Clients
-from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.durables import Durables
+from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.joining.newcomer import Newcomer, NewcomerState
 from resprout.stacks.resprout.joining.reunion import Reunion
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.repair.parcels import ParcelDesk
+from resprout.stacks.resprout.served_clients import ServedClients
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peers
 
 
 class PeerSessions:
     def __init__(
         self,
-        core: Core,
+        life: BrokerLife,
+        peers: Peers,
+        outbox: Outbox,
+        links: dict[str, Link],
+        sessions: ClientSessions,
+        reports: Reports,
+        total_acks: TotalBook,
+        forwarding: Forwarding,
         council: Council,
-        clients: Clients,
+        served: ServedClients,
         newcomer: Newcomer,
         admission: Admission,
         coordinator: Coordinator,
@@ -33,9 +46,16 @@ class PeerSessions:
         durables: Durables,
         reunion: Reunion,
     ) -> None:
-        self._core = core
+        self._life = life
+        self._peers = peers
+        self._outbox = outbox
+        self._links = links
+        self._sessions = sessions
+        self._reports = reports
+        self._total_acks = total_acks
+        self._forwarding = forwarding
         self._council = council
-        self._clients = clients
+        self._served = served
         self._newcomer = newcomer
         self._admission = admission
         self._coordinator = coordinator
@@ -48,13 +68,12 @@ class PeerSessions:
         """Neighbours that keep their connections and answer nothing: the trace says so of each."""
 
     def up(self, event: LinkUp) -> None:
-        core = self._core
         name = event.peer
         if event.role == "client":
-            self._clients.arrive(event)
+            self._served.arrive(event)
             return
-        self._clients.give_way(name)
-        if core.peers.came_up(name, event.incarnation, event.room) is None:
+        self._served.give_way(name)
+        if self._peers.came_up(name, event.incarnation, event.room) is None:
             return
         real_name = newcomer_name(name)
         if real_name is None:
@@ -65,133 +84,132 @@ class PeerSessions:
 
     def _met(self, name: str, incarnation: int) -> None:
         """A session with this life begins."""
-        core = self._core
+        life = self._life
         self._parcels.drop(name)
-        self._council.connected(name, core.now_us, incarnation)
+        self._council.connected(name, life.now_us, incarnation)
         self._coordinator.met(name)
 
     def down(self, event: LinkDown) -> None:
-        core = self._core
+        life = self._life
         name = event.peer
-        if name in core.sessions.all:
-            self._clients.leave(name)
+        if name in self._sessions.all:
+            self._served.leave(name)
             return
-        life = core.peers.incarnation(name)
-        core.peers.went_down(name)
+        incarnation = self._peers.incarnation(name)
+        self._peers.went_down(name)
         self._parcels.drop(name)
         self._admission.lost(name)
         self._reunion.lost(name)
         self._newcomer.lost(name)
-        link = core.links.get(name)
-        if link is None or not link.open or link.incarnation != life:
+        link = self._links.get(name)
+        if link is None or not link.open or link.incarnation != incarnation:
             return  # it was no neighbour, or a later life of one
-        core.note("suspect", f"{name}: {event.reason}")
-        if event.cause is not EndCause.RESTARTED and name == core.view.parent:
-            core.retire(f"{name} ended the session: {event.reason}")
+        life.note("suspect", f"{name}: {event.reason}")
+        if event.cause is not EndCause.RESTARTED and name == life.view.parent:
+            life.retire(f"{name} ended the session: {event.reason}")
         elif event.cause is EndCause.CLOSED and self._is_stranger(link):
             self._coordinator.unlink(link)
         elif event.cause is EndCause.CLOSED:
             link.silent = True
-            self._asked_back[name] = core.now_us
-            core.peers.post(name, Ping(core.now_us, core.view.decided.version))
+            self._asked_back[name] = life.now_us
+            self._peers.post(name, Ping(life.now_us, life.view.decided.version))
         else:  # the session cannot go on, so this life of the neighbour is over for the tree
-            self._council.silent(name, True, core.now_us)
+            self._council.silent(name, True, life.now_us)
 
     def cut_off(self, name: str, reason: str, code: EndCode) -> None:
         """A peer breaks the rules."""
-        core = self._core
-        if name in core.sessions.all:
+        life = self._life
+        if name in self._sessions.all:
             if code is not EndCode.NONE:
-                core.note("out_of_bounds", f"{name}: {reason}")
-            self._clients.cut_off(name, reason, code)
+                life.note("out_of_bounds", f"{name}: {reason}")
+            self._served.cut_off(name, reason, code)
             return
-        if not core.peers.is_up(name):
+        if not self._peers.is_up(name):
             return  # what it said was on its way when its session ended
-        core.note("suspect", f"{name}: {reason}")
-        life = core.peers.incarnation(name)
-        core.peers.close(name, reason)
+        life.note("suspect", f"{name}: {reason}")
+        incarnation = self._peers.incarnation(name)
+        self._peers.close(name, reason)
         self._parcels.drop(name)
-        if name in core.links and core.links[name].incarnation == life:
-            if name == core.view.parent:
-                core.retire(f"{name}: {reason}")
+        if name in self._links and self._links[name].incarnation == incarnation:
+            if name == life.view.parent:
+                life.retire(f"{name}: {reason}")
             else:
-                self._council.silent(name, True, core.now_us)
+                self._council.silent(name, True, life.now_us)
 
     def silent(self, event: Silent) -> None:
-        core = self._core
-        peer = core.peers.lost(event.peer, event.refused)
+        life = self._life
+        peer = self._peers.lost(event.peer, event.refused)
         if peer is None:
             self._durables.silent(event.peer)
             return
-        link = core.links.get(event.peer)
+        link = self._links.get(event.peer)
         if link is not None and link.open:
             if not link.silent:
-                core.note("suspect", f"{event.peer} is not heard")
+                life.note("suspect", f"{event.peer} is not heard")
             link.silent = True
         if peer.is_newcomer:
             return  # it will come again or not
-        if core.leading and self._coordinator.awaits(event.peer):
-            core.peers.open(event.peer)  # its host will tell whether it is gone
-        self._council.silent(event.peer, event.refused, core.now_us)
-        if core.leading:
+        if life.leading and self._coordinator.awaits(event.peer):
+            self._peers.open(event.peer)  # its host will tell whether it is gone
+        self._council.silent(event.peer, event.refused, life.now_us)
+        if life.leading:
             self._coordinator.tick()
         if self._newcomer.state is not NewcomerState.PLACED:
             self._newcomer.silent(event.peer)
 
     def heard(self, event: Heard) -> None:
-        core = self._core
-        peer = core.peers.heard(event.peer)
+        life = self._life
+        peer = self._peers.heard(event.peer)
         if peer is None:
             self._durables.heard(event.peer)
         if peer is None or peer.is_newcomer:
             return
-        self._council.connected(event.peer, core.now_us)
+        self._council.connected(event.peer, life.now_us)
         self._clear(event.peer)
-        self._clients.decide_all()
+        self._served.decide_all()
 
     def stirred(self, event: Stirred) -> None:
         """Whatever gets on is a sign of life for a while, be it only a part of something large."""
-        core = self._core
-        if core.peers.get(event.peer) is not None:
-            self._council.stirred(event.peer, core.now_us)
+        life = self._life
+        if self._peers.get(event.peer) is not None:
+            self._council.stirred(event.peer, life.now_us)
 
     def writable(self, event: Writable) -> None:
-        core = self._core
-        if (session := core.sessions.all.get(event.peer)) is not None:
-            core.sessions.writable(session, event.room, core.out)
+        life = self._life
+        if (session := self._sessions.all.get(event.peer)) is not None:
+            self._sessions.writable(session, event.room, life.out)
             return
-        core.outbox.writable(event.peer, event.room)
-        link = core.links.get(event.peer)
-        if link is not None and not core.outbox.waiting(event.peer):
+        self._outbox.writable(event.peer, event.room)
+        link = self._links.get(event.peer)
+        if link is not None and not self._outbox.waiting(event.peer):
             self._clear(event.peer)
-            core.forwarding.pump(link)
+            self._forwarding.pump(link)
 
     def tick(self) -> None:
         """Children that ended their sessions and say nothing more are silent, and no more than that: what they have to
         say may be on its way, that this broker was declared dead above all. If they are gone, their hosts will tell."""
-        core = self._core
-        unresponsive = self._council.unresponsive(core.now_us) if core.attached else ()
+        life = self._life
+        unresponsive = self._council.unresponsive(life.now_us) if life.attached else ()
         for name in unresponsive:
             if name not in self._unresponsive:
-                core.note("suspect", f"{name} keeps its connection and answers nothing")
+                life.note("suspect", f"{name} keeps its connection and answers nothing")
         self._unresponsive = unresponsive
         for name, since_us in list(self._asked_back.items()):
-            if core.now_us - since_us > core.options.lease_us:
+            if life.now_us - since_us > life.options.lease_us:
                 del self._asked_back[name]
-                if name in core.links and core.links[name].open:
-                    self._council.silent(name, False, core.now_us)
+                if name in self._links and self._links[name].open:
+                    self._council.silent(name, False, life.now_us)
 
     def _is_stranger(self, link: Link) -> bool:
         """A newcomer that was welcomed here and had gone elsewhere by then: it never spoke as a child."""
-        place = self._core.view.places.get(link.name)
-        me = self._core.seat.name
+        place = self._life.view.places.get(link.name)
+        me = self._life.seat.name
         return place is None or place.incarnation != link.incarnation or not place.version or place.parent != me
 
     def _clear(self, name: str) -> None:
         """Reports go on where nothing waits before them."""
-        core = self._core
-        link = core.links.get(name)
-        if link is not None and link.silent and link.open and core.peers.is_clear(name):
+        link = self._links.get(name)
+        if link is not None and link.silent and link.open and self._peers.is_clear(name):
             link.silent = False
-            core.book.touch_all()
-            core.reports.all_soon()
+            self._total_acks.touch_all()
+            self._reports.all_soon()

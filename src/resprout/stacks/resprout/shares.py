@@ -20,10 +20,15 @@ from resprout.core.contract import EndCode, SetTimer, Timer
 from resprout.edge.broker.consumers import PREFIX
 from resprout.edge.broker.quotas import party_of
 from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.durable_messages import WhenFull
-from resprout.stacks.resprout.clients import Clients
-from resprout.stacks.resprout.core import Core
+from resprout.order.log import Log
+from resprout.spread.interest import Interest
 from resprout.stacks.resprout.durables import Durables
+from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.pauses import Pauses
+from resprout.stacks.resprout.served_clients import ServedClients
+from resprout.stacks.resprout.spilling import Spilling
 
 PROGRESS_SHARE: Final = 16
 """A watched subscriber that takes one in so many bytes of its share within `slow_consumer_us` is not cut off."""
@@ -55,26 +60,43 @@ class _Watch:
 
 
 class Shares:
-    def __init__(self, core: Core, clients: Clients, durables: Durables) -> None:
-        self._core = core
-        self._clients = clients
+    def __init__(
+        self,
+        life: BrokerLife,
+        log: Log,
+        interest: Interest,
+        sessions: ClientSessions,
+        spilling: Spilling,
+        pauses: Pauses,
+        served: ServedClients,
+        durables: Durables,
+    ) -> None:
+        self._life = life
+        self._log = log
+        self._interest = interest
+        self._sessions = sessions
+        self._spilling = spilling
+        self._pauses = pauses
+        self._served = served
         self._durables = durables
-        self._share = core.options.subscriber_bytes
+        self._share = life.options.subscriber_bytes
         self.watched: dict[str, _Watch] = {}
         self._recent: deque[tuple[int, str]] = deque(maxlen=RECENT_MAX)
         """Subscribers that were cut off: when, and how much was unread."""
         self._cut_off_us: dict[str, int] = {}
         """By identity, or client: when a subscriber of it was cut off last."""
-        core.sessions.filling_bytes = self._share // 2
-        core.pauses.figures = self._unread_bytes
+        self.slow_consumers = 0
+        """Subscribers that were cut off in this life."""
+        self.dropped_messages = 0
+        """Messages that were dropped because subscribers were slow."""
 
     def watch(self) -> None:
         """At the end of a step in which subscribers have come to use more than half of their shares."""
-        filling = self._core.sessions.filling
+        filling = self._sessions.filling
         for name, session in filling.items():
             watch = self.watched.get(name)
             if watch is None or watch.session is not session:
-                self.watched[name] = _Watch(session, self._core.now_us)
+                self.watched[name] = _Watch(session, self._life.now_us)
         filling.clear()
 
     def look(self) -> None:
@@ -83,22 +105,21 @@ class Shares:
             session = watch.session
             if session.gone or session.owed_bytes <= self._share // 2:
                 del self.watched[name]
-                self._core.pauses.end(name)
+                self._pauses.end(name)
             else:
                 self._judge(watch, session)
 
     def look_at_copies(self) -> None:
         """With the signs of life, and while copies for spilling subscriptions elsewhere find no room on this disk."""
-        core = self._core
-        if core.log.stuck_bytes > self._share:
-            core.pauses.begin(COPIES, core.spilling.filters)
-        elif core.log.stuck_bytes <= self._share // 2:
-            core.pauses.end(COPIES)
+        if self._log.stuck_bytes > self._share:
+            self._pauses.begin(COPIES, self._spilling.filters)
+        elif self._log.stuck_bytes <= self._share // 2:
+            self._pauses.end(COPIES)
 
     def _judge(self, watch: _Watch, session: ClientSession) -> None:
-        core = self._core
+        life = self._life
         if session.taken_bytes - watch.taken_bytes >= max(1, self._share // PROGRESS_SHARE):
-            watch.since_us, watch.taken_bytes = core.now_us, session.taken_bytes
+            watch.since_us, watch.taken_bytes = life.now_us, session.taken_bytes
         if session.owed_bytes > self._share:
             watch.is_full = True
         if not watch.is_full:
@@ -106,24 +127,24 @@ class Shares:
         policy = self._policy(session)
         if policy is WhenFull.DROP_OLDEST:
             self._drop(watch, session)
-        elif policy is WhenFull.SPILL and not core.spilling.is_full:
-            core.pauses.end(session.name)
+        elif policy is WhenFull.SPILL and not self._spilling.is_full:
+            self._pauses.end(session.name)
         elif policy is WhenFull.DISCONNECT and session.owed_bytes > self._share and self._is_slow(watch):
             self._cut_off(session)
         else:
-            core.pauses.begin(session.name, self._filters(session))
+            self._pauses.begin(session.name, self._filters(session))
 
     def _is_slow(self, watch: _Watch) -> bool:
-        core = self._core
-        due_us = watch.since_us + core.options.slow_consumer_us
-        if core.now_us >= due_us or self._was_cut_off(party_of(watch.session)):
+        life = self._life
+        due_us = watch.since_us + life.options.slow_consumer_us
+        if life.now_us >= due_us or self._was_cut_off(party_of(watch.session)):
             return True
-        core.out.append(SetTimer(LookAtReaders(), due_us))
+        life.out.append(SetTimer(LookAtReaders(), due_us))
         return False
 
     def _was_cut_off(self, party: str) -> bool:
         at_us = self._cut_off_us.get(party)
-        return at_us is not None and self._core.now_us - at_us < REPEAT_US
+        return at_us is not None and self._life.now_us - at_us < REPEAT_US
 
     def _policy(self, session: ClientSession) -> WhenFull:
         if session.is_inner:
@@ -131,46 +152,42 @@ class Shares:
         return session.when_full if session.attending else WhenFull.BLOCK  # the latter stands for clients elsewhere
 
     def _filters(self, session: ClientSession) -> list[str]:
-        return [predicate.filter for predicate in self._core.interest.index.predicates_of(session.name)]
+        return [predicate.filter for predicate in self._interest.index.predicates_of(session.name)]
 
     def _drop(self, watch: _Watch, session: ClientSession) -> None:
-        core = self._core
+        life = self._life
         watch.is_full = False
         if session.is_inner:
             return  # the queue itself drops (`SharedQueue.drop_oldest`)
-        dropped = core.sessions.drop_oldest(session, self._share * 3 // 4, core.out)
+        dropped = self._sessions.drop_oldest(session, self._share * 3 // 4, life.out)
         if dropped:
-            core.dropped_messages += dropped
-            core.note("slow_consumer", f"{session.name} does not read fast enough: {dropped} messages dropped")
+            self.dropped_messages += dropped
+            life.note("slow_consumer", f"{session.name} does not read fast enough: {dropped} messages dropped")
         elif session.owed_bytes > self._share + UNDROPPABLE_BYTES:
             self._cut_off(session)
 
     def _cut_off(self, session: ClientSession) -> None:
-        core = self._core
-        limit, waits_s = core.options.subscriber_bytes / (1 << 20), core.options.slow_consumer_us / 1e6
+        life = self._life
+        limit, waits_s = life.options.subscriber_bytes / (1 << 20), life.options.slow_consumer_us / 1e6
         reason = (
-            f"slow consumer: {session.owed_bytes / (1 << 20):.1f} MiB were unread at {core.seat.name}, which keeps "
+            f"slow consumer: {session.owed_bytes / (1 << 20):.1f} MiB were unread at {life.seat.name}, which keeps "
             f"{limit:.1f} MiB for a subscriber that takes too little within {waits_s:g} s"
         )
-        core.slow_consumers += 1
+        self.slow_consumers += 1
         self._cut_off_us = {party: at_us for party, at_us in self._cut_off_us.items() if self._was_cut_off(party)}
-        self._cut_off_us[party_of(session)] = core.now_us
+        self._cut_off_us[party_of(session)] = life.now_us
         unread = f"{session.name}: {session.owed_bytes / (1 << 20):.1f} MiB were unread"
-        self._recent.append((core.now_us, unread))
-        core.note("slow_consumer", f"{session.name} was cut off: {reason}")
-        self._clients.cut_off(session.name, reason, EndCode.SLOW)
+        self._recent.append((life.now_us, unread))
+        life.note("slow_consumer", f"{session.name} was cut off: {reason}")
+        self._served.cut_off(session.name, reason, EndCode.SLOW)
         del self.watched[session.name]
-        core.pauses.end(session.name)
+        self._pauses.end(session.name)
 
     def recent_lines(self) -> list[str]:
         """Subscribers that were cut off a moment ago, for people."""
-        now_us = self._core.now_us
+        now_us = self._life.now_us
         return [
             f"slow consumer cut off {(now_us - at_us) / 1e6:.0f} s ago: {unread}"
             for at_us, unread in self._recent
             if now_us - at_us < RECENT_US
         ]
-
-    def _unread_bytes(self, name: str) -> int:
-        session = self._core.sessions.all.get(name)
-        return session.owed_bytes if session is not None else self._core.log.stuck_bytes

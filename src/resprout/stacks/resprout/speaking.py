@@ -1,39 +1,44 @@
 """What neighbours are told besides bundles: in order with each other, or in order with the log.
 
-Everything leaves through the outbox. Two things are kept here: what is told at the end of a step (`Core.outbound`), and
+Everything leaves through the outbox. Two things are kept here: what is told at the end of a step (`outbound`), and
 what a dead neighbour would have been told, for whoever takes its place.
 """
 
-from typing import TYPE_CHECKING
-
 from resprout.core.contract import ProtocolMessage
 from resprout.order.link import Link
+from resprout.order.log import Log
 from resprout.spread.messages import Interested, Uninterested
+from resprout.spread.outbound import Outbound
 from resprout.stacks.resprout.messages import ClientBegan, ListenersChanged
-
-if TYPE_CHECKING:
-    from resprout.stacks.resprout.core import Core
+from resprout.stacks.shell.outbox import Outbox
 
 TO_ANY_NEIGHBOUR = (Interested, Uninterested, ListenersChanged, ClientBegan)
 """What a dead neighbour would have been told, and whoever takes its place must hear."""
 
 
 class Speaking:
-    def __init__(self, core: "Core") -> None:
-        self._core = core
-        self._outbox = core.outbox
+    def __init__(
+        self,
+        outbox: Outbox,
+        links: dict[str, Link],
+        outbound: Outbound,
+        log: Log,
+    ) -> None:
+        self._outbox = outbox
+        self._links = links
+        self._outbound = outbound
+        self._log = log
         self.unsaid: dict[str, list[ProtocolMessage]] = {}
         """By dead neighbour: what was to be said on its link since this broker handed over what it had said before."""
 
     def say_all(self) -> None:
         """What neighbours must hear. One that does not listen hears everything at the beginning of its session, or, if
         it is dead, whoever takes its place does."""
-        core = self._core
-        while core.outbound:
-            outbound = core.outbound[:]
-            core.outbound.clear()
+        while self._outbound:
+            outbound = self._outbound[:]
+            self._outbound.clear()
             for name, message in outbound:
-                link = core.links.get(name)
+                link = self._links.get(name)
                 if link is not None and link.open:
                     self._outbox.send(name, message)
                 elif name in self.unsaid and isinstance(message, TO_ANY_NEIGHBOUR):
@@ -44,14 +49,13 @@ class Speaking:
 
         So is what totals need: `Closed` comes behind all that it closes behind, and what is submitted behind what its
         publisher had published before. Who has the one has the other, should everybody else die."""
-        core = self._core
-        link = core.links.get(name)
+        link = self._links.get(name)
         if link is None or not link.open:
             return
         if link.cursor is not None:
-            link.after.append((core.log.next_no, message))
+            link.after.append((self._log.next_no, message))
         elif self._outbox.send(name, message) <= 0:
-            link.cursor = core.log.next_no
+            link.cursor = self._log.next_no
 
     def say_after(self, link: Link, place: int) -> None:
         """What stands before this place in the log, as far as there is room."""

@@ -15,7 +15,7 @@ Totals stay in memory: every broker has a second hold on them until all have tak
 
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import UNSET
 
@@ -24,11 +24,10 @@ from resprout.core.stowed import STOWED_COST, StowedBundle, stow
 from resprout.edge.durable_messages import WhenFull
 from resprout.filters.topics import topic_matches
 from resprout.order.entry import Entry, SpillState
+from resprout.order.log import Log
 from resprout.stacks.resprout.durable_state import DurableState
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.status import Absent, SpillSeen
-
-if TYPE_CHECKING:
-    from resprout.stacks.resprout.core import Core
 
 MEMORY_SHARE: Final = 4
 """One in so many bytes of the log is for what could be put aside: a consumer that keeps up costs no disk."""
@@ -45,9 +44,14 @@ TOPICS_MAX: Final = 10_000
 
 
 class Spilling:
-    def __init__(self, core: "Core") -> None:
-        self._core = core
-        options, make = core.options, core.seat.spill
+    def __init__(
+        self,
+        life: BrokerLife,
+        log: Log,
+    ) -> None:
+        self._life = life
+        self._log = log
+        options, make = life.options, life.seat.spill
         self._store = make(options.spill_bytes) if make is not None and options.spill_bytes else None
         self._memory = options.log_bytes // MEMORY_SHARE
         self.filters: tuple[str, ...] = ()
@@ -82,7 +86,7 @@ class Spilling:
         """For people, once somebody has asked for it."""
         if not self.filters and not self.bytes_spilled:
             return UNSET
-        most = self._core.options.spill_bytes
+        most = self._life.options.spill_bytes
         return SpillSeen(self.bytes_on_disk, self.bundles_on_disk, most, self.bytes_spilled, self.refused)
 
     # -- what may be put aside -----------------------------------------------------------------------------------------
@@ -95,7 +99,7 @@ class Spilling:
             return
         self.filters = filters
         self._known.clear()
-        for entry in self._core.log.entries.values():
+        for entry in self._log.entries.values():
             self.came(entry)
 
     def came(self, entry: Entry) -> None:
@@ -122,8 +126,8 @@ class Spilling:
 
     def tidy(self) -> None:
         """At the end of a step, while there are candidates."""
-        log, candidates = self._core.log, self.candidates
-        is_full = self._core.now_us < self._again_us
+        log, candidates = self._log, self.candidates
+        is_full = self._life.now_us < self._again_us
         count, self._fresh = self._fresh + (AT_ONCE_IN_VAIN if is_full else AT_ONCE), 0
         if log.bytes_held <= self._memory and log.local_bytes <= self._memory:
             if len(candidates) > self._look_at:
@@ -146,7 +150,7 @@ class Spilling:
             entry.to_spill_state(SpillState.MEMORY)
 
     def _put_aside(self, entry: Entry) -> bool:
-        log, bundle = self._core.log, entry.bundle
+        log, bundle = self._log, entry.bundle
         if bundle is None:
             entry.to_spill_state(SpillState.MEMORY)
         else:
@@ -159,17 +163,17 @@ class Spilling:
         return True
 
     def _stow(self, bundle: Bundle) -> StowedBundle | None:
-        store, core = self._store, self._core
-        if core.now_us < self._again_us:
+        store, life = self._store, self._life
+        if life.now_us < self._again_us:
             return None
         has_room = store is not None and store.places < BUNDLES_MAX
         stowed = stow(bundle, store) if store is not None and has_room else None
         if stowed is None:
             self.refused += 1
-            self._again_us = core.now_us + core.options.heartbeat_us
+            self._again_us = life.now_us + life.options.heartbeat_us
             if not self.is_full:
                 self.is_full = True
-                core.note("spill", f"no more is spilled, and publishers are held back: {self._reason(has_room)}")
+                life.note("spill", f"no more is spilled, and publishers are held back: {self._reason(has_room)}")
             return None
         self.is_full = False
         self.bytes_spilled += bundle.cost - STOWED_COST
@@ -181,8 +185,8 @@ class Spilling:
         return self._store.trouble if has_room else f"{BUNDLES_MAX} bundles are the most that may be spilled"
 
     def _stick(self, entry: Entry) -> None:
-        log = self._core.log
-        is_copy = not entry.waits and not entry.pins and entry.reach >= self._core.faults
+        log = self._log
+        is_copy = not entry.waits and not entry.pins and entry.reach >= self._life.faults
         if is_copy and entry not in log.stuck:
             log.stick(entry)
 

@@ -10,13 +10,15 @@ Not done here: to do anything about it. Only the repair, a heal or the operator 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Send
 from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import PublicationWaits
 from resprout.order.totals.messages import TotalId, id_of
-from resprout.order.totals.totals import Waiting
+from resprout.order.totals.totals import Totals, Waiting
 from resprout.overlay.council import Council
 from resprout.overlay.status import CouncilStatus
-from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.words import listed, unheard
+from resprout.stacks.shell.peers import Peers
 
 
 class _Wait:
@@ -32,8 +34,18 @@ class _Wait:
 
 
 class Waits:
-    def __init__(self, core: Core, council: Council) -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        peers: Peers,
+        sessions: ClientSessions,
+        totals: Totals,
+        council: Council,
+    ) -> None:
+        self._life = life
+        self._peers = peers
+        self._sessions = sessions
+        self._totals = totals
         self._council = council
         self._waits: dict[str, _Wait] = {}
         """By client."""
@@ -41,61 +53,69 @@ class Waits:
         """Reasons of totals that are in the trace and still hold: many clients wait for the same."""
 
     def tick(self) -> None:
-        core = self._core
+        life = self._life
         before, self._waits = self._waits, {}
         overdue: list[tuple[ClientSession, Bundle, _Wait]] = []
-        for session in core.sessions.all.values() if core.totals.pending else ():
+        for session in self._sessions.all.values() if self._totals.pending else ():
             head = self._head(session) if session.attending else None
             if head is not None:
                 id = (head.incarnation, head.stream, head.first)
                 wait = before.get(session.name)
                 if wait is None or wait.id != id:
-                    wait = _Wait(id, core.now_us)
+                    wait = _Wait(id, life.now_us)
                 self._waits[session.name] = wait
-                if core.now_us - wait.since_us > core.options.lease_us:
+                if life.now_us - wait.since_us > life.options.lease_us:
                     overdue.append((session, head, wait))
         noted, self._noted = self._noted, {}
         if overdue:
-            reasons = _Reasons(core, self._council.status(core.now_us))
+            reasons = _Reasons(life, self._peers, self._totals, self._council.status(life.now_us))
             for session, head, wait in overdue:
                 self._tell(session, head, wait, reasons.of(head), noted)
 
     def _head(self, session: ClientSession) -> Bundle | None:
         """A client's publications wait for one another, so only the first needs a reason."""
-        own = self._core.totals.own(session.name)
+        own = self._totals.own(session.name)
         if own is not None and own.incarnation == session.incarnation:
             return own
         return session.waiting[0].bundle if session.waiting else None
 
     def _tell(self, session: ClientSession, head: Bundle, wait: _Wait, reason: str, noted: dict[str, None]) -> None:
-        if self._core.totals.is_under_way(head):
+        if self._totals.is_under_way(head):
             if reason not in noted and reason not in self._noted:
-                self._core.note("total_waits", f"{session.name} {head.stream}:{head.first} {reason}")
+                self._life.note("total_waits", f"{session.name} {head.stream}:{head.first} {reason}")
             self._noted[reason] = None
         if reason != wait.reason:
             wait.reason = reason
-            self._core.out.append(Send(session.name, PublicationWaits(head.stream, head.first, reason)))
+            self._life.out.append(Send(session.name, PublicationWaits(head.stream, head.first, reason)))
 
 
 class _Reasons:
     """As they are at one moment."""
 
-    def __init__(self, core: Core, status: CouncilStatus) -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        peers: Peers,
+        totals: Totals,
+        status: CouncilStatus,
+    ) -> None:
+        self._life = life
+        self._peers = peers
+        self._totals = totals
         self._status = status
-        self._totals: dict[TotalId, Waiting] = {id_of(one.bundle): one for one in core.totals.waiting()}
+        self._undelivered: dict[TotalId, Waiting] = {id_of(one.bundle): one for one in totals.waiting()}
 
     def of(self, head: Bundle) -> str:
-        total = self._totals.get(id_of(head))
+        total = self._undelivered.get(id_of(head))
         if total is not None:
             return self._of_total(total)
-        return f"waits until some of {self._core.totals.pending} others that have to be ordered are delivered"
+        return f"waits until some of {self._totals.pending} others that have to be ordered are delivered"
 
     def _of_total(self, total: Waiting) -> str:
         return self._repair() or self._unordered(total) or self._unclosed(total)
 
     def _repair(self) -> str:
-        dead = [name for name, is_open in self._core.view.neighbours.items() if not is_open]
+        dead = [name for name, is_open in self._life.view.neighbours.items() if not is_open]
         return f"waits while the tree is repaired around {listed(dead)}" if dead else ""
 
     def _unordered(self, total: Waiting) -> str:
@@ -115,7 +135,7 @@ class _Reasons:
         return "waits for its turn"
 
     def _is_unheard(self, name: str) -> bool:
-        return name in self._status.unheard or not self._core.peers.is_heard(name)
+        return name in self._status.unheard or not self._peers.is_heard(name)
 
     def _with_cut_off(self, names: list[str]) -> list[str]:
         return sorted({*names, *self._status.cut_off})

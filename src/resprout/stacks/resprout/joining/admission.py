@@ -12,16 +12,23 @@ from itertools import chain
 import msgspec
 
 from resprout.core.contract import Locate
+from resprout.core.seen import Seen
 from resprout.edge.broker.ghosts import Ghosts
+from resprout.order.clock import Clock
+from resprout.order.link import Link
+from resprout.order.retained import Retained
+from resprout.order.totals.handover import Handover
 from resprout.order.totals.newcomers import joined, newcomer_locks
+from resprout.order.totals.totals import Totals
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Fenced
+from resprout.overlay.waves import Waves
+from resprout.spread.interest import Interest
 from resprout.stacks.resprout.client_book import ClientBook
-from resprout.stacks.resprout.clients import Clients
-from resprout.stacks.resprout.company import Company
-from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.copies import Copies
 from resprout.stacks.resprout.joining.claims import Claim, Claims
 from resprout.stacks.resprout.joining.offers import Offers
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import (
     JoinElsewhere,
     JoinRequest,
@@ -29,30 +36,66 @@ from resprout.stacks.resprout.messages import (
     Recollect,
     Welcome,
 )
+from resprout.stacks.resprout.neighbours import Neighbours
 from resprout.stacks.resprout.outcomes import Settled
+from resprout.stacks.resprout.remembered import RememberedBrokers
 from resprout.stacks.resprout.repair.parcels import send_parcel, shared_rows
+from resprout.stacks.resprout.served_clients import ServedClients
+from resprout.stacks.resprout.speaking import Speaking
+from resprout.stacks.resprout.wishes import Wishes
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peers
 
 
 class Admission:
     def __init__(
         self,
-        core: Core,
+        life: BrokerLife,
+        peers: Peers,
+        outbox: Outbox,
+        waves: Waves,
+        links: dict[str, Link],
+        clock: Clock,
+        seen: Seen,
+        interest: Interest,
+        totals: Totals,
+        handover: Handover,
+        retained: Retained,
+        speaking: Speaking,
+        copies: Copies,
+        neighbours: Neighbours,
+        wishes: Wishes,
         council: Council,
         offers: Offers,
         ghosts: Ghosts,
         book: ClientBook,
-        company: Company,
-        clients: Clients,
+        claims: Claims,
+        remembered: RememberedBrokers,
+        served: ServedClients,
     ) -> None:
-        self._core = core
+        self._life = life
+        self._peers = peers
+        self._outbox = outbox
+        self._waves = waves
+        self._links = links
+        self._clock = clock
+        self._seen = seen
+        self._interest = interest
+        self._totals = totals
+        self._handover = handover
+        self._retained = retained
+        self._speaking = speaking
+        self._copies = copies
+        self._neighbours = neighbours
+        self._wishes = wishes
         self._council = council
         self._offers = offers
         self._ghosts = ghosts
         self._book = book
-        self._company = company
-        self._clients = clients
-        self.claims = Claims(core)
+        self.claims = claims
         """Newcomers that ask for a place here."""
+        self._remembered = remembered
+        self._served = served
 
     def lost(self, peer: str) -> None:
         """The session of one who asks is over, and the request with it."""
@@ -61,124 +104,123 @@ class Admission:
     def withdrawn(self, name: str, message: JoinWithdrawn) -> None:
         """Too late when it is a child already: then it hears the Welcome first. And in vain while it is looked for in a
         tree that is wide: another broker would have to begin again, and would not be waited for either."""
-        core = self._core
-        if self._core.attached and self._room > 0 and self._core.is_calm and self.claims.gets_on(name):
+        life = self._life
+        if life.attached and self._room > 0 and life.is_calm and self.claims.gets_on(name):
             return
-        if self.claims.drop(name) or name not in core.links:
-            core.outbox.send(name, JoinElsewhere(()))
+        if self.claims.drop(name) or name not in self._links:
+            self._outbox.send(name, JoinElsewhere(()))
 
     def requested(self, key: str, incarnation: int, message: JoinRequest) -> None:
         """`key`: of the session, see `claims`."""
-        core = self._core
+        life = self._life
         claim = Claim(key, incarnation, message.address)
         name = claim.name
-        view = core.view
+        view = life.view
         over = max(view.tombstones.get(name, -1), view.replaced.get(name, -1))
         if incarnation <= over:  # it has no place any more, and perhaps nobody who would tell it
-            core.peers.post(key, Fenced(over))
+            self._peers.post(key, Fenced(over))
             if key != name:
-                core.peers.close(key, "it was told why")
+                self._peers.close(key, "it was told why")
             return
         self.claims.put(claim)
         self.admit()
 
     def arrived(self, key: str, name: str, incarnation: int) -> None:
         """Somebody who has no right to its name, or has lost it to a later life without knowing."""
-        core = self._core
-        view = core.view
+        life = self._life
+        view = life.view
         latest = max(view.tombstones.get(name, 0), view.sessions.get(name, 0))
         if incarnation <= view.tombstones.get(name, -1) or incarnation < latest:
-            core.outbox.send(key, Fenced(latest))
-            core.peers.close(key, "it was told why")
+            self._outbox.send(key, Fenced(latest))
+            self._peers.close(key, "it was told why")
 
     @property
     def _room(self) -> int:
-        return 0 if self._core.leaving else self._core.options.total_degree - len(self._core.links)
+        return 0 if self._life.leaving else self._life.options.total_degree - len(self._links)
 
     def admit(self) -> None:
         """Take those who wait, if this is a moment for it."""
-        core = self._core
+        life = self._life
         claims = self.claims
-        if not self._core.attached or claims.admitted or not claims.waiting or not self._core.is_calm or core.retired:
+        if not life.attached or claims.admitted or not claims.waiting or not life.is_calm or life.retired:
             return
-        view = core.view
+        view = life.view
         room = self._room
         for claim in claims.clear(room) if room > 0 else claims.all():
             if room <= 0:
                 self._send_elsewhere(claim)
             elif not view.admits(claim.name, claim.incarnation) or claim.name in claims.admitted:
-                claim.rests_until_us = core.now_us + core.options.heartbeat_us
+                claim.rests_until_us = life.now_us + life.options.heartbeat_us
             elif len(claims.admitted) < room:
                 self._grant(claim)
             else:
                 self._send_elsewhere(claim)
         if claims.admitted:
-            links = tuple(core.links)
+            links = tuple(self._links)
             here = view.publish_place()
             lives = [claim.incarnation for claim in claims.admitted.values()]
             foretold = msgspec.structs.replace(
                 here, neighbours=(*here.neighbours, *claims.admitted), lives=(*here.lives, *lives)
             )
             view.places[here.name] = foretold
-            core.waves.start(foretold, view.reach, lambda: self._take_in(links))
+            self._waves.start(foretold, view.reach, lambda: self._take_in(links))
 
     def _grant(self, claim: Claim) -> None:
         """The newcomer has its name from now on."""
-        core = self._core
+        life = self._life
         self.claims.admit(claim)
-        self._clients.give_way(claim.name)
+        self._served.give_way(claim.name)
         if claim.key != claim.name:
-            core.peers.adopt(claim.key, claim.name)
+            self._peers.adopt(claim.key, claim.name)
             claim.key = claim.name
-            self._council.connected(claim.name, core.now_us, claim.incarnation)
+            self._council.connected(claim.name, life.now_us, claim.incarnation)
         if claim.address:
-            core.out.append(Locate(claim.name, claim.address))
+            life.out.append(Locate(claim.name, claim.address))
 
     def _send_elsewhere(self, claim: Claim) -> None:
         """To those who have room, or else to those below, who know others. What was wanted behind its earlier life is
         what its clients will want again. It waits while nobody is known: those who came before it have yet to tell
         their places."""
-        core = self._core
         offers = self._offers.make(claim.name, self._ghosts.wanted(claim.name))
         if offers:
             self.claims.drop(claim.key)
-            core.peers.post(claim.key, JoinElsewhere(offers))
+            self._peers.post(claim.key, JoinElsewhere(offers))
 
     def _take_in(self, links: tuple[str, ...]) -> None:
         """The new place is known. If the neighbours have changed meanwhile, it is not the place that was told."""
-        core = self._core
-        self._company.remember(self.claims.admitted)
+        life = self._life
+        self._remembered.write()
         admitted, self.claims.admitted = self.claims.admitted, {}
-        if tuple(core.links) != links or not self._core.is_calm:
+        if tuple(self._links) != links or not life.is_calm:
             for claim in admitted.values():
                 self.claims.put_back(claim)
             self.admit()
             return
         for name, claim in admitted.items():
-            if core.peers.incarnation(name) == claim.incarnation and name not in core.links:
+            if self._peers.incarnation(name) == claim.incarnation and name not in self._links:
                 self._welcome(name, claim.incarnation)
-        view = core.view
-        core.waves.start(view.publish_place(), view.reach, lambda: None)
-        core.outcomes.append(Settled())
+        view = life.view
+        self._waves.start(view.publish_place(), view.reach, lambda: None)
+        life.outcomes.append(Settled())
 
     def _welcome(self, name: str, incarnation: int) -> None:
-        core = self._core
-        view = core.view
-        core.speaking.say_all()  # what is to be said to the others has nothing to do with the newcomer
-        core.interest.add_neighbour(name)
-        base = core.retained.marks()
-        asks = core.interest.standing(name)[0]
-        core.confirmed(core.interest.presume(name, [predicate for _, predicate, _ in asks], base, core.outbound))
-        if core.reviving:
-            core.outbox.send(name, Recollect())
+        life = self._life
+        view = life.view
+        self._speaking.say_all()  # what is to be said to the others has nothing to do with the newcomer
+        self._interest.add_neighbour(name)
+        base = self._retained.marks()
+        asks = self._interest.standing(name)[0]
+        self._wishes.presume(name, [predicate for _, predicate, _ in asks], base)
+        if life.reviving:
+            self._outbox.send(name, Recollect())
         confirmed = [(id, predicate, True) for id, predicate, _ in asks]
-        rows = shared_rows(core, confirmed, newcomer_locks(core.totals), core.handover.last())
-        head = Welcome(core.clock.now, view.epoch, view.configuration, view.network)
-        send_parcel(partial(core.outbox.send, name), head, chain(rows, self._book.rows()))
-        link = core.neighbours.add(name, incarnation)
-        joined(core.totals, name)
-        core.peers.open(name)
-        core.neighbours.open(link)
-        if not core.reviving:
-            core.copies.share(link)
-        core.totals.progress()
+        rows = shared_rows(view, self._seen, confirmed, newcomer_locks(self._totals), self._handover.last())
+        head = Welcome(self._clock.now, view.epoch, view.configuration, view.network)
+        send_parcel(partial(self._outbox.send, name), head, chain(rows, self._book.rows()))
+        link = self._neighbours.add(name, incarnation)
+        joined(self._totals, name)
+        self._peers.open(name)
+        self._neighbours.open(link)
+        if not life.reviving:
+            self._copies.share(link)
+        self._totals.progress()

@@ -11,8 +11,10 @@ has stayed, because it reached nobody, is asked again after the others.
 
 from typing import Final
 
-from resprout.stacks.resprout.core import Core
+from resprout.order.link import Link
+from resprout.spread.interest import Interest
 from resprout.stacks.resprout.joining.offers import Offers
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import MoveAway, Offer
 
 PAUSE_LEASES: Final = 2
@@ -21,8 +23,16 @@ LEAVES_WEIGHED: Final = 8
 
 
 class Balance:
-    def __init__(self, core: Core, offers: Offers) -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        links: dict[str, Link],
+        interest: Interest,
+        offers: Offers,
+    ) -> None:
+        self._life = life
+        self._links = links
+        self._interest = interest
         self._offers = offers
         self._moved_us: int | None = None
         self._asked: dict[str, int] = {}
@@ -30,29 +40,31 @@ class Balance:
 
     def find_move(self) -> tuple[str, MoveAway] | None:
         """A child that should go, and what to tell it; None when all is well, or nothing can be done now."""
-        core = self._core
-        if len(core.links) <= core.options.total_degree:
+        life = self._life
+        if len(self._links) <= life.options.total_degree:
             self._asked = {}
             return None
-        if self._moved_us is not None and core.now_us - self._moved_us < PAUSE_LEASES * core.options.lease_us:
+        if self._moved_us is not None and life.now_us - self._moved_us < PAUSE_LEASES * life.options.lease_us:
             return None
-        leaves = sorted([name for name in core.links if self._is_leaf(name)], key=lambda name: self._asked.get(name, 0))
+        leaves = sorted(
+            [name for name in self._links if self._is_leaf(name)], key=lambda name: self._asked.get(name, 0)
+        )
         moves = [(leaf, offers) for leaf in leaves[:LEAVES_WEIGHED] if (offers := self._offers_for(leaf))]
         if not moves:
             return None
         leaf, offers = min(moves, key=lambda move: self._price(*move))
-        self._moved_us = core.now_us
+        self._moved_us = life.now_us
         self._asked = {name: self._asked.get(name, 0) + (name == leaf) for name in leaves}
         return leaf, MoveAway(offers)
 
     def _offers_for(self, leaf: str) -> tuple[Offer, ...]:
-        return self._offers.make(leaf, self._core.interest.index.predicates_of(leaf))
+        return self._offers.make(leaf, self._interest.index.predicates_of(leaf))
 
     def _price(self, leaf: str, offers: tuple[Offer, ...]) -> tuple[int, int, int, str]:
         missing = min(offer.missing for offer in offers)
-        return self._asked.get(leaf, 0), missing, len(self._core.interest.index.predicates_of(leaf)), leaf
+        return self._asked.get(leaf, 0), missing, len(self._interest.index.predicates_of(leaf)), leaf
 
     def _is_leaf(self, name: str) -> bool:
-        place = self._core.view.places.get(name)
-        me = self._core.seat.name
-        return self._core.links[name].open and place is not None and (place.parent, place.neighbours) == (me, (me,))
+        place = self._life.view.places.get(name)
+        me = self._life.seat.name
+        return self._links[name].open and place is not None and (place.parent, place.neighbours) == (me, (me,))

@@ -14,8 +14,9 @@ import msgspec
 
 from resprout.core.contract import CancelTimer, Locate, SetTimer, Timer
 from resprout.overlay.messages import Probe
-from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import OFFERED_MAX, Offer
+from resprout.stacks.shell.peers import Peers
 
 CALL: Final = 1 << 52
 """The number of a probe that only sees to it that there is a session; rounds of the overlay count from 1."""
@@ -63,37 +64,43 @@ class ChosenParent(msgspec.Struct, frozen=True):
 class ParentSearch:
     """One search. It is over when a call returns what was `ChosenParent`."""
 
-    def __init__(self, core: Core, offers: Iterable[Offer]) -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        peers: Peers,
+        offers: Iterable[Offer],
+    ) -> None:
+        self._life = life
+        self._peers = peers
         self._missing = {offer.name: offer.missing for offer in offers}
         self._awaited = dict.fromkeys(self._missing)
         self._asked_us: dict[str, int] = {}
         """When a round trip began."""
         self._trips: dict[str, int] = {}
-        self._begun_us = core.now_us
+        self._begun_us = life.now_us
 
     def begin(self) -> ChosenParent | None:
-        core = self._core
-        core.out.append(SetTimer(ChooseParent(), core.now_us + PATIENCE_US))
+        life = self._life
+        life.out.append(SetTimer(ChooseParent(), life.now_us + PATIENCE_US))
         for name in self._missing:
-            if core.peers.is_clear(name):
+            if self._peers.is_clear(name):
                 self._measure(name)
             else:
-                core.peers.post(name, Probe(CALL))
+                self._peers.post(name, Probe(CALL))
         return self._check()
 
     def probed(self, name: str, number: int) -> ChosenParent | None:
         """An answer to a probe. Whoever answers what it was not asked is not believed."""
-        core = self._core
+        life = self._life
         if name not in self._awaited:
             return None
         if number == CALL and name not in self._asked_us:
             self._measure(name)
         elif number == MEASURE and name in self._asked_us:
             del self._awaited[name]
-            self._trips[name] = core.now_us - self._asked_us[name]
+            self._trips[name] = life.now_us - self._asked_us[name]
             nearest_us = min(self._trips.values())
-            core.out.append(SetTimer(ChooseParent(), self._begun_us + SET_UP_TRIPS * near_us(nearest_us)))
+            life.out.append(SetTimer(ChooseParent(), self._begun_us + SET_UP_TRIPS * near_us(nearest_us)))
             return self._check()
         return None
 
@@ -103,20 +110,20 @@ class ParentSearch:
 
     def end(self) -> ChosenParent:
         """Choose among those that have answered."""
-        self._core.out.append(CancelTimer(ChooseParent()))
+        self._life.out.append(CancelTimer(ChooseParent()))
         self._awaited = {}
         return ChosenParent(choose([Candidate(name, trip, self._missing[name]) for name, trip in self._trips.items()]))
 
     def _measure(self, name: str) -> None:
-        self._asked_us[name] = self._core.now_us
-        self._core.peers.post(name, Probe(MEASURE))
+        self._asked_us[name] = self._life.now_us
+        self._peers.post(name, Probe(MEASURE))
 
     def _check(self) -> ChosenParent | None:
         return self.end() if not self._awaited else None
 
 
-def locate(core: Core, offers: Iterable[Offer]) -> list[Offer]:
+def locate(life: BrokerLife, offers: Iterable[Offer]) -> list[Offer]:
     """Those that can be called, and where they listen."""
-    usable = [offer for offer in list(offers)[:OFFERED_MAX] if offer.name != core.seat.name]
-    core.out.extend([Locate(offer.name, offer.address) for offer in usable if offer.address])
+    usable = [offer for offer in list(offers)[:OFFERED_MAX] if offer.name != life.seat.name]
+    life.out.extend([Locate(offer.name, offer.address) for offer in usable if offer.address])
     return usable

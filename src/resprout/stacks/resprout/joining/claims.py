@@ -12,11 +12,13 @@ lets go of its claim for a while, the earlier one looks again. By then one of th
 
 from resprout.core.contract import ProtocolMessage
 from resprout.core.names import newcomer_name
-from resprout.overlay.census import NAMES_MAX, CensusFindings
+from resprout.overlay.census import NAMES_MAX, Census, CensusFindings
 from resprout.overlay.messages import Fenced, Namesake
-from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import NameTaken
 from resprout.stacks.resprout.outcomes import Cleared
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peers
 
 
 class Claim:
@@ -43,10 +45,17 @@ class Claim:
 
 
 class Claims:
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._census = core.waves.census
-        self._census.claims = self._told
+    def __init__(
+        self,
+        life: BrokerLife,
+        peers: Peers,
+        outbox: Outbox,
+        census: Census,
+    ) -> None:
+        self._life = life
+        self._peers = peers
+        self._outbox = outbox
+        self._census = census
         self.waiting: dict[str, Claim] = {}
         """Those that ask, by the keys of their sessions."""
         self._asked: list[Claim] | None = None
@@ -83,13 +92,12 @@ class Claims:
     def gets_on(self, key: str) -> bool:
         """Its turn will come here, and would not come sooner elsewhere."""
         claim = self.waiting.get(key) or self.admitted.get(key)
-        return claim is not None and claim.rests_until_us <= self._core.now_us
+        return claim is not None and claim.rests_until_us <= self._life.now_us
 
     def clear(self, room: int) -> list[Claim]:
         """Those whose names are theirs; the others are looked for, unless there is no room for more than these."""
-        core = self._core
         for key, claim in list(self.waiting.items()):
-            if core.peers.incarnation(key) != claim.incarnation:
+            if self._peers.incarnation(key) != claim.incarnation:
                 del self.waiting[key]
         if sum(claim.is_clear for claim in self.waiting.values()) < room:
             self._is_looking = True
@@ -98,7 +106,7 @@ class Claims:
         return [claim for claim in self.waiting.values() if claim.is_clear]
 
     def _look(self) -> None:
-        now_us = self._core.now_us
+        now_us = self._life.now_us
         if self._asked is not None:
             return
         unclear = [claim for claim in self.waiting.values() if not claim.is_clear and claim.rests_until_us <= now_us]
@@ -106,25 +114,25 @@ class Claims:
             asked = self._asked = unclear[:NAMES_MAX]
             self._census.ask(tuple(dict.fromkeys([claim.name for claim in asked])), self._found)
 
-    def _told(self, name: str) -> list[Namesake]:
+    def told(self, name: str) -> list[Namesake]:
         """To a census of somebody else, or our own."""
-        now_us, me = self._core.now_us, self._core.seat.name
+        now_us, me = self._life.now_us, self._life.seat.name
         waiting = [claim for claim in self.waiting.values() if claim.name == name and claim.yields_until_us <= now_us]
         if name in self.admitted:
             waiting.append(self.admitted[name])
         return [Namesake(name, claim.incarnation, claim.address, me, False) for claim in waiting]
 
     def _found(self, findings: CensusFindings) -> None:
-        core = self._core
+        life = self._life
         asked, self._asked = self._asked or [], None
         for claim in asked:
-            if self.waiting.get(claim.key) is claim and core.peers.incarnation(claim.key) == claim.incarnation:
+            if self.waiting.get(claim.key) is claim and self._peers.incarnation(claim.key) == claim.incarnation:
                 self._judge(claim, findings)
         if not self._is_looking:
-            core.outcomes.append(Cleared())
+            life.outcomes.append(Cleared())
 
     def _judge(self, claim: Claim, findings: CensusFindings) -> None:
-        core = self._core
+        life = self._life
         others = [x for x in findings.namesakes if x.name == claim.name and (x.incarnation, x.address) != claim.life]
         has_place = any(x.name == claim.name and x.stands and x not in others for x in findings.namesakes)
         bearer = next((x for x in others if x.stands), None)
@@ -132,20 +140,20 @@ class Claims:
             where = f" at {bearer.address}" if bearer.address else ""
             whose = f"below {bearer.above}" if bearer.above else "the root"
             reason = f"a broker called {claim.name} lives{where} ({whose}); every broker has a name of its own"
-            core.note("name_taken", f"a second {claim.name} is refused: {reason}")
+            life.note("name_taken", f"a second {claim.name} is refused: {reason}")
             self._turn_away(claim, NameTaken(reason))
         elif findings.latest[claim.name] >= claim.incarnation:
             self._turn_away(claim, Fenced(findings.latest[claim.name]))
         elif any((x.incarnation, x.address) < claim.life for x in others):
-            claim.yields_until_us = claim.rests_until_us = core.now_us + core.options.lease_us
+            claim.yields_until_us = claim.rests_until_us = life.now_us + life.options.lease_us
         elif not others and findings.complete and not has_place:
             claim.is_clear = True
         else:
-            claim.rests_until_us = core.now_us + core.options.heartbeat_us
+            claim.rests_until_us = life.now_us + life.options.heartbeat_us
 
     def _turn_away(self, claim: Claim, answer: ProtocolMessage) -> None:
         """Its life is over, and so is its session."""
         del self.waiting[claim.key]
-        self._core.outbox.send(claim.key, answer)
+        self._outbox.send(claim.key, answer)
         if claim.key != claim.name:
-            self._core.peers.close(claim.key, "it was told why")
+            self._peers.close(claim.key, "it was told why")

@@ -5,19 +5,27 @@ that is sent elsewhere chooses among the places that it is offered (`choosing`).
 it speaks in sessions that give it no right to that name (`claims`).
 """
 
+import random
 from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final
 
 from resprout.core.contract import CancelTimer, SetTimer, Timer
+from resprout.core.seen import Seen
 from resprout.core.states import transition
+from resprout.order.clock import Clock
+from resprout.order.link import Link
 from resprout.order.totals.newcomers import accept_welcome
+from resprout.order.totals.totals import Totals
 from resprout.overlay.configurations import Configurations
 from resprout.overlay.messages import Probed
 from resprout.overlay.places import Configuration
+from resprout.overlay.waves import Waves
+from resprout.spread.interest import Interest
 from resprout.stacks.resprout.client_book import ClientBook
-from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.joining.choosing import ChosenParent, ParentSearch, locate
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import (
     JoinElsewhere,
     JoinRequest,
@@ -27,8 +35,13 @@ from resprout.stacks.resprout.messages import (
     NameTaken,
     Welcome,
 )
+from resprout.stacks.resprout.neighbours import Neighbours
 from resprout.stacks.resprout.outcomes import Settled, TakenIn
+from resprout.stacks.resprout.remembered import RememberedBrokers
 from resprout.stacks.resprout.repair.parcels import Parcel, learn
+from resprout.stacks.resprout.wishes import Wishes
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peers
 
 FIRST_PATIENCE_US = 20_000_000
 """How long a broker that starts waits for the parent it was given, which may be waiting for its own."""
@@ -88,11 +101,37 @@ class Newcomer:
 
     def __init__(
         self,
-        core: Core,
+        life: BrokerLife,
+        peers: Peers,
+        outbox: Outbox,
+        waves: Waves,
+        links: dict[str, Link],
+        clock: Clock,
+        seen: Seen,
+        interest: Interest,
+        totals: Totals,
+        disk: DiskLog | None,
+        neighbours: Neighbours,
+        remembered: RememberedBrokers,
+        wishes: Wishes,
+        rng: random.Random,
         book: ClientBook,
         configurations: Configurations,
     ) -> None:
-        self._core = core
+        self._life = life
+        self._peers = peers
+        self._outbox = outbox
+        self._waves = waves
+        self._links = links
+        self._clock = clock
+        self._seen = seen
+        self._interest = interest
+        self._totals = totals
+        self._disk = disk
+        self._neighbours = neighbours
+        self._remembered = remembered
+        self._wishes = wishes
+        self._rng = rng
         self._configurations = configurations
         self._book = book
         self.state = NewcomerState.OUTSIDE
@@ -117,37 +156,37 @@ class Newcomer:
     # -- asking for a place --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        core = self._core
-        seat = core.seat
-        if seat.founds or (seat.parent is None and not seat.contacts and core.memory is None):
+        life = self._life
+        seat = life.seat
+        if seat.founds or (seat.parent is None and not seat.contacts and self._remembered.memory is None):
             self._found()
             return
-        if core.memory is not None:
+        if self._remembered.memory is not None:
             self._move_to(NewcomerState.SEEKING)
             return
-        core.peers.is_newcomer = True
+        self._peers.is_newcomer = True
         self._candidates = [seat.parent] if seat.parent is not None else []
         self._candidates += [name for name in seat.contacts if name not in self._candidates and name != seat.name]
         self._ask_next()
 
     def _found(self) -> None:
         """Nobody else goes on with what this broker remembers, as an operator says."""
-        core, memory = self._core, self._core.memory
+        life, memory = self._life, self._remembered.memory
         if memory is not None:
-            core.view.epoch = memory.epoch
-            core.totals.become_root(memory.epoch + 1)
-            core.view.bury([*memory.others, *[voter.life for x in memory.known for voter in x.voters]])
+            life.view.epoch = memory.epoch
+            self._totals.become_root(memory.epoch + 1)
+            life.view.bury([*memory.others, *[voter.life for x in memory.known for voter in x.voters]])
         version = 1 + (max(x.version for x in memory.known) + FOUNDING_LEAP if memory is not None else 0)
-        core.view.found(core.rng.getrandbits(32), version)
+        life.view.found(self._rng.getrandbits(32), version)
         self.placed()
-        core.outcomes.append(Settled())
+        life.outcomes.append(Settled())
 
     def placed(self) -> None:
         """This broker is the root."""
-        core = self._core
-        core.attached = True
-        core.peers.is_newcomer = False
-        core.out.append(CancelTimer(JoinAgain()))
+        life = self._life
+        life.attached = True
+        self._peers.is_newcomer = False
+        life.out.append(CancelTimer(JoinAgain()))
         self._search = None
         self._move_to(NewcomerState.PLACED)
 
@@ -157,66 +196,66 @@ class Newcomer:
             return
         self._candidates.append(name)
         if self._living_us is None:
-            self._living_us = self._core.now_us
-        if name == self._core.seat.parent:
+            self._living_us = self._life.now_us
+        if name == self._life.seat.parent:
             self.choose_living(at_once=True)
 
     def choose_living(self, at_once: bool = False) -> None:
         """The parent is preferred, if it is there: a little later any other will do."""
-        core = self._core
+        life = self._life
         if self.state is not NewcomerState.SEEKING or not self._candidates or self._living_us is None:
             return
-        if at_once or core.seat.parent is None or core.now_us - self._living_us >= core.options.heartbeat_us:
-            order = list(core.sought)
-            self._candidates.sort(key=lambda name: order.index(name) if name in core.sought else len(order))
+        if at_once or life.seat.parent is None or life.now_us - self._living_us >= life.options.heartbeat_us:
+            order = list(self._remembered.sought)
+            self._candidates.sort(key=lambda name: order.index(name) if name in self._remembered.sought else len(order))
             self._living_us = None
             self._ask_next()
 
     def _ask_next(self) -> None:
-        core = self._core
-        if self._asked is not None and core.memory is not None and not core.peers.is_heard(self._asked):
-            core.peers.close(self._asked, f"{core.seat.name} looks for its network elsewhere")
+        life = self._life
+        if self._asked is not None and self._remembered.memory is not None and not self._peers.is_heard(self._asked):
+            self._peers.close(self._asked, f"{life.seat.name} looks for its network elsewhere")
             self._candidates = [name for name in self._candidates if name != self._asked]
             self._asked = None
             if not self._candidates:
-                core.out.append(CancelTimer(JoinAgain()))
+                life.out.append(CancelTimer(JoinAgain()))
                 self._move_to(NewcomerState.SEEKING)
                 return
         if self._asked is not None:
             if self._candidates[0] == self._asked:
                 self._candidates.append(self._candidates.pop(0))
             if len(self._candidates) > 1:
-                core.peers.close(self._asked, f"{core.seat.name} asks somebody else for a place")
+                self._peers.close(self._asked, f"{life.seat.name} asks somebody else for a place")
         self._move_to(NewcomerState.ASKING)
         self._asked = self._candidates[0]
         self._trip_us = 0
         self._tried.add(self._asked)
-        core.peers.post(self._asked, JoinRequest(core.seat.address))
-        is_first = core.seat.incarnation == 1 and self._asked == core.seat.parent
-        core.out.append(SetTimer(JoinAgain(), core.now_us + (FIRST_PATIENCE_US if is_first else self._patience_us)))
+        self._peers.post(self._asked, JoinRequest(life.seat.address))
+        is_first = life.seat.incarnation == 1 and self._asked == life.seat.parent
+        life.out.append(SetTimer(JoinAgain(), life.now_us + (FIRST_PATIENCE_US if is_first else self._patience_us)))
 
     def again(self) -> None:
         """The one asked is there and has not answered: withdraw, and ask another when it agrees."""
-        core = self._core
+        life = self._life
         if self.state not in (NewcomerState.ASKING, NewcomerState.PAUSING):
             return
-        if self._asked is not None and core.peers.is_heard(self._asked) and len(self._candidates) > 1:
-            core.outbox.send(self._asked, JoinWithdrawn())
-            core.out.append(SetTimer(JoinAgain(), core.now_us + PATIENCE_US))
+        if self._asked is not None and self._peers.is_heard(self._asked) and len(self._candidates) > 1:
+            self._outbox.send(self._asked, JoinWithdrawn())
+            life.out.append(SetTimer(JoinAgain(), life.now_us + PATIENCE_US))
         else:
-            if self._asked is not None and not core.peers.incarnation(self._asked):
+            if self._asked is not None and not self._peers.incarnation(self._asked):
                 self._patience_us = min(2 * self._patience_us, FIRST_PATIENCE_US)
             self._ask_next()
 
     def silent(self, peer: str) -> None:
         """The one asked is not there. A first parent that was never reached may be about to start."""
-        core = self._core
+        life = self._life
         if self._search is not None:
             self._look_at(self._search.lost(peer))
         elif (
             self.state is NewcomerState.ASKING
             and peer == self._asked
-            and (core.seat.incarnation > 1 or core.peers.incarnation(peer))
+            and (life.seat.incarnation > 1 or self._peers.incarnation(peer))
         ):
             self._ask_next()
 
@@ -233,10 +272,10 @@ class Newcomer:
             self._ask_next()
 
     def sent_elsewhere(self, peer: str, message: JoinElsewhere) -> None:
-        core = self._core
+        life = self._life
         if self.state is not NewcomerState.ASKING or peer != self._asked:
             return
-        offers = locate(core, message.offers)
+        offers = locate(life, message.offers)
         names = [offer.name for offer in offers]
         if self._tried.issuperset(names) or len(self._tried) > TRIED_MAX:
             self._refusals += 1
@@ -245,15 +284,15 @@ class Newcomer:
             self._tried.clear()
             self._asked = None
             self._move_to(NewcomerState.PAUSING)
-            core.out.append(SetTimer(JoinAgain(), core.now_us + PATIENCE_US))
+            life.out.append(SetTimer(JoinAgain(), life.now_us + PATIENCE_US))
             return
         self._candidates = [*names, *[name for name in self._candidates if name not in names]]
         if not names:
             self._ask_next()
             return
-        core.out.append(CancelTimer(JoinAgain()))
+        life.out.append(CancelTimer(JoinAgain()))
         self._move_to(NewcomerState.CHOOSING)
-        self._search = ParentSearch(core, offers)
+        self._search = ParentSearch(life, self._peers, offers)
         self._look_at(self._search.begin())
 
     def _look_at(self, chosen: ChosenParent | None) -> None:
@@ -281,51 +320,51 @@ class Newcomer:
             self._look_at(self._search.end())
 
     def welcomed(self, parent: str, incarnation: int, parcel: Parcel) -> None:
-        core = self._core
+        life = self._life
         head: Welcome = parcel.head
-        if self._core.attached or parent != self._asked:
-            core.peers.close(parent, f"{core.seat.name} has asked somebody else for a place")
+        if life.attached or parent != self._asked:
+            self._peers.close(parent, f"{life.seat.name} has asked somebody else for a place")
             return
         if self._is_too_far(parent):
             return
-        core.attached = True
+        life.attached = True
         self._search = None
         self._move_to(NewcomerState.PLACED)
-        core.peers.settle_name(parent)
-        core.out.append(CancelTimer(JoinAgain()))
-        view = core.view
+        self._peers.settle_name(parent)
+        life.out.append(CancelTimer(JoinAgain()))
+        view = life.view
         view.parent = parent
         view.epoch = head.epoch
         self._follow(head.configuration, head.network)
         view.network = head.network
-        link = core.neighbours.add(parent, incarnation)
+        link = self._neighbours.add(parent, incarnation)
         self._book.meet(parent, parcel)
-        learn(core, parcel)
-        core.clock.raise_to(head.clock)
+        learn(life, parcel)
+        self._clock.raise_to(head.clock)
         for origin, reached in parcel.seen.items():
-            core.seen.raise_to(origin, reached)
-        core.interest.add_neighbour(parent)
-        core.confirmed(core.interest.reconcile(parent, parcel.asks, core.outbound))
-        accept_welcome(core.totals, parcel.locks, parcel.last_totals, parent)
-        core.neighbours.open(link)
-        core.note("joined", parent)
-        core.waves.start(view.publish_place(), view.reach, lambda: None)
-        if core.disk is not None:
-            core.outcomes.append(TakenIn(parent))
-        core.outcomes.append(Settled())
+            self._seen.raise_to(origin, reached)
+        self._interest.add_neighbour(parent)
+        self._wishes.reconcile(parent, parcel.asks)
+        accept_welcome(self._totals, parcel.locks, parcel.last_totals, parent)
+        self._neighbours.open(link)
+        life.note("joined", parent)
+        self._waves.start(view.publish_place(), view.reach, lambda: None)
+        if self._disk is not None:
+            life.outcomes.append(TakenIn(parent))
+        life.outcomes.append(Settled())
 
     def _follow(self, configuration: Configuration, network: str) -> None:
         """What this broker has agreed to still counts in the network that it remembers, and in no other. That others
         are dead, it has heard from those who looked for the network, too: the network knows better."""
-        core, view = self._core, self._core.view
-        if core.memory is not None:
+        view = self._life.view
+        if self._remembered.memory is not None:
             view.tombstones.clear()
             view.replaced.clear()
-        if core.memory is not None and core.memory.network == network:
+        if self._remembered.memory is not None and self._remembered.memory.network == network:
             self._configurations.withdraw()
             view.follow(configuration)
             return
-        core.memory = None
+        self._remembered.memory = None
         view.own_lives = (view.incarnation,)
         self._configurations.restore(Configuration(), (), 0)
         view.configuration = configuration
@@ -333,45 +372,45 @@ class Newcomer:
     def _is_too_far(self, parent: str) -> bool:
         """A child is expected to speak within a lease and two heartbeats. One whose first word comes later would be
         declared dead each time, so it does not take the place, says why, and asks the next one after a while."""
-        core, lease_us = self._core, self._core.options.lease_us
+        life, lease_us = self._life, self._life.options.lease_us
         trip_us = self._trip_us
-        if trip_us <= lease_us + 2 * core.options.heartbeat_us:
+        if trip_us <= lease_us + 2 * life.options.heartbeat_us:
             return False
-        me = core.seat.name
-        core.note(
+        me = life.seat.name
+        life.note(
             "slow_link",
             f"a round trip to {parent} takes {trip_us / 1e6:.1f} s, and lease_us is {lease_us / 1e6:g} s: {me} does not"
             f" join there; give all brokers a lease_us of at least {2 * trip_us / 1e6:.0f} s",
         )
-        core.peers.close(parent, f"a round trip of {trip_us} us is too long for a lease of {lease_us} us")
+        self._peers.close(parent, f"a round trip of {trip_us} us is too long for a lease of {lease_us} us")
         self._candidates.append(self._candidates.pop(0))
         self._asked = None
         self._move_to(NewcomerState.PAUSING)
-        core.out.append(SetTimer(JoinAgain(), core.now_us + PATIENCE_US))
+        life.out.append(SetTimer(JoinAgain(), life.now_us + PATIENCE_US))
         return True
 
     def refused(self, peer: str, message: NameTaken) -> None:
         """Only before this broker has a place: nobody else can take its name afterwards."""
-        if not self._core.attached and peer == self._asked:
-            self._core.refuse(f"{peer} does not take {self._core.seat.name}: {message.reason}")
+        if not self._life.attached and peer == self._asked:
+            self._life.refuse(f"{peer} does not take {self._life.seat.name}: {message.reason}")
 
     # -- going ---------------------------------------------------------------------------------------------------------
 
     def move_away(self, parent: str, message: MoveAway) -> None:
         """Asked by the parent, which has too many neighbours. Look for another place first: nobody goes in vain."""
-        core = self._core
+        life = self._life
         if self._may_move(parent) and self.state is NewcomerState.PLACED:
-            offers = [offer for offer in locate(core, message.offers) if offer.name != parent]
+            offers = [offer for offer in locate(life, message.offers) if offer.name != parent]
             self._move_to(NewcomerState.MOVING)
-            self._search = ParentSearch(core, offers)
+            self._search = ParentSearch(life, self._peers, offers)
             self._moving_from = parent
             self._look_at(self._search.begin())
 
     def _move(self, parent: str, toward: str | None) -> None:
-        core = self._core
+        life = self._life
         if toward is not None and self._may_move(parent):
-            core.outbox.send(parent, Leaving())
-            core.retire(f"{parent} asked {core.seat.name} to move to {toward}", kind="moved", toward=toward)
+            self._outbox.send(parent, Leaving())
+            life.retire(f"{parent} asked {life.seat.name} to move to {toward}", kind="moved", toward=toward)
 
     def _may_move(self, parent: str) -> bool:
-        return parent == self._core.view.parent and len(self._core.links) == 1 and self._core.is_calm
+        return parent == self._life.view.parent and len(self._links) == 1 and self._life.is_calm

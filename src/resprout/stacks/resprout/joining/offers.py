@@ -12,6 +12,7 @@ Bounded, because whoever is sent elsewhere decides how often: so many places, an
 at. Interest that is exactly alike is always seen, interest that is covered only among the first of a branch.
 """
 
+import random
 from collections.abc import Sequence
 from itertools import islice
 from typing import Final
@@ -20,7 +21,8 @@ from resprout.filters.predicate import Predicate
 from resprout.overlay import lineage
 from resprout.overlay.places import Place
 from resprout.spread.covers import Covers
-from resprout.stacks.resprout.core import Core
+from resprout.spread.interest import Interest
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import OFFERED_MAX, Offer
 
 PLACES_WEIGHED: Final = 16
@@ -30,26 +32,33 @@ BRANCH_INTERESTS_WEIGHED: Final = 256
 
 
 class Offers:
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        interest: Interest,
+        rng: random.Random,
+    ) -> None:
+        self._life = life
+        self._interest = interest
+        self._rng = rng
 
     def make(self, newcomer: str, wanted: Sequence[Predicate]) -> tuple[Offer, ...]:
         """Up to `OFFERED_MAX`, best fit first; none when those below have not told their places yet. If there are more,
         half of them are those that fit best, and half are drawn: one of these may be near."""
         places = self._places(newcomer)
-        self._core.rng.shuffle(places)
+        self._rng.shuffle(places)
         missing = self._weigh(places[:PLACES_WEIGHED], wanted)
         fitting = sorted(missing, key=lambda name: (missing[name], name))
         names = dict.fromkeys(fitting[: OFFERED_MAX // 2])
         names.update(dict.fromkeys(missing))
         chosen = sorted(islice(names, OFFERED_MAX), key=lambda name: (missing[name], name))
-        known = self._core.view.places
+        known = self._life.view.places
         return tuple([Offer(name, known[name].address, missing[name]) for name in chosen])
 
     def _places(self, newcomer: str) -> list[Place]:
         """Those with room; or else those farthest below, from where it is not far to a leaf."""
-        view = self._core.view
-        degree = self._core.options.total_degree
+        view = self._life.view
+        degree = self._life.options.total_degree
         free: list[Place] = []
         below: dict[int, list[Place]] = {}
         for name, (distance, way) in lineage.branches(view, view.reach).items():
@@ -64,9 +73,9 @@ class Offers:
 
     def _weigh(self, places: Sequence[Place], wanted: Sequence[Predicate]) -> dict[str, int]:
         """Place -> how many of these interests nobody there has."""
-        core = self._core
+        life = self._life
         wanted = wanted[:INTERESTS_WEIGHED]
-        ways = lineage.branches(core.view, core.view.reach + 1) if wanted else {}
+        ways = lineage.branches(life.view, life.view.reach + 1) if wanted else {}
         by_branch: dict[str, int] = {}
         missing: dict[str, int] = {}
         for place in places:
@@ -77,7 +86,7 @@ class Offers:
         return missing
 
     def _count_missing(self, branch: str, wanted: Sequence[Predicate]) -> int:
-        interest = self._core.interest
+        interest = self._interest
         new = [predicate for predicate in wanted if branch not in interest.directions(predicate)]
         covers: Covers[Predicate] = Covers()
         for predicate in interest.index.predicates_of(branch)[:BRANCH_INTERESTS_WEIGHED] if new else ():

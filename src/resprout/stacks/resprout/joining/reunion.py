@@ -20,15 +20,18 @@ import msgspec
 
 from resprout.core.contract import Locate
 from resprout.core.names import newcomer_name
+from resprout.order.totals.totals import Totals
 from resprout.overlay.council import Council
 from resprout.overlay.liveness import Liveness
 from resprout.overlay.memory import OTHERS_KEPT, Whereabouts
 from resprout.overlay.messages import Enrol, Enrolled, Fenced
 from resprout.overlay.places import Configuration, Life, Voter
-from resprout.stacks.resprout.core import Core
 from resprout.stacks.resprout.joining.newcomer import Newcomer
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.outcomes import Reunited, Settled
+from resprout.stacks.resprout.remembered import RememberedBrokers
 from resprout.stacks.resprout.words import listed
+from resprout.stacks.shell.peers import Peers
 
 SOUGHT_MAX: Final = 1_024
 """Brokers that one that looks for its network calls."""
@@ -61,8 +64,19 @@ class ReunionProposal:
 
 
 class Reunion:
-    def __init__(self, core: Core, council: Council, newcomer: Newcomer) -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        peers: Peers,
+        totals: Totals,
+        remembered: RememberedBrokers,
+        council: Council,
+        newcomer: Newcomer,
+    ) -> None:
+        self._life = life
+        self._peers = peers
+        self._totals = totals
+        self._remembered = remembered
         self._council = council
         self._newcomer = newcomer
         self._seekers: dict[str, SeekingBroker] = {}
@@ -85,17 +99,17 @@ class Reunion:
         """Voters that people were told of."""
 
     def start(self) -> None:
-        core, memory = self._core, self._core.memory
+        life, memory = self._life, self._remembered.memory
         assert memory is not None
-        core.peers.is_newcomer = True
-        core.view.own_lives = (*[life for life in memory.lives if life != core.seat.incarnation], core.seat.incarnation)
+        self._peers.is_newcomer = True
+        life.view.own_lives = (*[one for one in memory.lives if one != life.seat.incarnation], life.seat.incarnation)
         self._council.configurations.restore(memory.decided, memory.agreed, memory.proposed)
         self._decided = memory.decided
         self._learn((memory.decided, *memory.agreed), memory.others)
-        self._tell_after_us = core.options.lease_us
-        self._tell_us = core.now_us + self._tell_after_us
-        self._since_us = core.now_us
-        seat = core.seat
+        self._tell_after_us = life.options.lease_us
+        self._tell_us = life.now_us + self._tell_after_us
+        self._since_us = life.now_us
+        seat = life.seat
         self.look_for([*([seat.parent] if seat.parent is not None else []), *seat.contacts])
         for voter in (voter for x in (memory.decided, *memory.agreed) for voter in x.voters):
             self._add(voter.name, voter.address)
@@ -106,22 +120,22 @@ class Reunion:
     def look_for(self, names: Iterable[str]) -> None:
         """The driver knows where these listen."""
         for name in names:
-            if self.is_seeking and name != self._core.seat.name and len(self._core.sought) < SOUGHT_MAX:
-                self._core.sought[name] = None
+            if self.is_seeking and name != self._life.seat.name and len(self._remembered.sought) < SOUGHT_MAX:
+                self._remembered.sought[name] = None
 
     @property
     def is_seeking(self) -> bool:
-        return self._core.memory is not None and not self._core.attached and not self._core.retired
+        return self._remembered.memory is not None and not self._life.attached and not self._life.retired
 
     def tick(self) -> None:
-        core = self._core
-        if core.gathering:
+        life = self._life
+        if life.gathering:
             self._look_who_joined()
-        if core.attached:
+        if life.attached:
             self._tell_awaited()
         if not self.is_seeking:
             return
-        fresh_us = core.now_us - FRESH_LEASES * core.options.lease_us
+        fresh_us = life.now_us - FRESH_LEASES * life.options.lease_us
         self._seekers = {name: seeker for name, seeker in self._seekers.items() if seeker.heard_us >= fresh_us}
         self._announce()
         self._check()
@@ -131,30 +145,30 @@ class Reunion:
     # -- who is there --------------------------------------------------------------------------------------------------
 
     def heard(self, session: str, incarnation: int, message: Whereabouts) -> None:
-        core = self._core
+        life = self._life
         message.check()
         name = newcomer_name(session) or session
-        if core.attached:
+        if life.attached:
             if not message.placed:
                 if self._is_left_out(name, incarnation):
-                    core.peers.post(session, Fenced(incarnation))
+                    self._peers.post(session, Fenced(incarnation))
                 if self._council.leased:  # otherwise it may have been left out itself
-                    core.peers.post(session, Whereabouts(core.view.network, True))
-                if message.network == core.view.network and incarnation in message.lives:
+                    self._peers.post(session, Whereabouts(life.view.network, True))
+                if message.network == life.view.network and incarnation in message.lives:
                     self._outlives(name, incarnation, message.lives)
                     self._council.met_heir(session, name, message.lives)
             return
-        if core.memory is None or name == core.seat.name:
+        if self._remembered.memory is None or name == life.seat.name:
             return
         if message.placed:
             self._seekers.pop(name, None)
             self._newcomer.living(name)
             return
-        if message.network != core.memory.network or incarnation not in message.lives:
+        if message.network != self._remembered.memory.network or incarnation not in message.lives:
             return
         self._add(name, message.address)
         known = self._seekers.get(name)
-        self._seekers[name] = SeekingBroker(incarnation, message, core.now_us)
+        self._seekers[name] = SeekingBroker(incarnation, message, life.now_us)
         self._learn((message.decided, *message.undecided), message.others)
         if message.decided.version > self._decided.version:
             self._decided = message.decided
@@ -165,7 +179,7 @@ class Reunion:
     def _is_left_out(self, name: str, incarnation: int) -> bool:
         """This very life was about to be taken in by a broker that has died. Its place is known here, and it has none:
         its next life can be taken in elsewhere."""
-        view = self._core.view
+        view = self._life.view
         place = view.places.get(name)
         if place is None or place.incarnation != incarnation or place.parent in (None, view.name):
             return False
@@ -175,21 +189,21 @@ class Reunion:
     def _outlives(self, name: str, incarnation: int, lives: tuple[int, ...]) -> None:
         """This life has the memory of those before it, which only one process at a time can have: they are over. Nobody
         else may say so, because the session with it is that of a newcomer."""
-        core = self._core
+        life = self._life
         latest = max([life for life in lives if life < incarnation], default=0)
-        if latest and not core.peers.is_heard(name):
-            self._council.outlived(Life(name, latest), core.now_us)
+        if latest and not self._peers.is_heard(name):
+            self._council.outlived(Life(name, latest), life.now_us)
 
     def lost(self, session: str) -> None:
         """Its session is over, and with it what it was told."""
         self._told.pop(session, None)
 
     def _add(self, name: str, address: str) -> None:
-        core = self._core
-        if name not in core.sought and name != core.seat.name and len(core.sought) < SOUGHT_MAX:
-            core.sought[name] = None
+        life = self._life
+        if name not in self._remembered.sought and name != life.seat.name and len(self._remembered.sought) < SOUGHT_MAX:
+            self._remembered.sought[name] = None
             if address:
-                core.out.append(Locate(name, address))
+                life.out.append(Locate(name, address))
 
     def _learn(self, configurations: Iterable[Configuration], others: Iterable[Life]) -> None:
         for configuration in configurations:
@@ -199,24 +213,24 @@ class Reunion:
             self._others[life.name] = max(life.incarnation, self._others.get(life.name, 0))
 
     def _announce(self) -> None:
-        for name in self._core.sought:
+        for name in self._remembered.sought:
             self._announce_to(name)
 
     def _announce_to(self, name: str) -> None:
-        core, memory = self._core, self._core.memory
+        life, memory = self._life, self._remembered.memory
         assert memory is not None
-        peer = core.peers.get(name)
+        peer = self._peers.get(name)
         if peer is not None and peer.errands:
             return  # it was called, and what it is to hear waits for it
-        life = core.peers.incarnation(name)
-        is_known = life and self._told.get(name) == life
-        if life:
-            self._told[name] = life
+        incarnation = self._peers.incarnation(name)
+        is_known = incarnation and self._told.get(name) == incarnation
+        if incarnation:
+            self._told[name] = incarnation
         configurations = self._council.configurations
-        core.peers.post(
+        self._peers.post(
             name,
             Whereabouts(
-                memory.network, False, core.seat.address, core.view.own_lives, memory.epoch, core.view.decided,
+                memory.network, False, life.seat.address, life.view.own_lives, memory.epoch, life.view.decided,
                 configurations.undecided(), () if is_known else memory.others[:OTHERS_KEPT],
             ),
         )  # fmt: skip
@@ -230,7 +244,7 @@ class Reunion:
         return sorted(known, key=lambda x: x.label)
 
     def _present(self) -> set[Life]:
-        here = self._core.view
+        here = self._life.view
         lives = {Life(here.name, incarnation) for incarnation in here.own_lives}
         for name, seeker in self._seekers.items():
             lives.update([Life(name, incarnation) for incarnation in seeker.told.lives])
@@ -238,36 +252,36 @@ class Reunion:
 
     def _check(self) -> None:
         """Whether it is time for this broker to propose itself."""
-        core = self._core
+        life = self._life
         if not self.is_seeking or self._proposal is not None:
             self._ask_again()
             return
         present, needed = self._present(), self._needed()
-        if not needed or not all(core.view.may_reunite(x, present) for x in needed):
+        if not needed or not all(life.view.may_reunite(x, present) for x in needed):
             self._met_us = None
             return
         if self._met_us is None:
-            self._met_us = core.now_us
+            self._met_us = life.now_us
         order = [voter.name for voter in needed[-1].voters if voter.life in present]
-        if core.seat.name in order and core.now_us - self._met_us >= self._wait_us(order, present, needed):
+        if life.seat.name in order and life.now_us - self._met_us >= self._wait_us(order, present, needed):
             self._propose(needed)
 
     def _wait_us(self, order: list[str], present: set[Life], needed: list[Configuration]) -> int:
         """Somebody who is not here yet may have a place, or may be about to start."""
-        core = self._core
-        lease_us = core.options.lease_us
+        life = self._life
+        lease_us = life.options.lease_us
         everybody = all(voter.life in present for x in needed for voter in x.voters)
-        nobody_else = all(name in self._seekers or self._is_gone(name) for name in core.sought)
-        rank = order.index(core.seat.name)
+        nobody_else = all(name in self._seekers or self._is_gone(name) for name in self._remembered.sought)
+        rank = order.index(life.seat.name)
         return (0 if everybody and nobody_else else lease_us) + rank * RANK_LEASES * lease_us
 
     def _is_gone(self, name: str) -> bool:
-        peer = self._core.peers.get(name)
+        peer = self._peers.get(name)
         return peer is not None and peer.liveness >= Liveness.ENDED
 
     def _propose(self, needed: list[Configuration]) -> None:
-        core, here = self._core, self._core.view
-        voters = {core.seat.name: here.as_voter()}
+        life, here = self._life, self._life.view
+        voters = {life.seat.name: here.as_voter()}
         for name in (*[voter.name for voter in needed[-1].voters], *self._seekers):
             seeker = self._seekers.get(name)
             if seeker is not None:
@@ -275,11 +289,11 @@ class Reunion:
         chosen = tuple(voters.values())[: 2 * here.faults + 1]
         mind = self._council.configurations
         version = max(mind.proposed, *[x.version for x in (*needed, *mind.undecided())]) + 1
-        now = {Life(name, seeker.incarnation) for name, seeker in self._seekers.items()} | {here.life(core.seat.name)}
+        now = {Life(name, seeker.incarnation) for name, seeker in self._seekers.items()} | {here.life(life.seat.name)}
         dead = tuple(sorted({voter.life for x in needed for voter in x.voters} - now))
         self._number += 1
         mine = {Life(here.name, incarnation) for incarnation in here.own_lives}
-        self._proposal = ReunionProposal(self._number, Configuration(version, chosen), dead, mine, core.now_us)
+        self._proposal = ReunionProposal(self._number, Configuration(version, chosen), dead, mine, life.now_us)
         mind.agree(self._proposal.new)
         self._ask()
         self._count()
@@ -287,31 +301,31 @@ class Reunion:
     def _ask(self) -> None:
         proposal, needed = self._proposal, self._needed()
         assert proposal is not None
-        proposal.asked_us = self._core.now_us
+        proposal.asked_us = self._life.now_us
         for name, seeker in self._seekers.items():
             if Life(name, seeker.incarnation) not in proposal.yes:
                 question = Enrol(
                     proposal.number, seeker.incarnation, proposal.dead, proposal.new, needed[-1], self._decided
                 )
-                self._core.peers.post(name, question)
+                self._peers.post(name, question)
 
     def _ask_again(self) -> None:
-        proposal, core = self._proposal, self._core
-        if proposal is not None and self.is_seeking and core.now_us - proposal.asked_us >= core.options.lease_us:
+        proposal, life = self._proposal, self._life
+        if proposal is not None and self.is_seeking and life.now_us - proposal.asked_us >= life.options.lease_us:
             self._ask()
 
     def asked(self, session: str, message: Enrol) -> None:
         """Another one proposes itself. One that has a place already says so instead."""
-        core = self._core
+        life = self._life
         name = newcomer_name(session) or session
-        if core.attached:
-            core.peers.post(session, Whereabouts(core.view.network, True))
-        elif core.memory is not None and not self._goes_before(name, message):
+        if life.attached:
+            self._peers.post(session, Whereabouts(life.view.network, True))
+        elif self._remembered.memory is not None and not self._goes_before(name, message):
             self._proposal = None  # its turn comes when that one has failed
-            self._met_us = core.now_us
+            self._met_us = life.now_us
             mind = self._council.configurations
             mind.withdraw()
-            self._council.handlers[Enrol](name, message, core.now_us)
+            self._council.handlers[Enrol](name, message, life.now_us)
             self._learn((message.decided, *mind.agreed), ())
 
     def _goes_before(self, other: str, message: Enrol) -> bool:
@@ -319,14 +333,14 @@ class Reunion:
         if self._proposal is None or message.new.version > self._proposal.new.version:
             return False
         order = {voter.name: rank for rank, voter in enumerate(self._needed()[-1].voters)}
-        return order.get(self._core.seat.name, len(order)) < order.get(other, len(order))
+        return order.get(self._life.seat.name, len(order)) < order.get(other, len(order))
 
     def answered(self, session: str, message: Enrolled) -> None:
         """A voter's answer to a proposal of this broker."""
-        core, proposal = self._core, self._proposal
+        life, proposal = self._life, self._proposal
         name = newcomer_name(session) or session
-        if core.attached:
-            self._council.heir_enrolled(name, message, core.now_us)
+        if life.attached:
+            self._council.heir_enrolled(name, message, life.now_us)
             return
         seeker = self._seekers.get(name)
         if proposal is None or message.number != proposal.number or seeker is None:
@@ -342,10 +356,10 @@ class Reunion:
             self._count()
         elif any(x.version >= proposal.new.version for x in (message.decided, *configurations)):
             self._proposal = None
-            self._met_us = core.now_us
+            self._met_us = life.now_us
 
     def _count(self) -> None:
-        proposal, view = self._proposal, self._core.view
+        proposal, view = self._proposal, self._life.view
         assert proposal is not None
         needed = [x for x in self._needed() if x != proposal.new]
         if all(view.may_reunite(x, proposal.yes) for x in needed) and view.is_strict_majority(
@@ -354,79 +368,79 @@ class Reunion:
             self._lead(proposal)
 
     def _lead(self, proposal: ReunionProposal) -> None:
-        core, view, memory = self._core, self._core.view, self._core.memory
+        life, view, memory = self._life, self._life.view, self._remembered.memory
         assert memory is not None
         self._proposal = None
         view.epoch = max([memory.epoch, *[seeker.told.epoch for seeker in self._seekers.values()]])
         now = {name: seeker.incarnation for name, seeker in self._seekers.items()}
         lives = {Life(name, life) for name, life in self._others.items()}
         lives.update([voter.life for x in self._known.values() for voter in x.voters])
-        view.bury(sorted([life for life in lives if life.incarnation < now.get(life.name, life.incarnation + 1)]))
+        view.bury(sorted([one for one in lives if one.incarnation < now.get(one.name, one.incarnation + 1)]))
         view.lead(memory.network, proposal.new)
-        core.totals.become_root(view.epoch + 1)
+        self._totals.become_root(view.epoch + 1)
         self._newcomer.placed()
-        core.gathering = True
-        self._tell_after_us = core.options.lease_us
-        self._tell_us = core.now_us + self._tell_after_us
+        life.gathering = True
+        self._tell_after_us = life.options.lease_us
+        self._tell_us = life.now_us + self._tell_after_us
         with_whom = f" with {listed(sorted(now))}" if now else ""
-        core.note("reunited", f"{core.seat.name} goes on with the network {memory.network}{with_whom}")
-        for name in core.sought:
-            core.peers.close(name, f"{core.seat.name} has a place now")
+        life.note("reunited", f"{life.seat.name} goes on with the network {memory.network}{with_whom}")
+        for name in self._remembered.sought:
+            self._peers.close(name, f"{life.seat.name} has a place now")
         self._look_who_joined()
-        core.outcomes.append(Reunited())
+        life.outcomes.append(Reunited())
 
     def _look_who_joined(self) -> None:
         """Most of those who have agreed must be in the tree before anybody is served: if this broker is cut off from
         them by now, they may go on without it."""
-        core, view = self._core, self._core.view
+        life, view = self._life, self._life.view
         lives = [Life(view.name, view.incarnation), *[place.life for place in view.places.values() if place.version]]
         if view.is_strict_majority(view.decided, lives):
-            core.gathering = False
-            core.outcomes.append(Settled())
-        elif core.now_us >= self._tell_us:
+            life.gathering = False
+            life.outcomes.append(Settled())
+        elif life.now_us >= self._tell_us:
             self._tell_after_us = min(TELL_FACTOR * self._tell_after_us, TELL_SECONDS_MAX * 1_000_000)
-            self._tell_us = core.now_us + self._tell_after_us
+            self._tell_us = life.now_us + self._tell_after_us
             absent = [voter.name for voter in view.decided.voters if voter.life not in lives]
-            core.note("reunion_waits", f"{core.seat.name} leads {view.network} and waits for {listed(absent)} to join")
+            life.note("reunion_waits", f"{life.seat.name} leads {view.network} and waits for {listed(absent)} to join")
 
     # -- for people ----------------------------------------------------------------------------------------------------
 
     def _tell(self) -> None:
         """Who is missing: rarely, and when that has changed."""
-        core = self._core
-        if core.now_us < self._tell_us:
+        life = self._life
+        if life.now_us < self._tell_us:
             return
         missing = self._missing()
         if missing and missing == self._said:
             self._tell_after_us = min(TELL_FACTOR * self._tell_after_us, TELL_SECONDS_MAX * 1_000_000)
         elif missing:
-            self._tell_after_us = core.options.lease_us
+            self._tell_after_us = life.options.lease_us
         self._said = missing
-        self._tell_us = core.now_us + self._tell_after_us
+        self._tell_us = life.now_us + self._tell_after_us
         if missing:
-            core.note("reunion_waits", f"{missing} ({(core.now_us - self._since_us) // 1_000_000} s so far)")
+            life.note("reunion_waits", f"{missing} ({(life.now_us - self._since_us) // 1_000_000} s so far)")
 
     def _tell_awaited(self) -> None:
         """More voters are gone at once than may be: the others cannot know that these do not go on by themselves."""
-        core, awaited = self._core, self._council.awaited_voters
-        names = sorted({life.name for life in awaited})
+        life, awaited = self._life, self._council.awaited_voters
+        names = sorted({one.name for one in awaited})
         if names != self._awaited:
             self._awaited = names
             if names:
-                core.note(
+                life.note(
                     "voters_missing",
                     f"the repair waits until enough of {listed(names)} are back, who might go on without"
-                    f" {core.seat.name}; if they never return: resprout forget {' '.join(names)}",
+                    f" {life.seat.name}; if they never return: resprout forget {' '.join(names)}",
                 )
 
     def _missing(self) -> str:
         """Empty when enough voters are here."""
-        core, memory = self._core, self._core.memory
+        life, memory = self._life, self._remembered.memory
         assert memory is not None
         present = self._present()
         lines = []
         for x in self._needed():
-            count = core.view.missing_for_reunion(x, present)
+            count = life.view.missing_for_reunion(x, present)
             if count:
                 absent = [voter for voter in x.voters if voter.life not in present]
                 names = listed([f"{voter.name} ({voter.address})" if voter.address else voter.name for voter in absent])
@@ -435,4 +449,4 @@ class Reunion:
         if not lines:
             return ""
         here = f" with {listed(sorted(self._seekers))}" if self._seekers else ""
-        return f"{core.seat.name} waits{here} for its network {memory.network}: {'; '.join(dict.fromkeys(lines))}"
+        return f"{life.seat.name} waits{here} for its network {memory.network}: {'; '.join(dict.fromkeys(lines))}"

@@ -4,56 +4,20 @@ what was on its way. What it makes of that is in `finish`. One round trip, then 
 Beside it the dead are registered (`overlay.council`), so that no other repair of the same piece can end as well (I6).
 """
 
-from collections.abc import Iterable, Mapping
-from enum import Enum, auto
-from typing import Final
+from collections.abc import Iterable
 
-from resprout.core.states import transition
-from resprout.edge.broker.ghosts import Ghosts
 from resprout.order.link import Link
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Fenced
 from resprout.overlay.places import Life
-from resprout.stacks.resprout.client_book import ClientBook
-from resprout.stacks.resprout.core import Core
+from resprout.overlay.waves import Waves
+from resprout.stacks.resprout.client_book import Roll
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import Attach, AttachRequest, NotMember
-from resprout.stacks.resprout.repair.finish import FinishRepair
+from resprout.stacks.resprout.neighbours import Neighbours
+from resprout.stacks.resprout.repair.finish import CoordinatorState, FinishRepair, LedRepair
 from resprout.stacks.resprout.repair.parcels import Parcel, learn
-
-
-class CoordinatorState(Enum):
-    """How far a repair has come at its coordinator."""
-
-    COLLECTING = auto()
-    """Members are asked, and the dead are registered; whoever is found dead joins the piece."""
-    FINISHING = auto()
-    """All is here: the pool is being taken, in one step."""
-    DONE = auto()
-
-
-COORDINATOR_STATES: Final[Mapping[CoordinatorState, frozenset[CoordinatorState]]] = {
-    CoordinatorState.COLLECTING: frozenset({CoordinatorState.FINISHING}),
-    CoordinatorState.FINISHING: frozenset({CoordinatorState.DONE}),
-    CoordinatorState.DONE: frozenset(),
-}
-
-
-class LedRepair:
-    """One repair that this broker leads."""
-
-    def __init__(self, token: int) -> None:
-        self.token = token
-        self.state = CoordinatorState.COLLECTING
-        self.dead: dict[str, Life] = {}
-        self.asked: dict[str, int] = {}
-        """Members, and when they were asked."""
-        self.got: dict[str, tuple[int, Parcel]] = {}
-        """Members that have attached: their incarnation, and what they brought."""
-        self.others: dict[str, None] = {}
-        """Asked, and no members after all."""
-
-    def move_to(self, state: CoordinatorState) -> None:
-        self.state = transition(COORDINATOR_STATES, self.state, state)
+from resprout.stacks.shell.peers import Peers
 
 
 class Coordinator:
@@ -61,15 +25,23 @@ class Coordinator:
 
     def __init__(
         self,
-        core: Core,
+        life: BrokerLife,
+        peers: Peers,
+        waves: Waves,
+        links: dict[str, Link],
+        neighbours: Neighbours,
         council: Council,
-        ghosts: Ghosts,
-        book: ClientBook,
+        roll: Roll,
+        finish: FinishRepair,
     ) -> None:
-        self._core = core
+        self._life = life
+        self._peers = peers
+        self._waves = waves
+        self._links = links
+        self._neighbours = neighbours
         self._council = council
-        self._finish = FinishRepair(core, ghosts, book)
-        self._book = book
+        self._roll = roll
+        self._finish = finish
         self._tokens = 0
         self.current: LedRepair | None = None
 
@@ -77,53 +49,53 @@ class Coordinator:
 
     def declared(self, names: Iterable[str]) -> None:
         """This broker is the authority over them: they are dead."""
-        core = self._core
+        life = self._life
         names = list(names)
         for name in names:
-            core.neighbours.mark_dead(core.view.life(name))
+            self._neighbours.mark_dead(life.view.life(name))
         if self.current is None:
             self._tokens += 1
-            self.current = LedRepair(core.now_us * 1_000 + self._tokens % 1_000)
-            core.leading = True
+            self.current = LedRepair(life.now_us * 1_000 + self._tokens % 1_000)
+            life.leading = True
         for name in names:
-            self.current.dead[name] = core.view.life(name)
+            self.current.dead[name] = life.view.life(name)
         self.check()
 
     def declare_dead_children(self) -> None:
         """Somebody else declared a child dead, which had been theirs when it asked for a place here."""
-        core = self._core
-        tombstones = core.view.tombstones
-        for name, link in list(core.links.items()):
-            if link.open and name != core.view.parent and link.incarnation <= tombstones.get(name, -1):
+        life = self._life
+        tombstones = life.view.tombstones
+        for name, link in list(self._links.items()):
+            if link.open and name != life.view.parent and link.incarnation <= tombstones.get(name, -1):
                 self.declared((name,))
 
     def check(self) -> None:
         """Ask who has not been asked, and finish when everybody is in."""
-        core, repair = self._core, self.current
-        if repair is None or core.retired:
+        life, repair = self._life, self.current
+        if repair is None or life.retired:
             return
         for name in list(repair.dead):
-            for other in core.view.component(name):
+            for other in life.view.component(name):
                 if other not in repair.dead:
-                    repair.dead[other] = core.view.life(other)
-                    core.neighbours.mark_dead(repair.dead[other])
-        members = [name for name in core.view.members(repair.dead) if name not in repair.others]
+                    repair.dead[other] = life.view.life(other)
+                    self._neighbours.mark_dead(repair.dead[other])
+        members = [name for name in life.view.members(repair.dead) if name not in repair.others]
         for name in members:
             if name not in repair.asked:
-                repair.asked[name] = core.now_us
+                repair.asked[name] = life.now_us
                 self._ask(repair, name)
-        if not self._council.register(frozenset(repair.dead), core.now_us):
+        if not self._council.register(frozenset(repair.dead), life.now_us):
             return
         if self.current is repair and all(self._is_in(repair, name) for name in members):
             self.current = None
-            core.leading = False
+            life.leading = False
             self._council.drop_registration()
             repair.move_to(CoordinatorState.FINISHING)
             self._finish.run(repair, members)
             repair.move_to(CoordinatorState.DONE)
 
     def _ask(self, repair: LedRepair, name: str) -> None:
-        self._core.peers.post(name, AttachRequest(repair.token, tuple(repair.dead.values())))
+        self._peers.post(name, AttachRequest(repair.token, tuple(repair.dead.values())))
 
     def met(self, name: str) -> None:
         """A session begins. What was said in the one before may be lost with it, so whoever has not answered is asked
@@ -133,19 +105,19 @@ class Coordinator:
 
     def _stands(self, name: str) -> bool:
         """It is the life that has the place: a later one knows nothing of it, and the one asked is over."""
-        return self._core.peers.incarnation(name) == self._core.view.incarnation_of(name)
+        return self._peers.incarnation(name) == self._life.view.incarnation_of(name)
 
     def _is_in(self, repair: LedRepair, name: str) -> bool:
-        return name in repair.got and repair.got[name][0] == self._core.peers.incarnation(name)
+        return name in repair.got and repair.got[name][0] == self._peers.incarnation(name)
 
     def tick(self) -> None:
         """Members that do not answer may be dead, too."""
-        repair, core = self.current, self._core
+        repair, life = self.current, self._life
         if repair is None:
             return
         for name, asked_us in list(repair.asked.items()):
-            missing = name not in repair.got and name not in repair.others and not core.view.is_dead(name)
-            if missing and self._council.overdue(name, asked_us, core.now_us):
+            missing = name not in repair.got and name not in repair.others and not life.view.is_dead(name)
+            if missing and self._council.overdue(name, asked_us, life.now_us):
                 self.declared([name])
                 if self.current is not repair:
                     return
@@ -163,21 +135,21 @@ class Coordinator:
         return repair is not None and name in repair.asked and name not in repair.got and name not in repair.others
 
     def attached(self, peer: str, incarnation: int, parcel: Parcel) -> None:
-        core, repair = self._core, self.current
+        life, repair = self._life, self.current
         head: Attach = parcel.head
-        if core.view.is_dead_speaker(peer):
-            core.peers.post(peer, Fenced(core.view.tombstones[peer]))
+        if life.view.is_dead_speaker(peer):
+            self._peers.post(peer, Fenced(life.view.tombstones[peer]))
             return
         if repair is None or head.token != repair.token or peer not in repair.asked:
             return  # nobody asked for it, or only an earlier repair did
         believed = self._council.believed_deaths
-        parcel.tombstones = list(believed(peer, parcel.tombstones, core.now_us))
-        learn(core, parcel)
-        self._book.roll.learn(parcel.clients)
-        for life in believed(peer, head.dead, core.now_us):
-            if life.name not in repair.dead:
-                core.neighbours.mark_dead(life)
-                repair.dead[life.name] = life
+        parcel.tombstones = list(believed(peer, parcel.tombstones, life.now_us))
+        learn(life, parcel)
+        self._roll.learn(parcel.clients)
+        for dead in believed(peer, head.dead, life.now_us):
+            if dead.name not in repair.dead:
+                self._neighbours.mark_dead(dead)
+                repair.dead[dead.name] = dead
         repair.got[peer] = (incarnation, parcel)
         self.check()
 
@@ -185,7 +157,7 @@ class Coordinator:
         repair = self.current
         if repair is None or message.token != repair.token:
             return
-        if self._council.has_ended(peer) and not self._core.view.is_dead(peer):
+        if self._council.has_ended(peer) and not self._life.view.is_dead(peer):
             self.declared([peer])  # a later life says so, which knows nothing: the one that stood there is dead, too
         elif self._stands(peer):
             repair.others[peer] = None
@@ -194,11 +166,11 @@ class Coordinator:
     def unlink(self, link: Link) -> None:
         """A link on which nobody ever spoke goes without a repair: nobody is behind it, and nobody is dead."""
         self._tokens += 1
-        repair = LedRepair(self._core.now_us * 1_000 + self._tokens % 1_000)
+        repair = LedRepair(self._life.now_us * 1_000 + self._tokens % 1_000)
         repair.dead[link.name] = Life(link.name, link.incarnation)
-        self._core.neighbours.shut(link)
-        self._core.peers.close(link.name, "it went elsewhere")
-        self._core.waves.unwait(link.name)
+        self._neighbours.shut(link)
+        self._peers.close(link.name, "it went elsewhere")
+        self._waves.unwait(link.name)
         repair.move_to(CoordinatorState.FINISHING)
         self._finish.run(repair, [])
         repair.move_to(CoordinatorState.DONE)

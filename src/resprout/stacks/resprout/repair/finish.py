@@ -2,109 +2,217 @@
 it, and becomes the centre of the star. The numbers are those of docs/protocol.md, "Finish".
 """
 
+from collections.abc import Mapping
+from enum import Enum, auto
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import Final
 
 import msgspec
 
 from resprout.core.contract import ProtocolMessage, SetTimer
+from resprout.core.seen import Seen
+from resprout.core.states import transition
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
+from resprout.edge.broker.sessions import ClientSessions
+from resprout.order.clock import Clock
 from resprout.order.link import Link
-from resprout.order.totals.handover import MemberLocks, MergedLocks, Piece
+from resprout.order.log import Log
+from resprout.order.retained import Retained
+from resprout.order.totals.handover import Handover, MemberLocks, MergedLocks, Piece
+from resprout.order.totals.levels import TotalBook
 from resprout.order.totals.messages import KnownLock
-from resprout.overlay.places import Place
+from resprout.order.totals.totals import Totals
+from resprout.overlay.places import Life, Place
+from resprout.overlay.waves import Waves
+from resprout.spread.interest import Interest
 from resprout.spread.messages import Interested, Uninterested
+from resprout.spread.outbound import Outbound
 from resprout.stacks.resprout.client_book import ClientBook
-from resprout.stacks.resprout.core import Core
+from resprout.stacks.resprout.copies import Copies
+from resprout.stacks.resprout.forwarding import Forwarding
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import Grant, Item, Stub
+from resprout.stacks.resprout.neighbours import Neighbours
 from resprout.stacks.resprout.outcomes import Repaired
 from resprout.stacks.resprout.repair.parcels import Ask, Parcel, send_parcel, shared_rows
-from resprout.stacks.resprout.repair.pool import OWN_SIDE, Inventory, Pool, Taking, in_order
+from resprout.stacks.resprout.repair.pool import OWN_SIDE, Inventory, Pool, PoolParts, Taking, in_order
+from resprout.stacks.resprout.speaking import Speaking
+from resprout.stacks.resprout.wishes import Wishes
+from resprout.stacks.routes import Routes
+from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peers
 
-if TYPE_CHECKING:
-    from resprout.stacks.resprout.repair.coordinator import LedRepair
+
+class CoordinatorState(Enum):
+    """How far a repair has come at its coordinator."""
+
+    COLLECTING = auto()
+    """Members are asked, and the dead are registered; whoever is found dead joins the piece."""
+    FINISHING = auto()
+    """All is here: the pool is being taken, in one step."""
+    DONE = auto()
+
+
+COORDINATOR_STATES: Final[Mapping[CoordinatorState, frozenset[CoordinatorState]]] = {
+    CoordinatorState.COLLECTING: frozenset({CoordinatorState.FINISHING}),
+    CoordinatorState.FINISHING: frozenset({CoordinatorState.DONE}),
+    CoordinatorState.DONE: frozenset(),
+}
+
+
+class LedRepair:
+    """One repair that this broker leads."""
+
+    def __init__(self, token: int) -> None:
+        self.token = token
+        self.state = CoordinatorState.COLLECTING
+        self.dead: dict[str, Life] = {}
+        self.asked: dict[str, int] = {}
+        """Members, and when they were asked."""
+        self.got: dict[str, tuple[int, Parcel]] = {}
+        """Members that have attached: their incarnation, and what they brought."""
+        self.others: dict[str, None] = {}
+        """Asked, and no members after all."""
+
+    def move_to(self, state: CoordinatorState) -> None:
+        self.state = transition(COORDINATOR_STATES, self.state, state)
 
 
 class FinishRepair:
-    def __init__(self, core: Core, ghosts: Ghosts, book: ClientBook) -> None:
-        self._core = core
+    def __init__(
+        self,
+        life: BrokerLife,
+        peers: Peers,
+        outbox: Outbox,
+        waves: Waves,
+        links: dict[str, Link],
+        outbound: Outbound,
+        log: Log,
+        clock: Clock,
+        seen: Seen,
+        interest: Interest,
+        sessions: ClientSessions,
+        routes: Routes,
+        total_acks: TotalBook,
+        totals: Totals,
+        handover: Handover,
+        retained: Retained,
+        speaking: Speaking,
+        forwarding: Forwarding,
+        copies: Copies,
+        neighbours: Neighbours,
+        wishes: Wishes,
+        ghosts: Ghosts,
+        book: ClientBook,
+        pool: PoolParts,
+    ) -> None:
+        self._life = life
+        self._peers = peers
+        self._outbox = outbox
+        self._waves = waves
+        self._links = links
+        self._outbound = outbound
+        self._log = log
+        self._clock = clock
+        self._seen = seen
+        self._interest = interest
+        self._sessions = sessions
+        self._routes = routes
+        self._total_acks = total_acks
+        self._totals = totals
+        self._handover = handover
+        self._retained = retained
+        self._speaking = speaking
+        self._forwarding = forwarding
+        self._copies = copies
+        self._neighbours = neighbours
+        self._wishes = wishes
         self._ghosts = ghosts
         self._book = book
+        self._pool = pool
 
-    def run(self, repair: "LedRepair", members: list[str]) -> None:
+    def run(self, repair: LedRepair, members: list[str]) -> None:
         """`members`: all living brokers around the dead, each of which has attached."""
-        core = self._core
+        life = self._life
         assert all(name in repair.got for name in members), "a repair ends when everybody is in"
         # 1. What is said on the old links' terms is said before they go.
-        core.speaking.say_all()
+        self._speaking.say_all()
         parcels = {name: repair.got[name][1] for name in members}
-        old = [link for name, link in core.links.items() if name in repair.dead]
-        inventory = Inventory(core, *old)
-        pool = Pool()
-        for number, name in enumerate(members, 1):
-            pool.add_member(number, parcels[name].items)
-        pool.add_own(inventory)
-        items = pool.ordered()
+        old = [link for name, link in self._links.items() if name in repair.dead]
+        inventory = Inventory(self._log, self._forwarding, *old)
+        items = self._collect(members, parcels, inventory)
         merged = self._merge_locks(repair, parcels)
-        owing = [core.interest.owing(link.name) for link in old]
+        owing = [self._interest.owing(link.name) for link in old]
         # 2. A ghost that wants what was wanted behind the dead: their clients take their shares from it (I3).
         ghost = self._raise_ghost(repair, old, parcels)
         # 3. The clock and the epoch of all; links to the members in place of those to the dead.
         links = self._rewire(repair, old, parcels)
-        places = [core.view.places[name] for name in links if name in core.view.places]
+        places = [life.view.places[name] for name in links if name in life.view.places]
         self._ghosts.grant(ghost, {place.life: place.version for place in places})
-        spread = len(members) >= core.faults
+        spread = len(members) >= life.faults
         # 4. Interest of the members becomes theirs; what they had confirmed to the dead counts as confirmed (I8).
         grants, later = self._merge_interest(links, parcels)
-        core.handover.take_locks(merged.locks, merged.last, [link.name for link in old], list(links))
-        if core.book.heard:
-            core.book.replace([link.name for link in old], list(links))
+        self._handover.take_locks(merged.locks, merged.last, [link.name for link in old], list(links))
+        if self._total_acks.heard:
+            self._total_acks.replace([link.name for link in old], list(links))
         # 5. The pool, in one order for all, before anything that is logged from now on (I1, I4).
-        taking = Taking(core, inventory, lambda bundle: any(owed(bundle) for owed in owing), spread=spread)
-        core.forwarding.fresh = tuple(links.values())
+        taking = Taking(self._pool, inventory, lambda bundle: any(owed(bundle) for owed in owing), spread=spread)
+        self._forwarding.fresh = tuple(links.values())
         self._take(items, merged, taking, members, links, ghost)
-        core.forwarding.fresh = ()
+        self._forwarding.fresh = ()
         assert all(link.crossed == len(items) for link in links.values()), "I5: both ends begin with the pool"
         # 6. Nothing older can be taken for new later (I1).
-        for parcel in parcels.values():
-            for origin, reached in parcel.seen.items():
-                core.forwarding.raise_seen(origin, reached)
+        self._raise_seen(parcels)
         # 7. The Grant is the first message of each new link; then links are open, and totals go on.
-        base = core.retained.marks()
+        base = self._retained.marks()
         for name in links:
-            core.interest.rebase(name, base)
+            self._interest.rebase(name, base)
             self._grant(repair, members, name, items, merged, grants[name], spread)
             for message in later[name]:
-                core.outbox.send(name, message)
-            core.peers.open(name)
+                self._outbox.send(name, message)
+            self._peers.open(name)
         for link in links.values():
-            core.neighbours.open(link)
-        core.handover.lead(merged)
+            self._neighbours.open(link)
+        self._handover.lead(merged)
         if not spread:
             self._push(taking, links)
         taking.settle()
         self._tell(repair, links)
 
-    def _tell(self, repair: "LedRepair", links: dict[str, Link]) -> None:
-        """The tree, and the other parts of this broker, that it is over."""
-        core = self._core
-        view = core.view
-        view.mark_replaced(repair.dead)
-        core.waves.start(view.publish_place(), view.reach, lambda: None)
-        core.waves.share(list(links))
-        core.handover.resume()
-        names = tuple(repair.dead)
-        core.note("repair_end", " ".join(names))
-        core.outcomes.append(Repaired(names, core.seat.name))
+    def _collect(self, members: list[str], parcels: dict[str, Parcel], inventory: Inventory) -> list[Item | Stub]:
+        """Return the pool: what all members brought and what this broker has, in one order."""
+        pool = Pool()
+        for number, name in enumerate(members, 1):
+            pool.add_member(number, parcels[name].items)
+        pool.add_own(inventory)
+        return pool.ordered()
 
-    def _merge_locks(self, repair: "LedRepair", parcels: dict[str, Parcel]) -> MergedLocks:
-        core = self._core
+    def _raise_seen(self, parcels: dict[str, Parcel]) -> None:
+        """Raise the watermark of each origin to the maximum of all members."""
+        for parcel in parcels.values():
+            for origin, reached in parcel.seen.items():
+                self._forwarding.raise_seen(origin, reached)
+
+    def _tell(self, repair: LedRepair, links: dict[str, Link]) -> None:
+        """The tree, and the other parts of this broker, that it is over."""
+        life = self._life
+        view = life.view
+        view.mark_replaced(repair.dead)
+        self._waves.start(view.publish_place(), view.reach, lambda: None)
+        self._waves.share(list(links))
+        self._handover.resume()
+        names = tuple(repair.dead)
+        life.note("repair_end", " ".join(names))
+        life.outcomes.append(Repaired(names, life.seat.name))
+
+    def _merge_locks(self, repair: LedRepair, parcels: dict[str, Parcel]) -> MergedLocks:
+        life = self._life
         pieces: list[Piece] = []
         left = dict.fromkeys(repair.dead)
         while left:
             name = next(iter(left))
-            piece = [other for other in core.view.component(name) if other in left] or [name]
+            piece = [other for other in life.view.component(name) if other in left] or [name]
             for other in piece:
                 del left[other]
             around = [member for member, parcel in parcels.items() if parcel.head.neighbour in piece]
@@ -112,27 +220,27 @@ class FinishRepair:
         reports = {
             name: MemberLocks(tuple(parcel.locks), tuple(parcel.last_totals)) for name, parcel in parcels.items()
         }
-        return core.handover.merge(reports, pieces)
+        return self._handover.merge(reports, pieces)
 
-    def _raise_ghost(self, repair: "LedRepair", old: list[Link], parcels: dict[str, Parcel]) -> str:
+    def _raise_ghost(self, repair: LedRepair, old: list[Link], parcels: dict[str, Parcel]) -> str:
         """Whoever was behind the dead as a client will be looked after here."""
-        core = self._core
-        predicates = dict.fromkeys(p for link in old for p in core.interest.index.predicates_of(link.name))
+        life = self._life
+        predicates = dict.fromkeys(p for link in old for p in self._interest.index.predicates_of(link.name))
         lives = set(repair.dead.values())
-        for name, life in repair.dead.items():
-            place = core.view.places.get(name)
-            if place is not None and place.life == life:  # and whoever it stood in for
+        for name, dead in repair.dead.items():
+            place = life.view.places.get(name)
+            if place is not None and place.life == dead:  # and whoever it stood in for
                 lives.update(place.looks_after)
         ghost = f"~ghost {repair.token} of {min(repair.dead)}"
         awaited = self._listeners(repair, old, parcels)
-        self._ghosts.add(ghost, frozenset(lives), predicates, core.out, awaited)
+        self._ghosts.add(ghost, frozenset(lives), predicates, life.out, awaited)
         self._book.listeners.check(awaited if awaited is not None else (ghost,))
-        core.view.looks_after = self._ghosts.lives()
-        core.out.append(SetTimer(GhostOver(ghost), core.now_us + core.options.ghost_us))
-        core.routes.forget()
+        life.view.looks_after = self._ghosts.lives()
+        life.out.append(SetTimer(GhostOver(ghost), life.now_us + life.options.ghost_us))
+        self._routes.forget()
         return ghost
 
-    def _listeners(self, repair: "LedRepair", old: list[Link], parcels: dict[str, Parcel]) -> set[str] | None:
+    def _listeners(self, repair: LedRepair, old: list[Link], parcels: dict[str, Parcel]) -> set[str] | None:
         """The clients of the dead, as far as they are owed anything and are not here already. None when nobody is left
         who was next to one of the dead."""
         told = {link.name: self._book.lost(link.name) for link in old}
@@ -141,26 +249,26 @@ class FinishRepair:
                 told.setdefault(parcel.head.neighbour, set()).update(parcel.dead_listeners)
         if repair.dead.keys() - told.keys():
             return None
-        sessions = self._core.sessions.all
+        sessions = self._sessions.all
         return {
             name for names in told.values() for name in names if name not in sessions or not sessions[name].attending
         }
 
-    def _rewire(self, repair: "LedRepair", old: list[Link], parcels: dict[str, Parcel]) -> dict[str, Link]:
-        core = self._core
-        view = core.view
+    def _rewire(self, repair: LedRepair, old: list[Link], parcels: dict[str, Parcel]) -> dict[str, Link]:
+        life = self._life
+        view = life.view
         for parcel in parcels.values():
-            core.clock.raise_to(parcel.head.clock)
+            self._clock.raise_to(parcel.head.clock)
             view.epoch = max(view.epoch, parcel.head.epoch)
         for name in parcels:  # before the dead go: a wish that waits only for them would count as confirmed
-            core.interest.add_neighbour(name)
+            self._interest.add_neighbour(name)
         for link in old:
-            core.confirmed(core.interest.remove_neighbour(link.name, core.outbound))
-            core.neighbours.remove(link)
+            self._wishes.remove_neighbour(link.name)
+            self._neighbours.remove(link)
         if view.parent in repair.dead:
             view.parent = None
-            core.totals.become_root(view.epoch + 1)
-        links = {name: core.neighbours.add(name, repair.got[name][0]) for name in parcels}
+            self._totals.become_root(view.epoch + 1)
+        links = {name: self._neighbours.add(name, repair.got[name][0]) for name in parcels}
         for name, parcel in parcels.items():
             self._book.meet(name, parcel)
         here = view.publish_place()
@@ -176,26 +284,25 @@ class FinishRepair:
         self, links: dict[str, Link], parcels: dict[str, Parcel]
     ) -> tuple[dict[str, list[Ask]], dict[str, list[ProtocolMessage]]]:
         """By member: what the Grant asks of it, and what it is told right after that."""
-        core = self._core
         for name, parcel in parcels.items():
-            core.confirmed(core.interest.reconcile(name, parcel.asks, core.outbound))
-        base = core.retained.marks()
-        asks = {name: core.interest.standing(name)[0] for name in links}
+            self._wishes.reconcile(name, parcel.asks)
+        base = self._retained.marks()
+        asks = {name: self._interest.standing(name)[0] for name in links}
         for name, parcel in parcels.items():
-            core.confirmed(core.interest.presume(name, parcel.served, base, core.outbound))
+            self._wishes.presume(name, parcel.served, base)
         grants: dict[str, list[Ask]] = {}
         for name in links:
-            sure = {id: confirmed for id, _, confirmed in core.interest.standing(name)[0]}
+            sure = {id: confirmed for id, _, confirmed in self._interest.standing(name)[0]}
             grants[name] = [(id, predicate, sure[id]) for id, predicate, _ in asks[name]]
         later: dict[str, list[ProtocolMessage]] = {name: [] for name in links}
         others = []
-        for name, message in core.outbound:
+        for name, message in self._outbound:
             if name not in later:
                 others.append((name, message))
             elif not isinstance(message, Interested | Uninterested):  # what is asked stands in the Grant
                 later[name].append(message)
-        core.outbound[:] = others
-        core.routes.forget()
+        self._outbound[:] = others
+        self._routes.forget()
         return grants, later
 
     def _take(
@@ -207,11 +314,10 @@ class FinishRepair:
         links: dict[str, Link],
         ghost: str,
     ) -> None:
-        core = self._core
         for thing in in_order(items, merged.locks):
             if isinstance(thing, KnownLock):
                 taking.deliver(thing, list(links))
-                entry = core.book.entry((thing.bundle.publisher, thing.bundle.incarnation, thing.bundle.first))
+                entry = self._total_acks.entry((thing.bundle.publisher, thing.bundle.incarnation, thing.bundle.first))
                 if entry is not None and entry.is_backup:
                     continue  # it stands in for something that the ghost has read, if that was for it
             else:
@@ -219,15 +325,15 @@ class FinishRepair:
                 entry, entered = taking.take(thing, source, 0, keeps_source=thing.side == OWN_SIDE)
                 for link in links.values():
                     if link is not source:
-                        core.log.enter_link(link, entry, sent=True)
+                        self._log.enter_link(link, entry, sent=True)
                     elif not entered:
-                        core.log.enter_link(link, entry, sent=False)
+                        self._log.enter_link(link, entry, sent=False)
             if entry is not None:
                 self._ghosts.read(ghost, entry)
 
     def _grant(
         self,
-        repair: "LedRepair",
+        repair: LedRepair,
         members: list[str],
         name: str,
         items: list[Item | Stub],
@@ -235,33 +341,38 @@ class FinishRepair:
         asks: list[Ask],
         spread: bool,
     ) -> None:
-        core = self._core
-        view = core.view
+        life = self._life
+        view = life.view
         head = Grant(
-            repair.token, tuple(repair.dead.values()), tuple(members), core.clock.now, view.epoch,
+            repair.token, tuple(repair.dead.values()), tuple(members), self._clock.now, view.epoch,
             view.configuration, spread,
         )  # fmt: skip
-        rows = chain(shared_rows(core, asks, merged.locks, merged.last), self._book.rows(), items)
-        send_parcel(partial(core.outbox.send, name), head, rows)
+        rows = chain(shared_rows(life.view, self._seen, asks, merged.locks, merged.last), self._book.rows(), items)
+        send_parcel(partial(self._outbox.send, name), head, rows)
 
     def _push(self, taking: Taking, fresh: dict[str, Link]) -> None:
         """Too few take the pool to make it safe: the other neighbours keep copies, and it is shown when they have."""
-        core = self._core
-        others = [link for link in core.links.values() if link.name not in fresh and link.open]
+        others = [link for link in self._links.values() if link.name not in fresh and link.open]
         for link in others:
             for entry in taking.unspread():
                 if entry.source is not link and entry.bundle is not None:
-                    core.forwarding.copy(link, entry)
+                    self._forwarding.copy(link, entry)
         others.sort(key=lambda link: link.cursor is not None)  # whoever has room takes copies at once
+        self._copy_undelivered(taking, others, self._life.faults - len(fresh))
+        for entry in list(self._total_acks.entries.values()):
+            if entry.undone and entry.bundle is not None:
+                for link in others:
+                    self._copies.share_total(link, entry)
+
+    def _copy_undelivered(self, taking: Taking, others: list[Link], wanted: int) -> None:
+        """Let `wanted` of these neighbours have a copy of everything that was shown before and somebody has not
+        taken."""
         kept = [link.kept() for link in others]
         for entry in taking.undelivered():
-            missing = core.faults - len(fresh) - sum(id(entry) in each for each in kept)
+            missing = wanted - sum(id(entry) in each for each in kept)
             if missing > 0:
                 entry.copies = 1 + sum(link.has(entry) for link in others)  # the dead were counted
             for link, each in zip(others, kept, strict=True):
                 if missing > 0 and id(entry) not in each:
-                    core.forwarding.copy(link, entry)
+                    self._forwarding.copy(link, entry)
                     missing -= 1
-        for entry in [entry for entry in core.book.entries.values() if entry.undone and entry.bundle is not None]:
-            for link in others:
-                core.copies.share_total(link, entry)

@@ -12,12 +12,14 @@ from resprout.core.bundle import Origin
 from resprout.core.contract import Locate, ProtocolMessage
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.marks import NOTHING, Mark, Reached
+from resprout.core.seen import Seen
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.order.totals.messages import KnownLock, check_locks
 from resprout.overlay.council import Council
 from resprout.overlay.places import Life, Place
-from resprout.stacks.resprout.core import Core
+from resprout.overlay.view import MembershipView
 from resprout.stacks.resprout.durable_state import DurableState
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import (
     PARCELS,
     AskedInterest,
@@ -88,13 +90,13 @@ def pack(rows: Iterable[ParcelRow]) -> Iterator[ParcelRows]:
 
 
 def shared_rows(
-    core: Core, asks: Iterable[Ask], locks: Iterable[KnownLock], last: Iterable[Mark]
+    view: MembershipView, seen: Seen, asks: Iterable[Ask], locks: Iterable[KnownLock], last: Iterable[Mark]
 ) -> Iterator[ParcelRow]:
     """Return the rows that every parcel has: the tree, what was seen, what is asked, and totals."""
-    yield from map(KnownPlace, core.view.places.values())
-    for name, number in core.view.tombstones.items():
+    yield from map(KnownPlace, view.places.values())
+    for name, number in view.tombstones.items():
         yield Tombstone(Life(name, number))
-    yield from map(SeenMark, core.seen.marks())
+    yield from map(SeenMark, seen.marks())
     for id, predicate, confirmed in asks:
         yield AskedInterest(id, predicate.filter, predicate.where_text, confirmed)
     yield from locks
@@ -169,9 +171,14 @@ class Parcel:
 
 
 class ParcelDesk:
-    def __init__(self, core: Core, council: Council, whole: Mapping[type, Callable[[str, int, Parcel], None]]) -> None:
+    def __init__(
+        self,
+        life: BrokerLife,
+        council: Council,
+        whole: Mapping[type, Callable[[str, int, Parcel], None]],
+    ) -> None:
         """`whole`: by its head, who takes a parcel that is complete, from this peer in this life."""
-        self._core = core
+        self._life = life
         self._council = council
         self._whole = whole
         self._coming: dict[str, Parcel] = {}
@@ -194,7 +201,7 @@ class ParcelDesk:
         if parcel is None:
             raise PeerError("rows outside of a parcel")
         parcel.add(message.rows)
-        self._council.stirred(peer.name, self._core.now_us)
+        self._council.stirred(peer.name, self._life.now_us)
 
     def _complete(self, peer: Peer, message: ParcelEnd) -> None:
         parcel = self._coming.pop(peer.name, None)
@@ -210,9 +217,9 @@ def _predicate(filter: str, where: str | None) -> Predicate:
         raise PeerError(str(error)) from None
 
 
-def learn(core: Core, parcel: Parcel) -> None:
+def learn(life: BrokerLife, parcel: Parcel) -> None:
     """Take over what a parcel tells of the tree."""
     for tombstone in parcel.tombstones:
-        core.view.mark_dead(tombstone.name, tombstone.incarnation)
-    core.view.learn(*parcel.places)
-    core.out.extend([Locate(place.name, place.address) for place in parcel.places if place.address])
+        life.view.mark_dead(tombstone.name, tombstone.incarnation)
+    life.view.learn(*parcel.places)
+    life.out.extend([Locate(place.name, place.address) for place in parcel.places if place.address])

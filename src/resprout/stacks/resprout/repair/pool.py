@@ -6,17 +6,25 @@ star it came, so that both ends of each new link count it in the same direction.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from resprout.core.bundle import Bundle, shadow, split
 from resprout.core.errors import PeerError
+from resprout.core.seen import Seen
 from resprout.core.stowed import whole
+from resprout.order.clock import Clock
 from resprout.order.entry import Entry, Id
 from resprout.order.link import Link
+from resprout.order.log import Log
+from resprout.order.reports import Reports
+from resprout.order.totals.handover import Handover
+from resprout.order.totals.levels import TotalBook
 from resprout.order.totals.messages import KnownLock, id_of
-from resprout.stacks.resprout.core import Core
-from resprout.stacks.resprout.forwarding import crosses, nothing_more_to_do
+from resprout.stacks.resprout.delivering import Delivering
+from resprout.stacks.resprout.forwarding import Forwarding, crosses, nothing_more_to_do
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import Item, Stub
+from resprout.stacks.resprout.total_way import TotalWay
 
 OWN_SIDE: Final = 0
 WAITED: Final = -1
@@ -40,10 +48,11 @@ class Crossed:
 class Inventory:
     """What a dead link owed and was owed, at one moment."""
 
-    def __init__(self, core: Core, *links: Link) -> None:
-        self._core = core
+    def __init__(self, log: Log, forwarding: Forwarding, *links: Link) -> None:
+        self._log = log
+        self._forwarding = forwarding
         self._links = links
-        self.snapshot = core.log.next_no
+        self.snapshot = log.next_no
         """What is logged from here on is not in it."""
         self.found: dict[Id, list[Crossed]] = {}
         for link in links:
@@ -53,7 +62,7 @@ class Inventory:
                 self._add(Crossed(entry, link, number, False))
             if link.cursor is not None:
                 for no in range(link.cursor, self.snapshot):
-                    late = core.log.entries.get(no)
+                    late = log.entries.get(no)
                     if late is not None and late.source is not link and crosses(late):
                         self._add(Crossed(late, link, 0, True))
             for copy in link.copies:
@@ -72,7 +81,7 @@ class Inventory:
         kept = min(crossings, key=lambda crossed: (crossed.entry.no < 0, crossed.entry.is_backup)).entry
         bundle = next((crossed.entry.bundle for crossed in crossings if crossed.entry.bundle is not None), None)
         if kept.bundle is None and bundle is not None:
-            self._core.copies.take_back(kept, whole(bundle))
+            self._forwarding.keep_again(kept, whole(bundle))
         crossings.sort(key=lambda crossed: crossed.entry is not kept)
 
     def items(self) -> Iterator[Item | Stub]:
@@ -90,7 +99,7 @@ class Inventory:
         crossings = self.found.pop(id, None)
         if crossings is None:
             return None
-        log = self._core.log
+        log = self._log
         for crossed in crossings:
             if crossed.number == WAITED:
                 continue
@@ -168,26 +177,41 @@ def in_order(items: Sequence[Item | Stub], locks: Iterable[KnownLock]) -> list[I
     return [thing for _, thing in sorted(keyed, key=lambda pair: pair[0])]
 
 
+class PoolParts(NamedTuple):
+    """The parts of a broker that take what a pool brings."""
+
+    life: BrokerLife
+    log: Log
+    clock: Clock
+    seen: Seen
+    reports: Reports
+    delivering: Delivering
+    forwarding: Forwarding
+    handover: Handover
+    total_acks: TotalBook
+    total_way: TotalWay
+
+
 class Taking:
     """Takes a pool at one broker. `owed` says whether this side was owed a bundle on the dead link; `spread` whether so
     many take the pool that it is safe."""
 
-    def __init__(self, core: Core, inventory: Inventory, owed: Callable[[Bundle], bool], *, spread: bool) -> None:
-        self._core = core
+    def __init__(self, parts: PoolParts, inventory: Inventory, owed: Callable[[Bundle], bool], *, spread: bool) -> None:
+        self._parts = parts
         self._inventory = inventory
         self._owed = owed
         self._spread = spread
         self._touched: dict[int, Entry] = {}
-        core.log.held_back.line_up()
+        parts.log.held_back.line_up()
 
     def take(self, item: Item | Stub, source: Link | None, hops: int, *, keeps_source: bool) -> tuple[Entry, bool]:
         """The entry of an item, off the dead links; True when it is new and stands on its source's link already.
         `keeps_source`: it came from this side, and nothing changes about that. `hops` counts the copies that are
         certain when the pool is not spread."""
-        core = self._core
+        parts = self._parts
         entry = self._inventory.leave(id_of_item(item))
         entered = False
-        hops = core.faults if self._spread else hops
+        hops = parts.life.faults if self._spread else hops
         if entry is None:
             if keeps_source:
                 raise PeerError("a repair hands back what was never handed over")
@@ -195,7 +219,7 @@ class Taking:
         else:
             self._revive(entry, item)
             if not keeps_source:
-                core.log.change_source(entry, source)
+                parts.log.change_source(entry, source)
             if self._spread:
                 entry.hops = max(entry.hops, hops)
             elif not entry.shown:
@@ -205,38 +229,38 @@ class Taking:
         return entry, entered
 
     def _take_new(self, item: Item | Stub, source: Link | None, hops: int) -> tuple[Entry, bool]:
-        core = self._core
+        parts = self._parts
         if isinstance(item, Stub):
-            core.forwarding.raise_seen((item.publisher, item.stream, item.incarnation), item.last)
+            parts.forwarding.raise_seen((item.publisher, item.stream, item.incarnation), item.last)
             left = shadow(item.publisher, item.stream, item.incarnation, item.first, item.last, item.stamp)
-            return nothing_more_to_do(left, source, hops, core.faults), False
+            return nothing_more_to_do(left, source, hops, parts.life.faults), False
         bundle = item.bundle
-        if core.forwarding.is_forged(bundle.origin, bundle.last):
-            core.forwarding.forged += 1
-            return nothing_more_to_do(bundle, source, hops, core.faults), False
-        is_new = not core.seen.has(bundle)
-        if bundle.first <= (known := core.seen.mark(bundle.origin)) < bundle.last:
+        if parts.forwarding.is_forged(bundle.origin, bundle.last):
+            parts.forwarding.forged += 1
+            return nothing_more_to_do(bundle, source, hops, parts.life.faults), False
+        is_new = not parts.seen.has(bundle)
+        if bundle.first <= (known := parts.seen.mark(bundle.origin)) < bundle.last:
             bundle = split(bundle, known)[1]  # its publisher returned, and bundled in another way
-        core.seen.raise_to(bundle.origin, bundle.last)
-        bundle = core.clock.admit(bundle)
+        parts.seen.raise_to(bundle.origin, bundle.last)
+        bundle = parts.clock.admit(bundle)
         if is_new and self._owed(bundle):
-            return core.forwarding.append(bundle, source, None, hops, item.prompt), source is not None
-        return core.forwarding.keep(bundle, source, hops), source is not None
+            return parts.forwarding.append(bundle, source, None, hops, item.prompt), source is not None
+        return parts.forwarding.keep(bundle, source, hops), source is not None
 
     def _revive(self, entry: Entry, item: Item | Stub | KnownLock) -> None:
         """It was stable, and forgotten, because readers next to here had taken it. A client of the dead has not, or one
         of whoever is next to here from now on; and the dead may have had the only other copy."""
         if entry.bundle is None and entry.no >= 0 and not isinstance(item, Stub):
-            self._core.copies.take_back(entry, self._core.clock.admit(item.bundle))
+            self._parts.forwarding.keep_again(entry, self._parts.clock.admit(item.bundle))
 
     def deliver(self, lock: KnownLock, new: Sequence[str]) -> None:
         """A total that somebody has delivered. Those who came later, or are through with it, keep it with those who are
         not: the dead may have had the only other copy of it."""
-        core = self._core
-        core.handover.deliver_at(lock.bundle)
-        entry = core.book.entry(id_of(lock.bundle))
+        parts = self._parts
+        parts.handover.deliver_at(lock.bundle)
+        entry = parts.total_acks.entry(id_of(lock.bundle))
         if entry is None:
-            core.total_way.keep((lock.epoch, lock.number), lock.bundle, new)
+            parts.total_way.keep((lock.epoch, lock.number), lock.bundle, new)
         else:
             self._revive(entry, lock)
 
@@ -252,11 +276,11 @@ class Taking:
 
     def settle(self) -> None:
         """When all links are as they will be."""
-        core = self._core
-        for entry in (*self._touched.values(), *core.book.entries.values()):
-            core.log.settle(entry)
+        parts = self._parts
+        for entry in (*self._touched.values(), *parts.total_acks.entries.values()):
+            parts.log.settle(entry)
             if entry.delivered:
-                core.finished(entry)
-        core.reports.all_now()
-        core.log.held_back.put_wall()  # of what was handed over, nobody reports who had it when
-        core.show()
+                parts.delivering.finished(entry)
+        parts.reports.all_now()
+        parts.log.held_back.put_wall()  # of what was handed over, nobody reports who had it when
+        parts.delivering.show()

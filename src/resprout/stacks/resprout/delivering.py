@@ -1,0 +1,76 @@
+"""Entries of the log on their last steps here: shown to local readers, and finished when no reader on this side is owed
+them any more. Whoever is charged for what has not come so far is in `Charges`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from resprout.edge.broker.sessions import ClientSessions
+from resprout.order.entry import Entry
+from resprout.order.link import Link
+from resprout.order.log import Log
+from resprout.order.reports import Reports
+from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.pauses import PauseSeen
+
+PAUSED_BYTES_MAX: Final = 1 << 20
+"""A publisher that has more than this in line for a paused subscriber is held back; less where logs are small."""
+
+
+class Delivering:
+    def __init__(self, life: BrokerLife, log: Log, sessions: ClientSessions, reports: Reports) -> None:
+        self._life = life
+        self._log = log
+        self._sessions = sessions
+        self._reports = reports
+        self.stand_ins: dict[int, tuple[Entry, Entry]] = {}
+        """By the identity of a plain entry: that entry, and the total that stands in for it and waits for its
+        delivery."""
+
+    def show(self) -> None:
+        """Show local readers every entry that is safe and in turn."""
+        next_to_show = self._log.next_to_show
+        while (entry := next_to_show()) is not None:
+            self._sessions.show(entry, self._life.out)
+
+    def stand_in(self, plain: Entry, total: Entry) -> None:
+        """Let a total count as delivered when the plain entry of the same bundle is."""
+        total.undone += 1
+        self.stand_ins[id(plain)] = (plain, total)
+
+    def finished(self, entry: Entry) -> None:
+        """Tell the publisher, or the neighbour that sent it, that no reader on this side is owed the entry any more."""
+        if entry.source is None:
+            self._sessions.delivered(entry)
+        else:
+            self._reports.delivered(entry, entry.source)
+        if self.stand_ins and (pair := self.stand_ins.pop(id(entry), None)) is not None:
+            self._log.deliver_one(pair[1])
+
+
+class Charges:
+    """Bytes that count against a neighbour or a local publisher, to be compared with `log_bytes`.
+
+    Local publishers share what they may use: with n of them the bytes of each count n times, as long as all together
+    use too much. A publisher may keep little in line for a paused subscriber (`PAUSED_BYTES_MAX`).
+    """
+
+    def __init__(self, log_bytes: int, links: Mapping[str, Link], log: Log, sessions: ClientSessions) -> None:
+        self._log_bytes = log_bytes
+        self._links = links
+        self._log = log
+        self._sessions = sessions
+        self.paused_for: dict[str, PauseSeen] = {}
+        """Local publishers whose next publication waits for a subscriber."""
+
+    def of(self, source: str) -> int:
+        link, log = self._links.get(source), self._log
+        if link is not None:
+            return link.held_bytes
+        session = self._sessions.all.get(source)
+        waiting = session.waiting_bytes if session is not None else 0
+        charged = min(log.local_bytes, (log.local.get(source, 0) + waiting) * max(1, len(log.local)))
+        if waiting and source in self.paused_for:
+            most = self._log_bytes
+            charged = max(charged, waiting * (most // min(PAUSED_BYTES_MAX, most // 4)))
+        return charged

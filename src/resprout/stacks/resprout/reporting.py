@@ -1,0 +1,72 @@
+"""When a broker tells what is to be told: at the end of a step, and when a timer for less urgent reports fires."""
+
+from collections.abc import Mapping
+
+from resprout.core.contract import Timer
+from resprout.edge.broker.backpressure import BackPressure
+from resprout.edge.broker.sessions import ClientSessions
+from resprout.order.left import Left
+from resprout.order.link import Link
+from resprout.order.reports import Reports
+from resprout.order.timers import ReportTaken, ReportTotals
+from resprout.order.totals.levels import TotalBook
+from resprout.spread.outbound import Outbound
+from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.speaking import Speaking
+from resprout.stacks.resprout.total_way import TotalWay
+
+
+class Reporting:
+    def __init__(
+        self,
+        life: BrokerLife,
+        links: Mapping[str, Link],
+        outbound: Outbound,
+        left: Left,
+        sessions: ClientSessions,
+        reports: Reports,
+        pressure: BackPressure,
+        total_acks: TotalBook,
+        speaking: Speaking,
+        total_way: TotalWay,
+    ) -> None:
+        self._life = life
+        self._links = links
+        self._outbound = outbound
+        self._left = left
+        self._sessions = sessions
+        self._reports = reports
+        self._pressure = pressure
+        self._total_acks = total_acks
+        self._speaking = speaking
+        self._total_way = total_way
+
+    def end_step(self) -> None:
+        """Tell neighbours and clients what this step has left to be told."""
+        life, sessions, reports = self._life, self._sessions, self._reports
+        if self._outbound:
+            self._speaking.say_all()
+        if sessions.turned or sessions.ending:
+            sessions.flush(life.out)
+        if self._pressure.holding:
+            self._pressure.release(life.out)
+        if sessions.patient and not reports.taken_soon:
+            reports.receipts_soon()
+        if not self._links and self._total_acks.entries:
+            self._total_way.report()  # there is no neighbour to tell, and no timer comes: forget what is delivered
+        if self._total_acks.urgent:
+            self._total_way.report(only_done=True)
+        if reports.due:
+            reports.flush(life.now_us, life.out)
+
+    def fired(self, timer: Timer) -> None:
+        """Tell what no publisher waited for."""
+        if isinstance(timer, ReportTaken):
+            self._sessions.flush_all(self._life.out)
+        self._reports.fired(timer)
+        self._total_way.report(only_done=not isinstance(timer, ReportTotals))
+
+    def tick(self) -> None:
+        """Once per heartbeat: reports of a lease ago have arrived, if all neighbours are heard."""
+        if not any(link.silent for link in self._links.values()):
+            self._left.turn(self._life.now_us, self._life.options.lease_us)
