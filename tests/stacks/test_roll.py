@@ -82,7 +82,7 @@ def test_what_is_heard_of_clients_is_answered_and_handed_over_when_the_neighbour
     assert outbound(broker) == [("m", ListenersHeard(("c", "d")))]
     book.changed(neighbour(broker, "m"), ListenersChanged((), ("d",)))
     assert outbound(broker) == []
-    assert [row.name for row in book.rows("m") if row.of_dead] == ["c"]
+    assert [row.listener for row in book.rows("m") if row.of_dead] == ["c"]
     assert book.lost("m") == {"c"}
 
 

@@ -197,10 +197,10 @@ class Tombstone(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=7):
 
 
 class Listener(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=8):
-    """One client with subscriptions that the sender stands for. `of_dead`: the dead neighbour of the `Attach` stood for
-    it, as far as the sender has heard."""
+    """One client with subscriptions, or one durable subscription (`=NAME`), that the sender stands for. `of_dead`: the
+    dead neighbour of the `Attach` stood for it, as far as the sender has heard."""
 
-    name: str
+    listener: str
     of_dead: bool
 
 
