@@ -44,6 +44,8 @@ _SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 _LENGTH: Final = struct.Struct("!I")
 _DESCRIPTORS_MAX: Final = 64
 
+_PATH: Final = frozenset(("", *sys.path))
+"""Folders of modules that the fork server knows. A test may add one."""
 _ExecutingPopen: Final = subprocess.Popen
 
 
@@ -160,7 +162,7 @@ def _can_fork(args: Any, environment: Mapping[str, str], standard: Sequence[int]
     known = _server.environment if _server is not None else dict(os.environ)
     for name in {*environment, *known}:
         if name == "PYTHONPATH":
-            if not set(environment.get(name, "").split(os.pathsep)) <= {"", *sys.path}:
+            if not _PATH.issuperset(environment.get(name, "").split(os.pathsep)):
                 return False
         elif name.startswith(_STARTUP_VARIABLES) and environment.get(name) != known.get(name):
             return False

@@ -79,7 +79,7 @@ def test_a_broker_that_returns_at_once_gets_a_new_place_and_its_old_one_is_repai
 
 @pytest.mark.parametrize("faults", [1, 2])
 def test_a_frozen_broker_that_wakes_was_never_declared_or_is_fenced(faults: int) -> None:
-    fenced, tried = 0, cases(2, 50)
+    fenced, tried = 0, cases(4, 50)
     for seed in range(tried):
         world, chance, parents = draw_world(seed, faults)
         name = next(iter(parents)) if seed % 3 == 0 else chance.choice(list(parents))
