@@ -19,6 +19,7 @@ from resprout.core.seen import ORIGINS_KEPT
 from resprout.core.stowed import StowedBundle, whole
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.durable_messages import Spans
+from resprout.filters.index import MatchIndex
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.overlay.places import Life
@@ -40,6 +41,9 @@ from resprout.stacks.resprout.lost_brokers import LostBrokers
 
 SLACK: Final = 16
 """So many records that nobody needs are not worth writing others again."""
+LIVES_CARRIED: Final = 64
+"""A restart of everything that fails adds its own life to those in the roster only up to here. The oldest lives count:
+later ones served nobody."""
 
 
 class DiskLog:
@@ -49,9 +53,12 @@ class DiskLog:
         links: dict[str, Link],
         sessions: ClientSessions,
         lost: LostBrokers,
+        index: MatchIndex[str],
         durables: Callable[[], Iterable[DurableState]],
     ) -> None:
-        """`durables` returns all durable subscriptions, as they are now."""
+        """`index` holds the subscriptions of clients and ghosts. `durables` returns all durable subscriptions, as they
+        are now."""
+        self._index = index
         self._durables = durables
         self._life = life
         self._links = links
@@ -180,20 +187,16 @@ class DiskLog:
         neighbours = tuple([Life(link.name, link.incarnation) for link in self._links.values()])
         others = tuple([place.life for name, place in view.places.items() if self._is_other(name)])
         moved = tuple([name for name in self._moved if name in self._sessions.all])
+        looks_after, given_up = view.looks_after, self._lost.given_up()
+        if life.reviving and self.former.roster is not None:  # it is not known yet who looks after whom
+            looks_after, given_up = _carried(self.former.roster), self.former.roster.given_up
         return Roster(
-            view.network,
-            life.own,
-            view.epoch,
-            neighbours,
-            others,
-            view.looks_after,
-            self._hidden(),
-            moved,
-            self._lost.given_up(),
+            view.network, life.own, view.epoch, neighbours, others, looks_after, self._hidden(), moved, given_up
         )
 
     def _hidden(self) -> tuple[FormerWish, ...]:
-        wanted = dict.fromkeys(p for session in self._sessions.all.values() for p in session.users)
+        """Return the subscriptions of clients, and of ghosts for clients that are not back, to topics with `$`."""
+        wanted = dict.fromkeys(p for name in self._sessions.all for p in self._index.predicates_of(name))
         return tuple([FormerWish(p.filter, p.where_text) for p in wanted if p.filter.startswith("$")])
 
     def _is_other(self, name: str) -> bool:
@@ -218,3 +221,9 @@ class DiskLog:
             self._old = 0
             self._write_roster()
             self._life.forget_records(len(self._kept))
+
+
+def _carried(before: Roster) -> tuple[Life, ...]:
+    """Return the lives whose clients a broker has to look after when the restart after `before` fails."""
+    lives = before.looks_after
+    return lives if before.life in lives or len(lives) >= LIVES_CARRIED else (*lives, before.life)

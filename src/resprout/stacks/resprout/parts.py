@@ -150,7 +150,7 @@ class BrokerParts:
         self.charges = Charges(options.log_bytes, self.links, self.log, self.sessions)
         self.pressure = BackPressure(options.log_bytes, self.charges.of)
         self.disk = (
-            DiskLog(life, self.links, self.sessions, self.lost, self._durable_states)
+            DiskLog(life, self.links, self.sessions, self.lost, self.interest.index, self._durable_states)
             if options.durable == "journal"
             else None
         )
