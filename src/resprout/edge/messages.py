@@ -1,4 +1,4 @@
-"""Messages between a client and its broker. Tags 16..47 and 320 of the wire belong to this file and to
+"""Messages between a client and its broker. Tags 16..47, 308 and 320 of the wire belong to this file and to
 `durable_messages`."""
 
 import enum
@@ -131,6 +131,13 @@ class Taken(ProtocolMessage, frozen=True, tag=21):
     deliveries: Annotated[
         BoundedNumber, Derived("deliveries that it was given in this session, and took before", Otherwise.CUT_OFF)
     ]
+
+
+class DropsAcknowledged(ProtocolMessage, frozen=True, tag=19):
+    """The client has heard the notices of dropped messages (`DeliveriesDropped`) up to this one, counted from 1 in the
+    session. Its broker keeps the dropped messages until then: a notice can be lost with the broker."""
+
+    notices: Annotated[BoundedNumber, Derived("notices of this session, and acknowledged before", Otherwise.CUT_OFF)]
 
 
 class ForgetBrokers(ProtocolMessage, frozen=True, tag=23):
@@ -386,7 +393,7 @@ class AudienceTold(ProtocolMessage, frozen=True, tag=31):
 
 class DeliveriesDropped(ProtocolMessage, frozen=True, tag=308):
     """These messages will not be delivered: more waited for the client than its share, and it asked for that
-    (`WhenFull.DROP_OLDEST`). What was sent before is still under way."""
+    (`WhenFull.DROP_OLDEST`). What was sent before is still under way. Answered by `DropsAcknowledged` at once."""
 
     spans: tuple[Span, ...]
 
@@ -396,7 +403,7 @@ class DeliveriesDropped(ProtocolMessage, frozen=True, tag=308):
 
 
 CLIENT_MESSAGES = (
-    Publish, Subscribe, Unsubscribe, Taken, Attend, ForgetBrokers, ReadEvents, AskAudience,
+    Publish, Subscribe, Unsubscribe, Taken, DropsAcknowledged, Attend, ForgetBrokers, ReadEvents, AskAudience,
     Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Successors,
     BrokersForgotten, PublicationWaits, HoldTold, SafeCopies, EventRead, EventsEnd, AudienceTold, DeliveriesDropped,
     *DURABLE_MESSAGES,

@@ -105,14 +105,16 @@ def check_publisher_bytes(parts: BrokerParts) -> None:
 
 
 def check_subscriber_bytes(parts: BrokerParts, unread: Mapping[ClientSession, list[Entry]]) -> None:
-    """The share of a subscriber is what it was shown and has not taken; all of it is in the log."""
+    """A session counts the bytes that it keeps in the log: what its client was shown and has not taken, and what was
+    dropped without an acknowledgement so far."""
     for session in parts.sessions.all.values():
         owed = 0
         for entry in unread[session]:
             if entry.bundle is None or entry.no not in parts.log.entries or not entry.shown:
                 raise _broken(parts, "I2", f"{session.name} has not taken {entry!r}, which is not in the log as shown")
             owed += entry.bundle.cost
-        _equal(parts, "bytes", f"unread bytes of {session.name}", session.owed_bytes, owed)
+        counted = session.owed_bytes + session.dropped_bytes
+        _equal(parts, "bytes", f"unread bytes of {session.name}", counted, owed)
         if not session.is_inner:
             _equal(parts, "bytes", f"deliveries to {session.name}", session.gave - session.taken, len(session.given))
 
@@ -286,10 +288,10 @@ def _count_waiting(expected: Expected) -> None:
 
 
 def unread_items(broker: ResproutBroker) -> dict[ClientSession, list[Entry]]:
-    """By session: what it was shown and has not taken."""
+    """By session: what it was shown and has not taken, or what was dropped and the client has not acknowledged."""
     unread: dict[ClientSession, list[Any]] = {}
     for session in broker.parts.sessions.all.values():
-        unread[session] = [*session.given, *session.backlog]
+        unread[session] = session.unfinished()
     for held in broker.parts.durables.consumers.held.values():
         queue = held.queue
         portions = [*queue._pending]

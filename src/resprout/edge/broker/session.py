@@ -26,10 +26,11 @@ class ClientSession:
 
     __slots__ = (
         "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted",
-        "delivered", "delivered_now", "endings", "gave", "given", "gone", "grant", "identity", "incarnation",
-        "is_inner", "is_internal", "last", "limits", "may_block", "moved", "name", "owed_bytes", "received",
-        "room", "safe", "subscriptions", "taken", "taken_bytes", "told_safe", "unconfirmed", "unsaid", "unturned",
-        "users", "waiting", "waiting_bytes", "when_full", "withheld",
+        "delivered", "delivered_now", "drop_notices", "dropped", "dropped_bytes", "drops_acknowledged", "endings",
+        "gave", "given", "gone", "grant", "identity", "incarnation", "is_inner", "is_internal", "last", "limits",
+        "may_block", "moved", "name", "owed_bytes", "received", "room", "safe", "subscriptions", "taken",
+        "taken_bytes", "told_safe", "unconfirmed", "unsaid", "unturned", "users", "waiting", "waiting_bytes",
+        "when_full", "withheld",
     )  # fmt: skip
 
     def __init__(
@@ -88,7 +89,14 @@ class ClientSession:
         self.owed_bytes = 0
         """Bytes of bundles that were shown to it and that it has not taken: those given, and the backlog."""
         self.taken_bytes = 0
-        """Bytes of bundles that it has taken so far."""
+        """Bytes of bundles that it has taken so far, or that were dropped."""
+        self.dropped: deque[tuple[int, HeldBundle]] = deque()
+        """Dropped items, each with the last notice that names it. They stay here until the client acknowledges it."""
+        self.dropped_bytes = 0
+        self.drop_notices = 0
+        """Notices of dropped messages that it was sent (`DeliveriesDropped`)."""
+        self.drops_acknowledged = 0
+        """Of those, how many it has acknowledged."""
         self.may_block = True
         """Publishers of everything that it subscribes to may have to wait for it."""
         self.when_full = WhenFull.DISCONNECT
@@ -262,6 +270,32 @@ class ClientSession:
         cost = item.bundle.cost
         self.owed_bytes -= cost
         self.taken_bytes += cost
+
+    def drop(self, items: Iterable[HeldBundle], notices: int) -> None:
+        """Keep items that are not owed any more until the client acknowledges the notices that name them."""
+        self.drop_notices += notices
+        for item in items:
+            assert item.bundle is not None, "a reader pins the bundle"
+            self.dropped.append((self.drop_notices, item))
+            self.dropped_bytes += item.bundle.cost
+
+    def acknowledge_drops(self, notices: int) -> list[HeldBundle]:
+        """Return the dropped items that nobody has to keep for this client any more."""
+        if not self.drops_acknowledged <= notices <= self.drop_notices:
+            before = self.drops_acknowledged
+            raise BoundError(f"{notices} notices of drops acknowledged of {self.drop_notices}, {before} before")
+        self.drops_acknowledged = notices
+        known: list[HeldBundle] = []
+        while self.dropped and self.dropped[0][0] <= notices:
+            item = self.dropped.popleft()[1]
+            assert item.bundle is not None, "a reader pins the bundle"
+            self.dropped_bytes -= item.bundle.cost
+            known.append(item)
+        return known
+
+    def unfinished(self) -> list[HeldBundle]:
+        """Return the items that this session keeps in the log."""
+        return [*self.given, *self.backlog, *[item for _, item in self.dropped]]
 
     def ended(self, first_held_back: int | None) -> list[int]:
         """Subscriptions of which nothing can come any more."""

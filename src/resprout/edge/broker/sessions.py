@@ -28,6 +28,7 @@ from resprout.edge.messages import (
     Attend,
     DeliveriesDropped,
     Delivery,
+    DropsAcknowledged,
     Serving,
     Subscribe,
     Subscribed,
@@ -177,7 +178,7 @@ class ClientSessions:
         self.ending.pop(name, None)
         self.hopeful.pop(name, None)
         self.confirm(self._subscriptions.drop_all(name), out)
-        for item in (*session.given, *session.backlog):
+        for item in session.unfinished():
             self.took(item)
 
     def publisher_of(self, bundle: Bundle) -> ClientSession | None:
@@ -347,21 +348,20 @@ class ClientSessions:
 
     def drop_oldest(self, session: ClientSession, most: int, out: list[Effect]) -> int:
         """Drop what waits for room, the oldest first, until no more than so many bytes are owed. Tell the client which
-        messages those are, and return how many."""
-        spans: list[Span] = []
+        messages those are, and return how many. The items stay in the log until `drops_acknowledged`."""
+        items: list[HeldBundle] = []
         while session.backlog and session.owed_bytes > most:
-            item = session.backlog.popleft()
-            spans += _spans(item, session)
-            session.took(item)
-            self.took(item)
-        spans = _joined(spans)
-        out.extend(
-            [
-                Send(session.name, DeliveriesDropped(tuple(spans[start : start + SPANS_MAX])))
-                for start in range(0, len(spans), SPANS_MAX)
-            ]
-        )
+            items.append(session.backlog.popleft())
+            session.took(items[-1])
+        spans = _joined([span for item in items for span in _spans(item, session)])
+        starts = range(0, len(spans), SPANS_MAX)
+        out.extend([Send(session.name, DeliveriesDropped(tuple(spans[at : at + SPANS_MAX]))) for at in starts])
+        session.drop(items, len(starts))
         return sum(span.last - span.first + 1 for span in spans)
+
+    def drops_acknowledged(self, session: ClientSession, message: DropsAcknowledged) -> None:
+        for item in session.acknowledge_drops(message.notices):
+            self.took(item)
 
     def writable(self, session: ClientSession, room: int, out: list[Effect]) -> None:
         session.room = room

@@ -16,7 +16,7 @@ from resprout.core.message import Message
 from resprout.core.seen import Seen
 from resprout.edge.client.timers import TellTaken
 from resprout.edge.durable_messages import Span
-from resprout.edge.messages import Delivery, Taken
+from resprout.edge.messages import DeliveriesDropped, Delivery, DropsAcknowledged, Taken
 from resprout.edge.options import ClientOptions
 from resprout.edge.requests import DeliveriesSkipped
 
@@ -42,11 +42,13 @@ class Incoming:
         self.taken = 0
         """Deliveries of this session that the application has; the broker was told of the first `told`."""
         self.told = 0
+        self._drop_notices = 0
+        """Notices of dropped messages that came in this session."""
         self._timer_set = False
 
     def begin_session(self, broker: str, out: list[Effect]) -> None:
         self._session += 1
-        self.taken = self.told = 0
+        self.taken = self.told = self._drop_notices = 0
         self._awaited = False
         self._holding = self.untaken_bytes > self._options.untaken_bytes_max
         if self._holding:
@@ -95,12 +97,17 @@ class Incoming:
         self._awaited |= message.prompt
         out.append(Answer(DeliveriesSkipped((Span(*bundle.origin, bundle.first, last),), reason)))
 
-    def skip(self, spans: Iterable[Span]) -> None:
-        """These will not be delivered: nobody is to bring them later. Raises WireError like `deliver`."""
-        for span in spans:
+    def skip(self, message: DeliveriesDropped, broker: str, out: list[Effect]) -> None:
+        """Go on without what the broker has dropped, and acknowledge the notice: nobody has to keep these messages, or
+        bring them later. Raises WireError like `deliver`."""
+        for span in message.spans:
             if not 0 < span.first <= span.last:
                 raise WireError(f"publications {span.first} to {span.last} are dropped")
+        for span in message.spans:
             self.received.raise_to(span.origin, span.last)
+        self._drop_notices += 1
+        out.append(Answer(DeliveriesSkipped(message.spans)))
+        out.append(Send(broker, DropsAcknowledged(self._drop_notices)))
 
     def _keep(self, message: Delivery, broker: str, out: list[Effect]) -> None:
         size = message.bundle.cost + MESSAGE_BYTES * message.bundle.count

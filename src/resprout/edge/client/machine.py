@@ -62,7 +62,6 @@ from resprout.edge.options import ClientOptions as ClientOptions
 from resprout.edge.requests import (
     BrokerChanged,
     ClientRequest,
-    DeliveriesSkipped,
     FlushRequest,
     LeaveRequest,
     PublishingHeld,
@@ -372,8 +371,7 @@ class ClientMachine:
         self.incoming.deliver(message, self._search.home, out)
 
     def _dropped(self, message: DeliveriesDropped, now_us: int, out: list[Effect]) -> None:
-        self.incoming.skip(message.spans)
-        out.append(Answer(DeliveriesSkipped(message.spans)))
+        self.incoming.skip(message, self._search.home, out)
 
     def _subscribed(self, message: Subscribed, now_us: int, out: list[Effect]) -> None:
         if (request := self._wanted.confirm(message)) is not None:

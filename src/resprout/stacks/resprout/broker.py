@@ -24,7 +24,7 @@ from resprout.core.contract import (
 from resprout.edge.broker.answering import NothingKept
 from resprout.edge.broker.ghosts import GhostOver
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.messages import AskAudience, Attend, ForgetBrokers, Publish, Taken
+from resprout.edge.messages import AskAudience, Attend, DropsAcknowledged, ForgetBrokers, Publish, Taken
 from resprout.edge.requests import LeaveRequest, LookForRequest
 from resprout.order.link import Link
 from resprout.order.messages import Forward, Levels
@@ -178,6 +178,7 @@ class ResproutBroker(Shell):
                 Attend: parts.served.attend,
                 Publish: parts.publishing.publish,
                 Taken: parts.served.taken,
+                DropsAcknowledged: parts.sessions.drops_acknowledged,
                 ForgetBrokers: parts.forgetting.asked,
                 **parts.durables.of_clients,
                 AskAudience: parts.audience.asked,

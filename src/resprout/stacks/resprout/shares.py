@@ -7,7 +7,8 @@ When the share is full, its policy decides (`WhenFull`):
 - Publishers of its topics wait, in the whole network, until half of the share is free (`pauses`). This holds for
   "block", for durable subscriptions that keep everything, for those that spill when the disk is full, and for clients
   of a dead broker that have not returned yet.
-- The oldest of what waits is dropped, and the client is told which messages those are.
+- The broker drops the oldest of what waits and tells the client which messages those are. They stay in the log, and
+  their `delivered` waits, until the client has acknowledged the notice.
 - The session ends ("disconnect", the default), if the subscriber has taken less than a sixteenth of its share within
   `slow_consumer_us`. Until then publishers of its topics wait: it may only be slow. Nobody waits for a subscriber whose
   identity had one cut off in the last `REPEAT_US`: it would be waited for again and again.
@@ -33,7 +34,8 @@ from resprout.stacks.resprout.spilling import Spilling
 PROGRESS_SHARE: Final = 16
 """A watched subscriber that takes one in so many bytes of its share within `slow_consumer_us` is not cut off."""
 UNDROPPABLE_BYTES: Final = 64 << 20
-"""What a client that drops the oldest may have in its own hands beyond its share."""
+"""What a client that drops the oldest may have in its own hands beyond its share, with dropped messages of which it has
+not acknowledged the notice."""
 RECENT_US: Final = 60_000_000
 """So long people are told of a subscriber that was cut off, besides the line in the log."""
 REPEAT_US: Final = 60_000_000
@@ -163,20 +165,21 @@ class Shares:
         if dropped:
             self.dropped_messages += dropped
             life.note("slow_consumer", f"{session.name} does not read fast enough: {dropped} messages dropped")
-        elif session.owed_bytes > self._share + UNDROPPABLE_BYTES:
+        if session.owed_bytes + session.dropped_bytes > self._share + UNDROPPABLE_BYTES:
             self._cut_off(session)
 
     def _cut_off(self, session: ClientSession) -> None:
         life = self._life
         limit, waits_s = life.options.subscriber_bytes / (1 << 20), life.options.slow_consumer_us / 1e6
+        unread_bytes = session.owed_bytes + session.dropped_bytes
         reason = (
-            f"slow consumer: {session.owed_bytes / (1 << 20):.1f} MiB were unread at {life.seat.name}, which keeps "
+            f"slow consumer: {unread_bytes / (1 << 20):.1f} MiB were unread at {life.seat.name}, which keeps "
             f"{limit:.1f} MiB for a subscriber that takes too little within {waits_s:g} s"
         )
         self.slow_consumers += 1
         self._cut_off_us = {party: at_us for party, at_us in self._cut_off_us.items() if self._was_cut_off(party)}
         self._cut_off_us[party_of(session)] = life.now_us
-        unread = f"{session.name}: {session.owed_bytes / (1 << 20):.1f} MiB were unread"
+        unread = f"{session.name}: {unread_bytes / (1 << 20):.1f} MiB were unread"
         self._recent.append((life.now_us, unread))
         life.note("slow_consumer", f"{session.name} was cut off: {reason}")
         self._served.cut_off(session.name, reason, EndCode.SLOW)
