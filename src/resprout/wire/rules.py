@@ -37,7 +37,7 @@ TEXTS: Final[dict[str, Rule]] = {
     "keys": checked_key,
     "peer": partial(check_text, what="a peer's name", bytes_max=limits.NAME_BYTES),
     "owner": partial(check_text, what="an owner", bytes_max=limits.NAME_BYTES),
-    "listener": partial(check_text, what="a listener", bytes_max=limits.NAME_BYTES + 1),  # `=` and a name
+    "listener": partial(check_text, what="a listener", bytes_max=2 * limits.NAME_BYTES),  # `=NAME`, `~revival of NAME`
     "role": partial(check_text, what="a role", bytes_max=limits.NAME_BYTES),
     "stack": partial(check_text, what="a stack's name", bytes_max=limits.NAME_BYTES),
     "stream": partial(check_text, what="a stream", bytes_max=limits.NAME_BYTES),
