@@ -115,16 +115,20 @@ class TotalWay:
 
     def kept(self, link: Link, message: TotalCopy) -> None:
         """A neighbour that was here before, and has delivered it, wants somebody to have it besides."""
+        bundle = message.bundle
         check_locks((message,))
-        id = id_of(message.bundle)
+        if self._forwarding.is_forged(bundle.origin, bundle.last):
+            self._forwarding.forged += 1
+            return
+        id = id_of(bundle)
         if id in self._totals.locks.undelivered:
             return  # it is on its way here, and then the neighbour will hear of it
         entry = self._total_acks.entry(id)
         if entry is None:
-            self.keep((message.epoch, message.number), message.bundle, (link.name,)).prompt = message.prompt
+            self.keep((message.epoch, message.number), bundle, (link.name,)).prompt = message.prompt
         else:
             if entry.bundle is None:
-                self._forwarding.keep_again(entry, self._clock.admit(message.bundle))
+                self._forwarding.keep_again(entry, self._clock.admit(bundle))
             self._total_acks.meet(entry, link.name)
         self._reports.all_soon()
         self._delivering.show()
