@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from resprout.core.bundle import Bundle
+from resprout.core.errors import WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.seen import Seen
 from resprout.edge.broker.sessions import ClientSessions
@@ -136,7 +137,11 @@ class TotalWay:
     def _append(self, bundle: Bundle) -> Entry:
         life = self._life
         self._seen.raise_to(bundle.origin, bundle.last)
-        _, readers, picks = self._forwarding.find_readers(bundle)
+        try:
+            _, readers, picks = self._forwarding.find_readers(bundle)
+        except WireError:  # whoever spoiled it is not known: all brokers must deliver it, here it has no readers
+            self._forwarding.forged += 1
+            readers, picks = (), None
         client = self._sessions.publisher_of(bundle)
         entry = self._log.append(bundle, None, client, life.faults, len(self._links), 0, readers)
         entry.picks = picks
