@@ -42,6 +42,7 @@ LAST_SHOWN: Final = 8
 """Messages of the liar that a finding shows."""
 BURSTS: Final = (1, 2, 4, 8, 16, 32)
 """Messages that the liar says in one round."""
+JOINS_IN_VAIN_MAX: Final = 10
 ATTEMPTS_PER_MESSAGE: Final = 20
 """Until an episode gives up on a liar that is no longer heard."""
 SETTLING_BEATS: Final = 12
@@ -205,7 +206,9 @@ class FuzzedTree(Tree):
             elif name != self.liar and isinstance(effect, Close) and effect.peer != self.liar:
                 if effect.reason not in ORDINARY_ENDS:
                     raise FindingError(f"{name} closes its session with {effect.peer}: {effect.reason}")
-            elif name != self.liar and isinstance(effect, Retire):
+            elif name == self.liar and isinstance(effect, Retire):
+                self.incarnations[name] = max(self.incarnations[name], effect.above or 0)
+            elif isinstance(effect, Retire):
                 raise FindingError(f"{name} ends its life: {effect.reason}")
         super().perform(name, effects)
 
@@ -257,6 +260,8 @@ class Episode:
         self._wire = Wire(CODEC)
         self.forged = 0
         self.refused_by_the_wire = 0
+        self._joined_in_vain = 0
+        """How often a lying broker found no place within a round."""
         self._last: deque[Any] = deque(maxlen=LAST_SHOWN)
         self._published: dict[str, list[bytes]] = {name: [] for name in HONEST}
 
@@ -270,8 +275,8 @@ class Episode:
                 self._begin()
                 attempts_max = ATTEMPTS_PER_MESSAGE * self._wanted
                 while self.heard < self._wanted and self.forged + self.refused_by_the_wire < attempts_max:
-                    if self.tree.outlived >= NUMBER_MAX:
-                        break  # the liar has had all its lives declared dead
+                    if self.tree.outlived >= NUMBER_MAX or self._joined_in_vain >= JOINS_IN_VAIN_MAX:
+                        break  # the liar has had all its lives declared dead, or keeps itself out
                     self._round()
                 self._end()
         except FindingError as finding:
@@ -353,6 +358,7 @@ class Episode:
             tree.recover(self.liar)
         if tree.parent_of_liar is None:
             tree.go_on(STEPS_OF_A_ROUND, lambda: tree.parent_of_liar is not None)  # it joins again
+            self._joined_in_vain += tree.parent_of_liar is None
         peer = tree.parent_of_liar or "b0"
         if self.liar not in tree.machines:
             tree.recover(self.liar)

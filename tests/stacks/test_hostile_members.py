@@ -9,7 +9,7 @@ from resprout.core.contract import LinkUp, Open, Received, Retire
 from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.messages import Forward
-from resprout.order.totals.messages import Lock, Submit
+from resprout.order.totals.messages import Lock, Submit, TotalCopy
 from resprout.overlay.messages import Decided, Enrol, Fenced, Gone, Orphan, PreVote, Suspect, Tell, Vote
 from resprout.overlay.outcomes import Declared
 from resprout.overlay.places import Configuration, Life, Registration, Voter
@@ -172,6 +172,16 @@ def test_a_number_that_a_client_of_this_broker_has_published_and_nobody_has_seen
     tree.forge("b1", "b0", Submit(bundle(publisher="p", first=2, guarantee=Guarantee.TOTAL)))
     tree.run()
     assert parts.forwarding.forged == 2 and parts.seen.mark(("p", "ordered", 1)) == 1
+
+
+def test_a_copy_of_a_total_that_a_client_of_this_broker_never_published_is_not_kept() -> None:
+    """The client's own total of that number would count as ordered, and be dropped. Found by `tests.fuzz`."""
+    tree = busy_star()
+    tree.forge("b1", "b0", TotalCopy(0, 9, bundle(publisher="p", first=2, guarantee=Guarantee.TOTAL)))
+    tree.run()
+    tree.ask("p", PublishRequest("t", b"own", Guarantee.TOTAL))
+    tree.run()
+    assert [message.payload for message in tree.delivered["s"]].count(b"own") == 1
 
 
 def test_what_a_repair_says_about_a_client_that_publishes_here_is_not_believed() -> None:

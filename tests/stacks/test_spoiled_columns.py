@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from resprout.core.bundle import pack_payloads
+from resprout.core.guarantee import Guarantee
 from resprout.edge.durable_messages import Terms
-from resprout.edge.requests import DeliveriesSkipped, DroppedBefore, PublishRequest
+from resprout.edge.requests import DeliveriesSkipped, DroppedBefore, PublishRequest, SubscribeRequest
 from resprout.order.messages import Forward
+from resprout.order.totals.messages import Closed, Submit
 from tests.stacks.test_hostile import bundle, busy_star, check_the_others_go_on
 from tests.stacks.tree import Tree
 
@@ -37,6 +39,21 @@ def test_a_client_goes_on_without_what_a_member_has_spoiled(spoiled: str) -> Non
         [skipped] = [news for news in tree.news[client] if isinstance(news, DeliveriesSkipped)]
         assert "column" in skipped.reason and skipped.count == SPOILED[spoiled].get("count", 1)
     check_the_others_go_on(tree)
+
+
+def test_a_spoiled_total_has_no_readers_where_its_content_is_asked_for() -> None:
+    """The step that delivered it failed, and an honest neighbour was blamed that had only closed its side. Found by
+    `tests.fuzz` (seed 98200065)."""
+    tree = busy_star()
+    tree.ask("p", SubscribeRequest("t", "amount > 1"))
+    tree.run()
+    spoiled = bundle(publisher="far", stamp=1, guarantee=Guarantee.TOTAL, attributes=b"\xc1")
+    tree.forge("b1", "b0", Submit(spoiled))
+    tree.forge("b1", "b0", Closed("far", 1, 1, 1))
+    for _ in range(2):
+        tree.arrive("b1", "b0")
+    tree.run()
+    assert closed_by_the_honest(tree) == [] and tree.brokers["b0"].parts.totals.pending == 0
 
 
 def test_a_consumer_goes_on_without_what_a_member_has_spoiled() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from resprout.core.bundle import Bundle
+from resprout.core.errors import WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.seen import Seen
 from resprout.edge.broker.sessions import ClientSessions
@@ -115,16 +116,20 @@ class TotalWay:
 
     def kept(self, link: Link, message: TotalCopy) -> None:
         """A neighbour that was here before, and has delivered it, wants somebody to have it besides."""
+        bundle = message.bundle
         check_locks((message,))
-        id = id_of(message.bundle)
+        if self._forwarding.is_forged(bundle.origin, bundle.last):
+            self._forwarding.forged += 1
+            return
+        id = id_of(bundle)
         if id in self._totals.locks.undelivered:
             return  # it is on its way here, and then the neighbour will hear of it
         entry = self._total_acks.entry(id)
         if entry is None:
-            self.keep((message.epoch, message.number), message.bundle, (link.name,)).prompt = message.prompt
+            self.keep((message.epoch, message.number), bundle, (link.name,)).prompt = message.prompt
         else:
             if entry.bundle is None:
-                self._forwarding.keep_again(entry, self._clock.admit(message.bundle))
+                self._forwarding.keep_again(entry, self._clock.admit(bundle))
             self._total_acks.meet(entry, link.name)
         self._reports.all_soon()
         self._delivering.show()
@@ -132,7 +137,11 @@ class TotalWay:
     def _append(self, bundle: Bundle) -> Entry:
         life = self._life
         self._seen.raise_to(bundle.origin, bundle.last)
-        _, readers, picks = self._forwarding.find_readers(bundle)
+        try:
+            _, readers, picks = self._forwarding.find_readers(bundle)
+        except WireError:  # whoever spoiled it is not known: all brokers must deliver it, here it has no readers
+            self._forwarding.forged += 1
+            readers, picks = (), None
         client = self._sessions.publisher_of(bundle)
         entry = self._log.append(bundle, None, client, life.faults, len(self._links), 0, readers)
         entry.picks = picks

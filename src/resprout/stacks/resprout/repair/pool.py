@@ -5,11 +5,12 @@ The order is that of stamps, which is one of causes before effects. Of every bun
 star it came, so that both ends of each new link count it in the same direction.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from resprout.core.bundle import Bundle, shadow, split
-from resprout.core.errors import PeerError
+from resprout.core.errors import PeerError, WireError
 from resprout.core.seen import Seen
 from resprout.core.stowed import whole
 from resprout.order.clock import Clock
@@ -235,17 +236,23 @@ class Taking:
             left = shadow(item.publisher, item.stream, item.incarnation, item.first, item.last, item.stamp)
             return nothing_more_to_do(left, source, hops, parts.life.faults), False
         bundle = item.bundle
-        if parts.forwarding.is_forged(bundle.origin, bundle.last):
-            parts.forwarding.forged += 1
-            return nothing_more_to_do(bundle, source, hops, parts.life.faults), False
+        if not parts.forwarding.is_forged(bundle.origin, bundle.last):
+            with contextlib.suppress(WireError):  # a broker on the way has spoiled it
+                return self._take_bundle(item, source, hops), source is not None
+        parts.forwarding.forged += 1
+        return nothing_more_to_do(bundle, source, hops, parts.life.faults), False
+
+    def _take_bundle(self, item: Item, source: Link | None, hops: int) -> Entry:
+        """Raises WireError, and logs nothing, when the bundle cannot be read and has to be."""
+        parts, bundle = self._parts, item.bundle
         is_new = not parts.seen.has(bundle)
         if bundle.first <= (known := parts.seen.mark(bundle.origin)) < bundle.last:
             bundle = split(bundle, known)[1]  # its publisher returned, and bundled in another way
         parts.seen.raise_to(bundle.origin, bundle.last)
         bundle = parts.clock.admit(bundle)
         if is_new and self._owed(bundle):
-            return parts.forwarding.append(bundle, source, None, hops, item.prompt), source is not None
-        return parts.forwarding.keep(bundle, source, hops), source is not None
+            return parts.forwarding.append(bundle, source, None, hops, item.prompt)
+        return parts.forwarding.keep(bundle, source, hops)
 
     def _revive(self, entry: Entry, item: Item | Stub | KnownLock) -> None:
         """It was stable, and forgotten, because readers next to here had taken it. A client of the dead has not, or one
