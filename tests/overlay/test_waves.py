@@ -17,7 +17,7 @@ from tests.overlay.test_view import place
 
 
 class Net:
-    """The given links, with a queue of messages that are delivered one by one."""
+    """The given links, each from parent to child, with a queue of messages that are delivered one by one."""
 
     def __init__(self, *links: str, faults: int = 2, claims: Sequence[Namesake] = ()) -> None:
         """`claims`: newcomers, each at the broker that it asks for a place (`Namesake.above`)."""
@@ -34,6 +34,7 @@ class Net:
             for name, peer in ((link[0], link[1]), (link[1], link[0])):
                 self.views[name].neighbours[peer] = True
                 self.views[name].sessions[peer] = 1
+            self.views[link[1]].parent = link[0]
         for here in self.views.values():
             here.publish_place()
 
@@ -138,6 +139,7 @@ def test_both_sides_of_a_new_link_tell_each_other_what_stands_behind_them() -> N
     for one, other in (("c", "d"), ("d", "c")):
         net.views[one].neighbours[other] = True
         net.views[one].sessions[other] = 1
+    net.views["d"].parent = "c"
     for here in net.views.values():
         here.learn(*[other.places[name] for name, other in net.views.items() if {here.name, name} <= set("abc")])
         here.learn(*[other.places[name] for name, other in net.views.items() if {here.name, name} <= set("def")])
