@@ -18,7 +18,7 @@ def ask(net: Net, name: str, *names: str, mute: tuple[str, ...] = ()) -> list[Ce
 def test_a_broker_is_found_wherever_in_the_tree_it_lives() -> None:
     net = Net("ab", "bc", "cd", "de", "bf", faults=1)
     (findings,) = ask(net, "f", "e", "x")
-    assert findings.namesakes == [Namesake("e", 1, "", "", True)] and findings.complete
+    assert findings.namesakes == [Namesake("e", 1, "", "d", True)] and findings.complete
 
 
 def test_newcomers_that_ask_elsewhere_are_found_as_well() -> None:
