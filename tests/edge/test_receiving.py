@@ -10,9 +10,12 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.client.incoming import MESSAGE_BYTES
 from resprout.edge.client.machine import ClientOptions
 from resprout.edge.client.timers import TellTaken
+from resprout.edge.durable_messages import Span
 from resprout.edge.messages import (
     Attend,
+    DeliveriesDropped,
     Delivery,
+    DropsAcknowledged,
     Publish,
     Subscribe,
     Subscribed,
@@ -121,6 +124,19 @@ def test_what_a_publisher_waits_for_is_acknowledged_as_soon_as_the_application_t
     assert client.sent == []
     assert client.ask(TakeRequest(1)).sent == [], "nobody waits for the first"
     assert client.ask(TakeRequest(1)).sent == [Taken(2)]
+
+
+def test_a_notice_of_dropped_messages_is_acknowledged_at_once_though_the_application_takes_nothing() -> None:
+    """The broker keeps dropped messages until then, for a client that may have to be told by another broker."""
+    client = Puppet(SLOW)
+    for n in range(1, 10):
+        client.hear(delivery(n, [bytes(60)]))
+    notice = DeliveriesDropped((Span("p", "ordered", 1, 10, 12),))
+    assert client.hear(notice).sent == [DropsAcknowledged(1)]
+    assert client.hear(notice).sent == [DropsAcknowledged(2)]
+    client.down()
+    client.up().hear(SERVING)
+    assert client.hear(notice).sent == [DropsAcknowledged(1)], "a broker hears only of its own notices"
 
 
 def test_too_much_untaken_holds_the_broker_back_until_half_of_it_is_taken() -> None:

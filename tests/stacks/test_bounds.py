@@ -17,7 +17,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.broker.consumers import WINDOW_MAX
 from resprout.edge.broker.recorder import PAGE_BYTES
 from resprout.edge.durable_messages import Acknowledge, Consume, Consuming, Handed, Span, Standing, Terms
-from resprout.edge.messages import Attend, Publish, Taken
+from resprout.edge.messages import Attend, DropsAcknowledged, Publish, Taken
 from resprout.links.frames import FRAMES, Express, Part, Parted
 from resprout.net.frames import MORE_FRAMES, make_codec
 from resprout.net.incarnation import believed
@@ -85,6 +85,10 @@ def test_a_client_publishes_under_its_own_life_the_next_number_and_a_stamp_that_
 
 def test_a_client_takes_no_more_than_it_was_given() -> None:
     assert refused_code(broker_with(), "c", Taken(1)) is EndCode.OUT_OF_BOUNDS
+
+
+def test_a_client_acknowledges_no_more_notices_of_drops_than_it_was_sent() -> None:
+    assert refused_code(broker_with(), "c", DropsAcknowledged(1)) is EndCode.OUT_OF_BOUNDS
 
 
 def test_a_clock_that_no_broker_gave_a_client_costs_it_its_session() -> None:
@@ -282,6 +286,7 @@ def test_a_life_far_ahead_of_the_clock_is_refused_or_not_believed() -> None:
 
 TESTED = {
     "Publish.bundle.incarnation", "Publish.bundle.first", "Publish.bundle.stamp", "Taken.deliveries", "Attend.clock",
+    "DropsAcknowledged.notices",
     "ReadEvents.size", "Consume.window", "Consume.turn", "Pong.sent_us", "Tell.ttl", "Here.met", "Hello.incarnation",
     "Hello.grant",
     *[f"{spans}[].{number}" for spans in ("Consume.done", "Consume.has", "Acknowledge.spans")

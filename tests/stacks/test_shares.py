@@ -6,10 +6,12 @@ from resprout.core.contract import Effect, EndCode
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.edge.broker.session import ClientSession
+from resprout.edge.client.incoming import Incoming
 from resprout.edge.durable_messages import Terms, WhenFull
+from resprout.edge.messages import DropsAcknowledged
 from resprout.edge.requests import DeliveriesSkipped, PublishRequest, ReceiptWaits, SessionLost, SubscribeRequest
 from resprout.overlay.places import Life
-from resprout.stacks.resprout import ResproutOptions
+from resprout.stacks.resprout import ResproutOptions, shares
 from resprout.stacks.resprout.pauses import READERS_MAX, PausedReader, ReadersPaused
 from tests.stacks.test_durable_subscriptions import settle
 from tests.stacks.tree import Tree
@@ -134,6 +136,43 @@ def test_the_oldest_are_dropped_and_the_client_is_told_which() -> None:
     assert dropped | set(tree.got("culprit")) == set(range(COUNT))
     assert tree.got("culprit")[-1] == COUNT - 1, "the newest ones are kept"
     assert tree.brokers["b2"].status().dropped_messages == len(dropped) == sum(news.count for news in skipped)
+
+
+def test_dropped_messages_are_kept_until_the_client_acknowledges_the_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker released them with the notice. It crashed before the notice arrived: the client missed the messages, was
+    not told, and their publisher was told `delivered`."""
+    tree = SlowTree(WhenFull.DROP_OLDEST)
+    tree.stop_reading()
+    with monkeypatch.context() as patched:
+        patched.setattr(Incoming, "skip", lambda *_: None)  # the notices are under way
+        tree.publish("p", "data/a")
+        beat(tree)
+    session = tree.brokers["b2"].parts.sessions.all["culprit"]
+    dropped = [item for _, item in session.dropped]
+    assert len(dropped) == tree.brokers["b2"].status().dropped_messages > 0
+    assert session.owed_bytes <= SHARE < session.owed_bytes + session.dropped_bytes
+    assert all(item.undone and item.bundle is not None for item in dropped), "this broker keeps them"
+    kept = {entry.last for entry in tree.brokers["b1"].parts.log.entries.values()}
+    assert kept >= {item.last for item in dropped}, "and so does its neighbour, which may have to take its place"
+    tree.forge("culprit", "b2", DropsAcknowledged(session.drop_notices))
+    beat(tree)
+    assert not session.dropped and not session.dropped_bytes
+    assert not any(item.undone or item.bundle for item in dropped)
+
+
+def test_a_client_that_acknowledges_no_notice_of_drops_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its dropped messages are kept, so they need a bound."""
+    monkeypatch.setattr(shares, "UNDROPPABLE_BYTES", SHARE)
+    monkeypatch.setattr(Incoming, "skip", lambda *_: None)
+    tree = SlowTree(WhenFull.DROP_OLDEST)
+    tree.stop_reading()
+    tree.publish("p", "data/a")
+    beat(tree)
+    assert "culprit" not in tree.brokers["b2"].parts.sessions.all
+    assert any(isinstance(news, SessionLost) and "slow consumer" in news.reason for news in tree.news["culprit"])
+    assert tree.got("healthy") == list(range(COUNT)), "nobody waits"
+    for each in tree.brokers.values():
+        assert not each.parts.log.entries, "its messages are released everywhere"
 
 
 @pytest.mark.parametrize("policy", [WhenFull.BLOCK, WhenFull.SPILL])

@@ -29,6 +29,7 @@ from resprout.edge.messages import (
     BrokersForgotten,
     DeliveriesDropped,
     Delivery,
+    DropsAcknowledged,
     EventRead,
     EventsEnd,
     Extra,
@@ -199,7 +200,7 @@ CONVERSATION: dict[str, Any] = {
         BrokersForgotten(("b2", "b3"), ""),
     ),
     "who has to wait, and for whom": data(
-        HoldTold("b0 has no room on its disk"), HoldTold(""), DeliveriesDropped((SPAN,)),
+        HoldTold("b0 has no room on its disk"), HoldTold(""), DeliveriesDropped((SPAN,)), DropsAcknowledged(3),
         ReadersPaused(Life("b2", 3), 7, (PausedReader("c1", ("data/#",), 70_000_000, 2_000_000),), True),
     ),
     "interest between brokers": data(
