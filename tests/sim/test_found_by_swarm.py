@@ -264,9 +264,12 @@ disk = false
 """
 
 
-def test_what_was_on_its_way_from_a_broker_whose_disk_is_lost_is_not_missing_without_a_word() -> None:
-    """Seed 3200078 of the class `blackout`, while it drew empty disks: b2 had it, and only b1 knew that b0 had not."""
-    result = run_scenario(parse_scenario(LOST_DISK))
+@pytest.mark.parametrize("latency_ms", [1, 300])
+def test_what_was_on_its_way_from_a_broker_whose_disk_is_lost_is_not_missing_without_a_word(latency_ms: int) -> None:
+    """Seed 3200078 of the class `blackout`, while it drew empty disks: b2 had it, and only b1 knew that b0 had not. With
+    a slow line, c1 was told after the publishers had been told 'delivered'."""
+    slow = LOST_DISK.replace('broker = "b0"', f'broker = "b0"\nlatency = "{latency_ms}ms"')
+    result = run_scenario(parse_scenario(slow))
     verdict = judge(result.rows)
     assert {check.rule for check in verdict.checks if check.anomalies} == {"lost_told"}, "\n".join(lines(verdict))
     assert {row.node for row in result.rows if row.kind == "session_lost"} == {"c1", "c2"}
@@ -281,8 +284,8 @@ def test_a_client_that_returned_is_not_given_what_it_asked_for_later_when_everyt
 
 @pytest.mark.parametrize("family", every_nth(("restarts", "blackout"), 2))
 def test_a_subscription_to_a_topic_with_a_dollar_sign_outlives_a_restart_that_begins_twice(family: str) -> None:
-    """b0 led the restart alone, and joined another leader in its next life. It had forgotten that c5, which was not back,
-    wanted `$ops/#`; publishers were told 'delivered'."""
+    """b0 led the restart alone, and joined another leader in its next life. It had forgotten that c5, which was not
+    back, wanted `$ops/#`; publishers were told 'delivered'."""
     outcome = try_seed(62074441, family)
     assert not outcome.failed, outcome.report
 
