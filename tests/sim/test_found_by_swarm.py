@@ -264,9 +264,12 @@ disk = false
 """
 
 
-def test_what_was_on_its_way_from_a_broker_whose_disk_is_lost_is_not_missing_without_a_word() -> None:
-    """Seed 3200078 of the class `blackout`, while it drew empty disks: b2 had it, and only b1 knew that b0 had not."""
-    result = run_scenario(parse_scenario(LOST_DISK))
+@pytest.mark.parametrize("latency_ms", [1, 300])
+def test_what_was_on_its_way_from_a_broker_whose_disk_is_lost_is_not_missing_without_a_word(latency_ms: int) -> None:
+    """Seed 3200078 of the class `blackout`, while it drew empty disks: b2 had it, and only b1 knew that b0 had not. With
+    a slow line, c1 was told after the publishers had been told 'delivered'."""
+    slow = LOST_DISK.replace('broker = "b0"', f'broker = "b0"\nlatency = "{latency_ms}ms"')
+    result = run_scenario(parse_scenario(slow))
     verdict = judge(result.rows)
     assert {check.rule for check in verdict.checks if check.anomalies} == {"lost_told"}, "\n".join(lines(verdict))
     assert {row.node for row in result.rows if row.kind == "session_lost"} == {"c1", "c2"}
@@ -277,6 +280,78 @@ def test_a_client_that_returned_is_not_given_what_it_asked_for_later_when_everyt
     """Its broker was through with it when the client subscribed, and still had it on its disk."""
     outcome = try_seed(8100030, "blackout")
     assert not outcome.failed, outcome.report
+
+
+@pytest.mark.parametrize("family", every_nth(("restarts", "blackout"), 2))
+def test_a_subscription_to_a_topic_with_a_dollar_sign_outlives_a_restart_that_begins_twice(family: str) -> None:
+    """b0 led the restart alone, and joined another leader in its next life. It had forgotten that c5, which was not
+    back, wanted `$ops/#`; publishers were told 'delivered'."""
+    outcome = try_seed(62074441, family)
+    assert not outcome.failed, outcome.report
+
+
+STOPPED_TWICE = """
+name = "everything stops again while the first broker waits for the others"
+time_limit = "300s"
+[options]
+faults_tolerated = 1
+durable = "journal"
+[[broker]]
+name = "b0"
+[[broker]]
+name = "b1"
+parent = "b0"
+[[broker]]
+name = "b2"
+parent = "b1"
+[[broker]]
+name = "b3"
+parent = "b2"
+[[client]]
+name = "c0"
+broker = "b0"
+[[client]]
+name = "c1"
+broker = "b3"
+latency = "300ms"
+subscribe = ["TOPIC"]
+[[workload]]
+kind = "random"
+clients = ["c0"]
+topics = ["TOPIC"]
+operations = 60
+interval = "100ms"
+start = "3s"
+[[fault]]
+at = "4100ms"
+kind = "crash"
+nodes = ["b0", "b1", "b2", "b3"]
+[[fault]]
+at = "5s"
+kind = "recover"
+nodes = ["b0", "b2", "b3"]
+[[fault]]
+at = "15s"
+kind = "recover"
+nodes = ["b1"]
+[[fault]]
+at = "16s"
+kind = "crash"
+nodes = ["b0", "b1", "b2", "b3"]
+[[fault]]
+at = "17s"
+kind = "recover"
+nodes = ["b0", "b1", "b2", "b3"]
+"""
+
+
+@pytest.mark.parametrize("topic", ["a", "$ops/b"])
+def test_a_broker_that_led_a_restart_alone_waits_for_the_others_when_everything_stops_again(topic: str) -> None:
+    """Its roster named nobody else. So it went on without the logs of the others, and clients lost what was safe."""
+    scenario = parse_scenario(STOPPED_TWICE.replace("TOPIC", topic))
+    result = run_scenario(scenario)
+    assert not complaint_about(scenario, result)
+    assert not [row.node for row in result.rows if row.kind == "session_lost"]
 
 
 ROLLING = {

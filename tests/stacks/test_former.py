@@ -3,6 +3,8 @@
 import random
 from collections.abc import Iterable
 
+import msgspec
+
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.bundle_record import to_record
 from resprout.core.contract import Forget, LinkUp, Persist, Received, Recovered, Send
@@ -11,8 +13,10 @@ from resprout.core.marks import Mark
 from resprout.edge.messages import Attend, Subscribe
 from resprout.overlay.places import Life
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
+from resprout.stacks.resprout.disk_log import LIVES_CARRIED
 from resprout.stacks.resprout.former import (
     Former,
+    FormerWish,
     KeptListeners,
     KeptMarks,
     KeptRoster,
@@ -124,3 +128,37 @@ def test_what_is_hidden_from_wildcards_is_on_disk_before_it_is_confirmed() -> No
     place = next(i for i, effect in enumerate(effects) if isinstance(effect, Send) and effect.peer == "c")
     roster = Former([effect.record for effect in effects[:place] if isinstance(effect, Persist)]).roster
     assert roster is not None and [wish.filter for wish in roster.hidden] == ["$hidden"]
+
+
+def rosters_during_a_restart(records: Iterable[bytes]) -> list[Roster]:
+    """Return the rosters that a broker writes when it starts with these records and leads the restart of everything."""
+    broker = ResproutBroker(BrokerSeat("b1", 4, None), ResproutOptions(durable="journal"), random.Random(1))
+    broker.start(0)
+    written = [effect for effect in broker.step(Recovered(tuple(records)), 1) if isinstance(effect, Persist)]
+    rosters = [Former([effect.record]).roster for effect in written]
+    assert broker.parts.life.reviving
+    return [roster for roster in rosters if roster is not None]
+
+
+def test_a_roster_of_a_restart_that_may_fail_keeps_what_the_next_restart_needs() -> None:
+    """Seed 62074441 of the class restarts: b0 began a second life during the restart. Its roster had lost the
+    subscriptions to topics with `$` of the clients that were not back."""
+    hidden = (FormerWish("$ops/#", None), FormerWish("$ops/b", "amount > 13"))
+    before = Roster(
+        "net", HOME, 2, (Life("b0", 1),), (Life("b2", 7),), (Life("dead", 1),), hidden, (), (Life("given up", 1),)
+    )
+    found = rosters_during_a_restart([encode(KeptRoster(before))])[-1]
+    assert (found.network, found.life) == ("net", Life("b1", 4))
+    assert found.hidden == hidden
+    assert (found.neighbours, found.others) == (before.neighbours, before.others), "the next restart waits for them"
+    assert found.looks_after == (Life("dead", 1), HOME)
+    assert found.given_up == before.given_up
+
+
+def test_restarts_that_fail_add_a_bounded_number_of_lives_to_a_roster() -> None:
+    found = ROSTER
+    for incarnation in range(HOME.incarnation + 1, HOME.incarnation + 2 * LIVES_CARRIED):
+        before = msgspec.structs.replace(found, life=Life("b1", incarnation))
+        found = rosters_during_a_restart([encode(KeptRoster(before))])[-1]
+    assert len(found.looks_after) == LIVES_CARRIED
+    assert Life("b1", HOME.incarnation + 1) in found.looks_after, "the oldest one served clients"

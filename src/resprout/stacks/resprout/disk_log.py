@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from resprout.core.bundle import Origin
 from resprout.core.marks import Mark, Marks, Reached, raise_to, to_marks
 from resprout.core.seen import ORIGINS_KEPT
@@ -131,7 +133,7 @@ class DiskLog:
     def end(self) -> None:
         """Of a step: where this broker stands, when that has changed."""
         life, view = self._life, self._life.view
-        stands = (*self._links.values(), view.network, view.epoch, view.looks_after)
+        stands = (*self._links.values(), view.network, view.epoch, view.looks_after, life.reviving)
         if life.attached and stands != self._stands:
             self._stands = stands
             self._write_roster()
@@ -187,12 +189,19 @@ class DiskLog:
         neighbours = tuple([Life(link.name, link.incarnation) for link in self._links.values()])
         others = tuple([place.life for name, place in view.places.items() if self._is_other(name)])
         moved = tuple([name for name in self._moved if name in self._sessions.all])
-        looks_after, given_up = view.looks_after, self._lost.given_up()
-        if life.reviving and self.former.roster is not None:  # it is not known yet who looks after whom
-            looks_after, given_up = _carried(self.former.roster), self.former.roster.given_up
-        return Roster(
-            view.network, life.own, view.epoch, neighbours, others, looks_after, self._hidden(), moved, given_up
+        roster = Roster(
+            view.network,
+            life.own,
+            view.epoch,
+            neighbours,
+            others,
+            view.looks_after,
+            self._hidden(),
+            moved,
+            self._lost.given_up(),
         )
+        before = self.former.roster
+        return roster if before is None or not life.reviving else _carry_over(before, roster)
 
     def _hidden(self) -> tuple[FormerWish, ...]:
         """Return the subscriptions of clients, and of ghosts for clients that are not back, to topics with `$`."""
@@ -204,6 +213,8 @@ class DiskLog:
         return name != life.seat.name and name not in self._links and not life.view.is_dead(name)
 
     def _write_roster(self) -> None:
+        if self._life.reviving and self.former.roster is None:
+            return  # if everything stops again, others must find out again that the log of this broker is lost
         self._roster = self._roster_now()
         self._write(KeptRoster(self._roster))
 
@@ -223,7 +234,20 @@ class DiskLog:
             self._life.forget_records(len(self._kept))
 
 
-def _carried(before: Roster) -> tuple[Life, ...]:
-    """Return the lives whose clients a broker has to look after when the restart after `before` fails."""
+def _carry_over(before: Roster, now: Roster) -> Roster:
+    """Return the roster of a broker during a restart of everything, in case that everything stops again: with the
+    brokers to wait for, the links on which bundles were on their way, and the lives whose clients are not back."""
+    named = {now.life.name, *[life.name for life in now.neighbours]}
+    neighbours = [life for life in before.neighbours if life.name not in named]
+    named.update(life.name for life in neighbours)
+    others = {life.name: life for life in (*before.others, *now.others) if life.name not in named}
     lives = before.looks_after
-    return lives if before.life in lives or len(lives) >= LIVES_CARRIED else (*lives, before.life)
+    if before.life not in lives and len(lives) < LIVES_CARRIED:
+        lives = (*lives, before.life)
+    return msgspec.structs.replace(
+        now,
+        neighbours=(*now.neighbours, *neighbours),
+        others=tuple(others.values()),
+        looks_after=lives,
+        given_up=before.given_up,
+    )

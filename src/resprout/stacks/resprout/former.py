@@ -39,7 +39,7 @@ class Roster(msgspec.Struct, frozen=True, array_like=True):
     looks_after: tuple[Life, ...] = ()
     """Dead brokers whose clients it looked after."""
     hidden: tuple[FormerWish, ...] = ()
-    """What its clients asked for of topics that a wildcard leaves out: those that begin with `$`."""
+    """Subscriptions of its clients and ghosts to topics that begin with `$`, which the wildcard `#` does not match."""
     moved: tuple[str, ...] = ()
     """Clients that had come from elsewhere: what they were still to be given is not written beside each bundle."""
     given_up: tuple[Life, ...] = ()

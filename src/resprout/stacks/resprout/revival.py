@@ -290,7 +290,9 @@ class Revival:
         roster = self._disk.former.roster
         own = {roster.life, *roster.looks_after} if roster is not None else set()
         awaited = self._disk.former.listeners if lives <= own else None  # nobody knows the clients of the missing
-        if not lives:
+        if (
+            not lives and not self._lost.given_up()
+        ):  # those who are told of a loss are told before others hear `delivered`
             awaited = frozenset()
         ghosts.stand_for(self._ghost, lives, self._log.next_no - 1, awaited, self._allows)
         self._book.listeners.check((self._ghost, *(awaited or ())))
