@@ -332,8 +332,9 @@ def check_seen_grows(parts: BrokerParts, before: Mapping[Origin, Reached]) -> di
 
 
 def check_copies(brokers: Sequence[BrokerParts]) -> None:
-    """What a reader has not taken is in f + 1 logs, or in all of a smaller tree. `brokers` are all brokers of one tree,
-    no repair is going on, and nothing is on its way between them.
+    """What a reader has not taken is in f + 1 logs, or in all of a smaller tree. A repair copies it to neighbours only,
+    so a broker with fewer than f neighbours counts itself and those (decision 10). `brokers` are all brokers of one
+    tree, no repair is going on, and nothing is on its way between them.
 
     A broker that was sent something that it had before reports it as taken, and may have forgotten it (`repeats`). That
     counts as a copy here, and is none: a publisher that moves while its old broker still has its publications can leave
