@@ -266,8 +266,8 @@ disk = false
 
 @pytest.mark.parametrize("latency_ms", [1, 300])
 def test_what_was_on_its_way_from_a_broker_whose_disk_is_lost_is_not_missing_without_a_word(latency_ms: int) -> None:
-    """Seed 3200078 of the class `blackout`, while it drew empty disks: b2 had it, and only b1 knew that b0 had not. With
-    a slow line, c1 was told after the publishers had been told 'delivered'."""
+    """Seed 3200078 of the class `blackout`, while it drew empty disks: b2 had it, and only b1 knew that b0 had not.
+    With a slow line, c1 was told after the publishers had been told 'delivered'."""
     slow = LOST_DISK.replace('broker = "b0"', f'broker = "b0"\nlatency = "{latency_ms}ms"')
     result = run_scenario(parse_scenario(slow))
     verdict = judge(result.rows)
