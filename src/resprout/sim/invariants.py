@@ -349,7 +349,7 @@ def check_copies(brokers: Sequence[BrokerParts]) -> None:
         }
         copies.update({(entry.origin, entry.last) for entry in parts.log.entries.values()} | repeats)
     for parts in brokers:
-        enough = min(parts.life.faults + 1, len(brokers))
+        enough = min(parts.life.faults + 1, len(brokers), 1 + len(parts.links))
         for entry in parts.log.entries.values():
             if entry.shown and entry.pins and copies[entry.origin, entry.last] < enough:
                 count = copies[entry.origin, entry.last]
