@@ -177,8 +177,8 @@ class BrokerParts:
             self.pressure, self.speaking, self.forwarding,
         )  # fmt: skip
         self.reporting = Reporting(
-            life, self.links, self.outbound, self.left, self.sessions, self.reports, self.pressure, self.total_acks,
-            self.speaking, self.total_way,
+            life, self.links, self.outbound, self.left, self.log, self.delivering, self.sessions, self.reports,
+            self.pressure, self.total_acks, self.speaking, self.total_way,
         )  # fmt: skip
 
     def _make_clients(self) -> None:
