@@ -7,7 +7,7 @@ for the original: until then the neighbour that sent the repeat keeps it, and f 
 A repeat takes a reach or a level when the original has it. Both wait only for lower levels of neighbours, so two
 brokers that sent each other the same publication do not wait for each other. `delivered` has no levels: the repeat is
 delivered when the original is stable, and delivered to everybody except those behind the neighbour that sent the
-repeat. Readers more than f hops away, on the side from which the original came, are not waited for.
+repeat. It does not wait for readers more than f hops away on the side from which the original came.
 """
 
 from collections.abc import Callable
@@ -60,6 +60,10 @@ class Repeats:
             return []
         first, last = bundle.first, bundle.last
         return [entry for entry in entries.values() if entry.first <= last and first <= entry.last and entry.tseq < 0]
+
+    def has_unfinished(self, origin: Origin, last: int) -> bool:
+        """Whether some entry of an origin up to this number is stored here, or not delivered on this side."""
+        return any(entry.first <= last for entry in self._by_origin.get(origin, {}).values())
 
     def follow(self, repeat: Entry, originals: list[Entry]) -> None:
         """Let the reports of `repeat`, which has just come, wait for these entries."""
