@@ -138,9 +138,7 @@ class ClientPublishing:
 
     def _take_eventual(self, session: ClientSession, message: Publish) -> None:
         if self._seen.has(message.bundle):
-            self._sessions.known(
-                session, message.bundle, everywhere=self._answering.is_delivered(session, message.bundle)
-            )
+            self._sessions.known(session, message.bundle, everywhere=self._answering.is_settled(session))
         else:
             self._accept(session, self._stamped(message.bundle), message)
 
@@ -177,7 +175,7 @@ class ClientPublishing:
                 self._split_head(session, message, rest[0])
             bundle = message.bundle
             if self._seen.has(bundle):
-                self._sessions.known(session, bundle, everywhere=self._answering.is_delivered(session, bundle))
+                self._sessions.known(session, bundle, everywhere=self._answering.is_settled(session))
             elif (self._pauses.seen and (pause := self._pauses.find(bundle)) is not None) or not self._take(
                 session, message
             ):
