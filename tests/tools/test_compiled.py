@@ -126,7 +126,7 @@ def test_a_module_that_is_not_compiled_cannot_be_asked_for(tmp_path: Path) -> No
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(not SOAKING, reason="it compiles for a minute: `make soak` and `make test-fast` compare the forms")
+@pytest.mark.skipif(not SOAKING, reason="it compiles for a minute: `make soak` runs it")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler (cc) here")
 @pytest.mark.skipif(importlib.util.find_spec("setuptools") is None, reason="there is no setuptools here")
 def test_a_run_has_the_same_digest_with_modules_that_are_compiled(tmp_path: Path) -> None:
