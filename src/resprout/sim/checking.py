@@ -71,10 +71,21 @@ class Checking:
         return 1 if self._period == 1 else self._period + len(broker.parts.log.entries) // ENTRIES_PER_STEP
 
     def before_step(self, process: Process, broker: ResproutBroker) -> None:
-        """Compare its totals with those of others, if everybody may know of them: what waits for the disk of a broker
-        may die with it, and was never delivered then."""
-        if not process.held:
+        """Compare its totals with those of others, if everybody may know of them.
+
+        What waits for the disk of a broker may die with it, and was never delivered then. A broker that others have
+        declared dead may still close a total on its own, with another stamp, until it hears that it is fenced: it
+        counts as crashed.
+        """
+        if not process.held and not self._is_declared_dead(process):
             self._order.check(broker.parts)
+
+    def _is_declared_dead(self, process: Process) -> bool:
+        for node in self._world.nodes.values():
+            other = broker_of(node.process.machine) if node.process is not None else None
+            if other is not None and other.life.view.tombstones.get(process.name, -1) >= process.incarnation:
+                return True
+        return False
 
     def _check(self, process: Process, broker: ResproutBroker) -> None:
         links = process.machine
