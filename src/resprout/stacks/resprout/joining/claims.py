@@ -134,7 +134,6 @@ class Claims:
     def _judge(self, claim: Claim, findings: CensusFindings) -> None:
         life = self._life
         others = [x for x in findings.namesakes if x.name == claim.name and (x.incarnation, x.address) != claim.life]
-        has_place = any(x.name == claim.name and x.stands and x not in others for x in findings.namesakes)
         bearer = next((x for x in others if x.stands), None)
         if bearer is not None:
             where = f" at {bearer.address}" if bearer.address else ""
@@ -146,7 +145,7 @@ class Claims:
             self._turn_away(claim, Fenced(findings.latest[claim.name]))
         elif any((x.incarnation, x.address) < claim.life for x in others):
             claim.yields_until_us = claim.rests_until_us = life.now_us + life.options.lease_us
-        elif not others and findings.complete and not has_place:
+        elif not others and findings.complete:
             claim.is_clear = True
         else:
             claim.rests_until_us = life.now_us + life.options.heartbeat_us
