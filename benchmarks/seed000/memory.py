@@ -136,7 +136,8 @@ def broker_keeps(run: Run, name: str) -> Kept:
     process = run.world.nodes[name].process
     assert process is not None
     machine: Any = process.machine
-    core = machine.machine.parts
+    broker = machine.machine
+    core = broker.parts if hasattr(broker, "parts") else broker.core
     if isinstance(core.log, dict):  # ginger
         return Kept(sum(entry.bundle.cost for entry in core.log.values()), len(core.log))
     return Kept(core.log.bytes_held, len(core.log.entries))
