@@ -79,7 +79,7 @@ class LostBrokers:
         untried = [name for name in known if name == me or name not in tried[1:]]
         keeper = self.keeper_of(home)
         successor = keeper or next(iter(untried or known), None)
-        keeps_ghost = successor is not None and successor in (keeper, *map(self.latest, tried))
+        keeps_ghost = successor is not None and successor in [keeper] + [self.latest(name) for name in tried]
         return FoundSuccessor(successor, keeps_ghost, keeper in tried)
 
     def of_life(self, home: Life, waited_us: int) -> str | None:
