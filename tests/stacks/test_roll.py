@@ -17,9 +17,7 @@ from resprout.stacks.stack import BrokerSeat
 def broker_with(*neighbours: str) -> ResproutBroker:
     broker = ResproutBroker(BrokerSeat("b", 1, None, ()), ResproutOptions(), random.Random(1))
     broker.start(0)
-    for name in neighbours:
-        broker.parts.interest.add_neighbour(name)
-        broker.parts.neighbours.add(name, 1)
+    broker.parts.neighbours.begin_links(dict.fromkeys(neighbours, 1), {})
     broker.parts.outbound.clear()
     return broker
 

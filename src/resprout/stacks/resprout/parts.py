@@ -172,10 +172,6 @@ class BrokerParts:
         self.copies = Copies(
             life.faults, self.links, self.log, self.total_acks, self.totals, self.speaking, self.forwarding
         )
-        self.neighbours = Neighbours(
-            life, self.peers, self.outbox, self.waves, self.links, self.log, self.left, self.routes,
-            self.pressure, self.speaking, self.forwarding,
-        )  # fmt: skip
         self.reporting = Reporting(
             life, self.links, self.outbound, self.left, self.sessions, self.reports, self.pressure, self.total_acks,
             self.speaking, self.total_way,
@@ -222,8 +218,12 @@ class BrokerParts:
         )  # fmt: skip
 
     def _make_repair(self) -> None:
-        """Both ends of a repair, and the restart of everything."""
+        """Links that begin and end, both ends of a repair, and the restart of everything."""
         life = self.life
+        self.neighbours = Neighbours(
+            life, self.peers, self.outbox, self.waves, self.links, self.log, self.left, self.routes, self.pressure,
+            self.speaking, self.forwarding, self.interest, self.wishes, self.client_book,
+        )  # fmt: skip
         pool = self.pool = PoolParts(
             life, self.log, self.clock, self.seen, self.reports, self.delivering, self.forwarding, self.handover,
             self.total_acks, self.total_way,
@@ -234,10 +234,9 @@ class BrokerParts:
             self.wishes, self.client_book, pool,
         )  # fmt: skip
         finish = FinishRepair(
-            life, self.peers, self.outbox, self.waves, self.links, self.outbound, self.log, self.clock, self.seen,
-            self.interest, self.sessions, self.routes, self.total_acks, self.totals, self.handover, self.retained,
-            self.speaking, self.forwarding, self.copies, self.neighbours, self.wishes, self.ghosts, self.client_book,
-            pool,
+            life, self.outbox, self.waves, self.links, self.outbound, self.log, self.clock, self.seen, self.interest,
+            self.sessions, self.routes, self.total_acks, self.totals, self.handover, self.retained, self.speaking,
+            self.forwarding, self.copies, self.neighbours, self.wishes, self.ghosts, self.client_book, pool,
         )  # fmt: skip
         self.coordinator = Coordinator(
             life, self.peers, self.waves, self.links, self.neighbours, self.council, self.client_book.roll, finish
@@ -256,9 +255,8 @@ class BrokerParts:
         offers = Offers(life, self.interest, self._rng)
         self.balance = Balance(life, self.links, self.interest, offers)
         self.newcomer = Newcomer(
-            life, self.peers, self.outbox, self.waves, self.links, self.clock, self.seen, self.interest, self.totals,
-            self.disk, self.neighbours, self.remembered, self.wishes, self._rng, self.client_book,
-            self.council.configurations,
+            life, self.peers, self.outbox, self.waves, self.links, self.clock, self.seen, self.totals, self.disk,
+            self.neighbours, self.remembered, self.wishes, self._rng, self.council.configurations,
         )  # fmt: skip
         self.reunion = Reunion(life, self.peers, self.totals, self.remembered, self.council, self.newcomer)
         self.admission = Admission(

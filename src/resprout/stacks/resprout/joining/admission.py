@@ -207,7 +207,7 @@ class Admission:
         life = self._life
         view = life.view
         self._speaking.say_all()  # what is to be said to the others has nothing to do with the newcomer
-        self._interest.add_neighbour(name)
+        link = self._neighbours.begin_links({name: incarnation}, {})[name]
         base = self._retained.marks()
         asks = self._interest.standing(name)[0]
         self._wishes.presume(name, [predicate for _, predicate, _ in asks], base)
@@ -217,9 +217,7 @@ class Admission:
         rows = shared_rows(view, self._seen, confirmed, newcomer_locks(self._totals), self._handover.last())
         head = Welcome(self._clock.now, view.epoch, view.configuration, view.network)
         send_parcel(partial(self._outbox.send, name), head, chain(rows, self._book.rows()))
-        link = self._neighbours.add(name, incarnation)
         joined(self._totals, name)
-        self._peers.open(name)
         self._neighbours.open(link)
         if not life.reviving:
             self._copies.share(link)

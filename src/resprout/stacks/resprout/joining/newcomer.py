@@ -21,8 +21,6 @@ from resprout.overlay.configurations import Configurations
 from resprout.overlay.messages import Probed
 from resprout.overlay.places import Configuration
 from resprout.overlay.waves import Waves
-from resprout.spread.interest import Interest
-from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.joining.choosing import ChosenParent, ParentSearch, locate
 from resprout.stacks.resprout.life import BrokerLife
@@ -108,14 +106,12 @@ class Newcomer:
         links: dict[str, Link],
         clock: Clock,
         seen: Seen,
-        interest: Interest,
         totals: Totals,
         disk: DiskLog | None,
         neighbours: Neighbours,
         remembered: RememberedBrokers,
         wishes: Wishes,
         rng: random.Random,
-        book: ClientBook,
         configurations: Configurations,
     ) -> None:
         self._life = life
@@ -125,7 +121,6 @@ class Newcomer:
         self._links = links
         self._clock = clock
         self._seen = seen
-        self._interest = interest
         self._totals = totals
         self._disk = disk
         self._neighbours = neighbours
@@ -133,7 +128,6 @@ class Newcomer:
         self._wishes = wishes
         self._rng = rng
         self._configurations = configurations
-        self._book = book
         self.state = NewcomerState.OUTSIDE
         self._candidates: list[str] = []
         self._asked: str | None = None
@@ -337,13 +331,11 @@ class Newcomer:
         view.epoch = head.epoch
         self._follow(head.configuration, head.network)
         view.network = head.network
-        link = self._neighbours.add(parent, incarnation)
-        self._book.meet(parent, parcel)
+        link = self._neighbours.begin_links({parent: incarnation}, {parent: parcel})[parent]
         learn(life, parcel)
         self._clock.raise_to(head.clock)
         for origin, reached in parcel.seen.items():
             self._seen.raise_to(origin, reached)
-        self._interest.add_neighbour(parent)
         self._wishes.reconcile(parent, parcel.asks)
         accept_welcome(self._totals, parcel.locks, parcel.last_totals, parent)
         self._neighbours.open(link)

@@ -41,7 +41,6 @@ from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.wishes import Wishes
 from resprout.stacks.routes import Routes
 from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peers
 
 
 class CoordinatorState(Enum):
@@ -83,7 +82,6 @@ class FinishRepair:
     def __init__(
         self,
         life: BrokerLife,
-        peers: Peers,
         outbox: Outbox,
         waves: Waves,
         links: dict[str, Link],
@@ -108,7 +106,6 @@ class FinishRepair:
         pool: PoolParts,
     ) -> None:
         self._life = life
-        self._peers = peers
         self._outbox = outbox
         self._waves = waves
         self._links = links
@@ -171,7 +168,6 @@ class FinishRepair:
             self._grant(repair, members, name, items, merged, grants[name], spread)
             for message in later[name]:
                 self._outbox.send(name, message)
-            self._peers.open(name)
         for link in links.values():
             self._neighbours.open(link)
         self._handover.lead(merged)
@@ -260,17 +256,10 @@ class FinishRepair:
         for parcel in parcels.values():
             self._clock.raise_to(parcel.head.clock)
             view.epoch = max(view.epoch, parcel.head.epoch)
-        for name in parcels:  # before the dead go: a wish that waits only for them would count as confirmed
-            self._interest.add_neighbour(name)
-        for link in old:
-            self._wishes.remove_neighbour(link.name)
-            self._neighbours.remove(link)
         if view.parent in repair.dead:
             view.parent = None
             self._totals.become_root(view.epoch + 1)
-        links = {name: self._neighbours.add(name, repair.got[name][0]) for name in parcels}
-        for name, parcel in parcels.items():
-            self._book.meet(name, parcel)
+        links = self._neighbours.begin_links({name: repair.got[name][0] for name in parcels}, parcels, old)
         here = view.publish_place()
         for name, link in links.items():
             place = view.places.get(name)

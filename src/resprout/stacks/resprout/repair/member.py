@@ -210,11 +210,9 @@ class Member:
             view.parent = coordinator
         # The link to the coordinator takes its place. Its cursor stands where this side attached, so that what was
         # logged since follows the pool.
-        self._interest.replace_neighbour(old.name, coordinator)
-        self._neighbours.remove(old)
         self._book.lost(old.name)
-        link = self._neighbours.add(coordinator, incarnation)
-        self._book.meet(coordinator, parcel)
+        lives = {coordinator: incarnation}
+        link = self._neighbours.begin_links(lives, {coordinator: parcel}, [old], inherits=True)[coordinator]
         learn(life, parcel)
         link.cursor = repair.inventory.snapshot
         self._handover.take_locks(parcel.locks, parcel.last_totals, (old.name,), (coordinator,))
@@ -242,7 +240,6 @@ class Member:
         # What had to wait for the Grant, then everything as on any link.
         for message in unsaid:
             self._outbox.send(coordinator, message)
-        self._peers.open(coordinator)
         self._neighbours.open(link)
         taking.settle()
         self._waves.start(view.publish_place(), view.reach, lambda: None)
