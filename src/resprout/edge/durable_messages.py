@@ -13,7 +13,7 @@ import msgspec
 from resprout.core.bounds import NUMBER_MAX, BoundedNumber, Derived, Hops, Offsets, Otherwise, TotalSequence
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.bundle_message import BundleMessage
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import ClientMessage, ProtocolMessage
 from resprout.core.marks import MARK_BYTES, Marks
 
 SPANS_MAX: Final = 16_384
@@ -91,7 +91,7 @@ class Terms(msgspec.Struct, frozen=True, array_like=True):
 # consumer to broker
 
 
-class Consume(ProtocolMessage, frozen=True, tag=25):
+class Consume(ClientMessage, frozen=True, tag=25):
     """First message of a session: give me what this subscription is given. Answered by `Serving` and `Consuming`, or by
     `GoTo`: another broker holds it."""
 
@@ -123,7 +123,7 @@ class Consume(ProtocolMessage, frozen=True, tag=25):
         return MARK_BYTES * (len(self.done) + len(self.has)) + 8 * len(self.terms.filter)
 
 
-class Acknowledge(ProtocolMessage, frozen=True, tag=26):
+class Acknowledge(ClientMessage, frozen=True, tag=26):
     """These are processed, and are given to nobody any more."""
 
     spans: Annotated[tuple[Span, ...], HANDED_OUT]
@@ -133,11 +133,11 @@ class Acknowledge(ProtocolMessage, frozen=True, tag=26):
         return MARK_BYTES * len(self.spans)
 
 
-class Replayed(ProtocolMessage, frozen=True, tag=29):
+class Replayed(ClientMessage, frozen=True, tag=29):
     """What the subscription was to begin with is processed."""
 
 
-class EndSubscription(ProtocolMessage, frozen=True, tag=27):
+class EndSubscription(ClientMessage, frozen=True, tag=27):
     """The subscription is over, for everybody. Answered by `Consuming`."""
 
 

@@ -71,13 +71,13 @@ class Council:
         self._suspicions = Suspicions(
             view, self._detector, self._probes, self._election, self._registry, waves.census, self._post, outcomes
         )
-        handlers: dict[type, Handler] = {
+        self._handlers: dict[type, Handler] = {
             Ping: self._on_ping, Pong: self._on_pong, Fenced: self._on_fenced,
             **self._probes.handlers, **self._election.handlers,
             **self._registry.handlers, **self._suspicions.handlers,
         }  # fmt: skip
-        self.handlers: dict[type, Handler] = {kind: self._fencing(handler) for kind, handler in handlers.items()}
-        """By message. Call `heard` first."""
+        self.messages = tuple(self._handlers)
+        """Which messages are for it: see `take`."""
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 
@@ -267,16 +267,13 @@ class Council:
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def _fencing(self, handler: Handler) -> Handler:
-        """Whoever was declared dead is told so, and has no say any more; others have theirs, and no more than that."""
-
-        def handle(peer: str, message: Any, now_us: int) -> None:
-            if self._view.is_dead_speaker(peer) and type(message) is not Fenced:
-                self._post(peer, Fenced(self._view.tombstones[peer]))
-            elif self._credence.is_believed(peer, message, now_us):
-                handler(peer, message, now_us)
-
-        return handle
+    def take(self, peer: str, message: Any, now_us: int) -> None:
+        """Hear a message of a broker; call `heard` first. Whoever was declared dead is told so, and has no say any
+        more; others have theirs, and no more than that."""
+        if self._view.is_dead_speaker(peer) and type(message) is not Fenced:
+            self._post(peer, Fenced(self._view.tombstones[peer]))
+        elif self._credence.is_believed(peer, message, now_us):
+            self._handlers[type(message)](peer, message, now_us)
 
     def _post(self, peer: str, message: ProtocolMessage) -> None:
         if self._detector.may_post(peer):

@@ -20,7 +20,7 @@ from typing import Annotated, Final
 import msgspec
 
 from resprout.core.bounds import BoundedNumber, Derived, Otherwise
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import NeighbourMessage
 from resprout.order.entry import Entry
 from resprout.order.left import Left
 from resprout.order.log import Log
@@ -42,7 +42,7 @@ class TotalLevel(msgspec.Struct, frozen=True, array_like=True):
     """Everybody behind the sender has it."""
 
 
-class TotalLevels(ProtocolMessage, frozen=True, tag=66):
+class TotalLevels(NeighbourMessage, frozen=True, tag=66):
     """How far these totals have come at the sender, who has delivered them."""
 
     levels: tuple[TotalLevel, ...]

@@ -26,7 +26,7 @@ Not done here: the log, showing, acknowledging, and deciding what is carried; `d
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
@@ -103,11 +103,6 @@ class Totals:
         """A repair is being installed: nothing is activated, told or delivered by itself until it is complete."""
         self.unsubmitted = False
         """What waits for its place has not been submitted to the new parent again: nothing newer may go before it."""
-        self.handlers: dict[type, Callable[[str, Any], None]] = {
-            Submit: self._take_submit,
-            Lock: self._take_lock,
-            Closed: self._take_closed,
-        }
         self._deliver = deliver
         self._is_seen = is_seen
         self._number = 0
@@ -219,7 +214,7 @@ class Totals:
         if self.add_lock(place, bundle, others, prompt):
             self._work()
 
-    def _take_submit(self, peer: str, message: Submit) -> None:
+    def take_submit(self, peer: str, message: Submit) -> None:
         if peer == self.position.parent:
             raise PeerError("a total is submitted to the parent, not to a child")
         check_total(message.bundle)
@@ -227,7 +222,7 @@ class Totals:
         if self.position.neighbours.get(peer):
             self.submit(message.bundle, message.prompt)
 
-    def _take_lock(self, peer: str, message: Lock) -> None:
+    def take_lock(self, peer: str, message: Lock) -> None:
         check_locks((message,))
         if peer != self.position.parent:
             raise PeerError("a lock comes from the parent: only the root gives places")
@@ -259,7 +254,7 @@ class Totals:
         """It has left the log: no repair can ask for it any more."""
         self.locks.forget(id)
 
-    def _take_closed(self, peer: str, message: Closed) -> None:
+    def take_closed(self, peer: str, message: Closed) -> None:
         check_stamp(message.stamp)
         if not self.position.neighbours.get(peer):
             return  # from a link in repair it comes too late: a coordinator may have been told that nothing was heard

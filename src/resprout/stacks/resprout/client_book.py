@@ -222,12 +222,12 @@ class Roll:
         """Everything that is remembered."""
         return [Life(name, incarnation) for name, incarnation in {**self._old, **self._young}.items()]
 
-    def heard(self, neighbour: str, message: ClientBegan) -> None:
+    def heard(self, link: Link, message: ClientBegan) -> None:
         name, known = message.name, self.latest(message.name)
         if message.incarnation < known:  # whoever says so must not have heard, and may serve it
-            self._outbound.append((neighbour, ClientBegan(name, known)))
+            self._outbound.append((link.name, ClientBegan(name, known)))
         elif message.incarnation > known:
-            self._begin(name, message.incarnation, message, neighbour)
+            self._begin(name, message.incarnation, message, link.name)
             if name in self._sessions.all or self._ghosts.awaits(name):
                 self._life.outcomes.append(Superseded((name,)))
 

@@ -31,7 +31,7 @@ from resprout.stacks.resprout.joining.claims import Claims
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import Leaving
 from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peers
+from resprout.stacks.shell.peers import Peer, Peers
 
 FAREWELL: Final = CALL + 2
 """The number of its probes, next to those of `choosing`."""
@@ -95,15 +95,15 @@ class Draining:
         )
         self._go()
 
-    def told(self, name: str) -> None:
+    def told(self, peer: Peer, message: Leaving) -> None:
         """Another broker goes: its life is certainly over. Whoever votes about the root must know, neighbour or not."""
         life = self._life
-        if self._peers.incarnation(name) == life.view.incarnation_of(name):
-            self._council.silent(name, True, life.now_us)
+        if peer.incarnation == life.view.incarnation_of(peer.name):
+            self._council.silent(peer.name, True, life.now_us)
 
-    def probed(self, name: str, message: Probed) -> None:
-        if message.number == FAREWELL and name in self._answered:
-            self._answered[name] = True
+    def probed(self, peer: Peer, message: Probed) -> None:
+        if message.number == FAREWELL and peer.name in self._answered:
+            self._answered[peer.name] = True
 
     def check(self) -> None:
         for name in self._links:

@@ -23,12 +23,10 @@ from resprout.edge.broker.quotas import LimitError
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.durable_messages import (
-    Acknowledge,
     Acknowledged,
     Consume,
     Consuming,
     EndSubscription,
-    Replayed,
     Standing,
     WhenFull,
 )
@@ -47,7 +45,6 @@ from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.served_clients import ServedClients
 from resprout.stacks.resprout.spilling import Spilling
 from resprout.stacks.routes import Routes
-from resprout.stacks.shell.desk import Handler
 
 RETURN_LEASES: Final = 4
 """So long the next broker of a subscription waits for the consumers of the last one: what they have, and have done,
@@ -89,12 +86,6 @@ class Durables:
         """Consumers that are not heard, and since when."""
         self._unknown: dict[str, UnknownDone] = {}
         """By subscription: what everybody was told, and may not have heard."""
-        self.of_clients: dict[type, Handler] = {
-            Consume: self.consume,
-            Acknowledge: self.consumers.acknowledge,
-            Replayed: self.consumers.replayed,
-            EndSubscription: self._end,
-        }
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
@@ -300,7 +291,7 @@ class Durables:
             self.consumers.move(state.subscription, Successor(state.home.name, state.address), life.out)
         self._left(name)
 
-    def _end(self, session: ClientSession, message: EndSubscription) -> None:
+    def end_subscription(self, session: ClientSession, message: EndSubscription) -> None:
         life = self._life
         held = self.consumers.of(session.name)
         if held is None:

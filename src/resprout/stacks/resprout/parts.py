@@ -229,9 +229,9 @@ class BrokerParts:
             self.total_acks, self.total_way,
         )  # fmt: skip
         self.member = Member(
-            life, self.peers, self.outbox, self.waves, self.links, self.log, self.clock, self.seen, self.interest,
-            self.total_acks, self.handover, self.retained, self.speaking, self.forwarding, self.neighbours,
-            self.wishes, self.client_book, pool,
+            life, self.peers, self.outbox, self.waves, self.council, self.links, self.log, self.clock, self.seen,
+            self.interest, self.total_acks, self.handover, self.retained, self.speaking, self.forwarding,
+            self.neighbours, self.wishes, self.client_book, pool,
         )  # fmt: skip
         finish = FinishRepair(
             life, self.outbox, self.waves, self.links, self.outbound, self.log, self.clock, self.seen, self.interest,

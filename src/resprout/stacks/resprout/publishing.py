@@ -154,7 +154,7 @@ class ClientPublishing:
 
     def take_lock(self, link: Link, message: Lock) -> None:
         """A total has its place. If it is of a client here, that one may have one more without a place."""
-        self._totals.handlers[Lock](link.name, message)
+        self._totals.take_lock(link.name, message)
         session = self._sessions.all.get(message.bundle.publisher)
         if session is not None and session.waiting:
             self.drain(session)

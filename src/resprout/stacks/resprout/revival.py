@@ -16,8 +16,8 @@ because it was not asked for. So nobody looks after clients then, and those with
 what they missed cannot be made good: a loss that is told, and no hole in the order of what they are given.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from resprout.core.contract import SetTimer
 from resprout.edge.broker.answering import NothingKept
@@ -42,12 +42,13 @@ from resprout.stacks.resprout.former import BundleKey, Former, FormerWish, Owing
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.lost_brokers import LostBrokers
-from resprout.stacks.resprout.messages import NOBODY, Keeper, Recollected, Recollection, Revived
+from resprout.stacks.resprout.messages import NOBODY, Keeper, Recollect, Recollected, Recollection, Revived
 from resprout.stacks.resprout.outcomes import Settled
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.words import listed
 from resprout.stacks.routes import Routes
 from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peer
 
 if TYPE_CHECKING:
     from resprout.edge.broker.ports import HeldBundle
@@ -105,15 +106,6 @@ class Revival:
         self._on_its_way: dict[BundleKey, bool] = {}
         """Of each bundle that was restored: whether it was on its way to this broker."""
 
-    @property
-    def of_neighbours(self) -> dict[type, Callable[[Link, Any], None]]:
-        return {
-            Recollected: self.recollected,
-            Recollection: self.recollection,
-            Republished: self.restored,
-            Revived: self.revived,
-        }
-
     # -- beginning -----------------------------------------------------------------------------------------------------
 
     def recovered(self, records: Sequence[bytes]) -> None:
@@ -128,9 +120,9 @@ class Revival:
         """This broker leads the network after all have stopped, by the consent of those who are back."""
         self._lead()
 
-    def told(self, peer: str) -> None:
+    def told(self, peer: Peer, message: Recollect) -> None:
         """By whoever is about to take this broker in."""
-        self._told_by = peer
+        self._told_by = peer.name
 
     def joined(self, parent: str) -> None:
         """This broker has its place. In a network that lives, others have what it had."""

@@ -19,7 +19,6 @@ from resprout.stacks.resprout.client_book import ListenerBook
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.routes import Routes
-from resprout.stacks.shell.desk import Handler
 
 
 class Wishes:
@@ -40,29 +39,20 @@ class Wishes:
         self._routes = routes
         self._disk = disk
         self._listeners = listeners
-        self.of_neighbours: dict[type, Handler] = {
-            Interested: self._interested,
-            InterestConfirmed: self._confirmed,
-            Uninterested: self._uninterested,
-        }
-        self.of_clients: dict[type, Handler] = {
-            Subscribe: self._subscribe,
-            Unsubscribe: self._unsubscribe,
-        }
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
-    def _interested(self, link: Link, message: Interested) -> None:
+    def interested(self, link: Link, message: Interested) -> None:
         try:
             predicate = parse_predicate(message.filter, message.where)
         except UsageError as error:
             raise PeerError(str(error)) from None
         self._confirm(self._interest.asked_by(link.name, message, predicate, self._outbound))
 
-    def _confirmed(self, link: Link, message: InterestConfirmed) -> None:
+    def confirmed(self, link: Link, message: InterestConfirmed) -> None:
         self._confirm(self._interest.confirmed_by(link.name, message, self._outbound))
 
-    def _uninterested(self, link: Link, message: Uninterested) -> None:
+    def uninterested(self, link: Link, message: Uninterested) -> None:
         self._confirm(self._interest.withdrawn_by(link.name, message, self._outbound))
 
     # -- links that begin and end --------------------------------------------------------------------------------------
@@ -86,7 +76,7 @@ class Wishes:
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
-    def _subscribe(self, client: ClientSession, message: Subscribe) -> None:
+    def subscribe(self, client: ClientSession, message: Subscribe) -> None:
         life = self._life
         if message.where is not None:
             try:
@@ -111,5 +101,5 @@ class Wishes:
         except UsageError:
             return True
 
-    def _unsubscribe(self, client: ClientSession, message: Unsubscribe) -> None:
+    def unsubscribe(self, client: ClientSession, message: Unsubscribe) -> None:
         self._sessions.unsubscribe(client, message, self._life.out)

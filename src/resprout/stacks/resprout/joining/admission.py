@@ -44,7 +44,7 @@ from resprout.stacks.resprout.served_clients import ServedClients
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.wishes import Wishes
 from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peers
+from resprout.stacks.shell.peers import Peer, Peers
 
 
 class Admission:
@@ -101,21 +101,21 @@ class Admission:
         """The session of one who asks is over, and the request with it."""
         self.claims.drop(peer)
 
-    def withdrawn(self, name: str, message: JoinWithdrawn) -> None:
+    def withdrawn(self, peer: Peer, message: JoinWithdrawn) -> None:
         """Too late when it is a child already: then it hears the Welcome first. And in vain while it is looked for in a
         tree that is wide: another broker would have to begin again, and would not be waited for either."""
-        life = self._life
+        life, name = self._life, peer.name
         if life.attached and self._room > 0 and life.is_calm and self.claims.gets_on(name):
             return
         if self.claims.drop(name) or name not in self._links:
             self._outbox.send(name, JoinElsewhere(()))
 
-    def requested(self, key: str, incarnation: int, message: JoinRequest) -> None:
-        """`key`: of the session, see `claims`."""
-        life = self._life
+    def requested(self, peer: Peer, message: JoinRequest) -> None:
+        """The name of the peer is the key of its session, see `claims`."""
+        key, incarnation = peer.name, peer.incarnation
         claim = Claim(key, incarnation, message.address)
         name = claim.name
-        view = life.view
+        view = self._life.view
         over = max(view.tombstones.get(name, -1), view.replaced.get(name, -1))
         if incarnation <= over:  # it has no place any more, and perhaps nobody who would tell it
             self._peers.post(key, Fenced(over))

@@ -39,7 +39,7 @@ from resprout.stacks.resprout.remembered import RememberedBrokers
 from resprout.stacks.resprout.repair.parcels import Parcel, learn
 from resprout.stacks.resprout.wishes import Wishes
 from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peers
+from resprout.stacks.shell.peers import Peer, Peers
 
 FIRST_PATIENCE_US = 20_000_000
 """How long a broker that starts waits for the parent it was given, which may be waiting for its own."""
@@ -265,9 +265,9 @@ class Newcomer:
         elif self.state is NewcomerState.ASKING and peer == self._asked:
             self._ask_next()
 
-    def sent_elsewhere(self, peer: str, message: JoinElsewhere) -> None:
+    def sent_elsewhere(self, peer: Peer, message: JoinElsewhere) -> None:
         life = self._life
-        if self.state is not NewcomerState.ASKING or peer != self._asked:
+        if self.state is not NewcomerState.ASKING or peer.name != self._asked:
             return
         offers = locate(life, message.offers)
         names = [offer.name for offer in offers]
@@ -304,17 +304,17 @@ class Newcomer:
             self._candidates.insert(0, chosen.name)
         self._ask_next()
 
-    def probed(self, peer: str, message: Probed) -> None:
+    def probed(self, peer: Peer, message: Probed) -> None:
         if self._search is not None:
-            self._look_at(self._search.probed(peer, message.number))
+            self._look_at(self._search.probed(peer.name, message.number))
 
     def choose(self) -> None:
         """Those that have not answered by now are too far away."""
         if self._search is not None:
             self._look_at(self._search.end())
 
-    def welcomed(self, parent: str, incarnation: int, parcel: Parcel) -> None:
-        life = self._life
+    def welcomed(self, peer: Peer, parcel: Parcel) -> None:
+        life, parent = self._life, peer.name
         head: Welcome = parcel.head
         if life.attached or parent != self._asked:
             self._peers.close(parent, f"{life.seat.name} has asked somebody else for a place")
@@ -331,7 +331,7 @@ class Newcomer:
         view.epoch = head.epoch
         self._follow(head.configuration, head.network)
         view.network = head.network
-        link = self._neighbours.begin_links({parent: incarnation}, {parent: parcel})[parent]
+        link = self._neighbours.begin_links({parent: peer.incarnation}, {parent: parcel})[parent]
         learn(life, parcel)
         self._clock.raise_to(head.clock)
         for origin, reached in parcel.seen.items():
@@ -381,16 +381,16 @@ class Newcomer:
         life.out.append(SetTimer(JoinAgain(), life.now_us + PATIENCE_US))
         return True
 
-    def refused(self, peer: str, message: NameTaken) -> None:
+    def refused(self, peer: Peer, message: NameTaken) -> None:
         """Only before this broker has a place: nobody else can take its name afterwards."""
-        if not self._life.attached and peer == self._asked:
-            self._life.refuse(f"{peer} does not take {self._life.seat.name}: {message.reason}")
+        if not self._life.attached and peer.name == self._asked:
+            self._life.refuse(f"{peer.name} does not take {self._life.seat.name}: {message.reason}")
 
     # -- going ---------------------------------------------------------------------------------------------------------
 
-    def move_away(self, parent: str, message: MoveAway) -> None:
+    def move_away(self, link: Link, message: MoveAway) -> None:
         """Asked by the parent, which has too many neighbours. Look for another place first: nobody goes in vain."""
-        life = self._life
+        life, parent = self._life, link.name
         if self._may_move(parent) and self.state is NewcomerState.PLACED:
             offers = [offer for offer in locate(life, message.offers) if offer.name != parent]
             self._move_to(NewcomerState.MOVING)

@@ -17,7 +17,7 @@ from resprout.stacks.resprout.messages import Attach, AttachRequest, NotMember
 from resprout.stacks.resprout.neighbours import Neighbours
 from resprout.stacks.resprout.repair.finish import CoordinatorState, FinishRepair, LedRepair
 from resprout.stacks.resprout.repair.parcels import Parcel, learn
-from resprout.stacks.shell.peers import Peers
+from resprout.stacks.shell.peers import Peer, Peers
 
 
 class Coordinator:
@@ -134,33 +134,33 @@ class Coordinator:
         repair = self.current
         return repair is not None and name in repair.asked and name not in repair.got and name not in repair.others
 
-    def attached(self, peer: str, incarnation: int, parcel: Parcel) -> None:
-        life, repair = self._life, self.current
+    def attached(self, peer: Peer, parcel: Parcel) -> None:
+        life, repair, name = self._life, self.current, peer.name
         head: Attach = parcel.head
-        if life.view.is_dead_speaker(peer):
-            self._peers.post(peer, Fenced(life.view.tombstones[peer]))
+        if life.view.is_dead_speaker(name):
+            self._peers.post(name, Fenced(life.view.tombstones[name]))
             return
-        if repair is None or head.token != repair.token or peer not in repair.asked:
+        if repair is None or head.token != repair.token or name not in repair.asked:
             return  # nobody asked for it, or only an earlier repair did
         believed = self._council.believed_deaths
-        parcel.tombstones = list(believed(peer, parcel.tombstones, life.now_us))
+        parcel.tombstones = list(believed(name, parcel.tombstones, life.now_us))
         learn(life, parcel)
         self._roll.learn(parcel.clients)
-        for dead in believed(peer, head.dead, life.now_us):
+        for dead in believed(name, head.dead, life.now_us):
             if dead.name not in repair.dead:
                 self._neighbours.mark_dead(dead)
                 repair.dead[dead.name] = dead
-        repair.got[peer] = (incarnation, parcel)
+        repair.got[name] = (peer.incarnation, parcel)
         self.check()
 
-    def not_member(self, peer: str, message: NotMember) -> None:
-        repair = self.current
+    def not_member(self, peer: Peer, message: NotMember) -> None:
+        repair, name = self.current, peer.name
         if repair is None or message.token != repair.token:
             return
-        if self._council.has_ended(peer) and not self._life.view.is_dead(peer):
-            self.declared([peer])  # a later life says so, which knows nothing: the one that stood there is dead, too
-        elif self._stands(peer):
-            repair.others[peer] = None
+        if self._council.has_ended(name) and not self._life.view.is_dead(name):
+            self.declared([name])  # a later life says so, which knows nothing: the one that stood there is dead, too
+        elif self._stands(name):
+            repair.others[name] = None
             self.check()
 
     def unlink(self, link: Link) -> None:

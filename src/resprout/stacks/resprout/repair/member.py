@@ -20,6 +20,7 @@ from resprout.order.retained import Retained
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.levels import TotalBook
 from resprout.order.totals.messages import Closed, KnownLock
+from resprout.overlay.council import Council
 from resprout.overlay.messages import Fenced
 from resprout.overlay.places import Life
 from resprout.overlay.waves import Waves
@@ -35,7 +36,7 @@ from resprout.stacks.resprout.repair.pool import Inventory, PoolParts, Taking, i
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.wishes import Wishes
 from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peers
+from resprout.stacks.shell.peers import Peer, Peers
 
 
 class MemberState(Enum):
@@ -83,6 +84,7 @@ class Member:
         peers: Peers,
         outbox: Outbox,
         waves: Waves,
+        council: Council,
         links: dict[str, Link],
         log: Log,
         clock: Clock,
@@ -102,6 +104,7 @@ class Member:
         self._peers = peers
         self._outbox = outbox
         self._waves = waves
+        self._council = council
         self._links = links
         self._log = log
         self._clock = clock
@@ -121,16 +124,18 @@ class Member:
 
     # -- attach --------------------------------------------------------------------------------------------------------
 
-    def requested(self, peer: str, message: AttachRequest) -> None:
-        life = self._life
+    def requested(self, peer: Peer, message: AttachRequest) -> None:
+        life, coordinator = self._life, peer.name
         view = life.view
-        if view.is_dead_speaker(peer):
-            self._peers.post(peer, Fenced(view.tombstones[peer]))
+        if not self._council.may_repair(coordinator, message.dead, life.now_us):
+            return
+        if view.is_dead_speaker(coordinator):
+            self._peers.post(coordinator, Fenced(view.tombstones[coordinator]))
             return
         dead = {one.name: one for one in message.dead}
         mine = dead.get(life.seat.name)
         if mine is not None and mine.incarnation >= life.seat.incarnation:
-            life.retire(f"{peer} repairs the tree around this broker")
+            life.retire(f"{coordinator} repairs the tree around this broker")
             return
         hit = [name for name, link in self._links.items() if self._is_among(link, dead)]
         for name, repair in self._repairs.items():  # whoever led its repair is dead: it belongs to this star, too
@@ -138,15 +143,15 @@ class Member:
                 hit.append(name)
                 dead[name] = Life(name, self._links[name].incarnation)
         if not hit:
-            self._peers.post(peer, NotMember(message.token))
+            self._peers.post(coordinator, NotMember(message.token))
             return
         for one in dead.values():
             self._neighbours.mark_dead(one)
         for name in hit:
             known = self._repairs.get(name)
-            if known is not None and (known.coordinator, known.token) == (peer, message.token):
+            if known is not None and (known.coordinator, known.token) == (coordinator, message.token):
                 continue  # once for each repair: a second time would undo its Grant
-            self._attach(self._links[name], peer, message.token, tuple(dead.values()))
+            self._attach(self._links[name], coordinator, message.token, tuple(dead.values()))
 
     @staticmethod
     def _is_among(link: Link, dead: dict[str, Life]) -> bool:
@@ -176,10 +181,11 @@ class Member:
 
     # -- grant ---------------------------------------------------------------------------------------------------------
 
-    def granted(self, peer: str, incarnation: int, parcel: Parcel) -> None:
+    def granted(self, peer: Peer, parcel: Parcel) -> None:
         life = self._life
         head: Grant = parcel.head
-        dead = next((name for name, r in self._repairs.items() if (r.coordinator, r.token) == (peer, head.token)), None)
+        sought = (peer.name, head.token)
+        dead = next((name for name, one in self._repairs.items() if (one.coordinator, one.token) == sought), None)
         if dead is None or dead not in self._links:
             return  # of a repair that another coordinator has taken over
         if life.seat.name not in head.members:
@@ -187,14 +193,14 @@ class Member:
         repair = self._repairs.pop(dead)
         repair.move_to(MemberState.FINISHING)
         life.view.attached.pop(dead, None)
-        self._replace(repair, self._links[dead], peer, incarnation, parcel)
+        self._replace(repair, self._links[dead], peer, parcel)
         names = tuple([one.name for one in head.dead])
         life.note("repair_end", " ".join(names))
-        life.outcomes.append(Repaired(names, peer))
+        life.outcomes.append(Repaired(names, peer.name))
         repair.move_to(MemberState.DONE)
 
-    def _replace(self, repair: AttachedRepair, old: Link, coordinator: str, incarnation: int, parcel: Parcel) -> None:
-        life = self._life
+    def _replace(self, repair: AttachedRepair, old: Link, peer: Peer, parcel: Parcel) -> None:
+        life, coordinator = self._life, peer.name
         head: Grant = parcel.head
         view = life.view
         # The terms of the dead link, before it goes.
@@ -211,7 +217,7 @@ class Member:
         # The link to the coordinator takes its place. Its cursor stands where this side attached, so that what was
         # logged since follows the pool.
         self._book.lost(old.name)
-        lives = {coordinator: incarnation}
+        lives = {coordinator: peer.incarnation}
         link = self._neighbours.begin_links(lives, {coordinator: parcel}, [old], inherits=True)[coordinator]
         learn(life, parcel)
         link.cursor = repair.inventory.snapshot
