@@ -136,13 +136,13 @@ class Council:
         """For people."""
         here = self._view
         unresponsive = self.unresponsive(now_us)
-        unheard = tuple([name for name in here.neighbours if name in self._detector.silent or name in unresponsive])
+        unheard = tuple([name for name in here.neighbours if self._detector.is_silent(name) or name in unresponsive])
         return CouncilStatus(here.parent, self.leased, unheard, self._probes.cut_off(now_us))
 
     def unresponsive(self, now_us: int) -> tuple[str, ...]:
         """Neighbours that have said nothing for longer than a lease, although their connections stand."""
         here, detector = self._view, self._detector
-        open_links = [name for name, is_open in here.neighbours.items() if is_open and name not in detector.silent]
+        open_links = [name for name, is_open in here.neighbours.items() if is_open and not detector.is_silent(name)]
         return tuple(
             [
                 name
@@ -280,7 +280,7 @@ class Council:
             self._send(peer, message)
 
     def _ping(self, peer: str, now_us: int) -> None:
-        if peer not in self._detector.silent:
+        if not self._detector.is_silent(peer):
             self._send(peer, Ping(now_us, self._view.decided.version))
 
     def _on_ping(self, peer: str, message: Ping, now_us: int) -> None:
