@@ -247,7 +247,7 @@ class ResproutBroker(Shell):
 
     def _probe(self, peer: Peer, message: Probe) -> None:
         if peer.is_newcomer:
-            self.parts.outbox.send(peer.name, Probed(message.number))
+            self.parts.peers.post(peer.name, Probed(message.number))
         else:
             self._to_council(peer, message)
 
@@ -294,7 +294,7 @@ class ResproutBroker(Shell):
             self.act()
             parts.admission.admit()
             if life.is_calm and (move := parts.balance.find_move()) is not None:
-                parts.outbox.send(*move)
+                parts.peers.post(*move)
             parts.served.decide_all()
             parts.durables.tick()
             parts.shares.look_at_copies()

@@ -118,7 +118,7 @@ class BrokerParts:
             self._namesakes,
         )
         self.waves = self.council.waves
-        self.claims = Claims(life, self.peers, self.outbox, self.waves.census)
+        self.claims = Claims(life, self.peers, self.waves.census)
         self.remembered = RememberedBrokers(life, self.peers, self.links, self.claims, self.council.configurations)
         self.lost = LostBrokers(life, self.links, self.peers)
 
@@ -229,12 +229,12 @@ class BrokerParts:
             self.total_acks, self.total_way,
         )  # fmt: skip
         self.member = Member(
-            life, self.peers, self.outbox, self.waves, self.council, self.links, self.log, self.clock, self.seen,
+            life, self.peers, self.waves, self.council, self.links, self.log, self.clock, self.seen,
             self.interest, self.total_acks, self.handover, self.retained, self.speaking, self.forwarding,
             self.neighbours, self.wishes, self.client_book, pool,
         )  # fmt: skip
         finish = FinishRepair(
-            life, self.outbox, self.waves, self.links, self.outbound, self.log, self.clock, self.seen, self.interest,
+            life, self.peers, self.waves, self.links, self.outbound, self.log, self.clock, self.seen, self.interest,
             self.sessions, self.routes, self.total_acks, self.totals, self.handover, self.retained, self.speaking,
             self.forwarding, self.copies, self.neighbours, self.wishes, self.ghosts, self.client_book, pool,
         )  # fmt: skip
@@ -244,7 +244,7 @@ class BrokerParts:
         self.revival: Revival | None = None
         if self.disk is not None:
             self.revival = Revival(
-                life, self.outbox, self.waves, self.links, self.log, self.clock, self.sessions, self.routes,
+                life, self.peers, self.waves, self.links, self.log, self.clock, self.sessions, self.routes,
                 self.reports, self.delivering, self.totals, self.speaking, self.forwarding, self.lost, self.disk,
                 self.ghosts, self.client_book,
             )  # fmt: skip
@@ -255,12 +255,12 @@ class BrokerParts:
         offers = Offers(life, self.interest, self._rng)
         self.balance = Balance(life, self.links, self.interest, offers)
         self.newcomer = Newcomer(
-            life, self.peers, self.outbox, self.waves, self.links, self.clock, self.seen, self.totals, self.disk,
+            life, self.peers, self.waves, self.links, self.clock, self.seen, self.totals, self.disk,
             self.neighbours, self.remembered, self.wishes, self._rng, self.council.configurations,
         )  # fmt: skip
         self.reunion = Reunion(life, self.peers, self.totals, self.remembered, self.council, self.newcomer)
         self.admission = Admission(
-            life, self.peers, self.outbox, self.waves, self.links, self.clock, self.seen, self.interest, self.totals,
+            life, self.peers, self.waves, self.links, self.clock, self.seen, self.interest, self.totals,
             self.handover, self.retained, self.speaking, self.copies, self.neighbours, self.wishes, self.council,
             offers, self.ghosts, self.client_book, self.claims, self.remembered, self.served,
         )  # fmt: skip

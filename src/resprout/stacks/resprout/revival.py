@@ -47,8 +47,7 @@ from resprout.stacks.resprout.outcomes import Settled
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.words import listed
 from resprout.stacks.routes import Routes
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer
+from resprout.stacks.shell.peers import Peer, Peers
 
 if TYPE_CHECKING:
     from resprout.edge.broker.ports import HeldBundle
@@ -62,7 +61,7 @@ class Revival:
     def __init__(
         self,
         life: BrokerLife,
-        outbox: Outbox,
+        peers: Peers,
         waves: Waves,
         links: dict[str, Link],
         log: Log,
@@ -80,7 +79,7 @@ class Revival:
         book: ClientBook,
     ) -> None:
         self._life = life
-        self._outbox = outbox
+        self._peers = peers
         self._waves = waves
         self._links = links
         self._log = log
@@ -170,31 +169,32 @@ class Revival:
 
     def _hand_up(self) -> None:
         life = self._life
-        parent = life.view.parent
-        assert parent is not None
         self._said_us = life.now_us
         former = self._disk.former
         name = life.seat.name
         for entry in former.entries.values():
-            self._outbox.send(parent, Recollected(name, entry.bundle, entry.tseq, tuple(sorted(entry.sent_to))))
-        self._outbox.send(parent, Recollection(name, former.roster))
+            self._say_up(Recollected(name, entry.bundle, entry.tseq, tuple(sorted(entry.sent_to))))
+        self._say_up(Recollection(name, former.roster))
 
     def recollected(self, link: Link, message: Recollected) -> None:
-        self._pass_up(message)
+        if self._life.reviving:
+            self._say_up(message)
         if self._gathering is not None:
             self._gathering.add(message.broker, message)
 
     def recollection(self, link: Link, message: Recollection) -> None:
-        self._pass_up(message)
+        if self._life.reviving:
+            self._say_up(message)
         if self._gathering is not None:
             self._gathering.rosters[message.broker] = message.roster
             self._gathering.latest_us = self._life.now_us
             self._check()
 
-    def _pass_up(self, message: Recollected | Recollection) -> None:
+    def _say_up(self, message: Recollected | Recollection) -> None:
+        """To the parent. What is lost with its session is handed up again."""
         parent = self._life.view.parent
-        if parent is not None and self._life.reviving:
-            self._outbox.send(parent, message)
+        if parent is not None and self._peers.is_up(parent):
+            self._peers.post(parent, message)
 
     def _lead(self) -> None:
         life = self._life

@@ -1,7 +1,14 @@
 """What neighbours are told besides bundles: in order with each other, or in order with the log.
 
-Everything leaves through the outbox. Two things are kept here: what is told at the end of a step (`outbound`), and
-what a dead neighbour would have been told, for whoever takes its place.
+A part that has something to say to a broker says it in one of four ways:
+
+- `Peers.post`: at once, to any broker, in a session that is opened for it if need be;
+- `outbound.append`: to a neighbour, at the end of the step, if its link is open (`say_all`). What a dead neighbour
+  would have been told is kept for whoever takes its place;
+- `say_in_order`: to a neighbour, behind everything that is in the log now;
+- `Outbox.pass_by`: what a peer may forget, before whatever waits for room.
+
+Bundles themselves leave through `forwarding`. All of it goes through the outbox, in order for each peer.
 """
 
 from resprout.core.contract import ProtocolMessage

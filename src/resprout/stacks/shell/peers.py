@@ -1,7 +1,7 @@
 """Sessions with other brokers: neighbours, those that would lead a repair, and whoever there is a word to say to.
 
-What is said in a session goes through the outbox. What is said to somebody without one (`post`) waits here until there
-is a session, perhaps in vain.
+`post` says something to any broker, at once and in order. Without a session it opens one, and the message waits here
+until there is a session, perhaps in vain. What is said in a session goes through the outbox.
 """
 
 from collections import deque
@@ -174,7 +174,7 @@ class Peers:
             peer = self.open(name)
             peer.errands.append(message)
         else:
-            if peer.liveness is not Liveness.HEARD:
-                self.open(name)  # whoever opened the session may be gone: call it
+            if peer.liveness is not Liveness.HEARD and not peer.is_newcomer:
+                self.open(name)  # whoever opened the session may be gone: call it; newcomers have no address yet
             self._outbox.send(name, message)
         peer.idle_since_us = self._step.now_us

@@ -43,7 +43,6 @@ from resprout.stacks.resprout.repair.parcels import send_parcel, shared_rows
 from resprout.stacks.resprout.served_clients import ServedClients
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.wishes import Wishes
-from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
 
 
@@ -52,7 +51,6 @@ class Admission:
         self,
         life: BrokerLife,
         peers: Peers,
-        outbox: Outbox,
         waves: Waves,
         links: dict[str, Link],
         clock: Clock,
@@ -75,7 +73,6 @@ class Admission:
     ) -> None:
         self._life = life
         self._peers = peers
-        self._outbox = outbox
         self._waves = waves
         self._links = links
         self._clock = clock
@@ -108,7 +105,7 @@ class Admission:
         if life.attached and self._room > 0 and life.is_calm and self.claims.gets_on(name):
             return
         if self.claims.drop(name) or name not in self._links:
-            self._outbox.send(name, JoinElsewhere(()))
+            self._peers.post(name, JoinElsewhere(()))
 
     def requested(self, peer: Peer, message: JoinRequest) -> None:
         """The name of the peer is the key of its session, see `claims`."""
@@ -131,7 +128,7 @@ class Admission:
         view = life.view
         latest = max(view.tombstones.get(name, 0), view.sessions.get(name, 0))
         if incarnation <= view.tombstones.get(name, -1) or incarnation < latest:
-            self._outbox.send(key, Fenced(latest))
+            self._peers.post(key, Fenced(latest))
             self._peers.close(key, "it was told why")
 
     @property
@@ -212,11 +209,11 @@ class Admission:
         asks = self._interest.standing(name)[0]
         self._wishes.presume(name, [predicate for _, predicate, _ in asks], base)
         if life.reviving:
-            self._outbox.send(name, Recollect())
+            self._peers.post(name, Recollect())
         confirmed = [(id, predicate, True) for id, predicate, _ in asks]
         rows = shared_rows(view, self._seen, confirmed, newcomer_locks(self._totals), self._handover.last())
         head = Welcome(self._clock.now, view.epoch, view.configuration, view.network)
-        send_parcel(partial(self._outbox.send, name), head, chain(rows, self._book.rows()))
+        send_parcel(partial(self._peers.post, name), head, chain(rows, self._book.rows()))
         joined(self._totals, name)
         self._neighbours.open(link)
         if not life.reviving:

@@ -38,7 +38,6 @@ from resprout.stacks.resprout.outcomes import Settled, TakenIn
 from resprout.stacks.resprout.remembered import RememberedBrokers
 from resprout.stacks.resprout.repair.parcels import Parcel, learn
 from resprout.stacks.resprout.wishes import Wishes
-from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
 
 FIRST_PATIENCE_US = 20_000_000
@@ -101,7 +100,6 @@ class Newcomer:
         self,
         life: BrokerLife,
         peers: Peers,
-        outbox: Outbox,
         waves: Waves,
         links: dict[str, Link],
         clock: Clock,
@@ -116,7 +114,6 @@ class Newcomer:
     ) -> None:
         self._life = life
         self._peers = peers
-        self._outbox = outbox
         self._waves = waves
         self._links = links
         self._clock = clock
@@ -234,7 +231,7 @@ class Newcomer:
         if self.state not in (NewcomerState.ASKING, NewcomerState.PAUSING):
             return
         if self._asked is not None and self._peers.is_heard(self._asked) and len(self._candidates) > 1:
-            self._outbox.send(self._asked, JoinWithdrawn())
+            self._peers.post(self._asked, JoinWithdrawn())
             life.out.append(SetTimer(JoinAgain(), life.now_us + PATIENCE_US))
         else:
             if self._asked is not None and not self._peers.incarnation(self._asked):
@@ -401,7 +398,7 @@ class Newcomer:
     def _move(self, parent: str, toward: str | None) -> None:
         life = self._life
         if toward is not None and self._may_move(parent):
-            self._outbox.send(parent, Leaving())
+            self._peers.post(parent, Leaving())
             life.retire(f"{parent} asked {life.seat.name} to move to {toward}", kind="moved", toward=toward)
 
     def _may_move(self, parent: str) -> bool:

@@ -40,7 +40,7 @@ from resprout.stacks.resprout.repair.pool import OWN_SIDE, Inventory, Pool, Pool
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.wishes import Wishes
 from resprout.stacks.routes import Routes
-from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peers
 
 
 class CoordinatorState(Enum):
@@ -82,7 +82,7 @@ class FinishRepair:
     def __init__(
         self,
         life: BrokerLife,
-        outbox: Outbox,
+        peers: Peers,
         waves: Waves,
         links: dict[str, Link],
         outbound: Outbound,
@@ -106,7 +106,7 @@ class FinishRepair:
         pool: PoolParts,
     ) -> None:
         self._life = life
-        self._outbox = outbox
+        self._peers = peers
         self._waves = waves
         self._links = links
         self._outbound = outbound
@@ -167,7 +167,7 @@ class FinishRepair:
             self._interest.rebase(name, base)
             self._grant(repair, members, name, items, merged, grants[name], spread)
             for message in later[name]:
-                self._outbox.send(name, message)
+                self._peers.post(name, message)
         for link in links.values():
             self._neighbours.open(link)
         self._handover.lead(merged)
@@ -337,7 +337,7 @@ class FinishRepair:
             view.configuration, spread,
         )  # fmt: skip
         rows = chain(shared_rows(life.view, self._seen, asks, merged.locks, merged.last), self._book.rows(), items)
-        send_parcel(partial(self._outbox.send, name), head, rows)
+        send_parcel(partial(self._peers.post, name), head, rows)
 
     def _push(self, taking: Taking, fresh: dict[str, Link]) -> None:
         """Too few take the pool to make it safe: the other neighbours keep copies, and it is shown when they have."""

@@ -35,7 +35,6 @@ from resprout.stacks.resprout.repair.parcels import Parcel, learn, send_parcel, 
 from resprout.stacks.resprout.repair.pool import Inventory, PoolParts, Taking, in_order
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.wishes import Wishes
-from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
 
 
@@ -82,7 +81,6 @@ class Member:
         self,
         life: BrokerLife,
         peers: Peers,
-        outbox: Outbox,
         waves: Waves,
         council: Council,
         links: dict[str, Link],
@@ -102,7 +100,6 @@ class Member:
     ) -> None:
         self._life = life
         self._peers = peers
-        self._outbox = outbox
         self._waves = waves
         self._council = council
         self._links = links
@@ -245,7 +242,7 @@ class Member:
         self.close_behind(link, repair.inventory.snapshot)
         # What had to wait for the Grant, then everything as on any link.
         for message in unsaid:
-            self._outbox.send(coordinator, message)
+            self._peers.post(coordinator, message)
         self._neighbours.open(link)
         taking.settle()
         self._waves.start(view.publish_place(), view.reach, lambda: None)
