@@ -21,7 +21,6 @@ from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.repair.parcels import Parcel
-from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.wishes import Wishes
 from resprout.stacks.routes import Routes
 from resprout.stacks.shell.outbox import Outbox
@@ -40,7 +39,6 @@ class Neighbours:
         left: Left,
         routes: Routes,
         pressure: BackPressure,
-        speaking: Speaking,
         forwarding: Forwarding,
         interest: Interest,
         wishes: Wishes,
@@ -55,7 +53,6 @@ class Neighbours:
         self._left = left
         self._routes = routes
         self._pressure = pressure
-        self._speaking = speaking
         self._forwarding = forwarding
         self._interest = interest
         self._wishes = wishes
@@ -131,7 +128,6 @@ class Neighbours:
         link.move_to(LinkState.REMOVED)
         del self._links[link.name]
         del life.view.neighbours[link.name]
-        self._speaking.unsaid.pop(link.name, None)
         self._routes.forget()
 
     def mark_dead(self, dead: Life) -> None:

@@ -222,7 +222,7 @@ class BrokerParts:
         life = self.life
         self.neighbours = Neighbours(
             life, self.peers, self.outbox, self.waves, self.links, self.log, self.left, self.routes, self.pressure,
-            self.speaking, self.forwarding, self.interest, self.wishes, self.client_book,
+            self.forwarding, self.interest, self.wishes, self.client_book,
         )  # fmt: skip
         pool = self.pool = PoolParts(
             life, self.log, self.clock, self.seen, self.reports, self.delivering, self.forwarding, self.handover,

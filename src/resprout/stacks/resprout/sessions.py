@@ -62,8 +62,6 @@ class PeerSessions:
         self._parcels = parcels
         self._durables = durables
         self._reunion = reunion
-        self._asked_back: dict[str, int] = {}
-        """Children that ended their sessions, and when: they are asked whether this broker was declared dead."""
         self._unresponsive: tuple[str, ...] = ()
         """Neighbours that keep their connections and answer nothing: the trace says so of each."""
 
@@ -111,7 +109,7 @@ class PeerSessions:
             self._coordinator.unlink(link)
         elif event.cause is EndCause.CLOSED:
             link.silent = True
-            self._asked_back[name] = life.now_us
+            link.asked_back_us = life.now_us
             self._peers.post(name, Ping(life.now_us, life.view.decided.version))
         else:  # the session cannot go on, so this life of the neighbour is over for the tree
             self._council.silent(name, True, life.now_us)
@@ -194,11 +192,11 @@ class PeerSessions:
             if name not in self._unresponsive:
                 life.note("suspect", f"{name} keeps its connection and answers nothing")
         self._unresponsive = unresponsive
-        for name, since_us in list(self._asked_back.items()):
-            if life.now_us - since_us > life.options.lease_us:
-                del self._asked_back[name]
-                if name in self._links and self._links[name].open:
-                    self._council.silent(name, False, life.now_us)
+        for link in list(self._links.values()):
+            if link.asked_back_us is not None and life.now_us - link.asked_back_us > life.options.lease_us:
+                link.asked_back_us = None
+                if link.open:
+                    self._council.silent(link.name, False, life.now_us)
 
     def _is_stranger(self, link: Link) -> bool:
         """A newcomer that was welcomed here and had gone elsewhere by then: it never spoke as a child."""

@@ -35,8 +35,6 @@ class Speaking:
         self._links = links
         self._outbound = outbound
         self._log = log
-        self.unsaid: dict[str, list[ProtocolMessage]] = {}
-        """By dead neighbour: what was to be said on its link since this broker handed over what it had said before."""
 
     def say_all(self) -> None:
         """What neighbours must hear. One that does not listen hears everything at the beginning of its session, or, if
@@ -46,10 +44,12 @@ class Speaking:
             self._outbound.clear()
             for name, message in outbound:
                 link = self._links.get(name)
-                if link is not None and link.open:
+                if link is None:
+                    continue
+                if link.open:
                     self._outbox.send(name, message)
-                elif name in self.unsaid and isinstance(message, TO_ANY_NEIGHBOUR):
-                    self.unsaid[name].append(message)  # answers to the dead are for nobody else
+                elif link.unsaid is not None and isinstance(message, TO_ANY_NEIGHBOUR):
+                    link.unsaid.append(message)  # answers to the dead are for nobody else
 
     def say_in_order(self, name: str, message: ProtocolMessage) -> None:
         """To a neighbour, but not before everything that is in the log now; within its window.

@@ -162,7 +162,7 @@ class Member:
             self._repairs[link.name].move_to(MemberState.TAKEN_OVER)
         self._repairs[link.name] = AttachedRepair(coordinator, token, dead, inventory)
         life.view.attached[link.name] = coordinator
-        self._speaking.unsaid[link.name] = []
+        link.unsaid = []
         asks, served = self._interest.standing(link.name)
 
         send_parcel(
@@ -202,7 +202,6 @@ class Member:
         view = life.view
         # The terms of the dead link, before it goes.
         owed = self._interest.owing(old.name)
-        unsaid = self._speaking.unsaid.get(old.name, [])
         for one in head.dead:
             view.mark_dead(one.name, one.incarnation)
         view.mark_replaced([one.name for one in head.dead])
@@ -241,7 +240,7 @@ class Member:
         self._handover.follow(coordinator)
         self.close_behind(link, repair.inventory.snapshot)
         # What had to wait for the Grant, then everything as on any link.
-        for message in unsaid:
+        for message in old.unsaid or ():
             self._peers.post(coordinator, message)
         self._neighbours.open(link)
         taking.settle()
