@@ -26,12 +26,14 @@ Not done here: the log, showing, acknowledging, and deciding what is carried; `d
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from enum import Enum, auto
+from typing import Final, NamedTuple, Protocol
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
+from resprout.core.states import transition
 from resprout.order.clock import Clock, check_stamp
 from resprout.order.totals.backlog import UNORDERED_TOTALS, Backlog
 from resprout.order.totals.locks import LockRecord, LockTable
@@ -74,6 +76,22 @@ class Waiting(NamedTuple):
     """Those that have not said that their side is closed."""
 
 
+class TotalsState(Enum):
+    RUNNING = auto()
+    INSTALLING = auto()
+    """A repair is being installed: nothing is activated, told or delivered by itself until it is complete."""
+    RESUBMITTING = auto()
+    """What waits for its place is being submitted to the new parent again: nothing newer may go before it."""
+
+
+TOTALS_STATES: Final[Mapping[TotalsState, frozenset[TotalsState]]] = {
+    TotalsState.RUNNING: frozenset({TotalsState.INSTALLING}),
+    # A mistake of a peer can end the step in the middle of a repair; the next repair begins again.
+    TotalsState.INSTALLING: frozenset({TotalsState.INSTALLING, TotalsState.RESUBMITTING}),
+    TotalsState.RESUBMITTING: frozenset({TotalsState.RUNNING, TotalsState.INSTALLING}),
+}
+
+
 class Totals:
     """The totals of one broker.
 
@@ -99,16 +117,16 @@ class Totals:
         self.locks = LockTable()
         self.backlog = Backlog()
         self.submissions = Submissions(self.backlog)
-        self.held = False
-        """A repair is being installed: nothing is activated, told or delivered by itself until it is complete."""
-        self.unsubmitted = False
-        """What waits for its place has not been submitted to the new parent again: nothing newer may go before it."""
+        self.state = TotalsState.RUNNING
         self._deliver = deliver
         self._is_seen = is_seen
         self._number = 0
         self._latest: TotalPlace = (-1, 0)
         self._working = False
         self._to_advance: dict[TotalId, LockRecord] = {}
+
+    def move_to(self, state: TotalsState) -> None:
+        self.state = transition(TOTALS_STATES, self.state, state)
 
     # -- what the broker asks ------------------------------------------------------------------------------------------
 
@@ -271,7 +289,7 @@ class Totals:
             return
         self._working = True
         try:
-            while not self.held:
+            while self.state is not TotalsState.INSTALLING:
                 for record in self.locks.take_idle():
                     self.locks.activate(record, max(record.floor, self.clock.tick()))
                     self._to_advance[record.id] = record

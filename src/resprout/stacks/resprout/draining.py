@@ -20,7 +20,7 @@ from resprout.edge.messages import GoTo
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.log import Log
-from resprout.order.totals.totals import Totals
+from resprout.order.totals.totals import Totals, TotalsState
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Probe, Probed
 from resprout.stacks.resprout.copies import Copies
@@ -28,7 +28,7 @@ from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.joining.choosing import CALL
 from resprout.stacks.resprout.joining.claims import Claims
-from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.life import BrokerLife, LifeState
 from resprout.stacks.resprout.messages import Leaving
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
@@ -83,7 +83,7 @@ class Draining:
             self._go()
             return
         self.asked.append(life.now_us)
-        life.leaving = True
+        life.move_to(LifeState.LEAVING)
         self._admission.admit()  # those who ask for a place here are sent elsewhere
         life.out.append(SetTimer(DrainOver(), life.now_us + within_us))
 
@@ -132,7 +132,7 @@ class Draining:
         ):
             return "a publication that nobody else has"
         backlog = self._totals.backlog
-        if self._totals.unsubmitted or any(backlog.has_any(name) for name in self._sessions.all):
+        if self._totals.state is not TotalsState.RUNNING or any(backlog.has_any(name) for name in self._sessions.all):
             return "the place of a total"
         return None
 
@@ -141,7 +141,8 @@ class Draining:
 
     def _go(self) -> None:
         life = self._life
-        life.leaving = True
+        if life.state is LifeState.PLACED:
+            life.move_to(LifeState.LEAVING)
         successors = life.successors()
         self._sessions.flush_all(life.out)
         if successors:

@@ -25,7 +25,7 @@ from resprout.order.clock import Clock
 from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.order.totals.messages import Lock, TotalId
-from resprout.order.totals.totals import Totals
+from resprout.order.totals.totals import Totals, TotalsState
 from resprout.stacks.resprout.delivering import Charges, Delivering
 from resprout.stacks.resprout.disk_until_safe import DiskUntilSafe
 from resprout.stacks.resprout.forwarding import Forwarding
@@ -164,7 +164,7 @@ class ClientPublishing:
         """Take what need not wait any longer."""
         life = self._life
         totals = self._totals
-        if totals.held or totals.unsubmitted or life.leaving or session.name in self._draining:
+        if totals.state is not TotalsState.RUNNING or life.leaving or session.name in self._draining:
             return
         self._draining.add(session.name)
         queue = session.waiting

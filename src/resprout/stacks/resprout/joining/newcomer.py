@@ -23,7 +23,7 @@ from resprout.overlay.places import Configuration
 from resprout.overlay.waves import Waves
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.joining.choosing import ChosenParent, ParentSearch, locate
-from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.life import BrokerLife, LifeState
 from resprout.stacks.resprout.messages import (
     JoinElsewhere,
     JoinRequest,
@@ -175,7 +175,7 @@ class Newcomer:
     def placed(self) -> None:
         """This broker is the root."""
         life = self._life
-        life.attached = True
+        life.move_to(LifeState.PLACED)
         self._peers.is_newcomer = False
         life.out.append(CancelTimer(JoinAgain()))
         self._search = None
@@ -318,7 +318,7 @@ class Newcomer:
             return
         if self._is_too_far(parent):
             return
-        life.attached = True
+        life.move_to(LifeState.PLACED)
         self._search = None
         self._move_to(NewcomerState.PLACED)
         self._peers.settle_name(parent)
