@@ -193,7 +193,7 @@ class ResproutBroker(Shell):
         clients = said_by(Sender.CLIENT, handlers)
         return (
             Desk(parts.sessions.all.get, clients, check=ClientSession.check_turn, is_only=True, is_guarded=True),
-            Desk(parts.neighbours.heard.get, said_by(Sender.NEIGHBOUR, handlers), heard=heard, strange=self._pass_over),
+            Desk(parts.neighbours.find, said_by(Sender.NEIGHBOUR, handlers), heard=heard, strange=self._pass_over),
             Desk(parts.peers.find_settled, said_by(Sender.BROKER, handlers), heard=heard),
             Desk(parts.peers.find, said_by(Sender.NEWCOMER, handlers), is_only=True),
         )

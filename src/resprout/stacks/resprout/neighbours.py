@@ -57,8 +57,11 @@ class Neighbours:
         self._interest = interest
         self._wishes = wishes
         self._book = book
-        self.heard: dict[str, Link] = {}
-        """Those whose links are open."""
+
+    def find(self, name: str) -> Link | None:
+        """Return the link to a neighbour if it is open: others are no neighbours, or dead and may not know it."""
+        link = self._links.get(name)
+        return link if link is not None and link.open else None
 
     # -- links that begin ----------------------------------------------------------------------------------------------
 
@@ -102,7 +105,6 @@ class Neighbours:
         assert self._peers.is_up(link.name), "a link is made within a session"
         self._peers.open(link.name)
         link.move_to(LinkState.OPEN)
-        self.heard[link.name] = link
         link.silent = not self._peers.is_clear(link.name)
         if link.cursor is None and self._outbox.room(link.name) <= 0:
             link.cursor = self._log.next_no
@@ -115,7 +117,6 @@ class Neighbours:
         life = self._life
         if link.open:
             link.move_to(LinkState.IN_REPAIR)
-            del self.heard[link.name]
             life.view.neighbours[link.name] = False
             if self._pressure.holding:
                 self._pressure.forget(link.name)

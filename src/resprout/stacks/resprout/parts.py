@@ -286,7 +286,7 @@ class BrokerParts:
         )
         self.peer_sessions = PeerSessions(
             life, self.peers, self.outbox, self.links, self.sessions, self.reports, self.total_acks, self.forwarding,
-            self.council, self.served, self.newcomer, self.admission, self.coordinator, self.parcels, self.durables,
+            self.council, self.served, self.newcomer, self.admission, self.coordinator, self.durables,
             self.reunion,
         )  # fmt: skip
 

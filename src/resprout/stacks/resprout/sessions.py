@@ -20,7 +20,6 @@ from resprout.stacks.resprout.joining.newcomer import Newcomer, NewcomerState
 from resprout.stacks.resprout.joining.reunion import Reunion
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.repair.coordinator import Coordinator
-from resprout.stacks.resprout.repair.parcels import ParcelDesk
 from resprout.stacks.resprout.served_clients import ServedClients
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peers
@@ -42,7 +41,6 @@ class PeerSessions:
         newcomer: Newcomer,
         admission: Admission,
         coordinator: Coordinator,
-        parcels: ParcelDesk,
         durables: Durables,
         reunion: Reunion,
     ) -> None:
@@ -59,7 +57,6 @@ class PeerSessions:
         self._newcomer = newcomer
         self._admission = admission
         self._coordinator = coordinator
-        self._parcels = parcels
         self._durables = durables
         self._reunion = reunion
         self._unresponsive: tuple[str, ...] = ()
@@ -83,7 +80,6 @@ class PeerSessions:
     def _met(self, name: str, incarnation: int) -> None:
         """A session with this life begins."""
         life = self._life
-        self._parcels.drop(name)
         self._council.connected(name, life.now_us, incarnation)
         self._coordinator.met(name)
 
@@ -95,7 +91,6 @@ class PeerSessions:
             return
         incarnation = self._peers.incarnation(name)
         self._peers.went_down(name)
-        self._parcels.drop(name)
         self._admission.lost(name)
         self._reunion.lost(name)
         self._newcomer.lost(name)
@@ -127,7 +122,6 @@ class PeerSessions:
         life.note("suspect", f"{name}: {reason}")
         incarnation = self._peers.incarnation(name)
         self._peers.close(name, reason)
-        self._parcels.drop(name)
         if name in self._links and self._links[name].incarnation == incarnation:
             if name == life.view.parent:
                 life.retire(f"{name}: {reason}")

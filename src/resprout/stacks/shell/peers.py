@@ -6,7 +6,7 @@ until there is a session, perhaps in vain. What is said in a session goes throug
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from resprout.core.contract import Adopt, Close, Open, ProtocolMessage
 from resprout.core.names import newcomer_name
@@ -20,7 +20,9 @@ PEERS_MAX: Final = 4_096
 
 
 class Peer:
-    __slots__ = ("errands", "idle_since_us", "incarnation", "is_newcomer", "liveness", "name", "opened", "up")
+    __slots__ = (
+        "errands", "idle_since_us", "incarnation", "is_newcomer", "liveness", "name", "opened", "unfinished", "up",
+    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -34,6 +36,8 @@ class Peer:
         """As the links say; before they have said anything, the best is hoped for."""
         self.errands: deque[ProtocolMessage] = deque(maxlen=ERRANDS_MAX)
         self.idle_since_us = 0
+        self.unfinished: Any = None
+        """What it has said so far of something that takes several messages; gone with the session."""
 
 
 class Peers:
@@ -119,7 +123,7 @@ class Peers:
                 self._step.out.append(Close(name, "no more brokers are taken here"))
                 return None
             peer = self._peers[name] = Peer(name)
-        peer.up, peer.liveness = True, Liveness.HEARD
+        peer.up, peer.liveness, peer.unfinished = True, Liveness.HEARD, None
         peer.incarnation = incarnation
         peer.idle_since_us = self._step.now_us
         self._outbox.begin(name, room)
@@ -144,7 +148,7 @@ class Peers:
     def went_down(self, name: str) -> None:
         peer = self._peers.get(name)
         if peer is not None:
-            peer.up = False
+            peer.up, peer.unfinished = False, None
             self._outbox.end(name)
             if not peer.opened:
                 del self._peers[name]

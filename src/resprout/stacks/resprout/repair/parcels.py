@@ -180,26 +180,20 @@ class ParcelDesk:
         self._life = life
         self._council = council
         self._whole = whole
-        self._coming: dict[str, Parcel] = {}
-        """One from each peer at most."""
-
-    def drop(self, peer: str) -> None:
-        """The session in which it came is over."""
-        self._coming.pop(peer, None)
 
     def begin(self, peer: Peer, message: Attach | Grant | Welcome) -> None:
-        self._coming[peer.name] = Parcel(message)
+        peer.unfinished = Parcel(message)
 
     def add(self, peer: Peer, message: ParcelRows) -> None:
-        parcel = self._coming.get(peer.name)
-        if parcel is None:
+        parcel = peer.unfinished
+        if not isinstance(parcel, Parcel):
             raise PeerError("rows outside of a parcel")
         parcel.add(message.rows)
         self._council.stirred(peer.name, self._life.now_us)
 
     def complete(self, peer: Peer, message: ParcelEnd) -> None:
-        parcel = self._coming.pop(peer.name, None)
-        if parcel is None:
+        parcel, peer.unfinished = peer.unfinished, None
+        if not isinstance(parcel, Parcel):
             raise PeerError("the end of a parcel that never began")
         self._whole[type(parcel.head)](peer, parcel)
 
