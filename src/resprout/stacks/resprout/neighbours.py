@@ -78,8 +78,9 @@ class Neighbours:
         clients are. With `inherits` the one new neighbour takes over what the replaced one wanted and was asked, until
         it says what it wants itself; otherwise what the replaced ones wanted is wanted no more."""
         if inherits:
-            (name,), (old,) = lives, replaced
-            self._interest.replace_neighbour(old.name, name)
+            assert len(lives) == len(replaced) == 1
+            for name in lives:
+                self._interest.replace_neighbour(replaced[0].name, name)
         else:
             for name in lives:  # before the others go: a wish that waits only for them would count as confirmed
                 self._interest.add_neighbour(name)
