@@ -60,6 +60,28 @@ COORDINATOR_STATES: Final[Mapping[CoordinatorState, frozenset[CoordinatorState]]
 }
 
 
+class MemberAnswer(Enum):
+    """What a broker around the dead has answered."""
+
+    AWAITED = auto()
+    ATTACHED = auto()
+    NOT_MEMBER = auto()
+
+
+class AskedBroker:
+    """One broker around the dead, as the coordinator knows it."""
+
+    __slots__ = ("answer", "asked_us", "incarnation", "parcel")
+
+    def __init__(self, asked_us: int) -> None:
+        self.asked_us = asked_us
+        self.answer = MemberAnswer.AWAITED
+        self.incarnation = 0
+        """The life that has attached."""
+        self.parcel: Parcel | None = None
+        """What it brought."""
+
+
 class LedRepair:
     """One repair that this broker leads."""
 
@@ -67,12 +89,7 @@ class LedRepair:
         self.token = token
         self.state = CoordinatorState.COLLECTING
         self.dead: dict[str, Life] = {}
-        self.asked: dict[str, int] = {}
-        """Members, and when they were asked."""
-        self.got: dict[str, tuple[int, Parcel]] = {}
-        """Members that have attached: their incarnation, and what they brought."""
-        self.others: dict[str, None] = {}
-        """Asked, and no members after all."""
+        self.asked: dict[str, AskedBroker] = {}
 
     def move_to(self, state: CoordinatorState) -> None:
         self.state = transition(COORDINATOR_STATES, self.state, state)
@@ -132,10 +149,10 @@ class FinishRepair:
     def run(self, repair: LedRepair, members: list[str]) -> None:
         """`members`: all living brokers around the dead, each of which has attached."""
         life = self._life
-        assert all(name in repair.got for name in members), "a repair ends when everybody is in"
         # 1. What is said on the old links' terms is said before they go.
         self._speaking.say_all()
-        parcels = {name: repair.got[name][1] for name in members}
+        parcels = {name: parcel for name in members if (parcel := repair.asked[name].parcel) is not None}
+        assert len(parcels) == len(members), "a repair ends when everybody is in"
         old = [link for name, link in self._links.items() if name in repair.dead]
         inventory = Inventory(self._log, self._forwarding, *old)
         items = self._collect(members, parcels, inventory)
@@ -259,7 +276,7 @@ class FinishRepair:
         if view.parent in repair.dead:
             view.parent = None
             self._totals.become_root(view.epoch + 1)
-        links = self._neighbours.begin_links({name: repair.got[name][0] for name in parcels}, parcels, old)
+        links = self._neighbours.begin_links({name: repair.asked[name].incarnation for name in parcels}, parcels, old)
         here = view.publish_place()
         for name, link in links.items():
             place = view.places.get(name)
