@@ -21,7 +21,6 @@ from resprout.core.contract import (
     Timer,
     Writable,
 )  # fmt: skip
-from resprout.edge.broker.answering import NothingKept
 from resprout.edge.broker.ghosts import GhostOver
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import AskAudience, Attend, DropsAcknowledged, ForgetBrokers, Publish, Taken
@@ -60,6 +59,7 @@ from resprout.stacks.resprout.outcomes import Cleared, Repaired, Reunited, Settl
 from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.pauses import ReadersPaused
 from resprout.stacks.resprout.shares import LookAtReaders
+from resprout.stacks.resprout.unfinished import AskUnfinished, UnfinishedTold
 from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.shell import Shell
@@ -104,7 +104,6 @@ class ResproutBroker(Shell):
                 DrainOver: parts.draining.over,
                 ChooseParent: lambda timer: parts.newcomer.choose(),
                 GhostOver: parts.ghost_expiry.due,
-                NothingKept: lambda timer: parts.served.settle(),
                 DropMore: lambda timer: parts.served.drop_more(),
                 LookAtReaders: lambda timer: None,  # at the end of the step
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), parts.reporting.fired),
@@ -210,6 +209,8 @@ class ResproutBroker(Shell):
                 DurableHeard: parts.client_book.durables.heard,
                 DurableDone: parts.client_book.durables.done,
                 ReadersPaused: parts.pauses.heard,
+                AskUnfinished: parts.unfinished.asked,
+                UnfinishedTold: parts.unfinished.told,
                 MoveAway: lambda link, message: parts.newcomer.move_away(link.name, message),
                 **(parts.revival.of_neighbours if parts.revival is not None else {}),
                 **parts.wishes.of_neighbours,

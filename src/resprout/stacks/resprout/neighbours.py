@@ -14,6 +14,7 @@ from resprout.overlay.waves import Waves
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.speaking import Speaking
+from resprout.stacks.resprout.unfinished import UnfinishedSearch
 from resprout.stacks.routes import Routes
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peers
@@ -26,6 +27,7 @@ class Neighbours:
         peers: Peers,
         outbox: Outbox,
         waves: Waves,
+        unfinished: UnfinishedSearch,
         links: dict[str, Link],
         log: Log,
         left: Left,
@@ -38,6 +40,7 @@ class Neighbours:
         self._peers = peers
         self._outbox = outbox
         self._waves = waves
+        self._unfinished = unfinished
         self._links = links
         self._log = log
         self._left = left
@@ -98,3 +101,4 @@ class Neighbours:
             self.shut(link)
             self._peers.close(dead.name, f"{dead.name} was declared dead")
             self._waves.unwait(dead.name)
+            self._unfinished.unwait(dead.name)

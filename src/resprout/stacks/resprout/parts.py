@@ -77,6 +77,7 @@ from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.spilling import Spilling
 from resprout.stacks.resprout.total_way import TotalWay
 from resprout.stacks.resprout.tree_news import TreeNews
+from resprout.stacks.resprout.unfinished import UnfinishedSearch
 from resprout.stacks.resprout.waiting import Waits
 from resprout.stacks.resprout.wishes import Wishes
 from resprout.stacks.routes import Routes
@@ -172,13 +173,14 @@ class BrokerParts:
         self.copies = Copies(
             life.faults, self.links, self.log, self.total_acks, self.totals, self.speaking, self.forwarding
         )
+        self.unfinished = UnfinishedSearch(life.view.neighbours, self.outbound, self.log)
         self.neighbours = Neighbours(
-            life, self.peers, self.outbox, self.waves, self.links, self.log, self.left, self.routes,
+            life, self.peers, self.outbox, self.waves, self.unfinished, self.links, self.log, self.left, self.routes,
             self.pressure, self.speaking, self.forwarding,
         )  # fmt: skip
         self.reporting = Reporting(
-            life, self.links, self.outbound, self.left, self.sessions, self.reports, self.pressure, self.total_acks,
-            self.speaking, self.total_way,
+            life, self.links, self.outbound, self.left, self.log, self.delivering, self.sessions, self.reports,
+            self.pressure, self.total_acks, self.speaking, self.total_way,
         )  # fmt: skip
 
     def _make_clients(self) -> None:
@@ -207,7 +209,7 @@ class BrokerParts:
         self.served = ServedClients(
             life, self.peers, self.links, self.log, self.clock, self.client_interest, self.sessions,
             self.total_acks, self.disk, self.lost, self.remembered, self.ghosts, self.client_book, self.answering,
-            self.publishing, self._client_left, self._look_at_durables,
+            self.publishing, self.unfinished, self._client_left, self._look_at_durables,
         )  # fmt: skip
         self.durables = Durables(
             life, self.links, self.log, self.sessions, self.routes, self.disk, self.spilling, self.lost, self.ghosts,

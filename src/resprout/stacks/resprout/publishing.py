@@ -138,7 +138,9 @@ class ClientPublishing:
 
     def _take_eventual(self, session: ClientSession, message: Publish) -> None:
         if self._seen.has(message.bundle):
-            self._sessions.known(session, message.bundle, everywhere=self._answering.is_settled(session))
+            self._sessions.known(
+                session, message.bundle, everywhere=self._answering.is_delivered(session, message.bundle)
+            )
         else:
             self._accept(session, self._stamped(message.bundle), message)
 
@@ -175,7 +177,7 @@ class ClientPublishing:
                 self._split_head(session, message, rest[0])
             bundle = message.bundle
             if self._seen.has(bundle):
-                self._sessions.known(session, bundle, everywhere=self._answering.is_settled(session))
+                self._sessions.known(session, bundle, everywhere=self._answering.is_delivered(session, bundle))
             elif (self._pauses.seen and (pause := self._pauses.find(bundle)) is not None) or not self._take(
                 session, message
             ):

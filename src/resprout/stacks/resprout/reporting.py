@@ -7,10 +7,12 @@ from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.order.left import Left
 from resprout.order.link import Link
+from resprout.order.log import Log
 from resprout.order.reports import Reports
 from resprout.order.timers import ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalBook
 from resprout.spread.outbound import Outbound
+from resprout.stacks.resprout.delivering import Delivering
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.total_way import TotalWay
@@ -23,6 +25,8 @@ class Reporting:
         links: Mapping[str, Link],
         outbound: Outbound,
         left: Left,
+        log: Log,
+        delivering: Delivering,
         sessions: ClientSessions,
         reports: Reports,
         pressure: BackPressure,
@@ -34,6 +38,8 @@ class Reporting:
         self._links = links
         self._outbound = outbound
         self._left = left
+        self._log = log
+        self._delivering = delivering
         self._sessions = sessions
         self._reports = reports
         self._pressure = pressure
@@ -44,6 +50,8 @@ class Reporting:
     def end_step(self) -> None:
         """Tell neighbours and clients what this step has left to be told."""
         life, sessions, reports = self._life, self._sessions, self._reports
+        if self._log.repeats.changed:
+            self._delivering.advance_repeats()
         if self._outbound:
             self._speaking.say_all()
         if sessions.turned or sessions.ending:

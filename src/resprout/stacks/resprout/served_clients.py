@@ -6,9 +6,10 @@ holds, and acts on the answer.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from resprout.core.contract import Close, EndCode, LinkUp, Send, SetTimer
-from resprout.edge.broker.answering import Answering, NothingKept
+from resprout.edge.broker.answering import Answering
 from resprout.edge.broker.ghosts import Ghosts, home_of
 from resprout.edge.broker.quotas import limit_reason
 from resprout.edge.broker.session import ClientSession
@@ -29,7 +30,11 @@ from resprout.stacks.resprout.lost_brokers import FoundSuccessor, LostBrokers
 from resprout.stacks.resprout.outcomes import Superseded
 from resprout.stacks.resprout.publishing import ClientPublishing
 from resprout.stacks.resprout.remembered import RememberedBrokers
+from resprout.stacks.resprout.unfinished import UnfinishedSearch
 from resprout.stacks.shell.peers import Peers
+
+ASK_DELAY_US_MAX: Final = 4_000_000
+"""At most so long after a question that found something unfinished the next one is asked."""
 
 
 class ServedClients:
@@ -50,6 +55,7 @@ class ServedClients:
         book: ClientBook,
         answering: Answering,
         publishing: ClientPublishing,
+        unfinished: UnfinishedSearch,
         left: Callable[[str], None],
         looked: Callable[[], None],
     ) -> None:
@@ -71,6 +77,11 @@ class ServedClients:
         self._book = book
         self._answering = answering
         self._publishing = publishing
+        self._unfinished = unfinished
+        self._asking: dict[str, None] = {}
+        """Clients for whose earlier publications a question is under way."""
+        self._ask_delays: dict[str, int] = {}
+        """By client: microseconds until the question is asked again."""
         self._waiting: dict[str, Attend] = {}
         """Clients that came and cannot be served yet."""
         self._since: dict[str, int] = {}
@@ -152,6 +163,7 @@ class ServedClients:
         self._since.pop(name, None)
         self._coming.pop(name, None)
         self._answering.leave(name)
+        self._ask_delays.pop(name, None)
         self._publishing.leave(self._sessions.all[name])
         self._log.held_back.put_wall()  # it may go on elsewhere, and say there again what waits here
         self._client_interest.leave_slowly(name)
@@ -197,16 +209,28 @@ class ServedClients:
         self._looked()
 
     def settle(self) -> None:
-        """What a client published before it came here, and of which nothing is left here, may still be kept for others
-        by a ghost elsewhere. When no ghost is left, it is delivered. A ghost within view may outlast `ghost_us`."""
-        life = self._life
-        if not self._answering.unsettled:
-            return
-        if any(place.looks_after and not life.view.is_dead(place.name) for place in life.view.places.values()):
-            if min(self._answering.unsettled.values()) <= life.now_us:
-                life.out.append(SetTimer(NothingKept(), life.now_us + life.options.heartbeat_us))
-            return
-        self._answering.settle(life.now_us)
+        """Ask the tree, with each heartbeat but less and less often, whether what clients published before they came
+        here is delivered to everybody."""
+        now_us = self._life.now_us
+        for name in [name for name, due_us in self._answering.unsettled.items() if due_us <= now_us]:
+            if name not in self._asking:
+                self._ask_unfinished(self._sessions.all[name])
+
+    def _ask_unfinished(self, session: ClientSession) -> None:
+        life, answering, name = self._life, self._answering, session.name
+        marks = answering.marks_of(session)
+        delay_us = min(2 * self._ask_delays.get(name, 0) or life.options.heartbeat_us, ASK_DELAY_US_MAX)
+        self._asking[name] = None
+        self._ask_delays[name] = delay_us
+        answering.unsettled[name] = life.now_us + delay_us
+
+        def answered(is_finished: bool) -> None:
+            self._asking.pop(name, None)
+            if is_finished and self._sessions.all.get(name) is session and name in answering.unsettled:
+                self._ask_delays.pop(name, None)
+                answering.finish(session, marks)
+
+        self._unfinished.ask(marks, answered)
 
     def tell_successors(self) -> None:
         """When they have changed."""
@@ -294,11 +318,9 @@ class ServedClients:
         if attend.tried:
             is_certain = self._ghosts.answers_for(home_of(attend))
             is_kept = home_of(attend) in self._lost.kept_by  # until then by others, after that by nobody
-            last_us = self._lost.kept_until_us if is_kept else life.now_us + life.options.ghost_us
-            due_us = None if is_certain else last_us
-            self._answering.adopt(session, self._answered_for(session), due_us)
-            if due_us is not None:  # all are settled by then; those who are due before are settled with a heartbeat
-                life.out.append(SetTimer(NothingKept(), max(self._answering.unsettled.values())))
+            due_us = self._lost.kept_until_us if is_kept else life.now_us
+            self._answering.adopt(session, self._answered_for(session), None if is_certain else due_us)
+            self._ask_delays.pop(session.name, None)
         if attend.tried and resumed:
             self._give_share(session, attend)
         if attend.tried and self._ghosts.awaits(session.name):
