@@ -45,7 +45,7 @@ class Log:
         self.held_back = LogHoldBack(self.is_safe)
         self.next_to_show = self.held_back.take
         """() -> Entry | None: taken out of the line, it must be shown at once."""
-        self.repeats = Repeats(faults_tolerated)
+        self.repeats = Repeats()
         self.bytes_held = 0
         self.local_bytes = 0
         """Bytes of local publications that are not safe yet, or wait for a link that has fallen behind."""
@@ -143,6 +143,10 @@ class Log:
             if entry.level > faults:
                 self._drop(entry)
 
+    def advance_repeats(self) -> None:
+        """At the end of a step, let repeats come as far as their originals."""
+        self.repeats.advance(self._faults, self.settle)
+
     def is_safe(self, entry: Entry) -> bool:
         """At f + 1 brokers for certain, or at every broker of a smaller tree (then its reach is f: everything within f
         hops has it, and that is all there is)."""
@@ -238,12 +242,8 @@ class Log:
         entry.undone -= 1
         if entry.tseq >= 0:
             self._rose(entry)  # each neighbour of a total is told when all the others have it
-        if self.repeats.followers:
-            self.repeats.touch(entry)
         if entry.undone:
             return False
-        if entry.bundle is None:
-            self.repeats.drop(entry)
         if entry.source is not None:
             entry.source.moved(entry)
         return True
@@ -356,6 +356,5 @@ class Log:
             bundle.forget()
             entry.to_spill_state(SpillState.MEMORY)
         del self.entries[entry.no]
-        if not entry.undone:
-            self.repeats.drop(entry)
+        self.repeats.drop(entry)
         self.bytes_held -= entry.cost

@@ -6,8 +6,8 @@ answered. This class keeps what one broker waits for. It joins the answers of ea
 neighbours that are dead, and calls `done` when no answer is outstanding.
 
 Four protocols use it: `waves` (record this), `census` (who has this name), the book of durable subscriptions (know this
-state), and the search for publications that are not delivered (`stacks.resprout.unfinished`). Each
-sends its own messages and bounds how many questions others may have under way here.
+state), and the search for publications that are not read (`stacks.resprout.unread`). Each sends its own messages and
+bounds how many questions others may have under way here.
 """
 
 from collections.abc import Callable, Hashable, Iterable

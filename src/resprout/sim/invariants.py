@@ -288,7 +288,6 @@ def _count_follower(expected: Expected, follower: Follower) -> None:
         expected.reach_lacking[at] += 1
     for at in range(follower.level, len(expected.lacking)):
         expected.lacking[at] += 1
-    expected.undone += 1
 
 
 def _count_waiting(expected: Expected) -> None:

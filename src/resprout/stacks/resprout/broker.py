@@ -59,7 +59,8 @@ from resprout.stacks.resprout.outcomes import Cleared, Repaired, Reunited, Settl
 from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.pauses import ReadersPaused
 from resprout.stacks.resprout.shares import LookAtReaders
-from resprout.stacks.resprout.unfinished import AskUnfinished, UnfinishedTold
+from resprout.stacks.resprout.unread import AskUnread, UnreadTold
+from resprout.stacks.resprout.unsettled import SearchDue
 from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.shell import Shell
@@ -104,6 +105,7 @@ class ResproutBroker(Shell):
                 DrainOver: parts.draining.over,
                 ChooseParent: lambda timer: parts.newcomer.choose(),
                 GhostOver: parts.ghost_expiry.due,
+                SearchDue: lambda timer: parts.served.settle(),
                 DropMore: lambda timer: parts.served.drop_more(),
                 LookAtReaders: lambda timer: None,  # at the end of the step
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), parts.reporting.fired),
@@ -209,8 +211,8 @@ class ResproutBroker(Shell):
                 DurableHeard: parts.client_book.durables.heard,
                 DurableDone: parts.client_book.durables.done,
                 ReadersPaused: parts.pauses.heard,
-                AskUnfinished: parts.unfinished.asked,
-                UnfinishedTold: parts.unfinished.told,
+                AskUnread: parts.unread.asked,
+                UnreadTold: parts.unread.told,
                 MoveAway: lambda link, message: parts.newcomer.move_away(link.name, message),
                 **(parts.revival.of_neighbours if parts.revival is not None else {}),
                 **parts.wishes.of_neighbours,

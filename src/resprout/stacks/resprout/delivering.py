@@ -47,14 +47,6 @@ class Delivering:
         if self.stand_ins and (pair := self.stand_ins.pop(id(entry), None)) is not None:
             self._log.deliver_one(pair[1])
 
-    def advance_repeats(self) -> None:
-        """At the end of a step, report repeats as far as their originals have come."""
-        self._log.repeats.advance(self._log.settle, self._deliver_repeat)
-
-    def _deliver_repeat(self, repeat: Entry) -> None:
-        if self._log.deliver_one(repeat):
-            self.finished(repeat)
-
 
 class Charges:
     """Bytes that count against a neighbour or a local publisher, to be compared with `log_bytes`.

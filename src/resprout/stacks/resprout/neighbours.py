@@ -14,7 +14,7 @@ from resprout.overlay.waves import Waves
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.speaking import Speaking
-from resprout.stacks.resprout.unfinished import UnfinishedSearch
+from resprout.stacks.resprout.unread import UnreadSearch
 from resprout.stacks.routes import Routes
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peers
@@ -27,7 +27,7 @@ class Neighbours:
         peers: Peers,
         outbox: Outbox,
         waves: Waves,
-        unfinished: UnfinishedSearch,
+        unread: UnreadSearch,
         links: dict[str, Link],
         log: Log,
         left: Left,
@@ -40,7 +40,7 @@ class Neighbours:
         self._peers = peers
         self._outbox = outbox
         self._waves = waves
-        self._unfinished = unfinished
+        self._unread = unread
         self._links = links
         self._log = log
         self._left = left
@@ -77,6 +77,7 @@ class Neighbours:
             link.move_to(LinkState.IN_REPAIR)
             del self.heard[link.name]
             life.view.neighbours[link.name] = False
+            self._unread.unwait(link.name)
             if self._pressure.holding:
                 self._pressure.forget(link.name)
             if link.cursor is None:
@@ -101,4 +102,3 @@ class Neighbours:
             self.shut(link)
             self._peers.close(dead.name, f"{dead.name} was declared dead")
             self._waves.unwait(dead.name)
-            self._unfinished.unwait(dead.name)

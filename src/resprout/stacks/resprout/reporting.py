@@ -12,7 +12,6 @@ from resprout.order.reports import Reports
 from resprout.order.timers import ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalBook
 from resprout.spread.outbound import Outbound
-from resprout.stacks.resprout.delivering import Delivering
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.total_way import TotalWay
@@ -26,7 +25,6 @@ class Reporting:
         outbound: Outbound,
         left: Left,
         log: Log,
-        delivering: Delivering,
         sessions: ClientSessions,
         reports: Reports,
         pressure: BackPressure,
@@ -39,7 +37,6 @@ class Reporting:
         self._outbound = outbound
         self._left = left
         self._log = log
-        self._delivering = delivering
         self._sessions = sessions
         self._reports = reports
         self._pressure = pressure
@@ -51,7 +48,7 @@ class Reporting:
         """Tell neighbours and clients what this step has left to be told."""
         life, sessions, reports = self._life, self._sessions, self._reports
         if self._log.repeats.changed:
-            self._delivering.advance_repeats()
+            self._log.advance_repeats()
         if self._outbound:
             self._speaking.say_all()
         if sessions.turned or sessions.ending:

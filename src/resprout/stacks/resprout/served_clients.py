@@ -6,10 +6,8 @@ holds, and acts on the answer.
 """
 
 from collections.abc import Callable
-from typing import Final
 
 from resprout.core.contract import Close, EndCode, LinkUp, Send, SetTimer
-from resprout.edge.broker.answering import Answering
 from resprout.edge.broker.ghosts import Ghosts, home_of
 from resprout.edge.broker.quotas import limit_reason
 from resprout.edge.broker.session import ClientSession
@@ -30,11 +28,9 @@ from resprout.stacks.resprout.lost_brokers import FoundSuccessor, LostBrokers
 from resprout.stacks.resprout.outcomes import Superseded
 from resprout.stacks.resprout.publishing import ClientPublishing
 from resprout.stacks.resprout.remembered import RememberedBrokers
-from resprout.stacks.resprout.unfinished import UnfinishedSearch
+from resprout.stacks.resprout.unread import UnreadSearch, UnreadTold
+from resprout.stacks.resprout.unsettled import SearchDue, UnsettledClient, UnsettledClients
 from resprout.stacks.shell.peers import Peers
-
-ASK_DELAY_US_MAX: Final = 4_000_000
-"""At most so long after a question that found something unfinished the next one is asked."""
 
 
 class ServedClients:
@@ -53,9 +49,9 @@ class ServedClients:
         remembered: RememberedBrokers,
         ghosts: Ghosts,
         book: ClientBook,
-        answering: Answering,
+        unsettled: UnsettledClients,
         publishing: ClientPublishing,
-        unfinished: UnfinishedSearch,
+        unread: UnreadSearch,
         left: Callable[[str], None],
         looked: Callable[[], None],
     ) -> None:
@@ -75,13 +71,9 @@ class ServedClients:
         self._remembered = remembered
         self._ghosts = ghosts
         self._book = book
-        self._answering = answering
+        self._unsettled = unsettled
         self._publishing = publishing
-        self._unfinished = unfinished
-        self._asking: dict[str, None] = {}
-        """Clients for whose earlier publications a question is under way."""
-        self._ask_delays: dict[str, int] = {}
-        """By client: microseconds until the question is asked again."""
+        self._unread = unread
         self._waiting: dict[str, Attend] = {}
         """Clients that came and cannot be served yet."""
         self._since: dict[str, int] = {}
@@ -162,8 +154,7 @@ class ServedClients:
         self._waiting.pop(name, None)
         self._since.pop(name, None)
         self._coming.pop(name, None)
-        self._answering.leave(name)
-        self._ask_delays.pop(name, None)
+        self._unsettled.leave(name)
         self._publishing.leave(self._sessions.all[name])
         self._log.held_back.put_wall()  # it may go on elsewhere, and say there again what waits here
         self._client_interest.leave_slowly(name)
@@ -209,28 +200,27 @@ class ServedClients:
         self._looked()
 
     def settle(self) -> None:
-        """Ask the tree, with each heartbeat but less and less often, whether what clients published before they came
-        here is delivered to everybody."""
-        now_us = self._life.now_us
-        for name in [name for name, due_us in self._answering.unsettled.items() if due_us <= now_us]:
-            if name not in self._asking:
-                self._ask_unfinished(self._sessions.all[name])
+        """Ask the tree about clients whose earlier publications may be unread elsewhere."""
+        for client in self._unsettled.due(self._life.now_us):
+            self._ask_unread(client)
+        self._set_search()
 
-    def _ask_unfinished(self, session: ClientSession) -> None:
-        life, answering, name = self._life, self._answering, session.name
-        marks = answering.marks_of(session)
-        delay_us = min(2 * self._ask_delays.get(name, 0) or life.options.heartbeat_us, ASK_DELAY_US_MAX)
-        self._asking[name] = None
-        self._ask_delays[name] = delay_us
-        answering.unsettled[name] = life.now_us + delay_us
+    def _set_search(self) -> None:
+        """Later questions are asked with the heartbeats."""
+        due_us = self._unsettled.first_due_us
+        if due_us is not None:
+            self._life.out.append(SetTimer(SearchDue(), due_us))
 
-        def answered(is_finished: bool) -> None:
-            self._asking.pop(name, None)
-            if is_finished and self._sessions.all.get(name) is session and name in answering.unsettled:
-                self._ask_delays.pop(name, None)
-                answering.finish(session, marks)
+    def _ask_unread(self, client: UnsettledClient) -> None:
+        life, marks = self._life, client.marks
+        self._unsettled.asked(client, life.now_us, life.options.heartbeat_us)
 
-        self._unfinished.ask(marks, answered)
+        def answered(told: UnreadTold) -> None:
+            client.is_asking = False
+            if told.is_complete:
+                self._unsettled.told(client, marks, told.reached, told.is_read)
+
+        self._unread.ask(marks, client.asks > 1, answered)
 
     def tell_successors(self) -> None:
         """When they have changed."""
@@ -319,8 +309,8 @@ class ServedClients:
             is_certain = self._ghosts.answers_for(home_of(attend))
             is_kept = home_of(attend) in self._lost.kept_by  # until then by others, after that by nobody
             due_us = self._lost.kept_until_us if is_kept else life.now_us
-            self._answering.adopt(session, self._answered_for(session), None if is_certain else due_us)
-            self._ask_delays.pop(session.name, None)
+            self._unsettled.adopt(session, self._answered_for(session), None if is_certain else due_us)
+            self._set_search()
         if attend.tried and resumed:
             self._give_share(session, attend)
         if attend.tried and self._ghosts.awaits(session.name):
