@@ -1,7 +1,7 @@
 """Producers that crash and publish everything again, at the same broker or elsewhere: when `delivered` is told.
 
-The trace has a delivery when it is handed to the client, also while the client does not read. So these tests compare the
-time of the receipts with the time at which the reader goes on.
+The trace has a delivery when it is handed to the client, also while the client does not read. So these tests compare
+the time of the receipts with the time at which the reader goes on.
 """
 
 import pytest

@@ -12,6 +12,7 @@ publication do not wait for each other.
 
 from collections.abc import Callable
 
+from resprout.core import limits
 from resprout.core.bundle import Bundle, Origin
 from resprout.order.entry import Entry
 
@@ -33,8 +34,8 @@ class Repeats:
     __slots__ = ("_by_origin", "changed", "followers")
 
     def __init__(self) -> None:
-        self._by_origin: dict[Origin, dict[int, Entry]] = {}
-        """By place in the log."""
+        self._by_origin: dict[Origin, dict[int, tuple[Entry, ...]]] = {}
+        """By their first number."""
         self.followers: dict[Entry, list[Follower]] = {}
         """By original."""
         self.changed: dict[Entry, None] = {}
@@ -42,12 +43,17 @@ class Repeats:
 
     def add(self, entry: Entry) -> None:
         """Remember an entry of the log."""
-        self._by_origin.setdefault(entry.origin, {})[entry.no] = entry
+        entries = self._by_origin.setdefault(entry.origin, {})
+        entries[entry.first] = (*entries.get(entry.first, ()), entry)
 
     def drop(self, entry: Entry) -> None:
         """Forget an entry that leaves the log."""
         entries = self._by_origin[entry.origin]
-        del entries[entry.no]
+        others = tuple([other for other in entries[entry.first] if other is not entry])
+        if others:
+            entries[entry.first] = others
+            return
+        del entries[entry.first]
         if not entries:
             del self._by_origin[entry.origin]
 
@@ -56,12 +62,18 @@ class Repeats:
         itself, and they are reported by name."""
         entries = self._by_origin.get(bundle.origin, {})
         first, last = bundle.first, bundle.last
-        return [entry for entry in entries.values() if entry.first <= last and first <= entry.last and entry.tseq < 0]
+        same = [entry for entry in entries.get(first, ()) if entry.last == last and entry.tseq < 0]
+        if same or not entries:
+            return same
+        firsts = range(max(1, first - limits.BUNDLE_MESSAGES + 1), last + 1)  # they are bundled in another way
+        near = [entry for at in firsts for entry in entries.get(at, ())]
+        return [entry for entry in near if entry.last >= first and entry.tseq < 0]
 
     def has_unread(self, origin: Origin, last: int) -> bool:
         """Whether readers here have not taken some entry of an origin up to this number, or a neighbour that it goes to
         has not said that it has it."""
-        return any(entry.first <= last and not entry.level for entry in self._by_origin.get(origin, {}).values())
+        entries = self._by_origin.get(origin, {})
+        return any(first <= last and any(not entry.level for entry in same) for first, same in entries.items())
 
     def follow(self, repeat: Entry, originals: list[Entry]) -> None:
         """Let the reports of `repeat`, which has just come, wait for these entries."""

@@ -105,7 +105,7 @@ class ResproutBroker(Shell):
                 DrainOver: parts.draining.over,
                 ChooseParent: lambda timer: parts.newcomer.choose(),
                 GhostOver: parts.ghost_expiry.due,
-                SearchDue: lambda timer: parts.served.settle(),
+                SearchDue: lambda timer: parts.served.search(),
                 DropMore: lambda timer: parts.served.drop_more(),
                 LookAtReaders: lambda timer: None,  # at the end of the step
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), parts.reporting.fired),

@@ -74,6 +74,8 @@ class ServedClients:
         self._unsettled = unsettled
         self._publishing = publishing
         self._unread = unread
+        self._search_us: int | None = None
+        """When the timer `SearchDue` is set for."""
         self._waiting: dict[str, Attend] = {}
         """Clients that came and cannot be served yet."""
         self._since: dict[str, int] = {}
@@ -200,15 +202,20 @@ class ServedClients:
         self._looked()
 
     def settle(self) -> None:
-        """Ask the tree about clients whose earlier publications may be unread elsewhere."""
+        """With each heartbeat, ask the tree about clients whose earlier publications may be unread elsewhere."""
         for client in self._unsettled.due(self._life.now_us):
             self._ask_unread(client)
-        self._set_search()
 
-    def _set_search(self) -> None:
-        """Later questions are asked with the heartbeats."""
-        due_us = self._unsettled.first_due_us
-        if due_us is not None:
+    def search(self) -> None:
+        """Ask the tree about those about whom it was never asked."""
+        self._search_us = None
+        self.settle()
+        if (due_us := self._unsettled.first_due_us) is not None:
+            self._search_at(due_us)
+
+    def _search_at(self, due_us: int) -> None:
+        if self._search_us is None or due_us < self._search_us:
+            self._search_us = due_us
             self._life.out.append(SetTimer(SearchDue(), due_us))
 
     def _ask_unread(self, client: UnsettledClient) -> None:
@@ -310,7 +317,8 @@ class ServedClients:
             is_kept = home_of(attend) in self._lost.kept_by  # until then by others, after that by nobody
             due_us = self._lost.kept_until_us if is_kept else life.now_us
             self._unsettled.adopt(session, self._answered_for(session), None if is_certain else due_us)
-            self._set_search()
+            if not is_certain:
+                self._search_at(due_us)
         if attend.tried and resumed:
             self._give_share(session, attend)
         if attend.tried and self._ghosts.awaits(session.name):

@@ -108,10 +108,18 @@ class UnsettledClients:
             del self.clients[session.name]
             self._settled[session.name] = unsettled.upto
             session.expect_repeats({})
-            self._sessions.adopt(session, (), unsettled.upto)
+            self._sessions.adopt(session, (), _published(session, unsettled.upto))
         else:
             self._sessions.turned[session.name] = session
 
     def leave(self, name: str) -> None:
         self.clients.pop(name, None)
         self._settled.pop(name, None)
+
+
+def _published(session: ClientSession, upto: dict[str, int]) -> dict[str, int]:
+    """Return what of this the client has published here, or was told is safe: a broker far away may make up more."""
+    last = dict(session.last)
+    for mark in session.told_safe:
+        last[mark.stream] = max(mark.last, last.get(mark.stream, 0))
+    return {stream: min(number, last[stream]) for stream, number in upto.items() if stream in last}
