@@ -137,6 +137,7 @@ from resprout.stacks.resprout.messages import (
     Welcome,
 )
 from resprout.stacks.resprout.pauses import PausedReader, ReadersPaused
+from resprout.stacks.resprout.unread import AskUnread, UnreadTold
 from resprout.wire.framing import FrameReader, FrameWriter
 
 from .examples import HELLO, WELCOME, bundle, data
@@ -266,6 +267,7 @@ CONVERSATION: dict[str, Any] = {
     "durable subscriptions, from broker to broker": data(
         DurableKnown(STATE), DurableHeard("jobs", 2, 5), DurableDone("jobs", 2, (MARK,), (SPAN,)),
     ),
+    "publications that are not read": data(AskUnread(3, (MARK,), False), UnreadTold(3, True, False, (8,), False)),
     "after everything had stopped": data(
         Recollect(), Recollected("b2", bundle(), -1, ("b1",)), Recollected("b2", TOTAL, 1 << 40, ()),
         Recollection("b2", Roster("b0.1.00c0ffee", Life("b2", 3), 1, DEAD, DEAD, (), (WISH,), ("c1",))),

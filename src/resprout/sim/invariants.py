@@ -30,6 +30,7 @@ from resprout.links.link import LinkSession
 from resprout.order.entry import Entry
 from resprout.order.link import Link, Track
 from resprout.order.log_holdback import Line
+from resprout.order.repeats import Follower
 from resprout.order.totals.messages import TotalId, TotalPlace
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.forwarding import crosses
@@ -256,6 +257,9 @@ def _recount(parts: BrokerParts, unread: Mapping[ClientSession, list[Entry]]) ->
         for entry in entries:
             of(entry).readers += 1
             of(entry).undone += 1
+    for followers in parts.log.repeats.followers.values():
+        for follower in followers:
+            _count_follower(of(follower.repeat), follower)
     for entry in parts.log.held_back:
         of(entry).readers += len(entry.readers)
         of(entry).undone += len(entry.readers)
@@ -277,6 +281,13 @@ def _count_arrived(expected: Expected, link: Link, number: int) -> None:
         expected.reach_lacking[at + 1] += count < number
     for at, reported in enumerate(heard.back_firm):
         expected.lacking[at + 1] += number not in reported
+
+
+def _count_follower(expected: Expected, follower: Follower) -> None:
+    for at in range(follower.reach, len(expected.reach_lacking)):
+        expected.reach_lacking[at] += 1
+    for at in range(follower.level, len(expected.lacking)):
+        expected.lacking[at] += 1
 
 
 def _count_waiting(expected: Expected) -> None:
@@ -333,26 +344,27 @@ def check_seen_grows(parts: BrokerParts, before: Mapping[Origin, Reached]) -> di
 def check_copies(brokers: Sequence[BrokerParts]) -> None:
     """What a reader has not taken is in f + 1 logs, or in all of a smaller tree. A repair copies it to neighbours only,
     so a broker with fewer than f neighbours counts itself and those (decision 10). `brokers` are all brokers of one
-    tree, no repair is going on, and nothing is on its way between them.
-
-    A broker that was sent something that it had before reports it as taken, and may have forgotten it (`repeats`). That
-    counts as a copy here, and is none: a publisher that moves while its old broker still has its publications can leave
-    the old broker as the only one that stores them (seed 55195021 of the swarm class `disks`)."""
+    tree, no repair is going on, and nothing is on its way between them."""
     copies: Counter[tuple[Origin, int]] = Counter()
     for parts in brokers:
-        repeats = {
-            (entry.origin, entry.last)
-            for link in parts.links.values()
-            for entry in link.arrived.entries.values()
-            if entry.no < 0
-        }
-        copies.update({(entry.origin, entry.last) for entry in parts.log.entries.values()} | repeats)
+        copies.update({(entry.origin, entry.last) for entry in parts.log.entries.values()})
     for parts in brokers:
         enough = min(parts.life.faults + 1, len(brokers), 1 + len(parts.links))
         for entry in parts.log.entries.values():
-            if entry.shown and entry.pins and copies[entry.origin, entry.last] < enough:
-                count = copies[entry.origin, entry.last]
+            if not entry.shown or not entry.pins or copies[entry.origin, entry.last] >= enough:
+                continue
+            count = sum(_is_stored(entry, other) for other in brokers)  # a producer may bundle its repeats otherwise
+            if count < enough:
                 raise _broken(parts, "I2", f"{entry!r} is unread here, and in {count} logs of {len(brokers)}")
+
+
+def _is_stored(entry: Entry, parts: BrokerParts) -> bool:
+    """Whether the log of a broker has every publication of the entry."""
+    missing = set(range(entry.first, entry.last + 1))
+    for other in parts.log.entries.values():
+        if other.origin == entry.origin:
+            missing.difference_update(range(other.first, other.last + 1))
+    return not missing
 
 
 # -- I5: both ends of a link count alike -------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from resprout.core.contract import (
     Timer,
     Writable,
 )  # fmt: skip
-from resprout.edge.broker.answering import NothingKept
 from resprout.edge.broker.ghosts import GhostOver
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import Acknowledge, Consume, EndSubscription, Replayed
@@ -76,6 +75,8 @@ from resprout.stacks.resprout.outcomes import Cleared, Repaired, Reunited, Settl
 from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.pauses import ReadersPaused
 from resprout.stacks.resprout.shares import LookAtReaders
+from resprout.stacks.resprout.unread import AskUnread, UnreadTold
+from resprout.stacks.resprout.unsettled import SearchDue
 from resprout.stacks.shell.desk import Desk, Handler, on, said_by
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.shell import Shell
@@ -120,7 +121,7 @@ class ResproutBroker(Shell):
                 DrainOver: parts.draining.over,
                 ChooseParent: lambda timer: parts.newcomer.choose(),
                 GhostOver: parts.ghost_expiry.due,
-                NothingKept: lambda timer: parts.served.settle(),
+                SearchDue: lambda timer: parts.served.search(),
                 DropMore: lambda timer: parts.served.drop_more(),
                 LookAtReaders: lambda timer: None,  # at the end of the step
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), parts.reporting.fired),
@@ -223,6 +224,7 @@ class ResproutBroker(Shell):
             on(ListenersHeard, book.listeners.heard), on(ClientBegan, book.roll.heard),
             on(DurableKnown, book.durables.known), on(DurableHeard, book.durables.heard),
             on(DurableDone, book.durables.done), on(ReadersPaused, parts.pauses.heard),
+            on(AskUnread, parts.unread.asked), on(UnreadTold, parts.unread.told),
             # the tree: who lives, who comes and goes, and repairs
             *dict.fromkeys((Tell, Told, Seek, Sought), parts.tree_news.heard).items(),
             *dict.fromkeys(parts.council.messages, self._to_council).items(),

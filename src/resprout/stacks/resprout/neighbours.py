@@ -21,6 +21,7 @@ from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.repair.parcels import Parcel
+from resprout.stacks.resprout.unread import UnreadSearch
 from resprout.stacks.resprout.wishes import Wishes
 from resprout.stacks.routes import Routes
 from resprout.stacks.shell.outbox import Outbox
@@ -34,6 +35,7 @@ class Neighbours:
         peers: Peers,
         outbox: Outbox,
         waves: Waves,
+        unread: UnreadSearch,
         links: dict[str, Link],
         log: Log,
         left: Left,
@@ -48,6 +50,7 @@ class Neighbours:
         self._peers = peers
         self._outbox = outbox
         self._waves = waves
+        self._unread = unread
         self._links = links
         self._log = log
         self._left = left
@@ -119,6 +122,7 @@ class Neighbours:
         if link.open:
             link.move_to(LinkState.IN_REPAIR)
             life.view.neighbours[link.name] = False
+            self._unread.unwait(link.name)
             if self._pressure.holding:
                 self._pressure.forget(link.name)
             if link.cursor is None:

@@ -12,7 +12,6 @@ from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Marks
 from resprout.core.seen import Seen
-from resprout.edge.broker.answering import Answering
 from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.ghosts import Ghosts
 from resprout.edge.broker.session import ClientSession
@@ -77,6 +76,8 @@ from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.spilling import Spilling
 from resprout.stacks.resprout.total_way import TotalWay
 from resprout.stacks.resprout.tree_news import TreeNews
+from resprout.stacks.resprout.unread import UnreadSearch
+from resprout.stacks.resprout.unsettled import UnsettledClients
 from resprout.stacks.resprout.waiting import Waits
 from resprout.stacks.resprout.wishes import Wishes
 from resprout.stacks.routes import Routes
@@ -172,9 +173,10 @@ class BrokerParts:
         self.copies = Copies(
             life.faults, self.links, self.log, self.total_acks, self.totals, self.speaking, self.forwarding
         )
+        self.unread = UnreadSearch(life.view.neighbours, self.outbound, self.log, self.seen)
         self.reporting = Reporting(
-            life, self.links, self.outbound, self.left, self.sessions, self.reports, self.pressure, self.total_acks,
-            self.speaking, self.total_way,
+            life, self.links, self.outbound, self.left, self.log, self.sessions, self.reports, self.pressure,
+            self.total_acks, self.speaking, self.total_way,
         )  # fmt: skip
 
     def _make_clients(self) -> None:
@@ -195,15 +197,15 @@ class BrokerParts:
             if options.durable is True
             else None
         )
-        self.answering = Answering(self.sessions, self.seen.mark)
+        self.unsettled = UnsettledClients(self.sessions, self.seen.mark)
         self.publishing = ClientPublishing(
             life, self.log, self.clock, self.seen, self.sessions, self.delivering, self.pressure,
-            self.charges, self.totals, self.forwarding, self.total_way, self.pauses, self.answering, self.until_safe,
+            self.charges, self.totals, self.forwarding, self.total_way, self.pauses, self.unsettled, self.until_safe,
         )  # fmt: skip
         self.served = ServedClients(
             life, self.peers, self.links, self.log, self.clock, self.client_interest, self.sessions,
-            self.total_acks, self.disk, self.lost, self.remembered, self.ghosts, self.client_book, self.answering,
-            self.publishing, self._client_left, self._look_at_durables,
+            self.total_acks, self.disk, self.lost, self.remembered, self.ghosts, self.client_book, self.unsettled,
+            self.publishing, self.unread, self._client_left, self._look_at_durables,
         )  # fmt: skip
         self.durables = Durables(
             life, self.links, self.log, self.sessions, self.routes, self.disk, self.spilling, self.lost, self.ghosts,
@@ -221,8 +223,8 @@ class BrokerParts:
         """Links that begin and end, both ends of a repair, and the restart of everything."""
         life = self.life
         self.neighbours = Neighbours(
-            life, self.peers, self.outbox, self.waves, self.links, self.log, self.left, self.routes, self.pressure,
-            self.forwarding, self.interest, self.wishes, self.client_book,
+            life, self.peers, self.outbox, self.waves, self.unread, self.links, self.log, self.left, self.routes,
+            self.pressure, self.forwarding, self.interest, self.wishes, self.client_book,
         )  # fmt: skip
         pool = self.pool = PoolParts(
             life, self.log, self.clock, self.seen, self.reports, self.delivering, self.forwarding, self.handover,

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from resprout.core.contract import SetTimer
-from resprout.edge.broker.answering import NothingKept
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
@@ -290,7 +289,6 @@ class Revival:
         self._book.listeners.check((self._ghost, *(awaited or ())))
         life.view.looks_after = ghosts.lives()
         life.out.append(SetTimer(GhostOver(self._ghost), self._lost.kept_until_us))
-        life.out.append(SetTimer(NothingKept(), self._lost.kept_until_us))
         self._waves.start(life.view.publish_place(), life.view.reach, lambda: None)
         self._disk.let_go()
         self._delivering.show()
