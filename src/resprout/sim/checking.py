@@ -3,9 +3,10 @@
 A full check looks at everything that a broker stores, so a broker is not checked after every step: it is due after
 `period` steps, and later the more its log holds. A counter that is wrong stays wrong, so a later check finds it; with
 `period` 1 every step is checked, which names the step that broke it. The same run is checked in the same steps.
+
+Tests and swarms check (`PERIOD`); `resprout sim` and rehearsals of swarms do not.
 """
 
-import os
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from resprout.core.bundle import Origin
 from resprout.core.contract import Effect, Event
 from resprout.core.marks import Reached
 from resprout.links.links import Links
+from resprout.overlay.places import Life
 from resprout.sim.hang import HungStack
 from resprout.sim.invariants import (
     OneOrder,
@@ -33,15 +35,6 @@ ENTRIES_PER_STEP: Final = 4
 """A broker is due one step later for so many entries in its log."""
 COPIES_PERIOD: Final = 16
 """Checks of brokers between two looks at all of them together."""
-
-
-def asked_period() -> int:
-    """Return `PERIOD` if the environment asks for checks (`RESPROUT_INVARIANTS=1`), otherwise 0: no checks.
-
-    They are not on by default, because they find faults that are not fixed yet: I2 for f of 2 and more after a repair,
-    and the room of clients in the class `hung`.
-    """
-    return PERIOD if os.environ.get("RESPROUT_INVARIANTS") else 0
 
 
 class Checking:
@@ -66,11 +59,15 @@ class Checking:
 
     def check_all(self) -> None:
         """Check every broker that runs, whether it is due or not; at the end of a run."""
+        alive: set[Life] = set()
         for node in self._world.nodes.values():
             if node.process is not None and (broker := broker_of(node.process.machine)) is not None:
                 self.before_step(node.process, broker)
                 self._check(node.process, broker)
+                if not broker.life.retired and not self._is_declared_dead(node.process):
+                    alive.add(Life(node.name, node.process.incarnation))
         self._check_copies()
+        self._order.check_stamps(alive)
 
     def after_step(self, process: Process, broker: ResproutBroker) -> int:
         """Check a broker. Returns after how many steps it is due again."""
@@ -84,8 +81,7 @@ class Checking:
         """Compare its totals with those of others, if everybody may know of them.
 
         What waits for the disk of a broker may die with it, and was never delivered then. A broker that others have
-        declared dead may still close a total on its own, with another stamp, until it hears that it is fenced: it
-        counts as crashed.
+        declared dead counts as crashed.
         """
         if not process.held and not self._is_declared_dead(process):
             self._order.check(broker.parts)
@@ -149,7 +145,7 @@ class Checking:
             len({parts.life.view.network for parts in brokers}) == 1
             and sum(len(parts.links) for parts in brokers) == 2 * len(brokers) - 2
         ):
-            check_copies(brokers)
+            check_copies(brokers, self._order)
 
     def _has_said_all(self, process: Process) -> bool:
         """Whether its neighbours have received everything, and it has no copies to send."""
