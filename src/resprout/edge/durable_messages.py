@@ -91,13 +91,13 @@ class Terms(msgspec.Struct, frozen=True, array_like=True):
 class Drops(msgspec.Struct, frozen=True, array_like=True):
     """Messages of a durable subscription that were dropped because too many waited, counted since it began."""
 
-    count: BoundedNumber = 0
+    messages: BoundedNumber = 0
     told: BoundedNumber = 0
     """Of these, how many consumers were told of, and acknowledged a message that came with the notice."""
 
     def joined(self, other: "Drops") -> "Drops":
         """Return the further of both."""
-        return Drops(max(self.count, other.count), max(self.told, other.told))
+        return Drops(max(self.messages, other.messages), max(self.told, other.told))
 
 
 NO_DROPS: Final = Drops()
@@ -187,7 +187,7 @@ class Handed(BundleMessage, frozen=True, tag=47):
     dropped: BoundedNumber
     """Messages that were dropped since consumers were told last, because too many waited."""
     dropped_upto: BoundedNumber = 0
-    """All messages of the subscription that were dropped so far (`Drops.count`), these included."""
+    """All messages of the subscription that were dropped so far (`Drops.messages`), these included."""
 
 
 class Acknowledged(ProtocolMessage, frozen=True, tag=28):

@@ -72,7 +72,7 @@ class SharedQueue:
         was done elsewhere; `spans`: and what else was; `drops`: what was dropped elsewhere."""
         self.session = session
         self.consumers: dict[str, Consumer] = {}
-        self.dropped = drops.count
+        self.dropped = drops.messages
         """Messages that were dropped since the subscription began."""
         self._told = drops.told
         """Of these, how many consumers were told of."""

@@ -31,8 +31,8 @@ def check_progress(marks: Marks, spans: Spans, drops: Drops) -> None:
         raise PeerError("a mark beyond every number")
     if not all(0 < span.first <= span.last <= NUMBER_MAX for span in spans):
         raise PeerError("a span that is none")
-    if drops.told > drops.count:
-        raise PeerError(f"consumers were told of {drops.told} dropped messages; {drops.count} were dropped")
+    if drops.told > drops.messages:
+        raise PeerError(f"consumers were told of {drops.told} dropped messages; {drops.messages} were dropped")
 
 
 class DurableProgress:
