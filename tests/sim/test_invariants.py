@@ -20,7 +20,8 @@ from resprout.order.totals.locks import LockRecord, LockTable
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim import swarm
-from resprout.sim.invariants import InvariantError, OneOrder
+from resprout.sim.checking import OneOrder
+from resprout.sim.invariants import InvariantError
 from resprout.sim.run import FaultAtEvent, Run
 from resprout.sim.swarm import try_seed
 from resprout.sim.trial import Trial

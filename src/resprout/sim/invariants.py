@@ -17,7 +17,7 @@ that it stands for, so a leak shows in the step that causes it and not when memo
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -30,8 +30,7 @@ from resprout.links.link import LinkSession
 from resprout.order.entry import Entry
 from resprout.order.link import Link, Track
 from resprout.order.log_holdback import Line
-from resprout.order.totals.messages import TotalId, TotalPlace
-from resprout.overlay.places import Life
+from resprout.order.totals.messages import TotalId
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.forwarding import crosses
 from resprout.stacks.resprout.parts import BrokerParts
@@ -331,7 +330,7 @@ def check_seen_grows(parts: BrokerParts, before: Mapping[Origin, Reached]) -> di
 # -- I2: nothing that was shown can vanish -----------------------------------------------------------------------------
 
 
-def check_copies(brokers: Sequence[BrokerParts], totals: "OneOrder") -> None:
+def check_copies(brokers: Sequence[BrokerParts], is_forgotten: Callable[[Entry], bool]) -> None:
     """What a reader has not taken is at f + 1 brokers, or at all of a smaller tree. A repair copies it to neighbours
     only, so a broker with fewer than f neighbours counts itself and those (decision 10). `brokers` are all brokers of
     one tree, no repair is going on, and nothing is on its way between them.
@@ -339,7 +338,8 @@ def check_copies(brokers: Sequence[BrokerParts], totals: "OneOrder") -> None:
     A bundle is where a log has it. A total is also where its lock is: the lock has the bundle, is part of every repair,
     and stays when the log forgets the total, until everybody is known to have taken it (`TotalBook.forget`). So when a
     broker has dropped the lock, nobody is owed the total. A ghost may read it all the same, if reports about it were
-    under way when a broker died: its clients have it, and say so when they return.
+    under way when a broker died: its clients have it, and say so when they return. `is_forgotten` tells whether some
+    broker of the tree has dropped the lock of a total.
 
     A broker that was sent something that it had before reports it as taken, and may have forgotten it (`repeats`). That
     counts as a copy here, and is none: a publisher that moves while its old broker still has its publications can leave
@@ -359,7 +359,7 @@ def check_copies(brokers: Sequence[BrokerParts], totals: "OneOrder") -> None:
         for entry in parts.log.entries.values():
             count = copies[entry.origin, entry.last]
             if entry.shown and entry.pins and count < enough:
-                if entry.tseq >= 0 and _is_for_ghosts(parts, entry) and totals.is_forgotten(entry, brokers):
+                if entry.tseq >= 0 and _is_for_ghosts(parts, entry) and is_forgotten(entry):
                     continue
                 raise _broken(parts, "I2", f"{entry!r} is unread here, and at {count} of {len(brokers)} brokers")
 
@@ -431,45 +431,6 @@ def _in_places(records: Mapping[TotalId, Any]) -> list[TotalId]:
     return sorted(records, key=lambda id: records[id].place)
 
 
-class OneOrder:
-    """All totals that any broker of a run has delivered, by network: each place has one total, and one stamp at all
-    brokers that live to the end.
-
-    A broker that dies may have delivered a total with a lower stamp, if nobody heard of it (protocol.md, I7; seed
-    38261052 of the swarm class `unread`). So stamps are compared at the end of a run, when it is known who lives.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, TotalPlace], TotalId] = {}
-        self._stamps: dict[tuple[str, TotalPlace], dict[Life, int]] = {}
-
-    def check(self, parts: BrokerParts) -> None:
-        """Compare what a broker has delivered with what others have."""
-        network = parts.life.view.network
-        for id, record in parts.totals.locks.records.items():
-            if record.stamp is None:
-                continue
-            known = self._known.setdefault((network, record.place), id)
-            if known != id:
-                raise _broken(parts, "I7", f"the total at {record.place} is {id}, elsewhere {known}")
-            self._stamps.setdefault((network, record.place), {})[_life_of(parts)] = record.stamp
-
-    def is_forgotten(self, entry: Entry, brokers: Sequence[BrokerParts]) -> bool:
-        """Whether one of these brokers has delivered a total, and has dropped its lock since."""
-        id = (entry.publisher, entry.incarnation, entry.first)
-        lives = {life for total, stamps in self._stamps.items() if self._known[total] == id for life in stamps}
-        return any(_life_of(parts) in lives and id not in parts.totals.locks.records for parts in brokers)
-
-    def check_stamps(self, alive: Set[Life]) -> None:
-        """Compare the stamps of each total at these brokers."""
-        for (_, place), stamps in self._stamps.items():
-            compared = [(stamp, life) for life, stamp in stamps.items() if life in alive]
-            for (stamp, one), (other_stamp, other) in pairwise(compared):
-                if stamp != other_stamp:
-                    detail = f"the total at {place} has stamp {stamp}, at {other.name} it has {other_stamp}"
-                    raise InvariantError(f"{one.name}.{one.incarnation}", "I7", detail)
-
-
 # -- I9: nothing is shown before what it depends on --------------------------------------------------------------------
 
 
@@ -501,10 +462,6 @@ def _check_line(parts: BrokerParts, line: Line) -> None:
 
 
 # -- helpers -----------------------------------------------------------------------------------------------------------
-
-
-def _life_of(parts: BrokerParts) -> Life:
-    return Life(parts.life.seat.name, parts.life.seat.incarnation)
 
 
 def _broken(parts: BrokerParts, invariant: str, detail: str) -> InvariantError:
