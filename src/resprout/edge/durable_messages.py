@@ -88,6 +88,21 @@ class Terms(msgspec.Struct, frozen=True, array_like=True):
     """Messages that may wait, where the oldest are dropped."""
 
 
+class Drops(msgspec.Struct, frozen=True, array_like=True):
+    """Messages of a durable subscription that were dropped because too many waited, counted since it began."""
+
+    messages: BoundedNumber = 0
+    told: BoundedNumber = 0
+    """Of these, how many consumers were told of, and acknowledged a message that came with the notice."""
+
+    def joined(self, other: "Drops") -> "Drops":
+        """Return the further of both."""
+        return Drops(max(self.messages, other.messages), max(self.told, other.told))
+
+
+NO_DROPS: Final = Drops()
+
+
 # consumer to broker
 
 
@@ -117,6 +132,8 @@ class Consume(ClientMessage, frozen=True, tag=25):
     replay: str = ""
     """Where in the past a subscription begins that is not there yet; empty: it does not. The consumer reads it itself,
     and says when it has (`Replayed`); until then everybody who consumes is told to."""
+    dropped_upto: BoundedNumber = 0
+    """The latest count of dropped messages that it was told (`Handed.dropped_upto`)."""
 
     @property
     def bulk(self) -> int:
@@ -168,7 +185,9 @@ class Handed(BundleMessage, frozen=True, tag=47):
     redelivered: bool
     """Somebody may have been given it before."""
     dropped: BoundedNumber
-    """Messages that were dropped since the last one was handed out, because too many waited."""
+    """Messages that were dropped since consumers were told last, because too many waited."""
+    dropped_upto: BoundedNumber = 0
+    """All messages of the subscription that were dropped so far (`Drops.messages`), these included."""
 
 
 class Acknowledged(ProtocolMessage, frozen=True, tag=28):

@@ -10,7 +10,8 @@ stamped one above everything it closed behind, and delivered: the same stamp, be
 Totals close side by side, however many there are and whatever they name. Each broker activates them in the order of
 their places, and each at a clock of its own, so its floor of the later one is higher. It says of the earlier one first
 that it is closed, on every link. So the later one is nowhere closed before the earlier one, and has the higher stamp,
-whatever a repair has to put in the place of those who died: stamps, places and deliveries have one order.
+whatever a repair has to put in the place of those who died: stamps, places and deliveries have one order. Copies that
+a broker keeps for others (`keep`) are no deliveries, and enter its log in any order.
 
 What is carried may have been published plainly, too, by another broker to which its client went. Each broker delivers
 whichever comes first (`deliver` is told of both), but all brokers close it: those who have it may not be all.

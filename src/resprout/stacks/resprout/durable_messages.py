@@ -5,7 +5,7 @@ from typing import ClassVar
 from resprout.core.bounds import BoundedNumber
 from resprout.core.contract import Departure, NeighbourMessage
 from resprout.core.marks import MARK_BYTES, Marks
-from resprout.edge.durable_messages import SPAN_BYTES, Spans
+from resprout.edge.durable_messages import NO_DROPS, SPAN_BYTES, Drops, Spans
 from resprout.stacks.resprout.durable_state import DurableState
 
 
@@ -35,7 +35,8 @@ class DurableHeard(NeighbourMessage, frozen=True, tag=76):
 
 
 class DurableDone(NeighbourMessage, frozen=True, tag=77):
-    """Through the tree: up to here everything is done, and of the same origins all of these spans."""
+    """Through the tree: up to here everything is done, and of the same origins all of these spans. What was dropped is
+    done, too, and counted."""
 
     leaves: ClassVar[Departure] = Departure.TURN
 
@@ -43,6 +44,7 @@ class DurableDone(NeighbourMessage, frozen=True, tag=77):
     term: BoundedNumber
     marks: Marks
     spans: Spans = ()
+    drops: Drops = NO_DROPS
 
     @property
     def bulk(self) -> int:

@@ -6,7 +6,7 @@ import msgspec
 
 from resprout.core.bounds import BoundedNumber
 from resprout.core.marks import Marks
-from resprout.edge.durable_messages import Spans, Terms
+from resprout.edge.durable_messages import NO_DROPS, Drops, Spans, Terms
 from resprout.overlay.places import Life
 
 MARKS_MAX: Final = 8_000
@@ -41,6 +41,7 @@ class DurableState(msgspec.Struct, frozen=True, array_like=True):
     """Done beyond `done`."""
     owner: str = ""
     """The identity that it belongs to (`edge.broker.grants`); empty: none."""
+    drops: Drops = NO_DROPS
 
     @property
     def age(self) -> tuple[int, str, int, int]:
