@@ -21,7 +21,7 @@ from resprout.pipeline.archive.head import make_archive
 from resprout.pipeline.archive.manifest import read_manifest, write_manifest
 from resprout.pipeline.places import run_folder
 from resprout.trace.columns import rows_of
-from resprout.trace.digest import Digest
+from resprout.trace.schema import Digest
 from resprout.trace.store import INFO_NAME, RunInfo, read_info
 
 EXPERIMENT: Final = "generated"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resprout.audit.live.summary import as_dict, lines
+from resprout.audit.live.judge import as_dict, lines
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.live.begin import wait_for_rows
 from resprout.trace.live_folder import LiveFolder

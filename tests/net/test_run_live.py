@@ -16,10 +16,8 @@ from resprout.net.run.live import LiveRows
 from resprout.net.run.row_file import RowReader, RowWriter
 from resprout.scenario.load import parse_scenario
 from resprout.trace.columns import rows_of
-from resprout.trace.digest import digest_of
-from resprout.trace.errors import TraceError
 from resprout.trace.live_folder import FILES, LiveFolder
-from resprout.trace.schema import Row
+from resprout.trace.schema import Row, TraceError, digest_of
 
 SCENARIO = """
 name = "watched"

@@ -19,7 +19,7 @@ from resprout.pipeline.archive.manifest import verify
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.one_run import judge_here
 from resprout.pipeline.places import find_runs, run_folder
-from resprout.trace.errors import TraceError
+from resprout.trace.schema import TraceError
 from resprout.trace.store import read_trace
 from tests.pipeline.small import a_trace, files, spoil
 

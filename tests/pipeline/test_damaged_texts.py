@@ -10,7 +10,7 @@ from resprout.pipeline.judging.columns import UnreadableError, Words
 from resprout.pipeline.judging.reading import groups_of, read_group
 from resprout.pipeline.metrics.observed import observe
 from resprout.pipeline.places import RunPlace, place_of
-from resprout.trace.errors import TraceError
+from resprout.trace.schema import TraceError
 from tests.pipeline.small import a_trace
 
 

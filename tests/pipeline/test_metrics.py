@@ -17,8 +17,7 @@ from resprout.scenario.run_info import run_info
 from resprout.sim.run import run_scenario
 from resprout.stacks.families import Family
 from resprout.stacks.registry import all_stacks
-from resprout.trace.errors import TraceError
-from resprout.trace.schema import Row
+from resprout.trace.schema import Row, TraceError
 from resprout.trace.store import RunInfo, TraceWriter, write_trace
 from resprout.trace.summary import summarize
 

@@ -20,7 +20,7 @@ from resprout.pipeline.one_run import judge_here, trace_of
 from resprout.pipeline.places import find_runs, run_folder
 from resprout.pipeline.stores import StorePath, location
 from resprout.pipeline.tables import MEASURED, RunRow
-from resprout.trace.errors import TraceError
+from resprout.trace.schema import TraceError
 from resprout.trace.store import RunInfo, TraceWriter, read_trace
 from tests.cli.archives import rows_of, without_last_delivery
 from tests.pipeline.object_store import ObjectStore, object_store

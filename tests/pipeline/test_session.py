@@ -54,7 +54,7 @@ def test_a_session_that_stands_is_used_and_left_standing(spark: "SparkSession") 
 
 def test_what_a_task_of_ours_complains_of_comes_out_as_one_line(spark: "SparkSession") -> None:
     def complain(batches: object) -> object:
-        from resprout.trace.errors import TraceError
+        from resprout.trace.schema import TraceError
 
         raise TraceError("runs/a: part 3 is damaged")
 

@@ -18,8 +18,7 @@ from resprout.pipeline.sweep.run import SweepOutcome, run_sweep
 from resprout.pipeline.sweep.task import Finished, simulate
 from resprout.scenario.errors import ScenarioError
 from resprout.scenario.model import Scenario
-from resprout.trace.recorder import Recorder
-from resprout.trace.store import RunInfo, read_info, read_trace
+from resprout.trace.store import Recorder, RunInfo, read_info, read_trace
 from tests.pipeline.small import a_sweep, files
 
 pytestmark = pytest.mark.usefixtures("spark")

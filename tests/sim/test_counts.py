@@ -13,7 +13,7 @@ from resprout.scenario.load import parse_scenario
 from resprout.scenario.run_info import run_info
 from resprout.sim.run import RunResult, run_scenario
 from resprout.trace.counts import Histogram, bucket_of
-from resprout.trace.errors import TraceError
+from resprout.trace.schema import TraceError
 from resprout.trace.store import Trace, TraceWriter
 from resprout.trace.summary import summarize
 

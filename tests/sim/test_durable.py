@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
-from resprout.audit.verdict import CLEAN
+from resprout.audit.verdict import CLEAN, lines
 from resprout.journal.spill import SpillSegments
 from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import load_scenario, parse_scenario

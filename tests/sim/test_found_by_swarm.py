@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
+from resprout.audit.verdict import lines
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import BrokerSpec, ClientSpec, FaultKind, FaultSpec, Mix, Scenario, SubscriptionSpec
 from resprout.scenario.model import WorkloadSpec as Work

@@ -3,7 +3,7 @@
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
+from resprout.audit.verdict import lines
 from resprout.core.errors import UsageError
 from resprout.net.run.plan import check_runnable
 from resprout.scenario.errors import ScenarioError

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
+from resprout.audit.verdict import lines
 from resprout.core.contract import Effect, Event, Send
 from resprout.replicas.proposer import Proposer
 from resprout.scenario.model import (

@@ -23,7 +23,7 @@ from resprout.stacks import registry
 from resprout.stacks.resprout import RESPROUT, ResproutOptions
 from resprout.stacks.stack import Stack, WaitTimes
 from resprout.stacks.survival import Survival, everything
-from resprout.trace.recorder import Recorder
+from resprout.trace.store import Recorder
 from resprout_lab.ginger import GINGER
 from tests.soak import cases
 

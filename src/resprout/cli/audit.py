@@ -5,8 +5,7 @@ from typing import Any
 
 import click
 
-from resprout.audit.report import as_dict, lines
-from resprout.audit.verdict import CLEAN, Verdict
+from resprout.audit.verdict import CLEAN, Verdict, as_dict, lines
 from resprout.cli.console import tell, tell_json, tell_lines
 from resprout.cli.paths import RunsPath
 from resprout.cli.progress import shown

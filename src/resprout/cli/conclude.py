@@ -5,8 +5,7 @@ from pathlib import Path
 import click
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
-from resprout.audit.verdict import CLEAN
+from resprout.audit.verdict import CLEAN, lines
 from resprout.cli.console import tell, tell_lines
 from resprout.cli.paths import LocalPath, RunsPath
 from resprout.cli.spark_options import spark_options

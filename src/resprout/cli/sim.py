@@ -10,8 +10,7 @@ from resprout.cli.scenarios import choose_scenario, scenario_arguments
 from resprout.scenario.describe import describe
 from resprout.scenario.run_info import run_info
 from resprout.sim.run import run_scenario
-from resprout.trace.recorder import Recorder
-from resprout.trace.store import TraceWriter
+from resprout.trace.store import Recorder, TraceWriter
 from resprout.trace.summary import summarize
 
 

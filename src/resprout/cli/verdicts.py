@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from resprout.audit.report import SHOWN_PER_RULE, as_dict, lines
-from resprout.audit.verdict import CLEAN, UNFINISHED, VIOLATED, Anomaly, Verdict
+from resprout.audit.verdict import CLEAN, SHOWN_PER_RULE, UNFINISHED, VIOLATED, Anomaly, Verdict, as_dict, lines
 from resprout.pipeline.places import RunPlace
 
 

@@ -10,8 +10,8 @@ from typing import Final
 
 import click
 
+from resprout.audit.live.judge import as_dict, lines, was_judged
 from resprout.audit.live.memory import LiveOptions
-from resprout.audit.live.summary import as_dict, lines, was_judged
 from resprout.audit.verdict import Anomaly
 from resprout.cli.asked_to_end import asked_to_end
 from resprout.cli.console import tell, tell_json, tell_lines

@@ -10,7 +10,7 @@ from resprout.audit.verdict import Verdict
 from resprout.pipeline.archive.manifest import verify
 from resprout.pipeline.places import RunPlace
 from resprout.pipeline.stores import StorePath, fetch, location
-from resprout.trace.errors import TraceError
+from resprout.trace.schema import TraceError
 from resprout.trace.store import INFO_NAME, Trace, check_judgeable, read_trace
 
 

@@ -22,8 +22,7 @@ from resprout.edge.requests import (
 )
 from resprout.scenario.app import Applied
 from resprout.trace import kinds
-from resprout.trace.schema import COLUMNS, Row
-from resprout.trace.text import texts
+from resprout.trace.schema import COLUMNS, Row, texts
 
 _WORDS = {guarantee: (guarantee.label, guarantee.stream) for guarantee in Guarantee}
 """Looked up for every delivery."""

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
+from resprout.audit.verdict import lines
 from resprout.core.errors import UsageError
 from resprout.scenario.describe import describe
 from resprout.scenario.draw import LATENCIES_US, draw_scenario

@@ -36,9 +36,8 @@ from resprout.scenario.model import Scenario
 from resprout.scenario.observe import note_row
 from resprout.stacks.registry import find_stack
 from resprout.trace import kinds
-from resprout.trace.digest import digest_of
 from resprout.trace.live_folder import ABORTED, ENDS, LiveFolder, promise_row
-from resprout.trace.schema import Row
+from resprout.trace.schema import Row, digest_of
 
 T = TypeVar("T")
 

@@ -10,9 +10,7 @@ import pyarrow.parquet as pq
 
 from resprout.trace import kinds
 from resprout.trace.columns import rows_of
-from resprout.trace.digest import Digest
-from resprout.trace.errors import TraceError
-from resprout.trace.schema import Row
+from resprout.trace.schema import Digest, Row, TraceError
 from resprout.trace.store import INFO_NAME, read_info
 
 PARTS: Final = "part-*.parquet"

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from resprout.pipeline.stores import Location
-from resprout.trace.errors import TraceError
+from resprout.trace.schema import TraceError
 
 MANIFEST_NAME: Final = "manifest.json"
 VERSION: Final = "version="

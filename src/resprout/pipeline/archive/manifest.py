@@ -16,7 +16,7 @@ from resprout.pipeline.archive.check import PARTS, ArchiveCounts
 from resprout.pipeline.archive.contents import MANIFEST_NAME, FileSeal, Manifest, encoded, manifest_in, read_manifest
 from resprout.pipeline.places import RunPlace, place_of
 from resprout.pipeline.stores import Location, StorePath, found_in, location
-from resprout.trace.errors import TraceError
+from resprout.trace.schema import TraceError
 from resprout.trace.store import INFO_NAME, RunInfo
 
 _PIECE: Final = 1 << 20

@@ -23,7 +23,7 @@ from resprout.pipeline.archive.manifest import digest_if_sound
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import run_folder
 from resprout.pipeline.stores import StorePath
-from resprout.trace.errors import TraceError
+from resprout.trace.schema import TraceError
 
 LEFT_SECONDS: Final = 86_400
 """A version that is younger may still be written."""

@@ -4,8 +4,7 @@ import numpy as np
 
 from resprout.pipeline.judging.arrays import Array, spread
 from resprout.pipeline.judging.columns import ListColumn, UnreadableError, Words
-from resprout.trace.errors import TraceError
-from resprout.trace.text import from_text
+from resprout.trace.schema import TraceError, from_text
 
 
 def cells_of(lists: ListColumn) -> tuple[Array, Array, Array]:

@@ -1,6 +1,6 @@
 """Replicas of the bank one by one, on columns: what each breaks on its own, and what it says of each operation.
 
-See `audit.bank` and `audit.bank_replicas` for what is compared. `bank_together` decides what needs all replicas.
+See `audit.bank` and `audit.bank` for what is compared. `bank_together` decides what needs all replicas.
 """
 
 import numpy as np

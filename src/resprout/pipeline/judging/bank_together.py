@@ -31,7 +31,7 @@ class Testimony(msgspec.Struct):
 
 
 class Accounts:
-    """Accounts that transfers connect form a circle; see `audit.bank_replicas` for those that are loose."""
+    """Accounts that transfers connect form a circle; see `audit.bank` for those that are loose."""
 
     def __init__(self, operations: Operations, publications: Publications) -> None:
         numbers = operations.numbers

@@ -1,4 +1,4 @@
-"""The digest of a run from its columns: the same as `trace.digest` takes over rows, without making rows.
+"""The digest of a run from its columns: the same as `trace.schema` takes over rows, without making rows.
 
 Every cell becomes its MessagePack bytes, column by column; distinct texts are encoded once. The bytes of a row are
 those of its cells one after the other, which Arrow joins, and SHA-256 runs over all of them.

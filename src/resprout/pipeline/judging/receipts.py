@@ -70,7 +70,7 @@ class Receipts:
         return owed
 
     def _held(self, may_block: Array) -> Array:
-        """The publications that wait at their publishers; see `audit.owed`."""
+        """The publications that wait at their publishers; see `audit.loss`."""
         publisher = self._publications.publisher
         first = np.full(int(publisher.max(initial=0)) + 1, NEVER, dtype=np.int64)
         blocked = np.flatnonzero(may_block & ~self.is_accepted)

@@ -22,7 +22,7 @@ from resprout.pipeline.judging.portions import Limits
 from resprout.pipeline.one_run import check_place, judge_run, trace_of
 from resprout.pipeline.places import RunPlace
 from resprout.pipeline.tasks import cores_of, run_each
-from resprout.trace.errors import TraceError
+from resprout.trace.schema import TraceError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

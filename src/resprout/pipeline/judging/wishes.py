@@ -20,8 +20,7 @@ from resprout.pipeline.judging.dropped import Dropped
 from resprout.pipeline.judging.lives import Lives
 from resprout.pipeline.judging.publications import Publications
 from resprout.trace import kinds
-from resprout.trace.errors import TraceError
-from resprout.trace.text import from_text
+from resprout.trace.schema import TraceError, from_text
 
 
 class SubscriberWishes:

@@ -15,8 +15,7 @@ import msgspec
 from resprout.audit.live.judge import LiveJudge
 from resprout.audit.live.memory import LiveOptions
 from resprout.pipeline.live.findings import JudgeProgress, Violation, to_body
-from resprout.trace.errors import TraceError
-from resprout.trace.schema import Row
+from resprout.trace.schema import Row, TraceError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,8 +17,7 @@ from resprout.pipeline.sweep.plan import SweepPlan, WantedRun
 from resprout.scenario.model import Scenario
 from resprout.scenario.run_info import run_info
 from resprout.sim.run import run_scenario
-from resprout.trace.recorder import Recorder
-from resprout.trace.store import RunInfo, TraceWriter
+from resprout.trace.store import Recorder, RunInfo, TraceWriter
 
 Simulate = Callable[[Scenario, Recorder], RunInfo]
 """Runs a scenario into a recorder, and says how it ended."""

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from resprout.audit.history import History
-from resprout.audit.naming import seconds
+from resprout.audit.records import seconds
 from resprout.filters.topics import topic_matches
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import ClientSpec, Scenario
