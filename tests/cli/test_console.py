@@ -13,7 +13,7 @@ ROOT = Path(resprout.__file__).parent
 ALLOWED = {
     "cli/console.py": "the one place",
     "cli/terminal.py": "its part that needs `rich`",
-    "cli/blocking.py": "messages of a subscription: escapes text, writes bytes as they are",
+    "cli/standard_io.py": "messages of a subscription: escapes text, writes bytes as they are",
     "cli/load/worker.py": "a process that talks JSON with the benchmark that started it",
     "net/disk.py": "writes files",
     "net/run/row_file.py": "writes files",

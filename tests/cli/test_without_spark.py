@@ -26,7 +26,7 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[SparkChoice]:
         raise NoSparkError("Spark cannot be had here")
 
     monkeypatch.setattr("resprout.cli.audit.session", no_session)
-    monkeypatch.setattr("resprout.cli.pages.session", no_session)
+    monkeypatch.setattr("resprout.cli.archives.session", no_session)
     return choices
 
 

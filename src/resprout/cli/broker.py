@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from resprout.cli.arguments import LocalPath
 from resprout.cli.loop import on_signal, run_loop, stopped_by_signals, unless_stopped
-from resprout.cli.paths import LocalPath
 from resprout.cli.settings import DRAIN_SECONDS_MAX, Settings, read_settings
 from resprout.cli.voice import LOG_FORMATS, Voice
 from resprout.core.contract import Note

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import click
 
+from resprout.cli.arguments import LocalPath
 from resprout.cli.console import tell, tell_lines
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
-from resprout.cli.outcome import RunOutcome, say
-from resprout.cli.paths import LocalPath
-from resprout.cli.scenarios import choose_scenario, scenario_arguments
+from resprout.cli.scenarios import RunOutcome, choose_scenario, say, scenario_arguments
 from resprout.cli.story import Story
 from resprout.cli.terminal import TerminalConsole
 from resprout.core.errors import ResproutError

@@ -9,8 +9,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from resprout.cli.addresses import address_of_peer
-from resprout.cli.paths import LocalPath
+from resprout.cli.arguments import LocalPath, address_of_peer
 from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.client.errors import ConnectError

@@ -42,8 +42,7 @@ from typing import Any, Final
 
 import msgspec
 
-from resprout.cli.addresses import address_of_peer
-from resprout.cli.paths import local_path
+from resprout.cli.arguments import address_of_peer, local_path
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
 from resprout.edge.requests import DRAIN_US

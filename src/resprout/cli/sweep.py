@@ -7,11 +7,10 @@ from typing import Any
 import click
 import msgspec
 
+from resprout.cli.archives import write_page
+from resprout.cli.arguments import LocalPath, RunsPath, spark_options
 from resprout.cli.console import tell, tell_json
-from resprout.cli.pages import write_page
-from resprout.cli.paths import LocalPath, RunsPath
-from resprout.cli.progress import Shown, shown
-from resprout.cli.spark_options import spark_options
+from resprout.cli.terminal import Shown, shown
 from resprout.pipeline.archive.head import check_usable
 from resprout.pipeline.report.command import GivenCommand
 from resprout.pipeline.report.output import check_target

@@ -10,9 +10,9 @@ from typing import Final
 import click
 import msgspec
 
+from resprout.cli.arguments import LocalPath
 from resprout.cli.console import tell, tell_json, tell_lines
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
-from resprout.cli.paths import LocalPath
 from resprout.cli.story import Story
 from resprout.net.address import DEFAULT_PORT, Address, is_loopback
 from resprout.net.announce import SaidNote

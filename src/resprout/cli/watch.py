@@ -13,10 +13,9 @@ import click
 from resprout.audit.live.judge import as_dict, lines, was_judged
 from resprout.audit.live.memory import LiveOptions
 from resprout.audit.verdict import Anomaly
-from resprout.cli.asked_to_end import asked_to_end
+from resprout.cli.arguments import LocalPath, spark_options
 from resprout.cli.console import tell, tell_json, tell_lines
-from resprout.cli.paths import LocalPath
-from resprout.cli.spark_options import spark_options
+from resprout.cli.loop import asked_to_end
 from resprout.cli.terminal import TerminalConsole
 from resprout.core.errors import UsageError
 from resprout.pipeline.live import record

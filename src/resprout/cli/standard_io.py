@@ -1,25 +1,31 @@
-"""Standard input and output without blocking the event loop.
+"""Standard input and output of `pub`, `sub` and `read`: without blocking the event loop, and messages as lines.
 
-They may be files, pipes or terminals, and no event loop waits for all three. So one thread per direction does the
+Both may be files, pipes or terminals, and no event loop waits for all three. So one thread per direction does the
 waiting. It is a daemon and uses the bare file descriptor: a command that ends is never held up by it.
 """
 
 import asyncio
+import base64
 import os
 import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final, TypeVar
 
+from resprout.cli.console import json_line
 from resprout.core import limits
 from resprout.core.errors import UsageError
 from resprout.core.escaping import escape
+from resprout.core.message import Message
 
 T = TypeVar("T")
 
 READ_BYTES: Final = 1 << 18
 
 _Job = tuple[Callable[[], Any], "asyncio.Future[Any]"]
+
+Show = Callable[[Message], str | bytes]
+"""Text is escaped where it leaves (`cli.standard_io.Output`); bytes leave as they are."""
 
 
 class Helper:
@@ -94,3 +100,49 @@ class Output:
         view = memoryview(data)
         while view:
             view = view[os.write(self._descriptor, view) :]
+
+
+def as_text(message: Message) -> str:
+    """The topic and the payload. What is not text is written as hexadecimal digits, and says so."""
+    return f"{message.topic} {_readable(message.payload)}"
+
+
+def as_payload(message: Message) -> bytes:
+    """The payload as it came."""
+    return message.payload
+
+
+def as_json(message: Message) -> str:
+    return json_line(as_fields(message))
+
+
+def as_fields(message: Message) -> dict[str, Any]:
+    fields: dict[str, Any] = {"topic": message.topic}
+    try:
+        fields["payload"] = message.payload.decode()
+    except UnicodeDecodeError:
+        fields["payload_base64"] = base64.b64encode(message.payload).decode()
+    fields["publisher"] = message.publisher
+    fields["incarnation"] = message.incarnation
+    fields["seq"] = message.seq
+    fields["guarantee"] = message.guarantee.label
+    fields["keys"] = message.keys
+    fields["attributes"] = message.attributes
+    fields["position"] = message.position
+    fields["id"] = id_text(message.id)
+    if message.redelivered:
+        fields["redelivered"] = True
+    return fields
+
+
+def id_text(id: tuple[Any, ...]) -> str:
+    """The id of a publication as `resprout trace` takes it."""
+    publisher, life, stream, seq = id
+    return f"{publisher}.{life}/{stream}:{seq}"
+
+
+def _readable(payload: bytes) -> str:
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        return f"(hex) {payload.hex()}"

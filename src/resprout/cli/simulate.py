@@ -1,4 +1,4 @@
-"""`resprout swarm`: scenarios by chance, run in virtual time and judged."""
+"""Scenarios in virtual time. `resprout sim`: one of them. `resprout swarm`: many, drawn from seeds and judged."""
 
 import time
 from pathlib import Path
@@ -6,14 +6,48 @@ from typing import Final
 
 import click
 
+from resprout.cli.arguments import LocalPath
 from resprout.cli.console import overwrite, tell, tell_lines
-from resprout.cli.paths import LocalPath
+from resprout.cli.scenarios import RunOutcome, choose_scenario, say, scenario_arguments
 from resprout.core.errors import UsageError
+from resprout.scenario.describe import describe
+from resprout.scenario.run_info import run_info
 from resprout.scenario.write import to_toml
 from resprout.sim.classes import ANY
+from resprout.sim.run import run_scenario
 from resprout.sim.swarm import DEFAULT_STACK, check_drawn, class_for, swarm_trial, try_seeds
+from resprout.trace.store import Recorder, TraceWriter
+from resprout.trace.summary import summarize
 
 SEEDS: Final = 200
+
+
+@click.command()
+@scenario_arguments
+def sim(
+    scenario: Path | None,
+    draw: int | None,
+    folder: Path | None,
+    stack: str | None,
+    seed: int | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Run SCENARIO in virtual time.
+
+    The same scenario and seed give the same trace, to the last byte, on any machine. Exit status 1 when the run did not
+    come to rest before its time limit.
+    """
+    chosen = choose_scenario(scenario, draw, stack, seed, overrides)
+    if draw is not None and not as_json:
+        tell_lines(describe(chosen).split("\n"))
+    writer = TraceWriter(folder) if folder is not None else None  # first: a folder that will not do is found out now
+    result = run_scenario(chosen, Recorder())
+    if writer is not None:
+        writer.write(result.rows)
+        writer.finish(run_info(chosen, result.ended, result.traffic))
+    say(RunOutcome(chosen, result.ended, result.digest, folder, summarize(result.rows), "virtual"), as_json)
+    return 0 if result.ended == "quiescent" else 1
 
 
 @click.command()

@@ -1,26 +1,35 @@
-"""`resprout sub`: prints what arrives."""
+"""`resprout sub`: prints messages as they arrive. `resprout read`: prints the past events that a broker keeps.
+
+Both say on standard error where the journal of events has gaps.
+"""
 
 import sys
 from collections.abc import Coroutine
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
-from resprout.cli.blocking import Output
-from resprout.cli.console import tell
-from resprout.cli.gaps import allow_gaps_option, tell_missing
+from resprout.cli.console import json_line, tell
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.server import Access, access_arguments, connected, verbose_option
-from resprout.cli.show import Show, as_json, as_payload, as_text
+from resprout.cli.standard_io import Output, Show, as_fields, as_json, as_payload, as_text
 from resprout.client.durable import WHEN_FULL, WhenFullWord, read_policy, read_terms
 from resprout.client.durable_inbox import DurableInbox
-from resprout.client.events import ClientEvent, MessagesDropped
+from resprout.client.events import ClientEvent, EventsMissing, MessagesDropped
+from resprout.client.gaps import gap_text
 from resprout.client.inbox import Inbox
+from resprout.client.past import EventsPage, Offset, Start, read_offset
 from resprout.client.replaying import read_start
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
+from resprout.edge.requests import StoredMessage
 from resprout.filters.predicate import parse_predicate
 from resprout.filters.topics import check_filter
+
+allow_gaps_option = click.option(
+    "--allow-gaps", is_flag=True, help="Go on where events are missing because the broker was down, and say so."
+)
 
 
 @click.command()
@@ -90,7 +99,7 @@ def sub(
     show = as_json if json else as_payload if raw else as_text
     is_told = verbose or sys.stderr.isatty()
     work = _follow(filter, where, count, show, access, is_told, durable, group, when_full, replay_from, allow_gaps)
-    run_loop(_print(work))
+    run_loop(_print_arriving(work))
     return 0
 
 
@@ -102,7 +111,7 @@ def _check(filter: str, where: str | None) -> None:
         raise UsageError(f"--where {where!r}: {error}") from None
 
 
-async def _print(work: Coroutine[Any, Any, None]) -> None:
+async def _print_arriving(work: Coroutine[Any, Any, None]) -> None:
     await unless_stopped(work, stopped_by_signals())
 
 
@@ -151,3 +160,98 @@ async def _follow(
                 count -= len(wanted)
                 if not count:
                     return
+
+
+@click.command()
+@click.argument("filter")
+@click.option("--where", metavar="EXPR", help='Only messages whose attributes fulfil this, e.g. "amount > 100".')
+@click.option(
+    "--from", "start", default="earliest", show_default=True, metavar="OFFSET",
+    help="Where to begin: an offset as it is printed, a time such as 2026-03-01T12:00:00Z, earliest or latest.",
+)  # fmt: skip
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="End after N messages.")
+@click.option("--json", "json", is_flag=True, help="Print everything that is known, one JSON object a line.")
+@allow_gaps_option
+@access_arguments
+def read(
+    filter: str, where: str | None, start: str, limit: int | None, json: bool, allow_gaps: bool, access: Access
+) -> int:
+    """Print what the broker keeps of topics that match FILTER, one message a line, and end.
+
+    Only a broker with `keep`, such as a tap, keeps events. Each line begins with the offset of the message, which is
+    one of that broker's journal: --from goes on there, for as long as it is kept.
+
+    What was published while the broker was down is missing in its journal. The command fails where it comes to such a
+    gap, and says what is missing; with --allow-gaps it says so on standard error and goes on.
+
+    \b
+        resprout read 'bank/#' --server localhost:7455
+        resprout read 'bank/#' --server localhost:7455 --from 2026-03-01T12:00:00Z --limit 10 --json
+    """
+    parse_predicate(filter, where)
+    work = _pages(filter, where, _start(start), limit, json, allow_gaps, access)
+    run_loop(_print_past(work))
+    return 0
+
+
+def _start(text: str) -> Start:
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
+    if "@" in text:
+        return read_offset(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--from {text}: neither an offset nor a time, earliest or latest") from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+async def _print_past(work: Coroutine[Any, Any, None]) -> None:
+    await unless_stopped(work, stopped_by_signals())
+
+
+async def _pages(
+    filter: str, where: str | None, start: Start, limit: int | None, json: bool, allow_gaps: bool, access: Access
+) -> None:
+    output = Output(sys.stdout.fileno())
+    async with connected(access) as client:
+        while True:
+            page = await client.read(filter, where, start=start, allow_gaps=allow_gaps)
+            tell_gaps(page)
+            wanted = page.messages if limit is None else page.messages[:limit]
+            await output.write(_line(page, stored, json) for stored in wanted)
+            if limit is not None:
+                limit -= len(wanted)
+            if page.at_end or limit == 0:
+                return
+            start = page.next
+
+
+def _line(page: EventsPage, stored: StoredMessage, json: bool) -> str:
+    offset = page.offset_of(stored)
+    return _object(offset, stored) if json else f"{offset} {as_text(stored.message)}"
+
+
+def _object(offset: Offset, stored: StoredMessage) -> str:
+    fields = as_fields(stored.message)
+    fields |= {"offset": str(offset), "journal": offset.journal, "index": stored.index, "life": stored.life}
+    fields["time_us"] = stored.time_us
+    return json_line(fields)
+
+
+def tell_gaps(page: EventsPage) -> None:
+    """One line each, on standard error."""
+    for gap in page.gaps:
+        _warn_of_gap(gap_text(page.journal, gap))
+
+
+def tell_missing(event: ClientEvent) -> None:
+    """For `connect(on_event=...)`."""
+    if isinstance(event, EventsMissing):
+        _warn_of_gap(event.reason)
+
+
+def _warn_of_gap(text: str) -> None:
+    tell(f"resprout: warning: {text}", err=True)
