@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from resprout.pipeline.metrics import Measurements, measure_run
-from resprout.pipeline.metrics.families import family_of
 from resprout.pipeline.metrics.setting import labels_of
+from resprout.pipeline.metrics.traffic import family_of
 from resprout.pipeline.places import place_of
 from resprout.pipeline.tables import LoadRow
 from resprout.scenario.load import load_scenario

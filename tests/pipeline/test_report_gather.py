@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from resprout.cli.main import run as command
-from resprout.pipeline.archive.head import make_archive
+from resprout.pipeline.archive.format import make_archive
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import run_folder
 from resprout.pipeline.report.gather import find_all
-from resprout.pipeline.report.recipe import recipe_of
+from resprout.pipeline.report.trail import recipe_of
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.scenario.run_info import run_info

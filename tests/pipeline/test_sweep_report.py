@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from resprout.cli.main import run as command
-from resprout.pipeline.archive.head import make_archive
+from resprout.pipeline.archive.format import make_archive
 from resprout.pipeline.archive.ingest import add_runs
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import run_folder

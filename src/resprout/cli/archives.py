@@ -18,13 +18,11 @@ from resprout.core.errors import UsageError
 from resprout.pipeline.archive.ingest import add_runs
 from resprout.pipeline.errors import NoSparkError
 from resprout.pipeline.places import find_runs, is_archive
-from resprout.pipeline.report.command import GivenCommand
 from resprout.pipeline.report.gather import find_all, gather, unknown
-from resprout.pipeline.report.output import check_drawer, check_target, write_whole
+from resprout.pipeline.report.output import GivenCommand, check_drawer, check_target, write_whole
 from resprout.pipeline.report.sweep_report import known_reports
-from resprout.pipeline.session import SparkChoice, check_installed, session
+from resprout.pipeline.session import SparkChoice, check_installed, is_worth_spark, session
 from resprout.pipeline.stores import Location
-from resprout.pipeline.worth import is_worth_spark
 from resprout.trace.store import read_trace
 
 

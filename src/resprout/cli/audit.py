@@ -11,11 +11,10 @@ from resprout.cli.console import tell, tell_json, tell_lines
 from resprout.cli.terminal import shown
 from resprout.core.errors import UsageError
 from resprout.pipeline.errors import NoSparkError
-from resprout.pipeline.one_run import judge_here
 from resprout.pipeline.places import RunPlace, check_not_empty, find_runs, is_archive
-from resprout.pipeline.session import SparkChoice, session
+from resprout.pipeline.python_judge import judge_here
+from resprout.pipeline.session import SparkChoice, is_worth_spark, session
 from resprout.pipeline.stores import Location
-from resprout.pipeline.worth import is_worth_spark
 
 ENGINES = ("python", "spark")
 

@@ -4,14 +4,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from resprout.pipeline.judging.arrays import NEVER, NULL, Array, is_same
-from resprout.pipeline.judging.columns import Rows, UnreadableError, Words
-from resprout.pipeline.judging.lives import Lives
-from resprout.pipeline.judging.messages import MessageIndex
-from resprout.pipeline.judging.publications import Publications
+from resprout.pipeline.judging.columns import NEVER, NULL, Array, Rows, UnreadableError, Words, is_same
+from resprout.pipeline.judging.publications import Lives, MessageIndex, Publications
 
 if TYPE_CHECKING:
-    from resprout.pipeline.judging.subscriber import Subscriber
+    from resprout.pipeline.judging.deliveries import Subscriber
 
 _STEPS: Final = ("accepted", "safe", "delivered")
 _SAFE, _DELIVERED, _FAILED, _UNKNOWN = 1, 2, 3, -1

@@ -1,11 +1,14 @@
-"""What of a watched run has been said already, beside Spark's own checkpoint.
+"""The findings of the live judge: violations, and how far it is; and which of them were reported already.
 
-A micro-batch that was interrupted is repeated after a restart, with the same number. Its findings are told again only
-when they had not been told, and a file of violations is written under the number of its batch, so it is written once
-however often the batch is repeated.
+A micro-batch that was interrupted is repeated after a restart, with the same number. Its findings are reported again
+only when they had not been reported, and a file of violations is written under the number of its batch, so it is
+written once however often the batch is repeated.
+
+`wait_for_rows` waits for the first rows of a live folder without Spark, so that the wait can be interrupted at once.
 """
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,9 +16,50 @@ import msgspec
 
 from resprout.audit.verdict import Anomaly
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.live.findings import JudgeProgress
+from resprout.trace.live_folder import FILES
+
+OUTPUT_SCHEMA: Final = "run string, order int, body binary"
+"""One line for each finding of a micro-batch; the body is written by `to_body`."""
 
 _NAME: Final = "watched.json"
+
+LOOK_SECONDS: Final = 0.2
+
+
+class JudgeProgress(msgspec.Struct, frozen=True, tag="standing"):
+    """How far the judge is after a micro-batch. One for each micro-batch, behind its violations."""
+
+    rows: int
+    """Judged so far."""
+    held: int
+    """Rows that wait for the watermark."""
+    judged_us: int
+    """Everything up to this time of the run has been judged."""
+    state_bytes: int
+    counts: dict[str, int]
+    """As `LiveJudge.counts`."""
+    found: dict[str, int]
+    """Violations so far, by rule."""
+    ended: str = ""
+    """How the run ended, when it has."""
+
+
+class Violation(msgspec.Struct, frozen=True, tag="violation"):
+    anomaly: Anomaly
+
+
+Finding = Violation | JudgeProgress
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final[Callable[[bytes], Finding]] = msgspec.msgpack.Decoder(Finding).decode
+
+
+def to_body(finding: Finding) -> bytes:
+    return _encode(finding)
+
+
+def from_body(body: bytes) -> Finding:
+    return _decode(body)
 
 
 class ToldFindings(msgspec.Struct, frozen=True):
@@ -81,3 +125,17 @@ def _write(path: Path, content: bytes) -> None:
         draft.replace(path)
     except OSError as error:
         raise PipelineError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def has_rows(folder: Path) -> bool:
+    return next(folder.glob(FILES), None) is not None
+
+
+def wait_for_rows(folder: Path, over: threading.Event) -> bool:
+    """Whether there are any; not, when `over` was set before. PipelineError when the folder goes away meanwhile."""
+    while not has_rows(folder):
+        if not folder.is_dir():
+            raise PipelineError(f"{folder}: the folder is gone, and no rows had come")
+        if over.wait(LOOK_SECONDS):
+            return False
+    return True

@@ -1,4 +1,4 @@
-"""What a sweep asks for, beside what its archive already holds."""
+"""The runs that a sweep asks for, compared with those that its archive already holds."""
 
 import math
 import os
