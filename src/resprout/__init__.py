@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from resprout.core.guarantee import Guarantee
     from resprout.core.message import Message
     from resprout.edge.messages import EventGap
-    from resprout.net.tls.files import Tls
+    from resprout.net.keyring import Tls
 
 __version__ = "0.1.0"
 
@@ -161,7 +161,7 @@ _HOMES = {
     "SlowConsumer": "resprout.client.events",
     "SlowConsumerError": "resprout.client.errors",
     "SubscribeError": "resprout.client.errors",
-    "Tls": "resprout.net.tls.files",
+    "Tls": "resprout.net.keyring",
     "TypedInbox": "resprout.client.typed",
     "TypedMessage": "resprout.client.typed",
     "UnsupportedGuaranteeError": "resprout.core.errors",

@@ -25,10 +25,9 @@ from resprout.net.address import Address
 from resprout.net.broker import serve
 from resprout.net.broker_to_run import EVENT_OPTIONS, BrokerToRun
 from resprout.net.door import Door
-from resprout.net.identity.secret import verifier_of_token
+from resprout.net.identity.scram import verifier_of_token
+from tests.net.stage import LOOPBACK, QUICK, STACK, Running, bare, broker, hello, let_pass, run, until
 from tests.patience import PATIENCE_S
-
-from .stage import LOOPBACK, QUICK, STACK, Running, bare, broker, hello, let_pass, run, until
 
 
 @contextlib.asynccontextmanager

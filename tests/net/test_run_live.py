@@ -12,8 +12,7 @@ import pytest
 from resprout.audit.live.judge import LiveJudge
 from resprout.net.run.coordinator import ProcessRunResult, RealRun
 from resprout.net.run.crew import Crew
-from resprout.net.run.live import LiveRows
-from resprout.net.run.row_file import RowReader, RowWriter
+from resprout.net.run.rows import LiveRows, RowReader, RowWriter
 from resprout.scenario.load import parse_scenario
 from resprout.trace.columns import rows_of
 from resprout.trace.live_folder import FILES, LiveFolder

@@ -10,11 +10,11 @@ from resprout.client.connect import connect
 from resprout.client.errors import ConnectError
 from resprout.links.frames import Goodbye, SessionWelcome
 from resprout.links.options import LinkOptions
-from resprout.net.account.values import TreeSurvey
-from resprout.net.crowd import CrowdLimits, SessionCrowd
+from resprout.net.accounts import TreeSurvey
+from resprout.net.connection_limits import CrowdLimits, SessionCrowd
 from resprout.net.door import Door
-from resprout.net.identity.network_key import new_network_key
-from resprout.net.identity.secret import verifier_of_token
+from resprout.net.identity.proofs import new_network_key
+from resprout.net.identity.scram import verifier_of_token
 from tests.net.bare_logins import log_in
 from tests.net.floods import behaves
 from tests.net.pages import refusals

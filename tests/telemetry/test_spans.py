@@ -13,9 +13,8 @@ from opentelemetry.trace import SpanKind
 
 from resprout.cli.main import run
 from resprout.core.errors import UsageError
-from resprout.net.account.answering import PublicationId
-from resprout.net.account.values import PassageAnswer
-from resprout.net.account.way import PublicationWay
+from resprout.net.accounts import PassageAnswer
+from resprout.net.survey import PublicationId, PublicationWay
 from resprout.telemetry import NotTakenError, send, spans_of
 from tests.telemetry.collector import collecting
 

@@ -13,8 +13,8 @@ from resprout.cli.arguments import LocalPath
 from resprout.cli.console import tell, tell_json, tell_lines
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
-from resprout.net.identity.network_key import new_network_key
-from resprout.net.identity.secret import new_token, verifier_of_password, verifier_of_token
+from resprout.net.identity.proofs import new_network_key
+from resprout.net.identity.scram import new_token, verifier_of_password, verifier_of_token
 
 AUTHORITY_NAME = "ca"
 """What the authority's own files are called."""
@@ -57,7 +57,7 @@ def certificates(
     everybody = [*brokers, *others, *in_charge]
     _check(everybody)
     try:
-        from resprout.net.tls.issue import authority_of, check_free
+        from resprout.net.certificates import authority_of, check_free
     except ImportError:
         raise UsageError("making certificates needs `cryptography`: pip install 'resprout[secure]'") from None
     if not renew:

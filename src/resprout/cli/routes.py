@@ -12,10 +12,8 @@ from resprout.cli.server import Access, access_arguments
 from resprout.cli.status import AskingCommand, counted
 from resprout.core.errors import UsageError
 from resprout.core.names import check_topic
-from resprout.net.account.answering import PASSAGE, READERS, PublicationId, parse_id
-from resprout.net.account.survey import ask_all
-from resprout.net.account.values import PassageAnswer, TopicAnswer, TreeSurvey
-from resprout.net.account.way import PublicationWay
+from resprout.net.accounts import PassageAnswer, TopicAnswer, TreeSurvey
+from resprout.net.survey import PASSAGE, READERS, PublicationId, PublicationWay, ask_all, parse_id
 
 
 class ReceivingBroker(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from resprout.client.errors import ConnectError
 from resprout.client.events import OnEvent
 from resprout.core.errors import UsageError
 from resprout.net.address import DEFAULT_PORT
-from resprout.net.identity.secret import read_login
+from resprout.net.identity.scram import read_login
 
 CONNECT_SECONDS: Final = 10.0
 

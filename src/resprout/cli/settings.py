@@ -51,9 +51,9 @@ from resprout.journal.options import JournalOptions
 from resprout.links.options import LinkOptions
 from resprout.net.address import DEFAULT_PORT, Address, parse_address
 from resprout.net.broker_to_run import EVENT_OPTIONS
-from resprout.net.crowd import CrowdLimits
+from resprout.net.connection_limits import CrowdLimits
 from resprout.net.identity.rules import COUNT_MAX
-from resprout.net.tls.files import Tls, tls_of_broker
+from resprout.net.keyring import Tls, tls_of_broker
 from resprout.scenario.reader import TomlTable
 from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
 from resprout.scenario.units import format_duration, parse_duration

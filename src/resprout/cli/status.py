@@ -14,11 +14,11 @@ from resprout.cli.server import Access, access_arguments, read_login_file
 from resprout.client.connect import read_keyring
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
-from resprout.net.account.survey import Asker, survey
-from resprout.net.account.values import BrokerAccount, MissingBroker, TreeSurvey
+from resprout.net.accounts import BrokerAccount, MissingBroker, TreeSurvey
 from resprout.net.discover import UnreachableError
 from resprout.net.identity.proofs import LoginSecret
-from resprout.net.identity.secret import read_login
+from resprout.net.identity.scram import read_login
+from resprout.net.survey import Asker, survey
 
 BITE: Final = 1024
 

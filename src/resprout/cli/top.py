@@ -18,7 +18,7 @@ from resprout.cli.server import Access, access_arguments
 from resprout.cli.status import AskingCommand, heading, news_lines, size
 from resprout.cli.terminal import TerminalConsole
 from resprout.core.escaping import escape
-from resprout.net.account.values import LatencySummary, TreeSurvey
+from resprout.net.accounts import LatencySummary, TreeSurvey
 
 COLUMNS = ("broker", "parent", "clients", "in/s", "out/s", "through/s", "safe p99", "delivered p99", "queue", "log")
 

@@ -35,7 +35,7 @@ from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 from resprout.edge.client.machine import ClientOptions
-from resprout.net.tls.files import Tls
+from resprout.net.keyring import Tls
 
 T = TypeVar("T")
 

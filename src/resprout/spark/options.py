@@ -15,7 +15,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.names import check_name, check_topic
 from resprout.filters.predicate import parse_predicate
 from resprout.filters.topics import check_filter
-from resprout.net.identity.secret import read_login
+from resprout.net.identity.scram import read_login
 from resprout.spark.offsets import ReadPlace, read_place
 
 T = TypeVar("T")

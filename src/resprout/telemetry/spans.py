@@ -29,8 +29,8 @@ from opentelemetry.util.types import AttributeValue
 
 from resprout import __version__
 from resprout.core.errors import UsageError
-from resprout.net.account.values import PassageAnswer
-from resprout.net.account.way import PublicationWay
+from resprout.net.accounts import PassageAnswer
+from resprout.net.survey import PublicationWay
 
 SYSTEM: Final = "resprout"
 _Moment = float | msgspec.UnsetType

@@ -21,9 +21,8 @@ from typing import Any, Final
 from resprout.net.child import Child, ProcessError
 from resprout.net.clock import now_us
 from resprout.net.process import BrokerProcess
-from resprout.net.run.crew import Crew
+from resprout.net.run.crew import Crew, WorkerProcess
 from resprout.net.run.schedule import first_event_us
-from resprout.net.run.worker_process import WorkerProcess
 from resprout.net.tree import LocalTree
 from resprout.scenario.cuts import Cuts
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario

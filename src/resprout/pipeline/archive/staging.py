@@ -14,9 +14,9 @@ system with atomic renames and `flock`, the same one for all who add runs.
 
 In an object store nothing can be renamed or locked. The files of a run are written to a folder of their own, a
 *version*, and never changed; the manifest, written last and in one piece, says which version the run is. If two
-processes add a run of the same name at once, the one whose manifest comes later has it, whole. Versions that no manifest
-names were left by dead processes, or are being written right now: the next process that adds the run deletes those that
-are older than a day.
+processes add a run of the same name at once, the one whose manifest comes later has it, whole. Versions that no
+manifest names were left by dead processes, or are being written right now: the next process that adds the run deletes
+those that are older than a day.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Takes a place to listen."""
+"""Listening sockets, and attempts to connect. Each attempt ends in a connection or in a reason why there is none."""
 
 import asyncio
 import errno
@@ -6,8 +6,9 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from resprout.core.contract import Disconnected
 from resprout.core.errors import UsageError
-from resprout.net.address import Address, reason_of
+from resprout.net.address import Address, is_refusal, reason_of
 
 BACKLOG: Final = 1024
 PORT_TRIES: Final = 16
@@ -17,6 +18,8 @@ _NOT_HERE: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 MakeProtocol = Callable[[], asyncio.Protocol]
 _End = tuple[int, tuple[Any, ...]]
+
+CONNECT_SECONDS_MAX: Final = 10.0
 
 
 class ListenError(UsageError, OSError):
@@ -112,3 +115,40 @@ def _listen(family: int, place: tuple[Any, ...]) -> socket.socket:
         plug.close()
         raise
     return plug
+
+
+class Dials:
+    """`where` tells where a peer listens, or why it cannot be reached; `make` makes the connection with it; `fail` is
+    told of attempts that lead to none."""
+
+    def __init__(
+        self,
+        where: Callable[[str], Address | str],
+        make: Callable[[str], asyncio.Protocol],
+        fail: Callable[[Disconnected], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._where = where
+        self._make = make
+        self._fail = fail
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def dial(self, peer: str) -> None:
+        task = self._loop.create_task(self._dial(peer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def cancel_all(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def _dial(self, peer: str) -> None:
+        place = self._where(peer)
+        if isinstance(place, str):
+            self._fail(Disconnected(0, peer, place))
+            return
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                await self._loop.create_connection(lambda: self._make(peer), place.host or "localhost", place.port)
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host that cannot be a name
+            self._fail(Disconnected(0, peer, f"{place}: {reason_of(error)}", is_refusal(error)))

@@ -1,21 +1,38 @@
-"""How many connections and sessions one address, or one identity, has: nobody takes the room of all the others.
+"""How many connections and sessions one address, or one identity, may have, and how many this process may have.
 
-What a client may have under way is bounded by its session (`window_bytes`, `outbox_bytes_max`); so these numbers bound
-what an identity, or whoever is behind an address, can make a broker keep. A session outlives its connection for a while
-(`session_linger_us`), so sessions are counted, and not connections.
+A client's session bounds what it may have under way (`window_bytes`, `outbox_bytes_max`); so the numbers in
+`CrowdLimits` bound what an identity, or all clients behind an address, can make a broker keep. A session outlives its
+connection for a while (`session_linger_us`), so sessions are counted, and not connections.
+
+`Unidentified` are connections that others opened and that have not said who they are. When there are too many, the
+oldest one of the address that has most of them is closed. So an address that opens connections and says nothing only
+displaces its own: the next client is let in, and one that comes from elsewhere keeps its place.
+
+Every connection is an open file (`ulimit -n`): `raise_limit` and `room_for` ask the system how many there may be.
 """
 
+import ipaddress
+import resource
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
 
 from resprout.core.client_limits import ClientLimits
+from resprout.core.errors import UsageError
 from resprout.edge.rights import Rights
+
+if TYPE_CHECKING:
+    from resprout.net.connection import TcpConnection
 
 COUNTED_MAX: Final = 65_536
 """Clients that may be counted; when there are more, those that are gone are looked for."""
+
+RESERVED: Final = 64
+"""Files that a broker needs beside the connections that others open: its own connections, records, the loop."""
+CONNECTIONS_MIN: Final = 16
+"""With fewer, no broker is of use to anybody."""
 
 
 class CrowdLimits(ClientLimits, frozen=True, kw_only=True):
@@ -36,7 +53,6 @@ class CrowdLimits(ClientLimits, frozen=True, kw_only=True):
 
 IDENTITY_LIMITS = (*ClientLimits.__struct_fields__, "identity_clients")
 """Limits that rules may set for an identity."""
-
 
 Standing = tuple[str, Rights | None]
 """The identity that a client has proven, empty for none, and what it may do; None where nobody asks."""
@@ -138,3 +154,77 @@ class SessionCrowd:
         del names[name]
         if not names:
             del self._names[key]
+
+
+class Unidentified:
+    def __init__(self, places: int) -> None:
+        self.places = places
+        self._count = 0
+        self._waiting: dict[str, dict[int, TcpConnection]] = {}
+        """By source, the oldest first."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def enter(self, connection: "TcpConnection") -> None:
+        waiting = self._waiting.setdefault(source_of(connection.address), {})
+        self._count += connection.number not in waiting
+        waiting[connection.number] = connection
+
+    def leave(self, connection: "TcpConnection") -> None:
+        """It has said who it is, or is gone."""
+        source = source_of(connection.address)
+        waiting = self._waiting.get(source, {})
+        if waiting.pop(connection.number, None) is not None:
+            self._count -= 1
+            if not waiting:
+                del self._waiting[source]
+
+    def one_too_many(self) -> "TcpConnection | None":
+        """Who is to go when somebody has to; None when nobody waits."""
+        if not self._waiting:
+            return None
+        return next(iter(max(self._waiting.values(), key=len).values()))
+
+
+def is_local(source: str) -> bool:
+    """Of this machine."""
+    return source in ("", "::/64") or source.startswith("127.")
+
+
+def source_of(address: str) -> str:
+    """Whom an address belongs to: of IPv6 everybody has 64 bits for themselves."""
+    try:
+        known = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if known.version == 6 and known.ipv4_mapped is None:
+        return str(ipaddress.ip_network((known, 64), strict=False))
+    return str(known)
+
+
+def raise_limit(connections: int) -> None:
+    """As far as this process may, and no further than needed. For processes that are nothing but a broker."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + RESERVED
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        reachable = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (reachable, hard))
+
+
+def room_for(connections: int) -> tuple[int, str]:
+    """So many of these connections can be had, and a line of warning when that is not all of them. UsageError when it
+    is next to none."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= connections + RESERVED:
+        return connections, ""
+    room = soft - RESERVED
+    if room < CONNECTIONS_MIN:
+        raise UsageError(
+            f"this process may have {soft} files open at once, and a broker needs {RESERVED + CONNECTIONS_MIN}; raise"
+            " `ulimit -n`"
+        )
+    return room, (
+        f"this process may have {soft} files open at once: it takes {room} connections instead of {connections}; raise"
+        " `ulimit -n`, or lower sessions_max and greetings_max"
+    )

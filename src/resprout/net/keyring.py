@@ -1,8 +1,11 @@
-"""What a node proves itself with, and whom it believes: read from files, tried before it is used, and read again on
-demand. What is wrong is not taken; the node goes on with what it had.
+"""The certificates of a node: where they lie, what it proves itself with, and whom it believes.
 
-Only TLS 1.3 is spoken: both ends are of this kind. Sessions of TLS are not resumed, because a resumed one would not
-look at the certificate again.
+A folder, as `resprout certificates` makes it, has the authority in `ca.pem`, and of every node or client NAME
+`NAME.pem` and `NAME.key`. A keyring is read from files, tried before it is used, and read again on demand. A faulty
+file is not taken; the node goes on with what it had.
+
+Only TLS 1.3 is spoken: both ends are of this kind. TLS sessions are not resumed, because a resumed one would not look
+at the certificate again.
 """
 
 import contextlib
@@ -13,17 +16,48 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from resprout.core.errors import UsageError
-from resprout.net.tls.files import Tls
-from resprout.net.tls.proven import read_proven
-from resprout.net.tls.reasons import fault_of_certificate
-from resprout.net.tls.stream import TlsStream
+from resprout.net.tls_stream import TlsStream, fault_of_certificate, read_proven
 
 WARNING_DAYS: Final = 30
 """From so long before a certificate expires, whoever starts a broker with it is told."""
 _DAY_SECONDS: Final = 86_400
 _ROUNDS: Final = 8
 """Turns of both ends within which a handshake is complete, or never will be."""
+
+AUTHORITY: Final = "ca.pem"
+CERTIFICATE: Final = ".pem"
+KEY: Final = ".key"
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """Files in PEM form: the authority that all certificates of the network come from, and this node's own. A client
+    may go without: it knows then who the brokers are, and they do not know who it is."""
+
+    authority: Path
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+def tls_of_broker(folder: Path, name: str) -> Tls:
+    """Every broker has a certificate."""
+    return Tls(_there(folder, AUTHORITY), folder / f"{name}{CERTIFICATE}", folder / f"{name}{KEY}")
+
+
+def tls_of_client(folder: Path, name: str | None) -> Tls:
+    """With the certificate of this name, if the folder has it."""
+    authority = _there(folder, AUTHORITY)
+    if name is None or not (folder / f"{name}{CERTIFICATE}").exists():
+        return Tls(authority)
+    return Tls(authority, folder / f"{name}{CERTIFICATE}", folder / f"{name}{KEY}")
+
+
+def _there(folder: Path, file: str) -> Path:
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is no such folder of certificates")
+    return folder / file
 
 
 class Keyring:

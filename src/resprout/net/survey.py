@@ -1,25 +1,29 @@
-"""Asks one broker after the other, from neighbour to neighbour, until all have told that can be reached.
+"""Questions about brokers, and the answers: one broker, all that can be reached, or the way of one publication.
 
-Each is asked on a connection of its own, by whoever wants to know: nobody passes questions on, so a broker that hangs
-keeps only its own answer from whoever asks.
+A survey asks one broker after the other, from neighbour to neighbour, until all that can be reached have answered. Each
+is asked on a connection of its own by the process that wants to know: brokers pass no questions on, so a broker that
+hangs keeps only its own answer from the asker.
+
+`answer` is the broker's side: it answers an `AskAccount` as JSON.
 """
 
+import ast
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from resprout.core.errors import UsageError
-from resprout.net.account.answering import ACCOUNT
-from resprout.net.account.values import BrokerAccount, MissingBroker, TreeSurvey
+from resprout.core.names import check_topic
+from resprout.net.accounts import BrokerAccount, MissingBroker, PassageAnswer, TreeSurvey
 from resprout.net.address import Address, parse_address
+from resprout.net.bookkeeper import Bookkeeper
 from resprout.net.discover import Prove, UnreachableError, exchange, who_is
 from resprout.net.frames import AccountTold, AskAccount
-from resprout.net.identity.network_key import NetworkKey, OpenerMembership
-from resprout.net.identity.proofs import LoginSecret, OpenerLogin
-from resprout.net.tls.keyring import Keyring
+from resprout.net.identity.proofs import LoginSecret, NetworkKey, OpenerLogin, OpenerMembership
+from resprout.net.keyring import Keyring
 from resprout.stacks.status import MemberSeen
 
 AT_ONCE: Final = 16
@@ -28,6 +32,10 @@ BROKERS_MAX: Final = 2_000
 ANSWER_SECONDS: Final = 3.0
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+ACCOUNT: Final = "account"
+READERS: Final = "readers"
+PASSAGE: Final = "passage"
 
 
 class Asker:
@@ -151,3 +159,63 @@ def _missing(member: MemberSeen, reason: str) -> MissingBroker:
 
 def _by_name(one: MissingBroker) -> str:
     return one.name
+
+
+class PublicationId(msgspec.Struct, frozen=True, array_like=True):
+    """As `Message.id` and `Receipt.id` have it."""
+
+    publisher: str
+    incarnation: int
+    stream: str
+    seq: int
+
+
+def answer(books: Bookkeeper, asked: AskAccount) -> bytes:
+    """UsageError when that is no question."""
+    match asked.what:
+        case "account":
+            told: Any = books.account()
+        case "readers":
+            told = books.readers(check_topic(asked.about))
+        case "passage":
+            about = _read(asked.about)
+            told = books.passage(about.publisher, about.incarnation, about.stream, about.seq)
+        case _:
+            raise UsageError(f"{asked.what!r} is nothing that a broker tells")
+    return msgspec.json.encode(told)
+
+
+def parse_id(text: str) -> PublicationId:
+    """As a program prints `receipt.id` or `message.id`; as a list in JSON; or as NAME.INCARNATION/STREAM:NUMBER."""
+    name, slash, rest = text.rpartition("/")
+    publisher, dot, life = name.rpartition(".")
+    stream, colon, seq = rest.partition(":")
+    try:
+        if slash and dot and colon and not text.startswith(("(", "[")):
+            return PublicationId(publisher, int(life), stream, int(seq))
+        return msgspec.convert(ast.literal_eval(text.strip()), PublicationId)
+    except (ValueError, SyntaxError, msgspec.ValidationError, MemoryError, RecursionError):
+        raise UsageError(
+            f"{text!r} is no publication's id: one is ('NAME', INCARNATION, 'STREAM', NUMBER), as `receipt.id` has it"
+        ) from None
+
+
+def _read(text: str) -> PublicationId:
+    try:
+        return msgspec.json.decode(text, type=PublicationId)
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"that is no id of a publication: {error}") from None
+
+
+class PublicationWay(msgspec.Struct, frozen=True):
+    """What `resprout trace --json` prints."""
+
+    id: PublicationId
+    brokers: tuple[PassageAnswer, ...]
+    """That remember it, in the order in which it came to them by their clocks."""
+    unanswered: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Of the publication, in short: `resprout trace` takes it as an id."""
+        return f"{self.id.publisher}.{self.id.incarnation}/{self.id.stream}:{self.id.seq}"

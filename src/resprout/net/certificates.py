@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from resprout.core.errors import UsageError
-from resprout.net.tls.files import AUTHORITY, CERTIFICATE, KEY
-from resprout.net.tls.proven import OPERATOR, as_uri
+from resprout.net.keyring import AUTHORITY, CERTIFICATE, KEY
+from resprout.net.tls_stream import OPERATOR, as_uri
 
 AUTHORITY_KEY: Final = "ca.key"
 AUTHORITY_DAYS: Final = 3650

@@ -1,13 +1,19 @@
-"""A broker's way into the network: addresses are given, names are needed.
+"""How a broker finds its network at the start, and other networks later.
 
-The parent and all contacts are asked at the same time, again and again until somebody answers. Whoever answers first
-tells that the network is there; the others have a short while to answer, too. So a broker gets along without its parent
-when a contact is up, and is never held up by one that is frozen.
+At the start addresses are given and names are needed. The broker asks its parent and all contacts at the same time,
+again and again until one answers. The first answer shows that the network is there; the others have a short while to
+answer, too. So a broker gets along without its parent when a contact is up, and is never held up by one that is frozen.
+
+`Lookout` looks for other networks that brokers of this one have got into: a root that was started again without knowing
+any other broker has founded one of its own, and all brokers and clients below it believe that all is well. A broker
+that is known by address and is not in the tree any more is asked from time to time which network it is in, and is told
+ours by the same question. So both sides notice, and log it; neither acts on it, because only people know which of the
+two is to go on.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -17,9 +23,9 @@ from resprout.links.handshake import shorten
 from resprout.net.address import Address
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.frames import Here
-from resprout.net.identity.network_key import NetworkKey
-from resprout.net.incarnation import believed
-from resprout.net.tls.keyring import Keyring
+from resprout.net.identity.proofs import NetworkKey
+from resprout.net.keyring import Keyring
+from resprout.net.sessions import believed
 
 ANSWER_SECONDS_MAX: Final = 5.0
 COMPANY_SECONDS: Final = 1.0
@@ -28,6 +34,16 @@ MEMBER: Final = "member"
 RETRY_SECONDS_MIN: Final = 0.05
 RETRY_SECONDS_MAX: Final = 2.0
 """Between attempts: doubled from the first to the last."""
+
+LOOK_SECONDS: Final = 10.0
+"""Between two rounds."""
+LOOK_ANSWER_SECONDS_MAX: Final = 2.0
+ASKED_MAX: Final = 4
+"""In one round; the others have their turn later."""
+SAID_MAX: Final = 64
+"""Lines in one process, because anybody may ask."""
+STRANGERS_MAX: Final = 16
+"""Brokers in other networks that are remembered."""
 
 
 class FoundCompany(msgspec.Struct, frozen=True):
@@ -176,3 +192,77 @@ def _company(answers: Sequence[tuple[Address, Here]], parent: Address | None) ->
     above = next((here.name for address, here in answers if address == parent), None)
     peers = {here.name: address for address, here in reversed(answers)}
     return FoundCompany(above, dict(reversed(peers.items())), max(believed(here.met) for _, here in answers))
+
+
+class Lookout:
+    """`missing` tells who is known and not in the tree, with where they listen; `say` is told once of each stranger."""
+
+    def __init__(
+        self,
+        name: str,
+        missing: Callable[[], Iterable[tuple[str, Address]]],
+        say: Callable[[str], None],
+        keyring: Keyring | None = None,
+        key: NetworkKey | None = None,
+    ) -> None:
+        self.network = ""
+        """The own one; empty while there is none."""
+        self._name = name
+        self._missing = missing
+        self._say = say
+        self._keyring = keyring
+        self._key = key
+        self._turn = 0
+        self._said = 0
+        self._strangers: dict[str, str] = {}
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """For people, as long as it is so as far as is known."""
+        return tuple(self._line(name, network) for name, network in self._strangers.items() if network != self.network)
+
+    def met(self, name: str, network: str) -> None:
+        """A broker says which network it is in."""
+        if not name or not network or not self.network:
+            return
+        if network == self.network:
+            self._strangers.pop(name, None)
+        elif self._strangers.get(name) != network:
+            self._strangers.pop(name, None)
+            self._strangers[name] = network
+            if len(self._strangers) > STRANGERS_MAX:
+                del self._strangers[next(iter(self._strangers))]
+            self._said += 1
+            if self._said <= SAID_MAX:
+                self._say(self._line(name, network))
+
+    async def watch(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self.network:
+                await asyncio.gather(*(self._ask(name, address) for name, address in self._next()))
+
+    def _next(self) -> list[tuple[str, Address]]:
+        missing = list(self._missing())
+        if not missing:
+            return []
+        self._turn %= len(missing)
+        chosen = [*missing[self._turn :], *missing[: self._turn]][:ASKED_MAX]
+        self._turn += len(chosen)
+        return chosen
+
+    async def _ask(self, name: str, address: Address) -> None:
+        try:
+            here = await who_is(address, LOOK_ANSWER_SECONDS_MAX, self._name, self.network, self._keyring, self._key)
+        except UnreachableError:
+            self._strangers.pop(name, None)
+            return
+        if here.role == "broker" and here.name == name:
+            self.met(name, here.network)
+
+    def _line(self, name: str, network: str) -> str:
+        return (
+            f"{name} is in another network, {network}, and this one is {self.network}: "
+            f"stop those of one of them, and start them again with --join of the other"
+        )
