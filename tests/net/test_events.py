@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 import resprout
+from resprout.client.asking import EventsPage, Offset, read_offset
 from resprout.client.client import Client
 from resprout.client.errors import ReadError
-from resprout.client.past import EventsPage, Offset, read_offset
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.edge.broker.recorder import FETCHES_MAX, PAGE_BYTES, UNREAD_BYTES

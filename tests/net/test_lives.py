@@ -9,7 +9,7 @@ from resprout.core.contract import Answer, Locate, Persist, Recovered, Request, 
 from resprout.core.errors import UsageError
 from resprout.edge.requests import DRAIN_US, LeaveRequest
 from resprout.journal.errors import DiskError
-from resprout.journal.records import Records
+from resprout.journal.journal import Records
 from resprout.net import broker as broker_module
 from resprout.net.address import Address
 from resprout.net.discover import UnreachableError, who_is

@@ -13,7 +13,7 @@ from resprout.pipeline.places import place_of
 from resprout.pipeline.tables import LoadRow
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import Scenario
-from resprout.scenario.run_info import run_info
+from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
 from resprout.stacks.families import Family
 from resprout.stacks.registry import all_stacks

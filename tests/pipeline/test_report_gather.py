@@ -12,7 +12,7 @@ from resprout.pipeline.report.gather import find_all
 from resprout.pipeline.report.trail import recipe_of
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import Scenario
-from resprout.scenario.run_info import run_info
+from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
 from resprout.trace.schema import Row
 from resprout.trace.store import Recorder, RunInfo, write_trace

@@ -15,8 +15,8 @@ from resprout.pipeline.places import place_of
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.measures import MEASURES
 from resprout.pipeline.sweep_plan import load_plan
-from resprout.scenario.run_info import run_info
 from resprout.scenario.sweep import Axis, load_sweep
+from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
 from resprout.stacks.registry import find_stack
 from resprout.trace.store import write_trace

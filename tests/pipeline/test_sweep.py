@@ -14,8 +14,8 @@ from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import find_runs, run_folder
 from resprout.pipeline.sweep_plan import SweepPlan, count_finished, load_plan, look
 from resprout.pipeline.sweep_run import Finished, SweepOutcome, SweepRow, run_sweep, simulate
-from resprout.scenario.errors import ScenarioError
 from resprout.scenario.model import Scenario
+from resprout.scenario.source import ScenarioError
 from resprout.trace.store import Recorder, RunInfo, read_info, read_trace
 from tests.pipeline.small import a_sweep, files
 

@@ -8,7 +8,7 @@ from resprout.audit.verdict import lines
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind
 from resprout.sim.classes import CLASSES
-from resprout.sim.classes.blackout import blackout
+from resprout.sim.classes.restarts import blackout
 from resprout.sim.run import RunResult, run_scenario
 from resprout.sim.swarm import try_seeds
 

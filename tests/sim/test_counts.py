@@ -10,7 +10,7 @@ from resprout.net.run.plan import check_runnable
 from resprout.pipeline.places import find_runs
 from resprout.pipeline.python_judge import judge_here
 from resprout.scenario.load import parse_scenario
-from resprout.scenario.run_info import run_info
+from resprout.scenario.write import run_info
 from resprout.sim.run import RunResult, run_scenario
 from resprout.trace.counts import Histogram, bucket_of
 from resprout.trace.schema import TraceError

@@ -20,11 +20,12 @@ from resprout.cli.server import Access, access_arguments, connected, verbose_opt
 from resprout.cli.standard_io import id_text, read_lines
 from resprout.client.client import Client
 from resprout.client.errors import PublishError
-from resprout.client.events import ClientEvent, PublishingHeld
+from resprout.client.events import ClientEvent
 from resprout.client.receipts import Receipt
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.names import AttributeValue, check_keys, check_payload, check_topic
+from resprout.edge.requests import PublishingHeld
 
 LOOK_SECONDS: Final = 0.2
 """How often to look whether the publications still wait."""

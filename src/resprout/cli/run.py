@@ -17,9 +17,8 @@ from resprout.core.errors import ResproutError
 from resprout.net.child import ProcessError
 from resprout.net.run.coordinator import OnProgress, ProcessRunResult, RealRun
 from resprout.net.run.orders import ClientsProgress
-from resprout.scenario.describe import describe
 from resprout.scenario.model import Scenario
-from resprout.scenario.run_info import run_info
+from resprout.scenario.write import describe, run_info
 from resprout.trace.live_folder import LiveFolder
 from resprout.trace.schema import Row
 from resprout.trace.store import TraceWriter

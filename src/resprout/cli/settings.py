@@ -54,9 +54,8 @@ from resprout.net.broker_to_run import EVENT_OPTIONS
 from resprout.net.connection_limits import CrowdLimits
 from resprout.net.identity.rules import COUNT_MAX
 from resprout.net.keyring import Tls, tls_of_broker
-from resprout.scenario.reader import TomlTable
+from resprout.scenario.reader import TomlTable, format_duration, parse_duration
 from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
-from resprout.scenario.units import format_duration, parse_duration
 from resprout.stacks.registry import DEFAULT, find_stack
 from resprout.stacks.stack import Stack
 

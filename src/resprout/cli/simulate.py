@@ -10,9 +10,7 @@ from resprout.cli.arguments import LocalPath
 from resprout.cli.console import overwrite, tell, tell_lines
 from resprout.cli.scenarios import RunOutcome, choose_scenario, say, scenario_arguments
 from resprout.core.errors import UsageError
-from resprout.scenario.describe import describe
-from resprout.scenario.run_info import run_info
-from resprout.scenario.write import to_toml
+from resprout.scenario.write import describe, run_info, to_toml
 from resprout.sim.classes import ANY
 from resprout.sim.run import run_scenario
 from resprout.sim.swarm import DEFAULT_STACK, check_drawn, class_for, swarm_trial, try_seeds

@@ -14,12 +14,11 @@ from resprout.cli.console import json_line, tell
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.server import Access, access_arguments, connected, verbose_option
 from resprout.cli.standard_io import Output, Show, as_fields, as_json, as_payload, as_text
+from resprout.client.asking import EventsPage, Offset, Start, read_offset
 from resprout.client.durable import WHEN_FULL, WhenFullWord, read_policy, read_terms
 from resprout.client.durable_inbox import DurableInbox
-from resprout.client.events import ClientEvent, EventsMissing, MessagesDropped
-from resprout.client.gaps import gap_text
+from resprout.client.events import ClientEvent, EventsMissing, MessagesDropped, gap_text
 from resprout.client.inbox import Inbox
-from resprout.client.past import EventsPage, Offset, Start, read_offset
 from resprout.client.replaying import read_start
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name

@@ -7,11 +7,10 @@ import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Literal
 
+from resprout.client.asking import EventsPage, Start
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import SubscribeError
-from resprout.client.events import OnEvent
-from resprout.client.gaps import TellGap
-from resprout.client.past import EventsPage, Start
+from resprout.client.events import OnEvent, TellGap
 from resprout.client.replaying import ReadPage
 from resprout.core import limits
 from resprout.core.errors import UnsupportedSubscriptionError, UsageError

@@ -48,8 +48,8 @@ TURN_SECONDS_MAX = 0.002
 """After so long with frames of one peer, the others have their turn before the rest."""
 
 TURN_BYTES = 64 << 10
-"""Whoever sends so much at once stands in line with others who do (`HeavyLine`), and is not read from meanwhile: some event
-loops would go on reading one connection while more comes, up to 8 MB of it in one turn."""
+"""A peer that sends so much at once stands in line with others that do (`HeavyLine`), and is not read from meanwhile:
+some event loops would go on reading one connection while more comes, up to 8 MB of it in one turn."""
 
 PACE_MAX = 64
 PACE_FIRST = 16

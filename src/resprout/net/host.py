@@ -40,8 +40,7 @@ from resprout.core.event_journal import FetchEvents, RecordEvent
 from resprout.edge.broker.guard import Permit
 from resprout.edge.rights import NOTHING
 from resprout.journal.errors import DiskError
-from resprout.journal.journal import Journal
-from resprout.journal.records import Records
+from resprout.journal.journal import Journal, Records
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address, AddressBook
 from resprout.net.clock import LoopAlarms, now_us

@@ -15,9 +15,9 @@ from resprout.pipeline.places import info_in, run_folder, version_in
 from resprout.pipeline.report.sweep_report import SweepReport, load_report
 from resprout.pipeline.stores import Location
 from resprout.scenario.model import Scenario
-from resprout.scenario.run_info import scenario_data
 from resprout.scenario.source import apply_overrides, read_source
 from resprout.scenario.sweep import Axis, Point, Sweep, SweepRun, load_sweep
+from resprout.scenario.write import scenario_data
 
 
 class WantedRun(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ from resprout.pipeline.sweep_plan import SweepPlan, SweepProgress, WantedRun
 from resprout.pipeline.tables import ResultRow
 from resprout.pipeline.tasks import run_each
 from resprout.scenario.model import Scenario
-from resprout.scenario.run_info import run_info
+from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
 from resprout.trace.store import Recorder, RunInfo, TraceWriter
 

@@ -28,11 +28,9 @@ from resprout.net.run.rows import RowWriter
 from resprout.net.run.schedule import ScheduledApp
 from resprout.net.sessions import EncodedBodies
 from resprout.scenario.app import App
-from resprout.scenario.app_runner import AppRunner
-from resprout.scenario.consuming import ConsumerRows, make_consumer
-from resprout.scenario.model import PLAIN_WHEN_FULL, ClientSpec, SubscriptionSpec
+from resprout.scenario.app_runner import AppRunner, ConsumerRows, make_consumer
+from resprout.scenario.model import PLAIN_WHEN_FULL, ClientSpec, SubscriptionSpec, random_for
 from resprout.scenario.observe import note_row
-from resprout.scenario.seeds import random_for
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 from resprout.wire.codec import Codec

@@ -24,8 +24,8 @@ from resprout.net.process import BrokerProcess
 from resprout.net.run.crew import Crew, WorkerProcess
 from resprout.net.run.schedule import first_event_us
 from resprout.net.tree import LocalTree
-from resprout.scenario.cuts import Cuts
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
+from resprout.scenario.topologies import Cuts
 from resprout.trace import kinds
 
 Tell = Callable[[str, str, str | None], None]

@@ -11,8 +11,7 @@ import msgspec
 
 from resprout.pipeline.metrics.observed import Observed, ObservedPublications, observe
 from resprout.pipeline.places import RunPlace
-from resprout.scenario.model import BrokerSpec, ClientSpec, FaultSpec, Mix, Scenario, WorkloadSpec
-from resprout.scenario.workload_options import OPTIONS
+from resprout.scenario.model import OPTIONS, BrokerSpec, ClientSpec, FaultSpec, Mix, Scenario, WorkloadSpec
 from resprout.scenario.write import to_toml
 from resprout.trace import kinds
 from resprout.trace.store import RunInfo
