@@ -137,8 +137,7 @@ def _sender(otlp: str | None, traceparent: str | None) -> Callable[[PublicationW
             raise UsageError("--traceparent says which trace spans join: give --otlp URL, where they go")
         return lambda way: None
     try:
-        from resprout.telemetry import read_traceparent, send, spans_of
-        from resprout.telemetry.otlp import endpoint_of
+        from resprout.telemetry import endpoint_of, read_traceparent, send, spans_of
     except ModuleNotFoundError:
         raise UsageError("--otlp needs OpenTelemetry: pip install 'resprout[otel]'") from None
     endpoint = endpoint_of(otlp)
