@@ -1,4 +1,4 @@
-"""Parts of the client for code that blocks: inboxes, receipts and services, and the event loop in a thread behind them."""
+"""Parts of the client for code that blocks: inboxes, receipts and services, and their event loop in a thread."""
 
 import asyncio
 import concurrent.futures
