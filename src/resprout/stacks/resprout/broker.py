@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from resprout.core.contract import (
+    Congested,
     Heard,
     LinkDown,
     LinkUp,
@@ -59,6 +60,7 @@ from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.outcomes import Cleared, Repaired, Reunited, Settled, Superseded, TakenIn, TreeChanged
 from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.pauses import ReadersPaused
+from resprout.stacks.resprout.postponed import TakeUpRequests
 from resprout.stacks.resprout.shares import LookAtReaders
 from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.peers import Peer
@@ -88,8 +90,9 @@ class ResproutBroker(Shell):
             parts.life,
             events={
                 Writable: parts.peer_sessions.writable,
-                LinkUp: parts.peer_sessions.up,
-                LinkDown: parts.peer_sessions.down,
+                LinkUp: self._link_up,
+                LinkDown: self._link_down,
+                Congested: parts.wishes.postponed.congested,
                 Silent: parts.peer_sessions.silent,
                 Heard: parts.peer_sessions.heard,
                 Stirred: parts.peer_sessions.stirred,
@@ -106,6 +109,7 @@ class ResproutBroker(Shell):
                 GhostOver: parts.ghost_expiry.due,
                 NothingKept: lambda timer: parts.served.settle(),
                 DropMore: lambda timer: parts.served.drop_more(),
+                TakeUpRequests: lambda timer: parts.wishes.postponed.take_up(),
                 LookAtReaders: lambda timer: None,  # at the end of the step
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), parts.reporting.fired),
             },
@@ -295,6 +299,14 @@ class ResproutBroker(Shell):
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
+    def _link_up(self, event: LinkUp) -> None:
+        self.parts.wishes.postponed.forget_peer(event.peer)
+        self.parts.peer_sessions.up(event)
+
+    def _link_down(self, event: LinkDown) -> None:
+        self.parts.wishes.postponed.forget_peer(event.peer)
+        self.parts.peer_sessions.down(event)
+
     def _submitted(self, link: Link, message: Submit) -> None:
         parts = self.parts
         check_total(message.bundle)
@@ -325,6 +337,7 @@ class ResproutBroker(Shell):
                 parts.outbox.send(*move)
             parts.served.decide_all()
             parts.durables.tick()
+            parts.wishes.postponed.take_up()
             parts.shares.look_at_copies()
             parts.pauses.tick()
             parts.served.settle()

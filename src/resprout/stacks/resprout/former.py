@@ -141,7 +141,8 @@ class Former:
             name, before = kept.state.subscription, self._durables.get(kept.state.subscription)
             if before is None or before.over:
                 self._done.pop(name, None)
-            self._durables[name] = kept.state
+            base = before.base if before is not None and kept.state.is_partial else kept.state.base
+            self._durables[name] = msgspec.structs.replace(kept.state, base=base, is_partial=False)
             self._done.setdefault(name, DurableProgress()).add(kept.state.done, kept.state.spans)
         elif isinstance(kept, KeptDone):
             self._done.setdefault(kept.subscription, DurableProgress()).add(kept.marks, kept.spans)

@@ -1,6 +1,6 @@
 """What clients and neighbours say they want."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError, UsageError
@@ -18,6 +18,7 @@ from resprout.spread.outbound import Outbound
 from resprout.stacks.resprout.client_book import ListenerBook
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.postponed import PostponedRequests
 from resprout.stacks.routes import Routes
 from resprout.stacks.shell.desk import Handler
 
@@ -32,6 +33,7 @@ class Wishes:
         routes: Routes,
         disk: DiskLog | None,
         listeners: ListenerBook,
+        links: Mapping[str, Link],
     ) -> None:
         self._life = life
         self._outbound = outbound
@@ -45,10 +47,8 @@ class Wishes:
             InterestConfirmed: self._confirmed,
             Uninterested: self._uninterested,
         }
-        self.of_clients: dict[type, Handler] = {
-            Subscribe: self._subscribe,
-            Unsubscribe: self._unsubscribe,
-        }
+        self.postponed = PostponedRequests(life, links, sessions.quotas, self._take)
+        self.of_clients: dict[type, Handler] = dict.fromkeys((Subscribe, Unsubscribe), self.postponed.ask)
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
@@ -86,6 +86,12 @@ class Wishes:
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
+    def _take(self, client: ClientSession, message: Subscribe | Unsubscribe) -> None:
+        if isinstance(message, Subscribe):
+            self._subscribe(client, message)
+        else:
+            self._sessions.unsubscribe(client, message, self._life.out)
+
     def _subscribe(self, client: ClientSession, message: Subscribe) -> None:
         life = self._life
         if message.where is not None:
@@ -110,6 +116,3 @@ class Wishes:
             return self._interest.knows(parse_predicate(message.filter, message.where))
         except UsageError:
             return True
-
-    def _unsubscribe(self, client: ClientSession, message: Unsubscribe) -> None:
-        self._sessions.unsubscribe(client, message, self._life.out)
