@@ -58,6 +58,7 @@ SERVED: Final = {
     broker: tuple([client for client, home in HONEST.items() if home == broker]) for broker in ("b0", "b2")
 }
 """By honest broker: its honest clients."""
+HONEST_NODES: Final = frozenset({*HONEST, *SERVED})
 SERVED_ELSEWHERE: Final = {
     broker: tuple([client for client in HONEST if client not in clients]) for broker, clients in SERVED.items()
 }
@@ -214,7 +215,7 @@ class FuzzedTree(Tree):
         for effect in effects:
             if isinstance(effect, Send):
                 self._record(name, effect)
-            elif name != self.liar and isinstance(effect, Close) and effect.peer != self.liar:
+            elif name != self.liar and isinstance(effect, Close) and effect.peer in HONEST_NODES:
                 if effect.reason not in ORDINARY_ENDS:
                     raise FindingError(f"{name} closes its session with {effect.peer}: {effect.reason}")
             elif name == self.liar and isinstance(effect, Retire):

@@ -15,7 +15,8 @@ from resprout.edge.durable_messages import Consume
 from resprout.edge.messages import AskAudience, Attend, DropsAcknowledged, Publish, Taken
 from resprout.order.messages import Levels
 from resprout.order.totals.messages import Lock
-from resprout.overlay.messages import Namesake, Seek, Suspect
+from resprout.overlay.memory import Whereabouts
+from resprout.overlay.messages import Decided, Enrol, Enrolled, Namesake, PreVote, Seek, Suspect, Vote
 from resprout.overlay.places import Life, Place, Voter
 from resprout.spread.messages import Uninterested
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
@@ -179,6 +180,10 @@ BUNDLE_FIELDS: Final = (
 )  # fmt: skip
 
 
+IN_OTHER_BRANCHES: Final = (AttachRequest, Decided, Enrol, Enrolled, PreVote, Vote, Whereabouts)
+"""By these a member leads a repair around the common root, or makes voters follow a list that nobody has made."""
+
+
 def _brokers_in(value: Any) -> list[str]:
     """Names that a message gives to brokers."""
     if isinstance(value, tuple):
@@ -203,10 +208,10 @@ def is_accepted(
 ) -> bool:
     """What docs/security.md says that a malicious member can do anyway: have brokers forgotten, say that clients began
     again, that brokers have the names of clients, and publish in the names of those that its neighbour does not serve;
-    in another branch, repair around the common root. `is_seen`: by that neighbour."""
+    in another branch, repair around the common root and lie to voters. `is_seen`: by that neighbour."""
     if role != "member":
         return False
-    if not is_parent and isinstance(message, AttachRequest):
+    if not is_parent and isinstance(message, IN_OTHER_BRANCHES):
         return True
     if any(name in served or name in elsewhere for name in _brokers_in(message)):
         return True
