@@ -9,7 +9,7 @@ import pytest
 
 from resprout.core.contract import LinkUp, Received, Send, TimerFired
 from resprout.core.marks import Mark
-from resprout.edge.durable_messages import Consume, Terms
+from resprout.edge.durable_messages import NO_DROPS, Consume, Terms
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.broker import Tick
 from resprout.stacks.resprout.durable_messages import DurableHeard, DurableKnown
@@ -37,7 +37,7 @@ def make_home() -> Tree:
     tree.consume("w0", "b2", "orders", GROUP)
     settle(tree)
     assert began(tree, "w0")
-    tree.brokers["b2"].parts.client_book.durables.raise_done("orders", MARKS, ())
+    tree.brokers["b2"].parts.client_book.durables.raise_done("orders", MARKS, (), NO_DROPS)
     settle(tree)
     return tree
 

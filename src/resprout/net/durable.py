@@ -160,7 +160,8 @@ class DurableEffects:
 
     def _overtakes(self, effect: Transmit, now: list[Effect]) -> bool:
         """Signs of life leave at once. While nothing can be written, heartbeats would pile up for hours: they are left
-        out, because the next one says the same and more; clients get a sign of life in their stead."""
+        out, because the next one says the same and more. Clients get a sign of life for each frame that is left out or
+        waits: as long as messages wait for a client, its session makes no heartbeats."""
         frame, connection = effect.frame, effect.connection
         if type(frame) is SessionWelcome:
             self._greetings.add(connection)
@@ -170,10 +171,10 @@ class DurableEffects:
         if type(frame) is Express:
             now.append(effect)
             return True
-        if self._stuck is not None and type(frame) is Data and not frame.messages and not frame.hurry:
+        if self._stuck is not None and type(frame) is Data:
             if self._is_client(connection):
                 now.append(Transmit(connection, _SIGN_OF_LIFE))
-            return True
+            return not frame.messages and not frame.hurry
         return False
 
     async def settle(self) -> None:

@@ -20,7 +20,6 @@ from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.postponed import PostponedRequests
 from resprout.stacks.routes import Routes
-from resprout.stacks.shell.desk import Handler
 
 
 class Wishes:
@@ -42,27 +41,21 @@ class Wishes:
         self._routes = routes
         self._disk = disk
         self._listeners = listeners
-        self.of_neighbours: dict[type, Handler] = {
-            Interested: self._interested,
-            InterestConfirmed: self._confirmed,
-            Uninterested: self._uninterested,
-        }
         self.postponed = PostponedRequests(life, links, sessions.quotas, self._take)
-        self.of_clients: dict[type, Handler] = dict.fromkeys((Subscribe, Unsubscribe), self.postponed.ask)
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
-    def _interested(self, link: Link, message: Interested) -> None:
+    def interested(self, link: Link, message: Interested) -> None:
         try:
             predicate = parse_predicate(message.filter, message.where)
         except UsageError as error:
             raise PeerError(str(error)) from None
         self._confirm(self._interest.asked_by(link.name, message, predicate, self._outbound))
 
-    def _confirmed(self, link: Link, message: InterestConfirmed) -> None:
+    def confirmed(self, link: Link, message: InterestConfirmed) -> None:
         self._confirm(self._interest.confirmed_by(link.name, message, self._outbound))
 
-    def _uninterested(self, link: Link, message: Uninterested) -> None:
+    def uninterested(self, link: Link, message: Uninterested) -> None:
         self._confirm(self._interest.withdrawn_by(link.name, message, self._outbound))
 
     # -- links that begin and end --------------------------------------------------------------------------------------
