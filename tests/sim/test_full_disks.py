@@ -3,12 +3,12 @@
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
+from resprout.audit.verdict import lines
 from resprout.core.errors import UsageError
 from resprout.net.run.plan import check_runnable
-from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
+from resprout.scenario.source import ScenarioError
 from resprout.sim.run import RunResult, run_scenario
 
 SCENARIO = """

@@ -21,8 +21,8 @@ from resprout.links.frames import Data, Goodbye, Hello
 from resprout.links.links import Links
 from resprout.net.run.plan import check_runnable
 from resprout.overlay.messages import Probe, Probed
-from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import parse_scenario
+from resprout.scenario.source import ScenarioError
 from resprout.sim.hang import HungStack
 from resprout.sim.swarm import try_seeds
 from tests.soak import cases

@@ -7,7 +7,7 @@ the time of the receipts with the time at which the reader goes on.
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
+from resprout.audit.verdict import lines
 from resprout.scenario.load import parse_scenario
 from resprout.sim.run import run_scenario
 

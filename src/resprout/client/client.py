@@ -21,8 +21,7 @@ from typing import Any
 
 import msgspec
 
-from resprout.client.asking import AskingClient
-from resprout.client.conversing import Conversing
+from resprout.client.asking import PAGE_BYTES, AskingClient, EventsPage, Start, page_of, read_request
 from resprout.client.durable import WhenFullWord, check_offered_here, consume, read_policy, read_terms
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import ClosedError, PublishError, ReadError, SlowConsumerError, SubscribeError
@@ -34,14 +33,13 @@ from resprout.client.events import (
     OnEvent,
     PublicationDelayed,
     SlowConsumer,
+    TellGap,
+    gap_text,
 )
-from resprout.client.gaps import TellGap, gap_text
 from resprout.client.inbox import Batch, Inbox
-from resprout.client.past import PAGE_BYTES, EventsPage, Start, page_of, read_request
 from resprout.client.replaying import ReplayingInbox, read_start, replay_text
-from resprout.client.requesting import Requester
-from resprout.client.subscribing import Subscribing
-from resprout.client.subscriptions import ClientSubscriptions, Subscription
+from resprout.client.requesting import Conversing, Requester
+from resprout.client.subscriptions import ClientSubscriptions, Subscribing, Subscription
 from resprout.client.turns import Turns
 from resprout.client.typed import TypedInbox, plain
 from resprout.core.contract import Answer, Deliver, EndCode

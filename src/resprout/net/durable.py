@@ -40,11 +40,10 @@ from resprout.core.contract import (
 )
 from resprout.core.event_journal import EventsFetched, FetchEvents, Kept, RecordEvent
 from resprout.journal.errors import DiskError
-from resprout.journal.journal import Journal
+from resprout.journal.journal import Journal, Records
 from resprout.journal.options import Flush, WhenDiskFull
-from resprout.journal.records import Records
 from resprout.links.frames import Data, Express, SessionWelcome
-from resprout.net.room import Rooms, StoreRoom
+from resprout.net.disk import Rooms, StoreRoom
 
 SETTLE_SECONDS_MAX: Final = 5.0
 RETRY_SECONDS_MIN: Final = 0.1

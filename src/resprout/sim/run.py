@@ -17,8 +17,8 @@ from resprout.sim.faults import VirtualFaults
 from resprout.sim.nodes import Process
 from resprout.sim.repeating import TRACE_KINDS
 from resprout.sim.world import Ended
-from resprout.trace.recorder import Recorder
 from resprout.trace.schema import Row
+from resprout.trace.store import Recorder
 
 WORLD = "world"
 """Stands as the node of rows that no node observed."""

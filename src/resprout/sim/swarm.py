@@ -10,12 +10,11 @@ from typing import Final
 import msgspec
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
+from resprout.audit.verdict import lines
 from resprout.core.errors import UsageError
-from resprout.scenario.describe import describe
 from resprout.scenario.draw import LATENCIES_US, draw_scenario
-from resprout.scenario.model import FaultSpec, Scenario
-from resprout.scenario.seeds import random_for
+from resprout.scenario.model import FaultSpec, Scenario, random_for
+from resprout.scenario.write import describe
 from resprout.sim.checking import PERIOD
 from resprout.sim.classes import ANY, CLASSES, FAULTS, class_of
 from resprout.sim.homeless import homeless

@@ -42,7 +42,7 @@ from resprout.core.errors import UsageError
 from resprout.core.event_journal import RecordEvent
 from resprout.edge.messages import HoldTold
 from resprout.links.frames import Data, Express, SessionWelcome
-from resprout.scenario.seeds import random_for
+from resprout.scenario.model import random_for
 from resprout.sim.alarms import VirtualAlarms
 from resprout.sim.calendar import Action, Calendar
 from resprout.sim.distances import Distances

@@ -27,7 +27,7 @@ from resprout.core.bounds import NUMBER_MAX, STAMP_MAX
 from resprout.core.bundle import Bundle
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
-from resprout.wire.texts import checked_key, checked_name, checked_topic
+from resprout.wire.checks import checked_key, checked_name, checked_topic
 
 ORIGINS: Final = limits.INTERNED_NAMES // 2
 TOPICS: Final = limits.INTERNED_NAMES // 4

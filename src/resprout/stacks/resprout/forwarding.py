@@ -27,7 +27,7 @@ from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.spilling import Spilling
 from resprout.stacks.routes import Routes
 from resprout.stacks.shell.outbox import Outbox
-from resprout.wire.columns import check_columns
+from resprout.wire.checks import check_columns
 
 
 class Forwarding:

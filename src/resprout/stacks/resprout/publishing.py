@@ -32,7 +32,7 @@ from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.pauses import Pauses, PauseSeen
 from resprout.stacks.resprout.total_way import TotalWay
 from resprout.stacks.resprout.unsettled import UnsettledClients
-from resprout.wire.columns import check_columns
+from resprout.wire.checks import check_columns
 
 
 class ClientPublishing:
