@@ -346,6 +346,23 @@ def test_before_a_barrier_is_over_nobody_is_shown_what_may_have_passed_brokers_t
     assert not net.read("late"), "not the second without the first"
 
 
+def test_a_barrier_hides_nothing_from_another_subscription_of_the_same_client() -> None:
+    net = divided()
+    net.subscribe("cb0", "v", id=2)  # unrelated to what it had before the barrier
+    net.settle()
+    net.start("b2")
+    net.start("b3")
+    net.settle(
+        until=lambda: any(isinstance(one, RoutedSubscription) for *names, one in net.on_the_way if names == B3_B4)
+    )
+    net.stop("b3", "b4")
+    net.publish("p", "t")
+    net.settle()
+    (marked,) = net.between("b1", "b0", RoutedPublication)
+    assert marked.barriers == (("b2", "b3"),)
+    assert net.read("cb0") == [("p", 1)], "its subscription to t was confirmed before there was a barrier"
+
+
 def test_who_is_met_around_the_dead_is_told_of_whom() -> None:
     net = standing("b0", "b1", "b2")
     net.crash("b1")

@@ -244,3 +244,13 @@ def test_what_a_broker_that_stays_away_is_owed_is_kept_and_then_publishers_wait(
     net.start("b1")
     net.settle()
     assert not net.held and not net.wrong()
+
+
+# -- brokers that join -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("f", [2, 3])
+def test_a_broker_that_joins_while_somebody_publishes_blocks_nobody(f: int) -> None:
+    """A message that was numbered before the third broker came waits for no copy there."""
+    join = FaultSpec(1_400_000, FaultKind.JOIN, ("b2",), parent="b1", latency_us=20_000)
+    assert rules(row(join, f=f, brokers=2)) == set()

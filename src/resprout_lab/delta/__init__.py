@@ -76,8 +76,14 @@ DELTA = Stack(
         Family.CLIENTS: CLIENT_MESSAGES,
     },
     survives=lambda options: Survival(
-        faults=options.delta, joins=True, recovers_with_disk=True, recovers_without_disk=True, returns_early=True
+        faults=options.delta,
+        least=options.delta + 1,
+        joins=True,
+        recovers_with_disk=True,
+        recovers_without_disk=True,
+        returns_early=True,
     ),
+    drawn={"delta": (1, 1, 2, 3, 0), "window": (64, 1, 4), "buffer": (10_000, 10_000, 10)},
     known_anomalies={"lost_told": _CLIENTS},
     known_limits={"lost": _CRASH},
 )

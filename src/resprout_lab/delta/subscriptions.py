@@ -56,13 +56,19 @@ class LocalWishes(RecordedSubscriptions):
         """Of what is confirmed: the barriers beyond which nobody knows of it."""
 
     def matches(self, bundle: Bundle, barriers: Iterable[BarrierId]) -> Matches:
-        """Which clients want it. Not those whose subscription may have been unknown where it has passed."""
+        """Return the clients that want it. A subscription that may have been unknown where it has passed does not
+        count; the other subscriptions of the same client do."""
         matches = self.table.matches(bundle)
-        if marks := set(barriers):
-            doubtful = [predicate for predicate, known in self._unknown.items() if not marks.isdisjoint(known)]
-            unsafe = {name for name in matches if any(predicate in doubtful for predicate in self.table.of(name))}
-            matches = {name: offsets for name, offsets in matches.items() if name not in unsafe}
-        return matches
+        marks = set(barriers)
+        doubtful = {predicate for predicate, known in self._unknown.items() if not marks.isdisjoint(known)}
+        if not doubtful:
+            return matches
+        certain = Subscriptions()
+        for name in matches:
+            for predicate in self.table.of(name):
+                if predicate not in doubtful:
+                    certain.add(name, predicate, predicate)
+        return certain.matches(bundle)
 
     def confirm(self, wish: KnownSubscription, barriers: Iterable[BarrierId]) -> Confirmed:
         """Everybody who can be reached has it: who is to be told."""

@@ -71,8 +71,15 @@ LOCAMU = Stack(
         Family.CLIENTS: CLIENT_MESSAGES,
     },
     survives=lambda options: Survival(
-        options.f, 2 * options.f + 1, recovers_with_disk=True, returns_early=True, all_return=True, again=True
+        options.f,
+        2 * options.f + 1,
+        recovers_with_disk=True,
+        returns_early=True,
+        all_return=True,
+        again=True,
+        joins=True,
     ),
+    drawn={"f": (1, 1, 2, 3), "buffer": (10_000, 10_000, 10), "held_back": (100_000, 100)},
     keeps_records=lambda options: True,
     known_anomalies={"lost_told": _CLIENTS},
     known_limits={"lost": _CRASH},

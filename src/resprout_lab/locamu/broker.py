@@ -57,7 +57,9 @@ class LocamuBroker(ServingShell):
         self.held: HoldBack[str, CarriedArrival] = HoldBack(self._missing, options.held_back)
         self._unsafe: deque[SentMessage] = deque()
         """Processed, and not shown: it, or one before it, is at too few brokers."""
-        self._sessions.copies_of = lambda item: min(options.f, tree.living) + 1
+        self._rests_on = 1
+        """Brokers that have what is shown next, at most f + 1."""
+        self._sessions.copies_of = lambda item: self._rests_on
         tree.is_unheard_of = lambda name: not (state.past.upto(name) or state.copies.counts.get((self._name, name)))
         self._open(
             tree,
@@ -159,13 +161,22 @@ class LocamuBroker(ServingShell):
     # -- what is shown -------------------------------------------------------------------------------------------------
 
     def _show_safe(self) -> None:
-        """Shown is what f + 1 brokers have, in the order in which it was processed (L6)."""
-        unsafe, others = self._unsafe, min(self._faults, self.tree.living)
-        while unsafe and len(unsafe[0].had_by) >= others:
-            item = unsafe.popleft().item
+        """Show what f + 1 brokers have, or all that live of those it was numbered for, in the order in which it was
+        processed (L6)."""
+        unsafe = self._unsafe
+        while unsafe and self._is_safe(unsafe[0]):
+            copy = unsafe.popleft()
+            self._rests_on = min(self._faults, len(copy.had_by)) + 1
+            item = copy.item
             self._show_to(self._wishes.table.matches(item.bundle), item)
             if item.hops == 0:
                 self._kept.let_go(item)
+
+    def _is_safe(self, copy: SentMessage) -> bool:
+        """A broker that joined later is not counted: the message was never numbered for it."""
+        if len(copy.had_by) >= self._faults:
+            return True
+        return all(target in copy.had_by or self.tree.is_dead(target) for _, target in copy.lacking)
 
     def _counted(self, peer: Peer, message: ProcessedCounts) -> None:
         self._reports.heard(peer.name, message.counts)

@@ -63,12 +63,6 @@ class SafeTree(MappedTree):
         early: dict[type, Handler] = dict.fromkeys(LOCAMU_MESSAGES, self._not_yet)
         return *super().desks({DeadBeyond: self._heard_of, **handlers}), Desk(self._peers.find, early)
 
-    @property
-    def living(self) -> int:
-        """In reach, this broker left out."""
-        dead = self._all_dead()
-        return sum(name not in dead for name in self.near.reach)
-
     def is_dead(self, name: str) -> bool:
         return name in self._all_dead()
 

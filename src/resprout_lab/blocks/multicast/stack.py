@@ -46,7 +46,8 @@ def multicast_stack(
             Family.CLIENTS: CLIENT_MESSAGES,
         },
         layers={"resprout_lab.blocks.crossing": "order"},
-        survives=lambda options: Survival(faults=1),
+        survives=lambda options: Survival(faults=1, joins=True),
+        drawn={"buffer": (10_000, 10_000, 10), "held_back": (100_000, 100)},
         known_anomalies={"lost_told": _CLIENTS_TOLD},
         known_limits={"lost": _ONE_DEATH},
     )
