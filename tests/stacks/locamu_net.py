@@ -12,6 +12,7 @@ from resprout.core.contract import (
     EndCause,
     Event,
     Forget,
+    Heard,
     Hold,
     LinkDown,
     LinkUp,
@@ -28,6 +29,7 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.edge.messages import Attend, Delivery, Publish, Subscribe, Taken
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.detector import SuspectDue
 from resprout_lab.locamu.broker import LocamuBroker
 from resprout_lab.locamu.messages import Carried
 from resprout_lab.locamu.options import LocamuOptions
@@ -125,6 +127,24 @@ class Hands:
             self.streams.cut(name, peer)
             self.step(name, LinkDown(peer, "lost"))
         self._connect(one, other)
+
+    def suspect(self, one: str, *others: str) -> None:
+        """It does not hear these, for longer than its timeout."""
+        for other in others:
+            self.step(one, Silent(other, refused=False))
+            self._asleep[one].pop(SuspectDue(other), None)
+            self.step(one, TimerFired(SuspectDue(other)))
+
+    def break_link(self, one: str, *others: str) -> None:
+        """Nothing comes from one to these, or from these to it, and both sides notice."""
+        for other in others:
+            self.suspect(one, other)
+            self.suspect(other, one)
+
+    def mend_link(self, one: str, *others: str) -> None:
+        for other in others:
+            self.step(one, Heard(other))
+            self.step(other, Heard(one))
 
     def _connect(self, one: str, other: str) -> None:
         pair = frozenset((one, other))

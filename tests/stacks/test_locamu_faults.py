@@ -10,10 +10,10 @@ from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim.run import run_scenario
 from resprout_lab.locamu import LOCAMU, journal
+from resprout_lab.locamu.algorithm import Algorithm
 from resprout_lab.locamu.journal import StateJournal
 from resprout_lab.locamu.messages import MissingRequest
 from resprout_lab.locamu.options import LocamuOptions
-from resprout_lab.locamu.streams import Streams
 from resprout_lab.locamu.tree import SafeTree
 from tests.stacks.asking import ask
 from tests.stacks.locamu_net import Chance, Hands, chain
@@ -100,7 +100,9 @@ def test_when_all_are_back_nothing_is_kept_and_nothing_waits() -> None:
     for seed in range(20, 26):
         net = Chance(seed, 7, 1)
         net.run(40)
-        kept = {name: len(machine.state.copies) + len(machine.held) for name, machine in net.machines.items()}
+        kept = {
+            name: len(machine.algorithm.sent) + len(machine.algorithm.buffer) for name, machine in net.machines.items()
+        }
         assert not any(kept.values()), f"seed {seed}: {kept}"
 
 
@@ -112,11 +114,11 @@ def test_without_the_way_around_the_judge_complains(monkeypatch: pytest.MonkeyPa
     assert rules(row(crash(1_500, "b2")))
 
 
-@pytest.mark.parametrize("part", ["_send_for_the_dead", "_send_again"])
+@pytest.mark.parametrize("part", ["_send_in_place", "_send_again"])
 def test_without_the_rules_of_retransmission_somebody_waits_for_ever(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Streams, part, lambda self, copy, name: None)
+    monkeypatch.setattr(Algorithm, part, lambda self, copy, name: None)
     assert any(run_by_chance(seed, 1, returns=part == "_send_again") for seed in range(40))
 
 
@@ -200,7 +202,7 @@ def test_what_cannot_be_read_from_disk_is_not_half_believed() -> None:
     net.kill("b1")
     net.disks["b1"] = [*whole[:-1], b"\xc1"]
     net.start("b1")
-    assert net.machines["b1"].state.past.counts == {}, "it begins like a stranger"
+    assert net.machines["b1"].algorithm.past.counts == {}, "it begins like a stranger"
     net.settle()
     assert "b1" in net.machines["b0"].tree.dead, "and is treated as one"
 

@@ -17,10 +17,10 @@ from resprout.overlay.places import Place
 from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.item import KeptItem
 from resprout_lab.blocks.vector_clock import Changes
+from resprout_lab.locamu.algorithm import Algorithm, Copy
 from resprout_lab.locamu.copies import SentMessage
 from resprout_lab.locamu.identifiers import CountedPath
 from resprout_lab.locamu.past import CountedPair
-from resprout_lab.locamu.state import BrokerState
 from resprout_lab.locamu.tree import SafeTree
 
 RECORDS_MAX: Final = 1_024
@@ -61,9 +61,9 @@ _decode: Final = msgspec.msgpack.Decoder(_ProcessedRecord | _PlacesRecord | _Sta
 
 
 class StateJournal:
-    def __init__(self, step: Step, state: BrokerState, tree: SafeTree) -> None:
+    def __init__(self, step: Step, algorithm: Algorithm, tree: SafeTree) -> None:
         self._step = step
-        self._state = state
+        self._state = algorithm
         self._tree = tree
         self._written = 0
         """Records since all of the state was written."""
@@ -71,14 +71,12 @@ class StateJournal:
 
     # -- to write ------------------------------------------------------------------------------------------------------
 
-    def write_processed(
-        self, item: KeptItem, branch: str | None, path: CountedPath, numbers: dict[str, int], dependencies: Changes
-    ) -> None:
+    def write_processed(self, copy: Copy, numbers: dict[str, int]) -> None:
         """Write what was processed; what the step says of it leaves after that (`stacks.shell.step`)."""
-        if self._written >= max(RECORDS_MAX, 2 * len(self._state.copies)):
+        if self._written >= max(RECORDS_MAX, 2 * len(self._state.sent)):
             self._write_state()
         else:
-            self._persist(_record(item, branch, path, numbers, dependencies))
+            self._persist(_record(copy.item, copy.branch, copy.path, numbers, copy.dependencies))
 
     def write_places(self) -> None:
         """Where everybody stands, when that has changed."""
@@ -95,10 +93,10 @@ class StateJournal:
         past = self._state.past
         copies = [
             _KeptCopy(_record(copy.item, copy.branch, copy.path, copy.numbers, ()), copy.depends, copy.toward)
-            for copy in self._state.copies
+            for copy in self._state.sent
         ]
         received = [(pair, [(1, ranges.upto), *ranges.islands()]) for pair, ranges in past.received.items()]
-        seen = list(self._state.seen.marks())
+        seen = list(self._state.published.marks())
         self._persist(_StateRecord(self._tree.places, past.depends, past.counts, past.toward, received, copies, seen))
         self._written = 0
         self._step.forget_records(1)
@@ -118,7 +116,7 @@ class StateJournal:
             elif isinstance(one, _StateRecord):
                 self._restore(one)
             else:
-                self._state.process(_item(one), one.branch, one.path, one.dependencies, one.numbers)
+                self._state.record(Copy(_item(one), one.branch, one.path, one.dependencies, ("", 0), ()), one.numbers)
         self._written = len(records)
         return True
 
@@ -133,9 +131,9 @@ class StateJournal:
                 past.ranges(pair).add(first, last)
         for kept in record.copies:
             said = kept.message
-            state.copies.put(SentMessage(_item(said), said.branch, said.path, said.numbers, kept.depends, kept.toward))
+            state.sent.put(SentMessage(_item(said), said.branch, said.path, said.numbers, kept.depends, kept.toward))
         for mark in record.seen:
-            state.seen.raise_to(mark.origin, mark.seq)
+            state.published.raise_to(mark.origin, mark.seq)
 
 
 def _record(
