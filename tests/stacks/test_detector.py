@@ -1,5 +1,7 @@
 """The eventually perfect failure detector, and the stacks that have it: silent hosts, pauses, false suspicions."""
 
+from collections import Counter
+
 import msgspec
 import pytest
 
@@ -7,6 +9,7 @@ from resprout.audit.judge import judge
 from resprout.core.contract import CancelTimer, SetTimer
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
+from resprout.sim.excuses import unexcused
 from resprout.sim.run import run_scenario
 from resprout.stacks.registry import find_stack
 from resprout.stacks.shell.step import Step
@@ -130,3 +133,19 @@ def test_without_suspicions_everybody_waits_for_a_silent_host(stack: str, monkey
     monkeypatch.setattr(FailureDetector, "silent", lambda self, name: None)
     complaints, deliveries = lost_or_told(row(stack, *SCENES["a silent host"]))
     assert complaints and deliveries < 320
+
+
+# -- clients of a broker that returns ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_client_of_a_broker_that_returns_after_a_second_misses_at_most_what_was_under_way(stack: str) -> None:
+    """`locamu` promises that it misses nothing. The others tell it."""
+    scenario = row(stack, fault(1_500, FaultKind.CRASH, "b3"), fault(2_500, FaultKind.RECOVER, "b3"))
+    reader = msgspec.structs.replace(scenario.clients[0], name="c3", broker="b3")
+    scenario = msgspec.structs.replace(scenario, clients=(*scenario.clients, reader))
+    result = run_scenario(scenario)
+    anomalies = judge(result.rows, promise=find_stack(stack).promise()).anomalies
+    found = Counter(anomaly.rule for anomaly in anomalies)
+    assert result.ended == "quiescent" and not set(found) - {"lost_told"}
+    assert found["lost_told"] <= (0 if stack == "locamu" else 5) and not unexcused(scenario, result.rows, anomalies)

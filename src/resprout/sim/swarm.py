@@ -17,6 +17,7 @@ from resprout.scenario.draw import LATENCIES_US, draw_scenario
 from resprout.scenario.model import FaultSpec, Scenario
 from resprout.scenario.seeds import random_for
 from resprout.sim.classes import ANY, CLASSES, FAULTS, class_of
+from resprout.sim.excuses import unexcused
 from resprout.sim.homeless import homeless
 from resprout.sim.mishaps import with_mishaps
 from resprout.sim.run import RunResult
@@ -136,6 +137,9 @@ def complaint_about(scenario: Scenario, result: RunResult) -> str:
     verdict = judge(result.rows, scenario.bank_initial, stack.promise())
     broken = [check.rule for check in verdict.checks if check.anomalies and check.rule not in stack.known_anomalies]
     complaints = lines(verdict) if broken else []
+    if "lost_told" in stack.known_anomalies:
+        told = [anomaly for anomaly in verdict.anomalies if anomaly.rule == "lost_told"]
+        complaints += unexcused(scenario, result.rows, told)
     if result.ended != "quiescent":
         complaints.append(f"STUCK: the run was not quiescent after {result.stats.time_us / 1e6:g} s of virtual time")
     if lost := homeless(scenario, result.rows):

@@ -25,9 +25,9 @@ continues with its numbers and its place in the tree.
 
 *Groups.* A group is a topic, and every broker is a member of every group, as in the thesis' experiments with one group.
 
-*Clients.* A node of the thesis is a broker here. Clients of a dead broker wait for its return, so no other broker has
-to know what they had published or read. They are told that they may have missed messages. Receipts: `accepted`;
-`safe`, when f + 1 brokers have it; never `delivered`.
+*Clients* (`ReturningClients`). A node of the thesis is a broker here. Clients of a dead broker wait for its return, and
+are given what they missed. No other broker has to know what they had published or read. Receipts: `accepted`; `safe`,
+when f + 1 brokers have it; never `delivered`.
 
 *Faults.* At most f of the brokers on any path of 2f + 1 are down at once: dead, silent, frozen or cut off; a broken
 link counts as one. A suspicion may be false (`FailureDetector`). All return, with their disks. A broker that does not
@@ -54,7 +54,6 @@ from resprout_lab.locamu.messages import (
 )
 from resprout_lab.locamu.options import LocamuOptions
 
-_CLIENTS = "clients of a dead broker wait for its return, and are told that they may have missed something"
 _CRASH = "clients of a broker that never returns wait for it, and what it alone had is lost"
 
 LOCAMU = Stack(
@@ -88,9 +87,9 @@ LOCAMU = Stack(
         "buffer": (10_000, 10_000, 10),
         "held_back": (100_000, 100),
         "suspect_us": (2_000_000, 100_000),
+        "return_us": (30_000_000, 60_000_000),
     },
-    waits=lambda options: WaitTimes(death_us=options.suspect_us),
+    waits=lambda options: WaitTimes(death_us=options.suspect_us, return_us=options.return_us),
     keeps_records=lambda options: True,
-    known_anomalies={"lost_told": _CLIENTS},
     known_limits={"lost": _CRASH},
 )

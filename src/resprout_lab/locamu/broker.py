@@ -7,6 +7,7 @@ from typing import Final
 from resprout.core.contract import Recovered
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.core.seen import Seen
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Publish, Serving
 from resprout.stacks.shell.peers import Peer
@@ -22,6 +23,7 @@ from resprout_lab.locamu.journal import StateJournal
 from resprout_lab.locamu.messages import Carried, MissingRequest, PrefixesSkipped, ProcessedCounts
 from resprout_lab.locamu.options import LocamuOptions
 from resprout_lab.locamu.reports import CountsDue, PrefixesDue, StabilityReports
+from resprout_lab.locamu.returning import ReturningClients, ReturnOver
 from resprout_lab.locamu.tree import ActiveChanged, SafeTree, TalkAgain, TalkBegan
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
@@ -30,16 +32,19 @@ RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
 
 class LocamuBroker(ServingShell):
     def __init__(self, seat: BrokerSeat, options: LocamuOptions, rng: random.Random) -> None:
-        self._wishes = RecordedSubscriptions()
+        self._shown = Seen()
+        """How far each publisher has come at the readers here."""
+        self._wishes = RecordedSubscriptions(self._shown.marks)
         super().__init__(Serving("locamu", GUARANTEES, options.f, receipts=RECEIPTS), self._wishes, options.buffer)
         step, outbox = self._step, self._outbox
         self._faults = options.f
         self.tree = tree = SafeTree(seat, step, outbox, options.f, options.suspect_us)
         self.algorithm = algorithm = Algorithm(self, tree, self._kept, self._passing, outbox, options.held_back)
         self._reports = reports = StabilityReports(step, tree.near, algorithm, outbox)
-        self._journal = StateJournal(step, algorithm, tree)
         self._unsafe: deque[SentMessage] = deque()
         """Processed, and not shown: it, or one before it, is at too few brokers."""
+        self._returning = returning = ReturningClients(seat, step, self._sessions, options.return_us)
+        self._journal = StateJournal(step, algorithm, tree, returning.unread)
         self._rests_on = 1
         """Brokers that have what is shown next, at most f + 1."""
         self._sessions.copies_of = lambda item: self._rests_on
@@ -54,12 +59,14 @@ class LocamuBroker(ServingShell):
             },
             publish=self._publish,
             is_ready=lambda: tree.is_in,
+            welcome=returning.welcome,
             events={Recovered: self._recovered},
             timers={
                 CountsDue: reports.counts_due,
                 PrefixesDue: reports.prefixes_due,
                 TalkAgain: tree.talk_again,
                 SuspectDue: tree.detector.due,
+                ReturnOver: returning.over,
             },
             outcomes={
                 LinkEnded: self._ended,
@@ -101,10 +108,16 @@ class LocamuBroker(ServingShell):
         while unsafe and self._is_safe(unsafe[0]):
             copy = unsafe.popleft()
             self._rests_on = min(self._faults, len(copy.had_by)) + 1
-            item = copy.item
-            self._show_to(self._wishes.table.matches(item.bundle), item)
-            if item.hops == 0:
-                self._kept.let_go(item)
+            self._show(copy.item)
+            if copy.item.hops == 0:
+                self._kept.let_go(copy.item)
+
+    def _show(self, item: KeptItem) -> None:
+        bundle = item.bundle
+        if bundle.last > self._shown.mark(bundle.origin):  # otherwise it is in the journal twice, once as a late copy
+            self._shown.raise_to(bundle.origin, bundle.last)
+            self._show_to(self._returning.readers(self._wishes.table.matches(bundle)), item)
+            self._returning.shown(item)
 
     def _is_safe(self, copy: SentMessage) -> bool:
         """A broker that joined later is not counted: the message was never numbered for it."""
@@ -142,10 +155,15 @@ class LocamuBroker(ServingShell):
         self._show_safe()
 
     def _recovered(self, event: Recovered) -> None:
-        if not self._journal.read(event.records):
+        """Show everything again: clients of earlier lives may not have it, or not know that it is safe."""
+        if event.records:
+            self._returning.stand_in()
+        processed = self._journal.read(event.records)
+        if processed is None:
             self._step.note("recovery", "what is on disk cannot be read")
             return
-        for message in self.algorithm.sent:
-            if message.branch is None:  # its publisher may not know that it is safe
+        for message in processed:
+            if message.item.hops == 0:
                 self._kept.keep(message.item)
-                self._unsafe.append(message)
+            self._unsafe.append(message)
+        self._show_safe()

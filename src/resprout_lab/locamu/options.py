@@ -22,3 +22,5 @@ class LocamuOptions(msgspec.Struct, frozen=True):
     suspect_us: Period = 2_000_000
     """How long a broker may be silent before it is bypassed. It doubles for a broker that was suspected and lives.
     Shorter: fewer messages wait for a dead broker, and more are sent twice around a living one."""
+    return_us: Period = 30_000_000
+    """How long a broker that has started again keeps messages for clients of its earlier lives."""
