@@ -27,7 +27,7 @@ from resprout.core.contract import (
     Timer,
     TimerFired,
 )  # fmt: skip
-from resprout.edge.messages import Attend, Delivery, Publish, Subscribe, Taken
+from resprout.edge.messages import Attend, Delivery, Publish, Serving, Subscribe, Taken
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.detector import SuspectDue
 from resprout_lab.locamu.broker import LocamuBroker
@@ -68,6 +68,8 @@ class Hands:
         self.past: dict[Key, tuple[Key, ...]] = {}
         """By publication: what its publisher had read or published before."""
         self.were_down: set[str] = set()
+        self.served: set[str] = set()
+        """Brokers that serve their client."""
         self.closed: list[tuple[str, str, str]] = []
         self.held: set[tuple[str, str]] = set()
         """(broker, who is held back by it)."""
@@ -101,13 +103,13 @@ class Hands:
         if self.lives[name] == 1:
             self.settle()  # until it has its place
         self.step(name, LinkUp(f"c{name}", "client", 1, ROOM))
-        for message in (Attend(0), Subscribe(1, "#", None)):
-            self.step(name, Received(f"c{name}", message))
+        self.step(name, Received(f"c{name}", Attend(0)))
 
     def kill(self, name: str, *, is_noticed: bool = True) -> None:
         """What is on its way from it, or to it, is lost."""
         del self.machines[name]
         self.were_down.add(name)
+        self.served.discard(name)
         for pair in [pair for pair in self.streams.busy() if name in pair]:
             self.streams.cut(*pair)
         for pair in [pair for pair in self._wanted if pair[0] == name]:
@@ -183,7 +185,10 @@ class Hands:
                     pass
 
     def _sent(self, name: str, peer: str, message: Any) -> None:
-        if isinstance(message, Delivery):
+        if isinstance(message, Serving):
+            self.served.add(name)
+            self.step(name, Received(peer, Subscribe(1, "#", None)))
+        elif isinstance(message, Delivery):
             self.read[name].append(key_of(message.bundle))
         elif frozenset((name, peer)) in self._up:
             if isinstance(message, Carried):
@@ -262,7 +267,7 @@ class Chance(Hands):
         for _ in range(operations):
             match rng.choice(("publish", "publish", "kill", "start", "carry")):
                 case "publish":
-                    self.publish(rng.choice(list(self.machines)))
+                    self.publish(rng.choice([name for name in self.machines if name in self.served]))
                 case "kill":
                     name = rng.choice(list(self.machines))
                     if rng.random() < 0.3 and self._bears([*self.down, name]):

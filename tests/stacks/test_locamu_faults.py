@@ -9,6 +9,7 @@ from resprout.edge.requests import SessionLost
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim.run import run_scenario
+from resprout.sim.swarm import try_seed
 from resprout_lab.locamu import LOCAMU, journal
 from resprout_lab.locamu.algorithm import Algorithm
 from resprout_lab.locamu.journal import StateJournal
@@ -175,6 +176,11 @@ def test_clients_of_a_dead_broker_wait_for_it_and_are_given_what_they_missed() -
 
 def test_clients_of_a_broker_that_never_returns_wait_for_it_and_the_judge_says_what_they_lost() -> None:
     assert rules(row(crash(1_500, "b5"))) & {"lost", "receipt"}
+
+
+def test_found_by_the_swarm_a_client_is_not_given_what_it_never_asked_for_by_a_broker_that_starts_again() -> None:
+    """Seed 400036: messages of the journal became safe after clients were served, and looked new to them."""
+    assert not try_seed(400036, stack="locamu").complaint
 
 
 # -- the disk ----------------------------------------------------------------------------------------------------------

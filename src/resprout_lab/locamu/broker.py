@@ -45,6 +45,8 @@ class LocamuBroker(ServingShell):
         """Processed, and not shown: it, or one before it, is at too few brokers."""
         self._returning = returning = ReturningClients(seat, step, self._sessions, options.return_us)
         self._journal = StateJournal(step, algorithm, tree, returning.unread)
+        self._restored = 0
+        """How many of these are from the journal: for clients of earlier lives, so nobody is served before."""
         self._rests_on = 1
         """Brokers that have what is shown next, at most f + 1."""
         self._sessions.copies_of = lambda item: self._rests_on
@@ -58,7 +60,7 @@ class LocamuBroker(ServingShell):
                 PrefixesSkipped: lambda peer, message: reports.skip(peer.name, message),
             },
             publish=self._publish,
-            is_ready=lambda: tree.is_in,
+            is_ready=lambda: tree.is_in and not self._restored,
             welcome=returning.welcome,
             events={Recovered: self._recovered},
             timers={
@@ -108,16 +110,20 @@ class LocamuBroker(ServingShell):
         while unsafe and self._is_safe(unsafe[0]):
             copy = unsafe.popleft()
             self._rests_on = min(self._faults, len(copy.had_by)) + 1
-            self._show(copy.item)
+            if not self._restored or not self._was_shown(copy.item):
+                self._show(copy.item)
+            self._restored = max(0, self._restored - 1)
             if copy.item.hops == 0:
                 self._kept.let_go(copy.item)
 
     def _show(self, item: KeptItem) -> None:
-        bundle = item.bundle
-        if bundle.last > self._shown.mark(bundle.origin):  # otherwise it is in the journal twice, once as a late copy
-            self._shown.raise_to(bundle.origin, bundle.last)
-            self._show_to(self._returning.readers(self._wishes.table.matches(bundle)), item)
-            self._returning.shown(item)
+        self._shown.raise_to(item.bundle.origin, item.bundle.last)
+        self._show_to(self._returning.readers(self._wishes.table.matches(item.bundle)), item)
+        self._returning.shown(item)
+
+    def _was_shown(self, item: KeptItem) -> bool:
+        """It is in the journal twice, the second time as a late copy."""
+        return item.bundle.last <= self._shown.mark(item.bundle.origin)
 
     def _is_safe(self, copy: SentMessage) -> bool:
         """A broker that joined later is not counted: the message was never numbered for it."""
@@ -166,4 +172,5 @@ class LocamuBroker(ServingShell):
             if message.item.hops == 0:
                 self._kept.keep(message.item)
             self._unsafe.append(message)
+        self._restored = len(self._unsafe)
         self._show_safe()
