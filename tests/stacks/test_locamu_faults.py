@@ -183,6 +183,11 @@ def test_found_by_the_swarm_a_client_is_not_given_what_it_never_asked_for_by_a_b
     assert not try_seed(400036, stack="locamu").complaint
 
 
+def test_found_by_the_swarm_a_full_buffer_does_not_keep_out_what_the_others_wait_for() -> None:
+    """Seed 430003: the session ended at the first message that found no room, before one came that was in order."""
+    assert not try_seed(430003, stack="locamu", fixed={"held_back": 100}).complaint
+
+
 # -- the disk ----------------------------------------------------------------------------------------------------------
 
 

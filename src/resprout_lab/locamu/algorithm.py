@@ -54,6 +54,10 @@ class AlgorithmPort(Protocol):
     def write(self, copy: Copy, numbers: dict[str, int]) -> None:
         """Persist what was processed, before another node can know of it."""
 
+    def refused(self, name: str) -> None:
+        """A message of this neighbour was dropped, because too many wait. Others behind it may be in order: the session
+        begins anew only when they have come."""
+
     def processed(self, copy: Copy, senders: list[str]) -> None:
         """Report that these have one more message here."""
 
@@ -102,7 +106,8 @@ class Algorithm:
     def receive(self, name: str, message: Carried) -> None:
         copy = self._read(name, message)
         if not self.buffer.put(copy):
-            raise PeerError("too much that cannot be processed waits here")
+            self._port.refused(name)
+            return
         self._kept.keep(copy.item)
         self.unbuffer()
 

@@ -24,7 +24,7 @@ from resprout_lab.locamu.messages import Carried, MissingRequest, PrefixesSkippe
 from resprout_lab.locamu.options import LocamuOptions
 from resprout_lab.locamu.reports import CountsDue, PrefixesDue, StabilityReports
 from resprout_lab.locamu.returning import ReturningClients, ReturnOver
-from resprout_lab.locamu.tree import ActiveChanged, SafeTree, TalkAgain, TalkBegan
+from resprout_lab.locamu.tree import ActiveChanged, BeginAnewDue, SafeTree, TalkAgain, TalkBegan
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
@@ -67,6 +67,7 @@ class LocamuBroker(ServingShell):
                 CountsDue: reports.counts_due,
                 PrefixesDue: reports.prefixes_due,
                 TalkAgain: tree.talk_again,
+                BeginAnewDue: tree.begin_anew_due,
                 SuspectDue: tree.detector.due,
                 ReturnOver: returning.over,
             },
@@ -91,6 +92,9 @@ class LocamuBroker(ServingShell):
 
     def write(self, copy: Copy, numbers: dict[str, int]) -> None:
         self._journal.write_processed(copy, numbers)
+
+    def refused(self, name: str) -> None:
+        self.tree.begin_anew(name)
 
     def processed(self, copy: Copy, senders: list[str]) -> None:
         for sender in senders:

@@ -44,6 +44,12 @@ class TalkAgain(Timer, frozen=True):
     name: str
 
 
+class BeginAnewDue(Timer, frozen=True):
+    """When to end the session with a broker of which messages were dropped, so that it sends them again."""
+
+    name: str
+
+
 class ActiveChanged(Outcome, frozen=True):
     """The active connections, or the tree, are others than before."""
 
@@ -66,6 +72,8 @@ class SafeTree(MappedTree):
         """Whom this broker talks to, and the dead before each."""
         self.early: dict[str, MissingRequest] = {}
         """Of brokers of which this one did not know where they stand when they asked."""
+        self._refused: dict[str, None] = {}
+        """Those of which messages were dropped in this session."""
         self.is_unheard_of: Callable[[str], bool] = lambda name: True
         """Nothing was ever processed of it or by it: whoever comes under its name may begin."""
 
@@ -167,6 +175,16 @@ class SafeTree(MappedTree):
         self._cut[name] = None
         self._step.out.append(SetTimer(TalkAgain(name), self._step.now_us + AGAIN_US))
 
+    def begin_anew(self, name: str) -> None:
+        """Messages of it were dropped, because too many wait here: it sends them again in another session."""
+        if name not in self._refused:
+            self._refused[name] = None
+            self._step.out.append(SetTimer(BeginAnewDue(name), self._step.now_us + AGAIN_US))
+
+    def begin_anew_due(self, timer: BeginAnewDue) -> None:
+        if timer.name in self._refused:
+            self.cut_off(timer.name, "too much that cannot be processed waits here")
+
     def talk_again(self, timer: TalkAgain) -> None:
         name = timer.name
         self._cut.pop(name, None)
@@ -178,7 +196,7 @@ class SafeTree(MappedTree):
     def _lose(self, name: str) -> None:
         """A place is never lost, and this broker stays in the tree."""
         is_in = self.is_in
-        for known in (self.early, self._dead_beyond, self._told_dead, self._callers):
+        for known in (self.early, self._dead_beyond, self._told_dead, self._callers, self._refused):
             known.pop(name, None)
         super()._lose(name)
         self.is_in = is_in
