@@ -13,7 +13,7 @@ from resprout.audit.judge import judge
 from resprout.audit.report import lines
 from resprout.core.errors import UsageError
 from resprout.scenario.describe import describe
-from resprout.scenario.draw import LATENCIES_US, draw_scenario
+from resprout.scenario.draw import LATENCIES_US, draw_scenario, with_conversation
 from resprout.scenario.model import FaultSpec, Scenario
 from resprout.scenario.seeds import random_for
 from resprout.sim.classes import ANY, CLASSES, FAULTS, class_of
@@ -77,15 +77,16 @@ def swarm_trial(seed: int, drawn: str = FAULTS, stack: str = DEFAULT_STACK) -> T
     rng = random_for(seed, "options")
     given = {name: rng.choice(values) for name, values in tried.drawn.items()}
     options = tried.parse_options(given)
+    guarantees = tried.offered(options)
     scenario = draw_scenario(
         seed,
         stack=stack,
-        guarantees=tried.offered(options),
+        guarantees=guarantees,
         options={name: (value,) for name, value in given.items()},
         site_brokers=tried.site_brokers(options),
         reach_us=tried.reach_us or LATENCIES_US[-1],
     )
-    return with_mishaps(scenario)
+    return with_mishaps(with_conversation(scenario, guarantees))
 
 
 def try_seed(seed: int, wanted: str = FAULTS, stack: str = DEFAULT_STACK) -> TrialOutcome:

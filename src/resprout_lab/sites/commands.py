@@ -173,6 +173,8 @@ def key_of(command: Command) -> CommandKey:
             return ("numbered", command.life, command.no)
         case Founding():
             return ("founding",)
+        case Keeping():
+            return ("keeping", command.site)
         case _:
             return (type(command).__name__, *msgspec.structs.astuple(command))
 
