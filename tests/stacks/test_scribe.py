@@ -343,3 +343,24 @@ def test_equal_seeds_give_equal_runs() -> None:
 def test_the_scenario_that_comes_with_it_is_clean() -> None:
     played = play(load_scenario("scenarios/scribe.toml"))
     played.check_clean()
+
+
+# -- in time -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("brokers", [5, 12, 20])
+def test_without_a_fault_nothing_is_late(brokers: int) -> None:
+    """From the moment at which the last broker says that it has its place: 99.9 % of deliveries within three round
+    trips of their path, from the publisher's broker to the leader and down the tree. While a ring forms, leaders
+    change; brokers that had stepped aside from a parent without a way used to be out of the tree for two seconds."""
+    hop_us, deliveries, late = 4_000, 0, []
+    for seed in (1, 2):
+        played = play(ring(brokers, seed=seed, topics='"t", "u", "v"', subscribe='"t", "u", "v"', operations=20))
+        published = {(row.node, row.stream, row.seq): row.time_us for row in played.rows if row.kind == "publish"}
+        for row in played.rows:
+            if row.kind == "deliver":
+                assert row.publisher is not None and row.hops is not None
+                took_us = row.time_us - published[row.publisher, row.stream, row.seq]
+                deliveries += 1
+                late += [(row.node, row.topic, took_us)] if took_us > 3 * 2 * hop_us * (1 + row.hops) else []
+    assert len(late) <= deliveries / 1_000, f"{len(late)} of {deliveries}, for example {late[:3]}"

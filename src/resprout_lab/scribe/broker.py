@@ -278,7 +278,7 @@ class ScribeBroker(Shell):
     def led(self, held: HeldTopic) -> None:
         topic, log = held.topic, held.log
         self._step.note("leader", f"{topic} is led by {self._seat.name} from {log.position} on")
-        reached = self.trees.root(topic, log.position)
+        reached = self.trees.root(topic, log.position, self.owners.me)
         self.trees.skip(topic, log.watermark)
         for placed in log.after(reached):
             self.spread(placed)
@@ -347,6 +347,9 @@ class ScribeBroker(Shell):
 
     def next_hop(self, topic: str) -> str | None:
         return self.owners.next_hop(topic) if self.owners.range.is_settled else None
+
+    def rooted(self, topic: str, root: str) -> None:
+        self.errands.rooted(topic, root)
 
     def push(self, name: str, message: Scribed) -> None:
         self._pushing.push(name, message)

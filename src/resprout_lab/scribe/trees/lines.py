@@ -38,6 +38,9 @@ class TreeLines(Protocol):
     def next_hop(self, topic: str) -> str | None:
         """The next one on the way to the root; None while there is no way."""
 
+    def rooted(self, topic: str, root: str) -> None:
+        """The tree says who leads the topic."""
+
     def say(self, name: str, message: ProtocolMessage) -> None: ...
     def push(self, name: str, scribed: Scribed) -> None:
         """A publication, to a child."""

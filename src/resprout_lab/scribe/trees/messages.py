@@ -25,6 +25,8 @@ class TreeJoined(ProtocolMessage, frozen=True, tag=289):
 
     topic: str
     position: Annotated[int, msgspec.Meta(ge=NOWHERE)]
+    root: str = ""
+    """Who leads the topic, as a holder: whoever is in the tree publishes there without a search."""
 
 
 class LeaveTree(ProtocolMessage, frozen=True, tag=290):
@@ -38,6 +40,7 @@ class TreeBeat(ProtocolMessage, frozen=True, tag=291):
 
     topic: str
     position: int
+    root: str = ""
 
     @property
     def background(self) -> bool:

@@ -12,8 +12,8 @@ MISSED_TOGETHER: Final = 128
 
 class TreePlace:
     __slots__ = ("after", "asked", "children", "cut_off_us", "early", "floors", "hears_us", "is_root", "is_waking",
-                 "missing", "parent", "position", "reported", "told", "topic", "untold_bytes", "waiting",
-                 "wanted")  # fmt: skip
+                 "missing", "parent", "position", "reported", "root", "told", "topic", "tries",
+                 "untold_bytes", "waiting", "wanted")  # fmt: skip
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -25,6 +25,10 @@ class TreePlace:
         """Who was asked to be the parent."""
         self.is_waking = False
         """It will be seen to that somebody is asked again."""
+        self.root = ""
+        """Who the parent says leads the topic."""
+        self.tries = 0
+        """How often that was seen to since this broker was in the tree."""
         self.children: dict[str, None] = {}
         self.waiting: dict[str, None] = {}
         """Children that were not told yet that they are in the tree."""

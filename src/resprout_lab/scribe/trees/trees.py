@@ -92,12 +92,12 @@ class Trees:
 
     # -- the root ------------------------------------------------------------------------------------------------------
 
-    def root(self, topic: str, position: int) -> int:
-        """This broker is the root, which has come so far. Returns up to where the others here have: the owner has the
-        rest spread (`spread`)."""
+    def root(self, topic: str, position: int, holder: str = "") -> int:
+        """This broker, as this holder, is the root, which has come so far. Returns up to where the others here have:
+        the owner has the rest spread (`spread`)."""
         place = self._place(topic)
         self._leave(place)
-        place.is_root, place.parent, place.asked = True, None, None
+        place.is_root, place.parent, place.asked, place.root = True, None, None, holder
         self._rest(place)
         place.begin_at(position)
         place.reported = place.floor or 0
@@ -173,9 +173,12 @@ class Trees:
     def _wait(self, place: TreePlace) -> None:
         if not place.is_waking:
             place.is_waking = True
-            self._lines.wake(JoinOverdue(place.topic), self._options.join_us)
+            after_us = min(self._options.retry_us << place.tries, self._options.join_us)
+            place.tries += after_us < self._options.join_us
+            self._lines.wake(JoinOverdue(place.topic), after_us)
 
     def _rest(self, place: TreePlace) -> None:
+        place.tries = 0
         if place.is_waking:
             place.is_waking = False
             self._lines.let_sleep(JoinOverdue(place.topic))
@@ -214,7 +217,7 @@ class Trees:
     def _welcome(self, place: TreePlace, name: str) -> None:
         assert place.position is not None, "whoever is in the tree has a position"
         place.floors[name] = place.position
-        self._lines.say(name, TreeJoined(place.topic, place.position))
+        self._lines.say(name, TreeJoined(place.topic, place.position, place.root))
 
     def _joined(self, name: str, message: TreeJoined) -> None:
         place = self.places.get(message.topic)
@@ -225,10 +228,16 @@ class Trees:
             self._cut_off(place, name)
             return
         self._attach(place, name)
+        self._hear_root(place, message.root)
         place.begin_at(message.position)
         self._look_for(place, message.position)
         self._reporting.joined(place, message.position)
         self._came_in(place)
+
+    def _hear_root(self, place: TreePlace, root: str) -> None:
+        if root and root != place.root:
+            place.root = root
+            self._lines.rooted(place.topic, root)
 
     def _attach(self, place: TreePlace, name: str) -> None:
         """The child knows its parent (S2)."""
@@ -385,10 +394,11 @@ class Trees:
         if place is None or name != place.parent:
             return
         place.hears_us = self._lines.now_us
+        self._hear_root(place, message.root)
         self._look_for(place, message.position)
         self._beat_on(place, message.position)
 
     def _beat_on(self, place: TreePlace, position: int) -> None:
         for name in place.children:
             if name not in place.waiting:
-                self._lines.say(name, TreeBeat(place.topic, position))
+                self._lines.say(name, TreeBeat(place.topic, position, place.root))
