@@ -281,17 +281,14 @@ def test_one_after_the_other_may_fall_when_the_topics_are_held_by_three_again() 
     assert len(played.brokers) == 4
 
 
-def test_living_clients_of_a_dead_broker_go_on_elsewhere_and_are_told_that_they_may_have_missed_something() -> None:
+def test_living_clients_of_a_dead_broker_go_on_elsewhere_in_the_same_order() -> None:
     dead = after_owner("t", 6, 4)
     played = play(ring(6, operations=40, more=fault("3300ms", "crash", dead)))
     played.check_clean()
     orphan, other = dead.replace("b", "c"), owner_of("t", 6).replace("b", "c")
     got, all_of_it = played.delivered(orphan), played.delivered(other)
     assert len(all_of_it) == 6 * 40, "nothing that anybody published is lost, the orphan's included"
-    assert len(set(got)) == len(got) and got == [one for one in all_of_it if one in set(got)], "in the same order"
-    assert got[-1] == all_of_it[-1]
-    told = [row for row in played.rows if row.node == orphan and row.kind == "session_lost"]
-    assert len(got) == len(all_of_it) or told
+    assert got == all_of_it, "in the same order"
 
 
 def test_a_leader_that_freezes_is_replaced_and_what_it_says_afterwards_is_refused() -> None:
@@ -323,8 +320,7 @@ def test_a_broker_that_missed_more_than_is_kept_tells_its_clients() -> None:
     frozen = fault("3300ms", "freeze", reader) + fault("20s", "unfreeze", reader)
     scenario = ring(5, operations=200, interval="50ms", options="keep_bytes = 2000", more=frozen)
     played = play(scenario)
-    assert played.result.ended == "quiescent" and not played.broken()
-    assert "lost_told" in {anomaly.rule for anomaly in played.verdict.anomalies}
+    assert played.result.ended == "quiescent" and played.broken() == {"lost_told"}
 
 
 def test_a_second_wish_for_a_topic_takes_nothing_from_the_first() -> None:

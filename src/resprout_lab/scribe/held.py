@@ -341,9 +341,13 @@ class HeldTopic:
                 self.is_leading = True
                 self._house.led(self)
             case Look() if command.holder == self._me and command.number in self._looks:
-                self._house.say(self._looks.pop(command.number), TopicLed(self.topic, self._me, self.log.position))
+                self._house.say(self._looks.pop(command.number), self._come)
             case _:
                 pass
+
+    @property
+    def _come(self) -> TopicLed:
+        return TopicLed(self.topic, self._me, self.log.position, self.log.watermark)
 
     def _say_placed(self, name: str, key: tuple[Origin, int]) -> None:
         self._answer(name, key, len(self.holders) // 2 + 1)

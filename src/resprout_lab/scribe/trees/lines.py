@@ -13,9 +13,10 @@ class TreeGrown(Outcome, frozen=True):
 
 
 class TreeSkipped(Outcome, frozen=True):
-    """Publications of the topic will never come here: nobody keeps them any more."""
+    """Publications of the topic up to this position will never come here: nobody keeps them any more."""
 
     topic: str
+    position: int
 
 
 class BeatDue(Timer, frozen=True):

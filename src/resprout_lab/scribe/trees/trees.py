@@ -56,6 +56,11 @@ class Trees:
     def is_in(self, topic: str) -> bool:
         return (place := self.places.get(topic)) is not None and place.is_in
 
+    def position(self, topic: str) -> int | None:
+        """What lies up to here was delivered here, or is not wanted; None before that is known."""
+        place = self.places.get(topic)
+        return place.position if place is not None else None
+
     def floor(self, topic: str) -> int | None:
         """By the root: the whole tree has everything up to this position; None for a tree of nobody."""
         place = self.places.get(topic)
@@ -68,7 +73,7 @@ class Trees:
         place = self._place(topic)
         place.wanted = True
         if place.position is None and after is not None:
-            place.after = after
+            place.after = after if place.after is None else min(after, place.after)
         self._seek(place)
 
     def rewind(self, topic: str, after: int) -> None:
@@ -131,7 +136,7 @@ class Trees:
         place = self.places.get(topic)
         if place is not None and place.position is not None and place.position < position:
             place.skip_to(position)
-            self._lines.tell(TreeSkipped(topic))
+            self._lines.tell(TreeSkipped(topic, position))
             self._go_on(place, None)
             self._reporting.look(place)
 
