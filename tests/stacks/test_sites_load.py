@@ -3,6 +3,8 @@
 import pytest
 
 from resprout.replicas import proposer
+from resprout.replicas.replica import Chosen, News
+from resprout.replicas.values import SlotEntry
 from resprout.scenario.model import Mix, Scenario, WorkloadSpec
 from resprout.scenario.workload_options import ChatterOptions
 from resprout_lab.sites import agreement
@@ -42,7 +44,7 @@ def test_no_leader_refuses_what_honest_brokers_propose(monkeypatch: pytest.Monke
     refused = []
     take = proposer.Proposer.take
 
-    def taken(self: proposer.Proposer, entry: proposer.SlotEntry) -> bool:
+    def taken(self: proposer.Proposer, entry: SlotEntry) -> bool:
         refused.extend([] if take(self, entry) else [entry])
         return True
 
@@ -57,9 +59,9 @@ def test_one_watermark_of_a_link_is_under_way_at_a_time(monkeypatch: pytest.Monk
     decided = []
     learn = agreement.Agreement.learn
 
-    def learned(self: agreement.Agreement, news: agreement.News) -> None:
+    def learned(self: agreement.Agreement, news: News) -> None:
         learn(self, news)
-        if isinstance(news, agreement.Chosen) and news.entry.command:
+        if isinstance(news, Chosen) and news.entry.command:
             decided.append(decode(news.entry.command))
 
     monkeypatch.setattr(agreement.Agreement, "learn", learned)

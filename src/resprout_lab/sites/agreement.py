@@ -4,7 +4,9 @@ Who leads is a matter of the site alone, by majority (`replicas`): neighbours an
 (correction A6). A command that was proposed may be lost with a leader. So each broker keeps what it has proposed until
 it finds it decided, and proposes it again to every new leader.
 
-Nothing is kept on disk: whoever begins another life is another member, and takes the place of the one before it.
+A broker that returns with its disk is the same *member* of the log: it keeps what it promised and accepted. One that
+returns without it is another member, and takes the place of the one before it. Either way it begins another *life*, and
+whatever the state has of the old one is for the clients of that one.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,6 +29,8 @@ AGAIN_US: Final = 3_000_000
 leader that has it and a line that is full only need time."""
 LOOKS_MAX: Final = 16
 """But not later than after so many times that."""
+UNLED_LOOKS: Final = 3
+"""So many looks for a leader in vain mean that a majority of the site is missing, and not only its leader."""
 OFFERED_MAX: Final = 512
 """Commands of one broker that its leader may have at a time; the rest waits here, in order. With the largest site (7
 brokers) that is less than a leader takes (`PENDING_MAX`), so a leader never refuses a proposal of an honest broker."""
@@ -47,6 +51,8 @@ class Agreement:
         self._options = options
         self._rng = rng
         self.life: Final = life
+        self.member = life
+        """Who it is in the log: its first life with this disk."""
         self._group: ReplicaInSessions | None = None
         self.state = SiteState(options)
         self.post: Callable[[str, ProtocolMessage], None]
@@ -57,6 +63,8 @@ class Agreement:
         """There is another state, and what led to it is not known here."""
         self.led: Callable[[], None]
         """Another broker leads, or nobody."""
+        self.stalled: Callable[[], None] = lambda: None
+        """Nobody leads, and this replica has looked for a leader several times."""
         self.is_clear: Callable[[str], bool]
         """Nothing waits for room on the way to this life."""
         self._waiting: dict[CommandKey, bytes] = {}
@@ -65,6 +73,8 @@ class Agreement:
         """Those that it was told, and that are not decided; all are older."""
         self._looks: dict[CommandKey, int] = {}
         """How often each was found not to be decided."""
+        self._unled = 0
+        """How often in a row this replica looked for a leader in vain."""
         self._numbered = 0
         self._is_timer_set = False
 
@@ -86,16 +96,27 @@ class Agreement:
         """Proposals from here that are not decided."""
         return len(self._offered) + len(self._waiting)
 
-    def begin(self, members: Sequence[str], stands: bool = False) -> None:
-        """`members`: the first ones of the site; none for a broker that takes the place of an earlier life. `stands`:
-        nobody leads yet, and nobody need wait to find that out."""
+    @property
+    def has_leader(self) -> bool:
+        """As far as is known here."""
+        return self.replica is not None and self.replica.leader is not None
+
+    def begin(
+        self,
+        members: Sequence[str],
+        stands: bool = False,
+        identity: bytes = b"",
+        records: Sequence[bytes] | None = None,
+    ) -> None:
+        """`members`: the first ones of the site; none for a broker that takes the place of another member. `stands`:
+        nobody leads yet, and nobody need wait to find that out. `identity`, `records`: see `ReplicaInSessions`."""
         options = self._options
         replica = Replica(
-            self._site, self.life, members, self._rng,
+            self._site, self.member, members, self._rng,
             ReplicaOptions(heartbeat_us=options.heartbeat_us, patience_us=options.patience_us),
         )  # fmt: skip
-        self._group = ReplicaInSessions(replica, self._step, self, self.post)
-        self._group.begin(options.patience_us, stands)
+        self._group = ReplicaInSessions(replica, self._step, self, self.post, identity if options.durable else b"")
+        self._group.begin(options.patience_us, stands, records)
 
     def propose(self, command: Command) -> None:
         """Until it is decided, in this order as far as leaders stay."""
@@ -123,6 +144,10 @@ class Agreement:
     def fired(self, timer: HeartbeatDue | PatienceOver) -> None:
         if self._group is not None:
             self._group.fired(timer)
+            if isinstance(timer, PatienceOver):
+                self._unled = 0 if self.has_leader else self._unled + 1
+                if self._unled >= UNLED_LOOKS:
+                    self.stalled()
 
     def hear_proposal(self, message: Proposal) -> None:
         decode(message.command)  # now, while it is its sender that is blamed

@@ -28,6 +28,9 @@ class SitesOptions(msgspec.Struct, frozen=True):
     return_us: Period = 30_000_000
     """So long publications are kept for clients that are gone, and for those of a broker that is. Longer: more is kept
     for nobody. Shorter: more clients are told that they may have missed something."""
+    durable: bool = True
+    """Brokers keep the log of their site on disk: a site that lost its majority serves again when a majority is back.
+    Without disks it does not."""
     buffer: _Positive = 10_000
     """Bundles that may wait in a site for readers, or for one neighbouring site, before those who bring more are held
     back; nothing is dropped."""
