@@ -100,7 +100,7 @@ SITES = Stack(
     drawn={
         "order": ("none", "fifo", "total", "total"),
         "routing": ("flooding", "filtering"),
-        "sharing": ("leader", "links"),
+        "sharing": ("leader", "links", "random"),
     },
     known_limits={"lost": _MAJORITY},
 )

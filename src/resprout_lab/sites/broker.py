@@ -182,7 +182,7 @@ class SitesBroker(Shell):
         if not agreement.is_leading:
             return
         self.forming.lead()
-        gateways = gateways_for(state, self._options.sharing, self.forming.is_unheard)
+        gateways = gateways_for(state, self._options.sharing, self.forming.is_unheard, agreement.life)
         if state.brokers and (state.leader != agreement.life or dict(gateways) != state.gateways):
             agreement.propose(TakingLead(agreement.life, gateways))
 
