@@ -88,7 +88,7 @@ class TreeMember:
 
     @property
     def has_skipped(self) -> bool:
-        return TreeSkipped("t") in self.told
+        return any(isinstance(outcome, TreeSkipped) for outcome in self.told)
 
     @property
     def parent(self) -> str | None:

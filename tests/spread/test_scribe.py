@@ -4,7 +4,16 @@ import pytest
 
 from resprout.filters.predicate import parse_predicate
 from resprout_lab.scribe.trees.lines import BeatDue, JoinOverdue
-from resprout_lab.scribe.trees.messages import NOWHERE, AskMissed, JoinTree, LeaveTree, Scribed, TreeHas, TreeJoined
+from resprout_lab.scribe.trees.messages import (
+    NOWHERE,
+    AskMissed,
+    JoinTree,
+    LeaveTree,
+    Scribed,
+    TreeBeat,
+    TreeHas,
+    TreeJoined,
+)
 from resprout_lab.scribe.trees.options import TreeOptions
 from resprout_lab.scribe.trees.tree import EARLY_MAX, MISSED_TOGETHER
 from resprout_lab.scribe.trees.trees import Trees
@@ -399,3 +408,24 @@ def test_members_of_a_tree_hear_who_leads_its_topic() -> None:
     net.want("a", "b")
     net.settle()
     assert net["b"].roots == ["root/1@here"]
+
+
+def test_who_joins_a_sleeping_tree_late_waits_for_no_sign_of_life() -> None:
+    """Found by the swarm: a member that had missed something was taken for awake when that came, and looked for another
+    parent every few seconds."""
+    options = TreeOptions(beat_us=1, idle_beats=2, silent_us=3, retry_us=2, join_us=2, report_bytes=1)
+    net = TreeNet({"a": "root", "b": "a"})
+    for member in net.members.values():
+        member.trees = Trees(options, member)
+    net["root"].trees.root("t", 0)
+    net.want("a")
+    net.publish(3)
+    net.pass_time(4)
+    beats = len(net.messages(TreeBeat))
+    net.want("b", after=0)
+    net.pass_time(8)
+    assert net["b"].got == [1, 2, 3]
+    assert len(net.messages(TreeBeat)) == beats and len(net.messages(JoinTree)) == 2
+    net.publish()
+    net.pass_time(1)
+    assert net["b"].got == [1, 2, 3, 4] and len(net.messages(TreeBeat)) > beats

@@ -360,3 +360,15 @@ def test_without_a_fault_nothing_is_late(brokers: int) -> None:
                 deliveries += 1
                 late += [(row.node, row.topic, took_us)] if took_us > 3 * 2 * hop_us * (1 + row.hops) else []
     assert len(late) <= deliveries / 1_000, f"{len(late)} of {deliveries}, for example {late[:3]}"
+
+
+def test_the_status_tells_which_topics_a_broker_leads_owns_and_holds() -> None:
+    played = play(ring(5, operations=3))
+    roles = {name: broker.status().roles for name, broker in played.brokers.items()}
+    assert (
+        "leads 1 topics (t)" in roles[played.leader("t")]
+        or "leads 2 topics ($scribe/topics, t)" in roles[played.leader("t")]
+    )
+    owned = [int(told[-1].split()[1].rstrip(",")) for told in roles.values()]
+    held = [int(told[-1].split()[3]) for told in roles.values()]
+    assert sum(owned) == 2 and sum(held) == 2 * 3, "the directory is a topic, too"

@@ -89,6 +89,8 @@ class Lead(ProtocolMessage, frozen=True, tag=165):
     ballot: Ballot
     chosen: int
     sent_us: int
+    sleeps: bool = False
+    """There is nothing to decide, and no further sign of life until there is."""
 
     @property
     def background(self) -> bool:

@@ -85,6 +85,10 @@ class ReplicaInSessions:
         out: list[Effect] = []
         self._take(self.replica.fired(timer, self._step.now_us, out), out)
 
+    def wake(self) -> None:
+        out: list[Effect] = []
+        self._take(self.replica.wake(self._step.now_us, out), out)
+
     def stand(self) -> None:
         out: list[Effect] = []
         self._take(self.replica.stand(self._step.now_us, out), out)

@@ -74,8 +74,8 @@ def _survives(options: ScribeOptions) -> Survival:
     if not options.faults:
         return NOTHING
     return Survival(
-        options.faults, majority=True, least=2 * options.faults + 1, silent_hosts=True, recovers_with_disk=True,
-        recovers_without_disk=True, returns_early=True, again=True,
+        options.faults, majority=True, least=2 * options.faults + 1, silent_hosts=True, freezes=True, cuts=True,
+        joins=True, leaves=True, recovers_with_disk=True, recovers_without_disk=True, returns_early=True, again=True,
     )  # fmt: skip
 
 

@@ -162,7 +162,7 @@ class ScribeBroker(Shell):
         self.sessions.ring.begin()
 
     def status(self) -> StackStatus:
-        return self.sessions.status(self.owners.range.is_settled)
+        return self.sessions.status(self.owners.range.is_settled, self.owners.roles)
 
     def readers(self, topic: str) -> TopicReaders:
         return readers_here(self._sessions, topic)
@@ -395,7 +395,12 @@ class ScribeBroker(Shell):
 
     def is_sole_root(self, topic: str) -> bool:
         held = self.owners.leads(topic)
-        return held is not None and held.replica.has_lease(self._step.now_us)
+        if held is None:
+            return False
+        if not held.replica.has_lease(self._step.now_us):
+            held.wake()  # the others are asked, and whoever wants to know asks again soon
+            return False
+        return True
 
     def spread_again(self, topic: str, after: int) -> None:
         held = self.owners.leads(topic)

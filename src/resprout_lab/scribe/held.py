@@ -152,6 +152,10 @@ class HeldTopic:
                     self._house.post_holder(holder, known)
             self._group.configure(holders)
 
+    def wake(self) -> None:
+        """A holder cannot be reached, or it matters whether this broker still leads."""
+        self._group.wake()
+
     def stand(self) -> None:
         """If the leader is none of those who hold it any more, the owner need not wait to find that out."""
         if self.replica.leader not in (None, *self.holders) and self.holders[0] == self._me:

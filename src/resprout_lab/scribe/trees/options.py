@@ -6,6 +6,8 @@ import msgspec
 class TreeOptions(msgspec.Struct, frozen=True, kw_only=True):
     beat_us: int = 1_000_000
     """Between two signs of life of a root."""
+    idle_beats: int = 0
+    """After so many without a publication in between, a root gives no more of them until there is one; 0: never."""
     silent_us: int = 5_000_000
     """Who has not heard one for so long looks for another parent."""
     retry_us: int = 20_000

@@ -103,6 +103,7 @@ class Trees:
         place = self._place(topic)
         self._leave(place)
         place.is_root, place.parent, place.asked, place.root = True, None, None, holder
+        place.is_asleep, place.beats = False, 0
         self._rest(place)
         place.begin_at(position)
         place.reported = place.floor or 0
@@ -222,7 +223,7 @@ class Trees:
     def _welcome(self, place: TreePlace, name: str) -> None:
         assert place.position is not None, "whoever is in the tree has a position"
         place.floors[name] = place.position
-        self._lines.say(name, TreeJoined(place.topic, place.position, place.root))
+        self._lines.say(name, TreeJoined(place.topic, place.position, place.root, place.is_asleep))
 
     def _joined(self, name: str, message: TreeJoined) -> None:
         place = self.places.get(message.topic)
@@ -233,6 +234,7 @@ class Trees:
             self._cut_off(place, name)
             return
         self._attach(place, name)
+        place.is_asleep = message.sleeps
         self._hear_root(place, message.root)
         place.begin_at(message.position)
         self._look_for(place, message.position)
@@ -335,6 +337,8 @@ class Trees:
 
     def _take(self, place: TreePlace, scribed: Scribed, source: str | None) -> None:
         place.put(scribed)
+        if scribed.position > place.missing:  # it is new, and not what this broker missed: the root is awake
+            place.is_asleep, place.beats = False, 0
         self._go_on(place, source)
         if place.early:
             self._look_for(place, max(place.early) - 1)
@@ -384,13 +388,21 @@ class Trees:
         self._lines.wake(timer, self._options.beat_us)
         for place in list(self.places.values()):
             if place.is_root:
-                assert place.position is not None, "a root has begun"
-                self._beat_on(place, place.position)
+                self._beat_as_root(place)
+            elif place.is_asleep:
+                continue
             elif place.parent is not None and self._lines.now_us - place.hears_us > self._options.silent_us:
                 place.asked = place.parent  # one by one: compiled, both at once were taken for None
                 place.parent = None
                 self._came_out(place)
                 self._seek(place, again=True)
+
+    def _beat_as_root(self, place: TreePlace) -> None:
+        assert place.position is not None, "a root has begun"
+        if not place.is_asleep:
+            place.beats += 1
+            place.is_asleep = 0 < self._options.idle_beats <= place.beats
+            self._beat_on(place, place.position)
 
     def _beat(self, name: str, message: TreeBeat) -> None:
         place = self.places.get(message.topic)
@@ -399,6 +411,7 @@ class Trees:
         if place is None or name != place.parent:
             return
         place.hears_us = self._lines.now_us
+        place.is_asleep = message.sleeps
         self._hear_root(place, message.root)
         self._look_for(place, message.position)
         self._beat_on(place, message.position)
@@ -406,4 +419,4 @@ class Trees:
     def _beat_on(self, place: TreePlace, position: int) -> None:
         for name in place.children:
             if name not in place.waiting:
-                self._lines.say(name, TreeBeat(place.topic, position, place.root))
+                self._lines.say(name, TreeBeat(place.topic, position, place.root, place.is_asleep))
