@@ -3,10 +3,9 @@
 import pytest
 
 from resprout.replicas import proposer
+from resprout.replicas.messages import SlotEntry
 from resprout.replicas.replica import Chosen, News
-from resprout.replicas.values import SlotEntry
-from resprout.scenario.model import Mix, Scenario, WorkloadSpec
-from resprout.scenario.workload_options import ChatterOptions
+from resprout.scenario.model import ChatterOptions, Mix, Scenario, WorkloadSpec
 from resprout_lab.sites import agreement
 from resprout_lab.sites.commands import Keeping, decode
 from tests.stacks.sites_runs import WORK_BEGINS_US, Played, clients, play, scenario, sites
