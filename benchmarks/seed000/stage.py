@@ -26,7 +26,7 @@ SWEEPS: Final = ROOT / "sweeps"
 
 STACKS: Final = ("resprout", "ginger")
 
-GINGER: Final[dict[str, OptionValue]] = {"total_degree": 3, "buffer": 150, "timer_us": 2_000_000, "max_hops": 3}
+GINGER: Final[dict[str, OptionValue]] = {"total_degree": 3, "timer_us": 2_000_000, "max_hops": 3}
 """As the text of the experiments has them."""
 
 
