@@ -75,8 +75,6 @@ class GingerBroker(Shell):
         self.overlay = Overlay(seat, state, self.view, self.reconfiguration, self.dissemination)
         clients = Clients(state, self.view, self.reconfiguration, seat.address)
         self._asking = Asking(state, state.sessions, state.wishes, self._say)
-        self._paths: dict[tuple[str, str | None], tuple[str, Subscribe]] = {}
-        """By filter: who sent the last `Subscribe` for it."""
         desk = ClientDesk(
             state,
             state.sessions,
@@ -155,14 +153,20 @@ class GingerBroker(Shell):
     def _hear_subscribe(self, neighbor: Neighbor, message: Subscribe) -> None:
         """Section 3.4: store it, and send it on to the other neighbours with a longer path."""
         path = self.view.handle_path(neighbor.name, message.path)
-        self._paths[message.filter, message.where] = (neighbor.name, msgspec.structs.replace(message, path=path))
-        self._asking.confirm(self.state.wishes.hear(neighbor.name, message))
+        if message.id:
+            self.view.paths[message.filter, message.where] = (neighbor.name, path)
+            self._asking.confirm(self.state.wishes.hear(neighbor.name, message))
+        asked = [name for name, one in self.state.wishes.outbound if isinstance(one, Interested)]
+        for name in self.state.neighbors:
+            if name != neighbor.name and name not in asked:  # it was asked before: it learns the path alone
+                onward = self.view.extended(path, name)
+                self.state.outbox.send(name, Subscribe(0, message.filter, message.where, onward))
 
     def _say(self, name: str, message: ProtocolMessage) -> None:
         if isinstance(message, Interested):
-            source, heard = self._paths.get((message.filter, message.where), ("", None))
-            path = heard.path if heard is not None and source in self.state.neighbors else ()
-            message = Subscribe(message.id, message.filter, message.where, self.view.extended(path, name))
+            source, path = self.view.paths.get((message.filter, message.where), ("", ()))
+            onward = self.view.extended(path if source in self.state.neighbors else (), name)
+            message = Subscribe(message.id, message.filter, message.where, onward)
         if name in self.state.neighbors:
             self.state.outbox.send(name, message)
 

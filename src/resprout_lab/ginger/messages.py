@@ -51,6 +51,7 @@ class Subscribe(ProtocolMessage, frozen=True, tag=129):
     """Subscribe <topic, path>."""
 
     id: int
+    """0: the receiver knows the subscription, and learns the path."""
     filter: str
     where: str | None
     path: Path

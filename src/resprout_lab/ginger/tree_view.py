@@ -6,7 +6,7 @@ entries of a path, and their order, are those of the logs in annexes II and III.
 """
 
 from resprout.edge.messages import Successor
-from resprout_lab.ginger.messages import Path, PathEntry, TreeViewUpdate
+from resprout_lab.ginger.messages import Path, PathEntry, Subscribe, TreeViewUpdate
 from resprout_lab.ginger.state import Neighbor, State
 
 
@@ -26,6 +26,8 @@ class TreeView:
         self._address = address
         self.ancestors: dict[str, Known] = {}
         self.siblings: dict[str, Known] = {}
+        self.paths: dict[tuple[str, str | None], tuple[str, Path]] = {}
+        """By filter and condition: who sent the last `Subscribe` for it, and its path."""
         self.former: dict[str, str] = {}
         """Every broker that was ever in the view and is not known to be dead, with its address."""
 
@@ -48,6 +50,8 @@ class TreeView:
     def handle_path(self, sender: str, path: Path) -> Path:
         """Increment the hops of each entry, and store those that came from the parent."""
         state = self._state
+        entries = ", ".join(f"({one.name}, hops={one.hops}, down={str(one.down).lower()})" for one in path)
+        state.log(f"received path=[{entries}] from {sender}")
         path = tuple([PathEntry(entry.name, entry.hops + 1, entry.down, entry.address) for entry in path])
         if sender == state.parent:
             previous: PathEntry | None = None
@@ -96,6 +100,10 @@ class TreeView:
         for name in state.neighbors:
             path = () if name == state.parent else self._own_path()
             state.outbox.send(name, TreeViewUpdate(other, tuple(state.children), failed, path))
+        if not failed and other in state.children:
+            for (filter, where), (source, path) in self.paths.items():
+                if source in state.neighbors and source != other:
+                    state.outbox.send(other, Subscribe(0, filter, where, self.extended(path, other)))
 
     def _own_path(self) -> Path:
         """This broker, its children, its parent, its siblings and ancestors, as a child of it sees them."""
