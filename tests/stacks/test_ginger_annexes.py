@@ -40,7 +40,7 @@ REPAIR = (
 )  # fmt: skip
 TOTALS = ("verifying", "waiting for TotalAcks", "resending", "received TotalAck")
 HOLDING = ("lost connection", "holding", "completed", "releasing")
-MISSED = (*REPAIR, "parent buffer", "missed", "Received Metadata", "holding", "releasing", "verifying")
+MISSED = (*REPAIR, "parent buffer", "missed", "Received Metadata (c1", "Received Metadata (c2", "releasing")
 
 
 def annex_ix() -> list[str]:

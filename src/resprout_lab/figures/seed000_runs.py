@@ -26,7 +26,7 @@ from resprout.trace.schema import Row
 SYSTEMS: Final = ("as published", "corrected", "default")
 FAULTS: Final[dict[str, tuple[str, ...]]] = {"0": (), "1": ("b1",), "2": ("b1", "b2"), "3": ("b1", "b2", "b3")}
 """Sections 5.4.1 to 5.4.3: faults among the root's children, all at once; which ones is chosen."""
-CRASHES: Final = (("b1",), ("b0",), ("b1", "b4"), ("b0", "b1"), ("b1", "b2", "b3"))
+CRASHES: Final[tuple[tuple[str, ...], ...]] = (("b1",), ("b0",), ("b1", "b4"), ("b0", "b1"), ("b1", "b2", "b3"))
 """Section 5.2."""
 KEYS: Final = (1, 10, 100, 1000)
 DEGREES: Final = (2, 3, 4)
