@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 from benchmarks.measure import Measure, interleaved
 from resprout.audit.judge import judge
 from resprout.trace.columns import table_of
-from resprout.trace.digest import digest_of
-from resprout.trace.schema import Row
+from resprout.trace.schema import Row, digest_of
 from resprout.trace.store import RunInfo, read_trace, write_trace
 
 

@@ -21,8 +21,7 @@ from benchmarks.net.peers import OURS, Peer, left_out
 from benchmarks.net.works import IN_FLIGHT, SETTLE_SIZE
 from resprout.cli.load import ours
 from resprout.cli.load.orders import Settle
-from resprout.cli.load.process import LoadProcess
-from resprout.cli.load.team import Team
+from resprout.cli.load.team import LoadProcess, Team
 from resprout.net.tree import LocalTree
 from resprout.scenario.model import BrokerSpec, Scenario
 

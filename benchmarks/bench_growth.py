@@ -8,10 +8,16 @@ may cost each of them eight times as much, and not more. Time is the process's, 
 import time
 
 from benchmarks.measure import Measure
-from resprout.scenario.model import BrokerSpec, ClientSpec, Scenario, SubscriptionSpec, WorkloadSpec
-from resprout.scenario.seeds import random_for
+from resprout.scenario.model import (
+    BrokerSpec,
+    ClientSpec,
+    RandomOptions,
+    Scenario,
+    SubscriptionSpec,
+    WorkloadSpec,
+    random_for,
+)
 from resprout.scenario.topologies import parents_in
-from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.run import run_scenario
 
 SMALL = 127

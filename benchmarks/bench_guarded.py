@@ -29,9 +29,8 @@ from resprout.net.address import Address
 from resprout.net.broker import serve
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.door import Door
-from resprout.net.identity.secret import verifier_of_token
-from resprout.net.tls.files import tls_of_broker
-from resprout.net.tls.keyring import Keyring
+from resprout.net.identity.scram import verifier_of_token
+from resprout.net.keyring import Keyring, tls_of_broker
 from resprout.stacks.registry import find_stack
 from resprout.stacks.resprout.broker import ResproutBroker
 
@@ -97,7 +96,7 @@ def _doors(folder: Path) -> dict[str, tuple[Door, bool]]:
     )
     doors = {NOTHING: (Door(), False), "counted": (Door(), True), "with rules": (Door(rules=rules), False)}
     try:
-        from resprout.net.tls.issue import authority_of
+        from resprout.net.certificates import authority_of
     except ImportError:  # it takes the extra to make certificates
         return doors
     authority_of(folder).issue(folder, "broker", "b0", 1)

@@ -21,9 +21,9 @@ from benchmarks.measure import Measure, interleaved
 from resprout.audit.judge import judge
 from resprout.audit.live.judge import LiveJudge
 from resprout.audit.live.memory import LiveOptions
-from resprout.net.run.live import PERIOD_SECONDS
-from resprout.pipeline.live.findings import Finding, JudgeProgress, Violation
-from resprout.pipeline.live.stream import watching
+from resprout.net.run.rows import PERIOD_SECONDS
+from resprout.pipeline.live_findings import Finding, JudgeProgress, Violation
+from resprout.pipeline.live_stream import watching
 from resprout.pipeline.session import session
 from resprout.trace.live_folder import LiveFolder
 from resprout.trace.schema import Row

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.measure import Measure, interleaved
 from resprout.core.contract import Answer, Effect, Persist
-from resprout.journal.records import Records
+from resprout.journal.journal import Records
 from resprout.net.data_folder import open_folder
 from resprout.net.durable import DurableEffects
 

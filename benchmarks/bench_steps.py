@@ -13,8 +13,7 @@ from typing import Any
 
 from benchmarks.measure import Measure, interleaved
 from resprout.core.contract import Event
-from resprout.scenario.model import BrokerSpec, ClientSpec, Mix, Scenario, SubscriptionSpec, WorkloadSpec
-from resprout.scenario.workload_options import RandomOptions
+from resprout.scenario.model import BrokerSpec, ClientSpec, Mix, RandomOptions, Scenario, SubscriptionSpec, WorkloadSpec
 from resprout.sim.run import run_scenario
 from resprout.stacks.resprout.broker import ResproutBroker
 

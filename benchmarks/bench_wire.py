@@ -11,8 +11,8 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import CLIENT_MESSAGES, Publish
 from resprout.links.frames import Data, Goodbye, Hello, SessionWelcome
+from resprout.wire.checks import check_columns
 from resprout.wire.codec import Codec
-from resprout.wire.columns import check_columns
 
 PAYLOAD = b"x" * 32
 CODEC = Codec((Hello, SessionWelcome, Data, Goodbye), CLIENT_MESSAGES)

@@ -1,14 +1,15 @@
 """For all tests: the order in which workers run them (`turns`), the fork server that starts their processes
-(`fork_server`), and the tests that the compiled form of the package skips (`compiled`). With
-`RESPROUT_INVARIANTS=1` every simulated run checks the invariants of its brokers (`sim.checking`)."""
+(`fork_server`), and the tests that the compiled form of the package skips (`compiled`). Every simulated run checks the
+invariants of its brokers (`sim.checking`), unless `RESPROUT_INVARIANTS=0`."""
 
 import gc
+import os
 from collections.abc import Generator, Iterator
 
 import pytest
 from xdist.remote import Producer
 
-from resprout.sim.checking import asked_period
+from resprout.sim.checking import PERIOD
 from resprout.sim.run import Run
 from tests import fork_server
 from tests.compiled import CLOSED, REASON, CarefulMonkeyPatch
@@ -16,7 +17,7 @@ from tests.spark_session import check_named
 from tests.spark_session import spark as spark
 from tests.turns import Turns, in_turns
 
-Run.check_period = asked_period()
+Run.check_period = 0 if os.environ.get("RESPROUT_INVARIANTS") == "0" else PERIOD
 fork_server.install()
 
 

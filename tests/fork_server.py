@@ -265,8 +265,8 @@ def _end() -> None:
 def _import_everything() -> None:
     from resprout.cli.main import VERBS
 
-    for verb in VERBS:
-        importlib.import_module(f"resprout.cli.{verb.replace('-', '_')}")
+    for verb in VERBS.values():
+        importlib.import_module(f"resprout.cli.{verb.module}")
     for module in (*MODULES, *_IMPORTED_LATER):
         importlib.import_module(module)
     gc.collect()

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from resprout.cli.load.process import package_environment
+from resprout.cli.load.team import package_environment
 
 ROOT: Final = Path(__file__).parent.parent.parent
 BENCH_PYTHON: Final = ROOT / ".venv-bench" / "bin" / "python"

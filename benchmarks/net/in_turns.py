@@ -7,8 +7,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from benchmarks.net.peers import OURS, left_out
-from resprout.cli.load.process import LoadError
-from resprout.cli.load.team import Team
+from resprout.cli.load.team import LoadError, Team
 
 T = TypeVar("T")
 

@@ -10,9 +10,7 @@ from benchmarks.net import rows
 from benchmarks.net.environment import BENCH_PYTHON, find_server, worker_environment
 from benchmarks.net.rows import Command, Row, python_server
 from resprout.cli.load import ours
-from resprout.cli.load.chain import OurChain
-from resprout.cli.load.process import LoadProcess
-from resprout.cli.load.team import Team
+from resprout.cli.load.team import LoadProcess, OurChain, Team
 from resprout.core.guarantee import Guarantee
 from resprout.scenario.model import OptionValue
 

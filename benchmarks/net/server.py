@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from resprout.cli.load.process import LoadError
+from resprout.cli.load.team import LoadError
 
 START_SECONDS_MAX: Final = 20.0
 STOP_SECONDS_MAX: Final = 5.0

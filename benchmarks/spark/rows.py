@@ -11,8 +11,7 @@ from benchmarks.spark.network import TOPICS, Array, Network
 from benchmarks.spark.receipts import RECEIPTS, Receipts, give_receipts
 from benchmarks.spark.traffic import EVENTUAL, GUARANTEES, KEYS, Publications, deliver, publish
 from resprout.trace import kinds
-from resprout.trace.arrow_schema import ARROW_SCHEMA
-from resprout.trace.columns import table_of
+from resprout.trace.columns import ARROW_SCHEMA, table_of
 
 PART_ROWS: Final = 100_000
 _EPOCH: Final = 1 << 40

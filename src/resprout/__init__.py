@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from resprout import spark, sync
     from resprout.client.app import Application
+    from resprout.client.asking import EventsPage, Offset
     from resprout.client.client import Client
     from resprout.client.connect import connect
     from resprout.client.durable_inbox import DurableInbox
@@ -38,17 +39,14 @@ if TYPE_CHECKING:
         SubscribeError,
     )
     from resprout.client.events import (
-        BrokerChanged,
         DeliveriesMissing,
         EventsMissing,
         MessagesDropped,
         PublicationDelayed,
-        PublishingHeld,
         SlowConsumer,
     )
     from resprout.client.inbox import Inbox
     from resprout.client.local import local
-    from resprout.client.past import EventsPage, Offset
     from resprout.client.receipts import Receipt
     from resprout.client.requesting import ServedRequest, Service
     from resprout.client.typed import TypedInbox, TypedMessage
@@ -64,7 +62,8 @@ if TYPE_CHECKING:
     from resprout.core.guarantee import Guarantee
     from resprout.core.message import Message
     from resprout.edge.messages import EventGap
-    from resprout.net.tls.files import Tls
+    from resprout.edge.requests import BrokerChanged, PublishingHeld
+    from resprout.net.keyring import Tls
 
 __version__ = "0.1.0"
 
@@ -124,7 +123,7 @@ __all__ = [
 # command line and for the pytest plugin.
 _HOMES = {
     "Application": "resprout.client.app",
-    "BrokerChanged": "resprout.client.events",
+    "BrokerChanged": "resprout.edge.requests",
     "Client": "resprout.client.client",
     "ClientError": "resprout.client.errors",
     "ClosedError": "resprout.client.errors",
@@ -134,7 +133,7 @@ _HOMES = {
     "DurableInbox": "resprout.client.durable_inbox",
     "EventGap": "resprout.edge.messages",
     "EventsMissing": "resprout.client.events",
-    "EventsPage": "resprout.client.past",
+    "EventsPage": "resprout.client.asking",
     "FencedError": "resprout.client.errors",
     "ForgetError": "resprout.client.errors",
     "GapError": "resprout.client.errors",
@@ -147,10 +146,10 @@ _HOMES = {
     "NameRefusedError": "resprout.core.errors",
     "NoReplyError": "resprout.client.errors",
     "NobodyListensError": "resprout.client.errors",
-    "Offset": "resprout.client.past",
+    "Offset": "resprout.client.asking",
     "PayloadRefusedError": "resprout.core.errors",
     "PublicationDelayed": "resprout.client.events",
-    "PublishingHeld": "resprout.client.events",
+    "PublishingHeld": "resprout.edge.requests",
     "PublishError": "resprout.client.errors",
     "ReadError": "resprout.client.errors",
     "Receipt": "resprout.client.receipts",
@@ -161,7 +160,7 @@ _HOMES = {
     "SlowConsumer": "resprout.client.events",
     "SlowConsumerError": "resprout.client.errors",
     "SubscribeError": "resprout.client.errors",
-    "Tls": "resprout.net.tls.files",
+    "Tls": "resprout.net.keyring",
     "TypedInbox": "resprout.client.typed",
     "TypedMessage": "resprout.client.typed",
     "UnsupportedGuaranteeError": "resprout.core.errors",

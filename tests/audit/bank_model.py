@@ -3,8 +3,7 @@
 import functools
 from typing import Any
 
-from resprout.trace.schema import Row
-from resprout.trace.text import texts, values
+from resprout.trace.schema import Row, texts, values
 from tests.audit.model import Client, Sent, System
 
 

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from resprout.filters.predicate import parse_predicate
-from resprout.trace.schema import Row
-from resprout.trace.text import texts, values
+from resprout.trace.schema import Row, texts, values
 
 GUARANTEES = ("eventual", "fifo", "causal", "total")
 TOPICS = ("bank/fr", "bank/pt", "news")

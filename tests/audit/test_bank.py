@@ -4,7 +4,7 @@ import pytest
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import NOT_JUDGED, RULES
-from resprout.trace.errors import TraceError
+from resprout.trace.schema import TraceError
 from resprout.trace.store import RunInfo, Trace
 from tests.audit.spoiling import change
 from tests.audit.trace_builder import TraceBuilder

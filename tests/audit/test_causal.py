@@ -2,12 +2,11 @@
 
 import pytest
 
+from resprout.audit.causal import Way, Ways
 from resprout.audit.judge import judge
 from resprout.audit.live.judge import LiveJudge
 from resprout.audit.live.memory import LiveOptions
-from resprout.audit.report import lines
-from resprout.audit.verdict import EXPLAINED_MAX
-from resprout.audit.ways import Way, Ways
+from resprout.audit.verdict import EXPLAINED_MAX, lines
 from resprout.trace.schema import Row
 from tests.audit.trace_builder import TraceBuilder
 
@@ -248,8 +247,8 @@ def test_where_the_means_to_search_are_used_up_the_rest_is_counted(monkeypatch: 
         t.deliver(f"d{n}", f"c{n}:1")
         t.publish(f"d{n}:1", "b")
         t.deliver("s", f"d{n}:1")
-    monkeypatch.setattr("resprout.audit.ways.SEARCHED_MIN", 1)
-    monkeypatch.setattr("resprout.audit.ways.ROUNDS", 0)
+    monkeypatch.setattr("resprout.audit.causal.SEARCHED_MIN", 1)
+    monkeypatch.setattr("resprout.audit.causal.ROUNDS", 0)
     verdict = judge(t.rows)
     told = [a.explanation for a in verdict.anomalies if a.rule == "causal"]
     assert told == ["s delivered d0:1 at 0 but never c0:1, on which it depends directly"]

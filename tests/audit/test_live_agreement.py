@@ -5,8 +5,7 @@ import random
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.live.judge import LIVE_RULES, LiveJudge
-from resprout.audit.live.summary import reliability
+from resprout.audit.live.judge import LIVE_RULES, LiveJudge, reliability
 from resprout.core.promises import Promises
 from resprout.trace.live_folder import promise_row
 from resprout.trace.schema import Row

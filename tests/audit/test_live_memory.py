@@ -6,7 +6,7 @@ from itertools import islice
 import msgspec
 import pytest
 
-from resprout.audit.live import intervals
+from resprout.audit.live import presence
 from resprout.audit.live.judge import LiveJudge
 from resprout.audit.live.memory import VERSION, LiveOptions
 from resprout.audit.verdict import Anomaly
@@ -167,18 +167,18 @@ def test_intervals_are_sets() -> None:
         numbers = [rng.randrange(60) for _ in range(40)]
         held: list[int] = []
         for number in numbers:
-            intervals.add(held, number)
-        assert [n for n in range(62) if intervals.contains(held, n)] == sorted(set(numbers))
+            presence.add_number(held, number)
+        assert [n for n in range(62) if presence.has_number(held, n)] == sorted(set(numbers))
         assert held == sorted(held)
 
 
 def test_intervals_in_many_pieces_forget_the_lowest() -> None:
     held: list[int] = []
     for number in range(0, 1000, 2):
-        intervals.add(held, number)
-    assert len(held) == 2 * intervals.PIECES_MAX
-    assert intervals.contains(held, 998)
-    assert not intervals.contains(held, 0)
+        presence.add_number(held, number)
+    assert len(held) == 2 * presence.PIECES_MAX
+    assert presence.has_number(held, 998)
+    assert not presence.has_number(held, 0)
 
 
 def by_time(anomalies: list[Anomaly]) -> list[Anomaly]:

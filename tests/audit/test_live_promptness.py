@@ -4,9 +4,8 @@ import random
 
 import pytest
 
-from resprout.audit.live.judge import LiveJudge
+from resprout.audit.live.judge import LiveJudge, as_dict, lines
 from resprout.audit.live.memory import LiveOptions
-from resprout.audit.live.summary import as_dict, lines
 from resprout.audit.verdict import Anomaly
 from resprout.trace.schema import Row
 from tests.audit.model import good_traces

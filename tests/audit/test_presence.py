@@ -4,8 +4,7 @@ import pytest
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import CLEAN, NOT_JUDGED
-from resprout.trace.errors import TraceError
-from resprout.trace.schema import Row
+from resprout.trace.schema import Row, TraceError
 from tests.audit.spoiling import change
 from tests.audit.trace_builder import TraceBuilder
 

@@ -3,7 +3,7 @@
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.trace.errors import TraceError
+from resprout.trace.schema import TraceError
 from tests.audit.spoiling import change
 from tests.audit.trace_builder import TraceBuilder
 

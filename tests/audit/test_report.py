@@ -3,9 +3,8 @@
 import json
 
 from resprout.audit.judge import judge
-from resprout.audit.naming import listed
-from resprout.audit.report import as_dict, lines
-from resprout.audit.verdict import NOT_JUDGED, RULES, UNFINISHED, VIOLATED
+from resprout.audit.records import listed
+from resprout.audit.verdict import NOT_JUDGED, RULES, UNFINISHED, VIOLATED, as_dict, lines
 from resprout.trace.schema import Row
 from tests.audit.trace_builder import TraceBuilder
 

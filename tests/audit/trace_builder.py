@@ -3,8 +3,7 @@
 from typing import Any
 
 from resprout.core.guarantee import Guarantee
-from resprout.trace.schema import Row
-from resprout.trace.text import texts
+from resprout.trace.schema import Row, texts
 
 
 class TraceBuilder:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from resprout.pipeline.archive.head import make_archive
+from resprout.pipeline.archive.format import make_archive
 from resprout.pipeline.archive.staging import staging
 from resprout.scenario.load import parse_scenario
 from resprout.sim.run import run_scenario

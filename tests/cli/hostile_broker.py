@@ -11,7 +11,7 @@ import msgspec
 from resprout.core.contract import EndCode
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.links.frames import Goodbye, Hello
-from resprout.net.account.values import (
+from resprout.net.accounts import (
     BrokerAccount,
     ClientAccount,
     Counters,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resprout.cli.attributes import parse_attributes, parse_value
+from resprout.cli.arguments import parse_attributes, parse_value
 from resprout.cli.main import VERBS, command, run
-from resprout.cli.show import as_text
+from resprout.cli.standard_io import as_text
 from resprout.core.errors import UsageError
 from resprout.core.escaping import escape
 from resprout.core.guarantee import Guarantee
@@ -68,7 +68,7 @@ def test_every_verb_explains_itself_with_an_example(verb: str) -> None:
 def test_the_summary_of_a_verb_starts_its_help(verb: str) -> None:
     found = command.get_command(click.Context(command), verb)
     assert found is not None and found.help is not None
-    assert " ".join(found.help.split()).startswith(VERBS[verb])
+    assert " ".join(found.help.split()).startswith(VERBS[verb].summary)
 
 
 def test_help_lists_every_verb_without_importing_one() -> None:
@@ -77,7 +77,7 @@ def test_help_lists_every_verb_without_importing_one() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=PATIENCE_S)
     listed = done.stdout.decode().partition("Commands:\n")[2].split()
-    assert listed == " ".join(f"{verb} {summary}" for verb, summary in VERBS.items()).split()
+    assert listed == " ".join(f"{name} {verb.summary}" for name, verb in VERBS.items()).split()
 
 
 def test_commands_that_talk_do_not_load_what_only_traces_need() -> None:

@@ -94,7 +94,7 @@ def test_an_authority_that_is_not_whole_makes_no_certificates(
 def test_whoever_lacks_the_extra_is_told_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delitem(sys.modules, "resprout.net.tls.issue", raising=False)
+    monkeypatch.delitem(sys.modules, "resprout.net.certificates", raising=False)
     monkeypatch.setitem(sys.modules, "cryptography", None)
     assert run(["certificates", str(tmp_path), "--names", "b0"]) == 2
     assert "pip install 'resprout[secure]'" in capsys.readouterr().err

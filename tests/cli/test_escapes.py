@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from resprout.cli.blocking import Output
 from resprout.cli.main import VERBS, run
-from resprout.cli.show import as_json, as_payload, as_text
+from resprout.cli.standard_io import Output, as_json, as_payload, as_text
 from resprout.cli.voice import LOG_FORMATS, Voice
 from resprout.core.contract import Note
 from resprout.core.errors import PeerError, ResproutError
@@ -28,7 +27,7 @@ from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.net.frames import Login, make_codec
 from resprout.net.http.metrics import Metrics
 from resprout.net.http.server import JSON, HttpAnswer, encoded
-from resprout.net.identity.secret import verifier_of_token
+from resprout.net.identity.scram import verifier_of_token
 from resprout.wire.framing import FrameWriter
 from tests.cli.hostile_broker import EVIL, hostile_broker, is_harmless
 from tests.cli.processes import broker, resprout, running, subscriber

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from resprout.cli.arguments import local_path
 from resprout.cli.main import run
-from resprout.cli.paths import local_path
 from tests.cli.archives import make_runs
 
 TAKES_A_PATH = (

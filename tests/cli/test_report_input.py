@@ -6,7 +6,7 @@ from typing import NoReturn
 import pytest
 
 from resprout.cli.main import run as command
-from resprout.pipeline.archive.head import make_archive
+from resprout.pipeline.archive.format import make_archive
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.session import SparkChoice
 from tests.pipeline.small import a_trace
@@ -56,7 +56,7 @@ def test_without_spark_there_is_no_page(
     def no_session(choice: SparkChoice) -> NoReturn:
         raise PipelineError("Spark needs Java 17 or newer")
 
-    monkeypatch.setattr("resprout.cli.pages.session", no_session)
+    monkeypatch.setattr("resprout.cli.archives.session", no_session)
     out = tmp_path / "page.html"
     out.write_text("the page of yesterday")
     trace = str(a_trace(tmp_path / "trace"))

@@ -208,5 +208,5 @@ def test_a_folder_with_foreign_files_is_left_as_it_is(trace: Path, capfd: pytest
 def test_a_bad_trace_folder_is_found_out_before_the_run(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("resprout.cli.sim.run_scenario", lambda *_: pytest.fail("it ran in vain"))
+    monkeypatch.setattr("resprout.cli.simulate.run_scenario", lambda *_: pytest.fail("it ran in vain"))
     complaint(capfd, "sim", "good.toml", "--trace", ".")

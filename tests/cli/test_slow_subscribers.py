@@ -11,8 +11,8 @@ from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.client.durable import read_policy
 from resprout.client.inbox import Inbox
-from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import parse_scenario
+from resprout.scenario.source import ScenarioError
 from tests.cli.processes import Running, broker, complaint, resprout, running
 from tests.net.stage import run, until
 from tests.patience import PATIENCE_S

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from resprout.audit.live.summary import as_dict, lines
+from resprout.audit.live.judge import as_dict, lines
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.live.begin import wait_for_rows
+from resprout.pipeline.live_findings import wait_for_rows
 from resprout.trace.live_folder import LiveFolder
 from tests.cli.processes import running
 from tests.pipeline.small import rows

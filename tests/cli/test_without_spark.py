@@ -26,7 +26,7 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[SparkChoice]:
         raise NoSparkError("Spark cannot be had here")
 
     monkeypatch.setattr("resprout.cli.audit.session", no_session)
-    monkeypatch.setattr("resprout.cli.pages.session", no_session)
+    monkeypatch.setattr("resprout.cli.archives.session", no_session)
     return choices
 
 
@@ -47,7 +47,7 @@ def test_an_audit_that_is_told_to_use_spark_does(
 def test_many_rows_are_judged_on_spark_and_by_python_where_there_is_none(
     archive: Path, asked_for: list[SparkChoice], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("resprout.pipeline.worth.ROWS_HERE_MAX", 50)
+    monkeypatch.setattr("resprout.pipeline.session.ROWS_HERE_MAX", 50)
     assert run(["audit", str(archive)]) == 1
     out, err = capfd.readouterr()
     assert err == "resprout: Spark cannot be had here; judged without it\n"
@@ -71,7 +71,7 @@ def test_a_report_for_which_everything_is_kept_starts_no_spark_whatever_it_is_to
 ) -> None:
     first, second = tmp_path / "first.html", tmp_path / "second.html"
     assert run(["report", str(archive), "--out", str(first)]) == 0
-    monkeypatch.setattr("resprout.pipeline.worth.ROWS_HERE_MAX", 0)
+    monkeypatch.setattr("resprout.pipeline.session.ROWS_HERE_MAX", 0)
     assert run(["report", str(archive), "--out", str(second), "--master", "spark://127.0.0.1:1"]) == 0
     assert asked_for == []
     assert second.read_text().replace(str(second), str(first)) == first.read_text()

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 import resprout
-from resprout.client import sessions
 from resprout.client.errors import ClosedError, PublishError
+from resprout.net import sessions
 from resprout.net.address import parse_address
 from resprout.net.discover import who_is
-from resprout.net.incarnation import new_incarnation
+from resprout.net.sessions import new_incarnation
 from tests.net.stage import run
 
 

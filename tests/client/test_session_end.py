@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from resprout.client import connect as connecting
-from resprout.client import sessions
 from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.client.errors import ClosedError, ConnectError, PublishError
@@ -15,6 +14,7 @@ from resprout.core.errors import UnsupportedReceiptError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.messages import Attend, PublishRefused, Serving, Taken, Turned
 from resprout.links.frames import Data, SessionWelcome
+from resprout.net import sessions
 from resprout.net.address import parse_address
 from resprout.net.frames import Here, Who
 from tests.net.stage import QUICK, Bare, Behave, Proxy, broker, let_pass, run, somebody, until

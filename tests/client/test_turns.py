@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from resprout.client import pulse, turns
+from resprout.client import turns
 from resprout.client.connect import connect
-from resprout.client.pulse import Pulse
 from resprout.client.receipts import LATELY, Receipt
-from resprout.client.turns import GATHER_SECONDS, GATHER_TURNS, IDLE_SECONDS, Turns
+from resprout.client.turns import GATHER_SECONDS, GATHER_TURNS, IDLE_SECONDS, Pulse, Turns
 from resprout.core.guarantee import ALL_LEVELS, ReceiptLevel
 from resprout.edge.messages import Publish, Taken
 from resprout.net.connection import TcpConnection
@@ -65,7 +64,7 @@ class Speaker:
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
     loop = Loop()
-    for module, clock in ((turns, "monotonic"), (turns, "thread_time"), (pulse, "thread_time")):
+    for module, clock in ((turns, "monotonic"), (turns, "thread_time"), (turns, "thread_time")):
         monkeypatch.setattr(module, clock, lambda: loop.now)
     return loop
 
@@ -154,7 +153,7 @@ def test_the_processors_clock_is_asked_when_something_waits_long_and_not_in_ever
         asked += 1
         return loop.now
 
-    for module in (turns, pulse):
+    for module in (turns, turns):
         monkeypatch.setattr(module, "thread_time", clock)
     speaker = Speaker(loop)
     for _ in range(300):

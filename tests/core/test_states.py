@@ -8,7 +8,9 @@ import pytest
 
 from resprout.core.states import transition
 from resprout.order.link_state import LINK_STATES, LinkState
+from resprout.order.totals.totals import TOTALS_STATES, TotalsState
 from resprout.stacks.resprout.joining.newcomer import NEWCOMER_STATES, NewcomerState
+from resprout.stacks.resprout.life import LIFE_STATES, LifeState
 from resprout.stacks.resprout.repair.finish import COORDINATOR_STATES, CoordinatorState
 from resprout.stacks.resprout.repair.member import MEMBER_STATES, MemberState
 
@@ -26,6 +28,8 @@ def test_a_transition_that_the_table_does_not_have_is_our_own_bug() -> None:
     ("states", "table"),
     [
         (LinkState, LINK_STATES),
+        (TotalsState, TOTALS_STATES),
+        (LifeState, LIFE_STATES),
         (NewcomerState, NEWCOMER_STATES),
         (CoordinatorState, COORDINATOR_STATES),
         (MemberState, MEMBER_STATES),

@@ -26,7 +26,7 @@ from resprout.edge.messages import CLIENT_MESSAGES, Attend
 from resprout.links.frames import FRAMES, Data, Express, Hello
 from resprout.net.address import Address, parse_address
 from resprout.net.door import Door
-from resprout.net.identity.network_key import read_network_key, write_network_key
+from resprout.net.identity.proofs import read_network_key, write_network_key
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat
 from tests.fuzz.episode import CODEC, NAMES

@@ -11,14 +11,12 @@ from hypothesis import strategies as st
 
 from resprout.core.contract import Forget, Persist
 from resprout.journal.errors import DiskError, NotKeptError
-from resprout.journal.index import POINT_BYTES
+from resprout.journal.journal import Records
 from resprout.journal.options import Flush, JournalOptions
-from resprout.journal.reading import open_reader
-from resprout.journal.records import Records
+from resprout.journal.reading import POINT_BYTES, open_reader
 from resprout.sim.files import VirtualFiles
-
-from .judge import proved
-from .stage import KEEPING, SMALL, contents, everything, fill, opened, records_of
+from tests.journal.judge import proved
+from tests.journal.stage import KEEPING, SMALL, contents, everything, fill, opened, records_of
 
 
 def test_records_come_back_with_their_positions_and_times_across_segments_and_processes() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from resprout.core.errors import StoreError
 from resprout.journal.spill import SpillFiles, SpillSegments
-from resprout.net.spill_files import UnnamedFiles
+from resprout.net.disk import UnnamedFiles
 from resprout.sim.files import VirtualFiles
 
 

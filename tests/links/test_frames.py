@@ -19,7 +19,7 @@ from resprout.links.link import LinkSession
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Bodies, SharedBodies
 from resprout.links.session import MESSAGES_PER_FRAME, Session
-from resprout.net.bodies import EncodedBodies
+from resprout.net.sessions import EncodedBodies
 from resprout.order.messages import BROKER_MESSAGES, Forward
 from resprout.order.totals.messages import TOTAL_MESSAGES, KnownLock, Lock, Submit
 from resprout.spread.messages import SPREAD_MESSAGES, InterestConfirmed

@@ -24,13 +24,12 @@ from resprout.core.names import AttributeValue
 from resprout.edge.messages import Attend, Publish, ReadEvents, Subscribe
 from resprout.links.frames import Data, Goodbye
 from resprout.net.address import Address, parse_address
-from resprout.net.descriptors import raise_limit
-from resprout.net.plan import BrokerPlan
+from resprout.net.child import BrokerPlan
+from resprout.net.connection_limits import raise_limit
 from resprout.net.process import BrokerProcess
 from resprout.wire.framing import PREAMBLE
+from tests.net.stage import Bare, Running, bare, run
 from tests.patience import PATIENCE_S
-
-from .stage import Bare, Running, bare, run
 
 ROUNDS = 50
 SECONDS = 10.0

@@ -3,10 +3,9 @@
 import ssl
 from pathlib import Path
 
+from resprout.net.certificates import Authority, authority_of
 from resprout.net.door import Door
-from resprout.net.tls.files import Tls, tls_of_broker, tls_of_client
-from resprout.net.tls.issue import Authority, authority_of
-from resprout.net.tls.keyring import Keyring
+from resprout.net.keyring import Keyring, Tls, tls_of_broker, tls_of_client
 
 
 class Papers:

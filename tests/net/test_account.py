@@ -11,18 +11,16 @@ import pytest
 from resprout.client.connect import connect
 from resprout.client.errors import PublishError
 from resprout.core.errors import UsageError
-from resprout.net.account.answering import ACCOUNT, PASSAGE, READERS, parse_id
-from resprout.net.account.survey import Asker, survey
-from resprout.net.account.values import BrokerAccount, LatencySummary, PassageAnswer, TopicAnswer, TreeSurvey
+from resprout.net.accounts import BrokerAccount, LatencySummary, PassageAnswer, TopicAnswer, TreeSurvey
 from resprout.net.discover import UnreachableError
 from resprout.net.door import Door
 from resprout.net.identity.proofs import LoginSecret
-from resprout.net.identity.secret import verifier_of_token
-from resprout.net.tls.keyring import Keyring
+from resprout.net.identity.scram import verifier_of_token
+from resprout.net.keyring import Keyring
+from resprout.net.survey import ACCOUNT, PASSAGE, READERS, Asker, parse_id, survey
 from resprout.stacks.registry import find_stack
-
-from .papers import Papers
-from .stage import Running, bare, broker, run, until
+from tests.net.papers import Papers
+from tests.net.stage import Running, bare, broker, run, until
 
 TOKEN = "0123456789abcdef"
 RULES = f"""

@@ -11,10 +11,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from resprout.cli.load.crowd import CrowdCheck, CrowdSource
 from resprout.cli.load.orders import Flood, LoadReady, Sent
-from resprout.cli.load.process import LoadError, LoadProcess
-from resprout.cli.load.stream import PacedCheck, StreamCheck, StreamSource, paced_number, probe, ring_of, stamped
+from resprout.cli.load.stream import (
+    CrowdCheck,
+    CrowdSource,
+    PacedCheck,
+    StreamCheck,
+    StreamSource,
+    paced_number,
+    probe,
+    ring_of,
+    stamped,
+)
+from resprout.cli.load.team import LoadError, LoadProcess
 from tests.cli.processes import complaint, eventually_gone, resprout, running
 from tests.patience import PATIENCE_S
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
+from resprout.audit.verdict import lines
 from resprout.net.run.coordinator import RealRun
 from resprout.scenario.load import load_scenario
 from tests.net.arrived import assert_everything_arrived

@@ -3,8 +3,7 @@
 import asyncio
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
-from resprout.audit.verdict import CLEAN
+from resprout.audit.verdict import CLEAN, lines
 from resprout.net.run.coordinator import RealRun
 from resprout.scenario.load import parse_scenario
 

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 import resprout
+from resprout.client.asking import EventsPage, Offset, read_offset
 from resprout.client.client import Client
 from resprout.client.errors import ReadError
-from resprout.client.past import EventsPage, Offset, read_offset
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.edge.broker.recorder import FETCHES_MAX, PAGE_BYTES, UNREAD_BYTES
@@ -25,10 +25,9 @@ from resprout.net.address import Address
 from resprout.net.broker import serve
 from resprout.net.broker_to_run import EVENT_OPTIONS, BrokerToRun
 from resprout.net.door import Door
-from resprout.net.identity.secret import verifier_of_token
+from resprout.net.identity.scram import verifier_of_token
+from tests.net.stage import LOOPBACK, QUICK, STACK, Running, bare, broker, hello, let_pass, run, until
 from tests.patience import PATIENCE_S
-
-from .stage import LOOPBACK, QUICK, STACK, Running, bare, broker, hello, let_pass, run, until
 
 
 @contextlib.asynccontextmanager

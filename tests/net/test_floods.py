@@ -10,14 +10,12 @@ from resprout.core.errors import UsageError
 from resprout.links.frames import Goodbye, SessionWelcome
 from resprout.links.options import LinkOptions
 from resprout.net import reception
-from resprout.net.crowd import Crowd, CrowdLimits
+from resprout.net.connection_limits import Crowd, CrowdLimits, is_local, source_of
 from resprout.net.door import Door
-from resprout.net.identity.secret import verifier_of_token
-from resprout.net.unidentified import is_local, source_of
-
-from .floods import behaves, greetings, idle, loris, publications
-from .pages import refusals
-from .stage import QUICK, bare, broker, hello, run, until
+from resprout.net.identity.scram import verifier_of_token
+from tests.net.floods import behaves, greetings, idle, loris, publications
+from tests.net.pages import refusals
+from tests.net.stage import QUICK, bare, broker, hello, run, until
 
 RULES = f"""
 [[identity]]

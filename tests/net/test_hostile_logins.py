@@ -12,24 +12,22 @@ import pytest
 from resprout.client.connect import connect
 from resprout.client.errors import ConnectError
 from resprout.links.frames import Goodbye
-from resprout.net.account.survey import Asker
 from resprout.net.address import Address, parse_address
 from resprout.net.discover import UnreachableError
 from resprout.net.door import Door
 from resprout.net.frames import Challenge, Here, Login, ProofAccepted, ProofOfSecret, Salt, Who
-from resprout.net.http import basic_logins, server
+from resprout.net.http import admission, server
 from resprout.net.http.server import CONNECTIONS_MAX, HttpAnswer, HttpRequest, HttpServer
 from resprout.net.identity.logins import WRONG
 from resprout.net.identity.proofs import LoginSecret, OpenerLogin
-from resprout.net.identity.scram import SecretKeys, derive_keys
-from resprout.net.identity.secret import verifier_of_token
-from resprout.net.proving import OUT_OF_ORDER
+from resprout.net.identity.scram import SecretKeys, derive_keys, verifier_of_token
+from resprout.net.prelude import OUT_OF_ORDER
+from resprout.net.survey import Asker
+from tests.net.bare_logins import log_in
+from tests.net.pages import get, refusals, served
+from tests.net.papers import Papers
+from tests.net.stage import Bare, Running, bare, broker, run, somebody
 from tests.patience import PATIENCE_S
-
-from .bare_logins import log_in
-from .pages import get, refusals, served
-from .papers import Papers
-from .stage import Bare, Running, bare, broker, run, somebody
 
 TOKEN = "a-secret-that-nobody-must-see"
 NONCE = "a-nonce-of-a-client"
@@ -200,7 +198,7 @@ def test_pages_compute_as_much_for_an_unknown_identity(rules: Path, monkeypatch:
         computed.append(iterations)
         return derive_keys(secret, salt, iterations)
 
-    monkeypatch.setattr(basic_logins, "derive_keys", counted)
+    monkeypatch.setattr(admission, "derive_keys", counted)
 
     async def scene() -> None:
         door = Door(rules=rules)

@@ -28,13 +28,11 @@ from resprout.core.contract import (
 from resprout.core.errors import UsageError
 from resprout.journal.errors import DiskError
 from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello
-from resprout.net.address import Address, is_refusal
-from resprout.net.book import AddressBook
+from resprout.net.address import Address, AddressBook, is_refusal
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.host import HostEnd, Upward
-
-from .puppets import Puppet, free_address, host_of
-from .stage import LOOPBACK, bare, run, until
+from tests.net.puppets import Puppet, free_address, host_of
+from tests.net.stage import LOOPBACK, bare, run, until
 
 
 class Tick(Timer, frozen=True):

@@ -10,15 +10,14 @@ import pytest
 from resprout import __version__
 from resprout.client.connect import connect
 from resprout.core.errors import UsageError
-from resprout.net.account.values import TreeSurvey
+from resprout.net.accounts import TreeSurvey
 from resprout.net.address import Address
 from resprout.net.door import Door
 from resprout.net.http import server as http_server
 from resprout.net.http.admission import check_pages_closed
-from resprout.net.identity.secret import verifier_of_token
-
-from .pages import get, said, served, values
-from .stage import bare, broker, run, until
+from resprout.net.identity.scram import verifier_of_token
+from tests.net.pages import get, said, served, values
+from tests.net.stage import bare, broker, run, until
 
 TOKEN = "0123456789abcdef"
 RULES = f"""

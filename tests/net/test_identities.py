@@ -17,18 +17,16 @@ from resprout.links.frames import Data, Goodbye, SessionWelcome
 from resprout.net.door import Door
 from resprout.net.frames import Login
 from resprout.net.identity.logins import FREE_FAILURES
-from resprout.net.identity.network_key import new_network_key
+from resprout.net.identity.proofs import new_network_key
 from resprout.net.identity.rules import read_rules, rights_of
-from resprout.net.identity.scram import ITERATIONS_MIN, make_verifier
-from resprout.net.identity.secret import verifier_of_token
-from resprout.net.proving import OUT_OF_ORDER
+from resprout.net.identity.scram import ITERATIONS_MIN, make_verifier, verifier_of_token
+from resprout.net.prelude import OUT_OF_ORDER
 from resprout.stacks.registry import find_stack
+from tests.net.bare_logins import log_in
+from tests.net.pages import refusals
+from tests.net.papers import Papers
+from tests.net.stage import Running, bare, broker, hello, run, until
 from tests.patience import PATIENCE_S
-
-from .bare_logins import log_in
-from .pages import refusals
-from .papers import Papers
-from .stage import Running, bare, broker, hello, run, until
 
 TOKEN = "0123456789abcdef"
 NONCE = "a-nonce-of-a-client"

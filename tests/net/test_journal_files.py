@@ -16,8 +16,8 @@ from resprout.core.contract import Forget, Persist
 from resprout.core.errors import UsageError
 from resprout.journal.errors import DamagedError, DiskError
 from resprout.journal.options import JournalOptions
+from resprout.net.child import environment
 from resprout.net.data_folder import JOURNAL, open_folder
-from resprout.net.plan import environment
 from tests.journal.judge import proved
 
 WRITER = """

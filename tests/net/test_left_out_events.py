@@ -13,15 +13,14 @@ from resprout.core.event_journal import EventsFetched, FetchEvents
 from resprout.edge.broker.event_record import CoverageMark, read_event
 from resprout.edge.broker.recorder import EventRecorder
 from resprout.edge.messages import Attend, Delivery, EventGap, EventRead, EventsEnd, ReadEvents, Subscribe, Subscribed
+from resprout.journal.journal import Records
 from resprout.journal.options import JournalOptions, WhenDiskFull
-from resprout.journal.records import Records
 from resprout.net.disk_space import left_out_mark
 from resprout.net.durable import DurableEffects, LostEvents
 from resprout.sim.files import VirtualFiles
 from tests.edge.test_recorder import ME, SERVING, StubStack, bundle
 from tests.journal.stage import everything, opened
-
-from .stage import run, until
+from tests.net.stage import run, until
 
 OPTIONS = JournalOptions(retain_bytes=1 << 30, when_disk_full=WhenDiskFull.GAP)
 FULL = os.strerror(errno.ENOSPC)

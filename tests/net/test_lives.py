@@ -9,14 +9,13 @@ from resprout.core.contract import Answer, Locate, Persist, Recovered, Request, 
 from resprout.core.errors import UsageError
 from resprout.edge.requests import DRAIN_US, LeaveRequest
 from resprout.journal.errors import DiskError
-from resprout.journal.records import Records
+from resprout.journal.journal import Records
 from resprout.net import broker as broker_module
 from resprout.net.address import Address
 from resprout.net.discover import UnreachableError, who_is
-from resprout.net.listen import ListenError, take_place
-
-from .puppets import Puppet, Theatre, host_of
-from .stage import LOOPBACK, bare, run, until
+from resprout.net.sockets import ListenError, take_place
+from tests.net.puppets import Puppet, Theatre, host_of
+from tests.net.stage import LOOPBACK, bare, run, until
 
 
 class Tick(Timer, frozen=True):

@@ -10,12 +10,11 @@ import pytest
 
 from resprout.client.connect import connect
 from resprout.edge.messages import Attend, Subscribe
-from resprout.net.plan import BrokerPlan
+from resprout.net.child import BrokerPlan
 from resprout.net.process import BrokerProcess
 from resprout.wire.framing import PREAMBLE
 from tests.fork_server import executed
-
-from .stage import bare, hello, let_pass, reset, run
+from tests.net.stage import bare, hello, let_pass, reset, run
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 

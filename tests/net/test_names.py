@@ -6,17 +6,16 @@ from pathlib import Path
 import pytest
 
 import resprout
-from resprout.client import sessions as session_module
 from resprout.core.bounds import NUMBER_MAX
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.links.frames import Goodbye, SessionWelcome
-from resprout.net import lookout as lookout_module
+from resprout.net import network_search as lookout_module
+from resprout.net import sessions as session_module
 from resprout.net.data_folder import open_folder, remembered
 from resprout.net.discover import who_is
-from resprout.net.incarnation import AHEAD_MAX, believed, incarnation_max, new_incarnation
-
-from .stage import bare, broker, hello, run, until
+from resprout.net.sessions import AHEAD_MAX, believed, incarnation_max, new_incarnation
+from tests.net.stage import bare, broker, hello, run, until
 
 
 def kinds(notes: list[Note]) -> list[str]:

@@ -8,12 +8,11 @@ from resprout.client.connect import connect
 from resprout.client.local import local
 from resprout.core.errors import UsageError
 from resprout.links.frames import Goodbye, SessionWelcome
-from resprout.net.account.survey import Asker
 from resprout.net.address import Address
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.door import Door, what_is_open
 from resprout.net.frames import MemberGreeting, MemberProof
-from resprout.net.identity.network_key import (
+from resprout.net.identity.proofs import (
     NO_KEY,
     NetworkKey,
     OpenerMembership,
@@ -21,11 +20,11 @@ from resprout.net.identity.network_key import (
     read_network_key,
     write_network_key,
 )
-from resprout.net.proving import OUT_OF_ORDER
+from resprout.net.prelude import OUT_OF_ORDER
+from resprout.net.survey import Asker
+from tests.net.papers import Papers
+from tests.net.stage import bare, broker, hello, run, until
 from tests.patience import PATIENCE_S
-
-from .papers import Papers
-from .stage import bare, broker, hello, run, until
 
 KEY = new_network_key()
 HIGHER = 9

@@ -16,11 +16,10 @@ from resprout.links.frames import Goodbye, Hello, SessionWelcome
 from resprout.net.address import Address
 from resprout.net.frames import Here, Who
 from resprout.net.host import Host
-from resprout.net.listen import ListenError
+from resprout.net.sockets import ListenError
 from resprout.wire.framing import MAGIC
+from tests.net.stage import CODEC, LOOPBACK, Bare, Behave, broker, run, somebody
 from tests.patience import PATIENCE_S
-
-from .stage import CODEC, LOOPBACK, Bare, Behave, broker, run, somebody
 
 
 def impostor(answer: Callable[[Any], Any]) -> Behave:

@@ -11,13 +11,12 @@ from resprout.client.errors import ClosedError, ConnectError, ForgetError, Publi
 from resprout.edge.durable_messages import Consume, Consuming, EndSubscription, Standing, Terms
 from resprout.links.frames import PROTOCOL_VERSION, Data, Goodbye, Hello
 from resprout.net.door import Door
-from resprout.net.identity.secret import verifier_of_token
+from resprout.net.identity.scram import verifier_of_token
+from tests.net.bare_logins import log_in
+from tests.net.pages import refusals
+from tests.net.papers import Papers
+from tests.net.stage import Bare, Running, bare, broker, run, until
 from tests.patience import PATIENCE_S
-
-from .bare_logins import log_in
-from .pages import refusals
-from .papers import Papers
-from .stage import Bare, Running, bare, broker, run, until
 
 TOKEN = "0123456789abcdef"
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
-from resprout.audit.verdict import Verdict
+from resprout.audit.verdict import Verdict, lines
 from resprout.net.run.coordinator import RealRun
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import Scenario

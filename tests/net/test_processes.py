@@ -13,12 +13,10 @@ import pytest
 from resprout.client.connect import connect
 from resprout.core.errors import UsageError
 from resprout.net.address import Address
-from resprout.net.announce import Announcement, Said, SaidNote, as_line
-from resprout.net.child import ProcessError
-from resprout.net.latencies import delays_of
-from resprout.net.plan import BrokerPlan
+from resprout.net.child import BrokerPlan, ProcessError
+from resprout.net.orders import Announcement, Said, SaidNote, announcement_line
 from resprout.net.process import BrokerProcess
-from resprout.net.tree import LocalTree
+from resprout.net.tree import LocalTree, delays_of
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import BrokerSpec, Scenario
 from tests.patience import PATIENCE_S
@@ -58,7 +56,7 @@ def test_a_broker_that_notes_something_before_it_listens_is_understood() -> None
 
     class Talking(BrokerPlan, frozen=True):
         def command(self) -> list[str]:
-            return [sys.executable, "-c", f"print({chr(10).join(map(as_line, said))!r}, flush=True)"]
+            return [sys.executable, "-c", f"print({chr(10).join(map(announcement_line, said))!r}, flush=True)"]
 
     async def run() -> None:
         notes: list[str] = []

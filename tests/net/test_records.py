@@ -21,15 +21,14 @@ from resprout.core.contract import (
 )
 from resprout.core.errors import UsageError
 from resprout.journal.errors import DiskError
+from resprout.journal.journal import Records
 from resprout.journal.options import Flush, JournalOptions
-from resprout.journal.records import Records
 from resprout.net.data_folder import open_folder
 from resprout.net.durable import DurableEffects
 from resprout.net.host import HostEnd, Upward
+from tests.net.puppets import Puppet, host_of
+from tests.net.stage import run, until
 from tests.patience import PATIENCE_S
-
-from .puppets import Puppet, host_of
-from .stage import run, until
 
 ALWAYS = JournalOptions()
 

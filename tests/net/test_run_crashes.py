@@ -4,8 +4,7 @@ import asyncio
 from pathlib import Path
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
-from resprout.audit.verdict import Verdict
+from resprout.audit.verdict import Verdict, lines
 from resprout.net.run.coordinator import ProcessRunResult, RealRun
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import Scenario

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
-from resprout.audit.verdict import Verdict
+from resprout.audit.verdict import Verdict, lines
 from resprout.cli import run as cli_run
 from resprout.cli.main import run as cli
 from resprout.net.run.coordinator import ProcessRunResult, RealRun

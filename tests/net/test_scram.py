@@ -26,8 +26,10 @@ from resprout.net.identity.scram import (
     is_signature,
     make_proof,
     make_verifier,
+    read_verifier,
+    verifier_of_password,
+    verifier_of_token,
 )
-from resprout.net.identity.secret import read_verifier, verifier_of_password, verifier_of_token
 
 NONCE = "a-nonce-of-a-client"
 

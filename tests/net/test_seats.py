@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resprout.net.announce import SaidNote
+from resprout.net.orders import SaidNote
 from resprout.net.process import BrokerProcess
 from resprout.net.tree import LocalTree
 from resprout.scenario.model import BrokerSpec, Scenario

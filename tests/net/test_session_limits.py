@@ -5,22 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from resprout.cli.tree_view import news_lines
+from resprout.cli.status import news_lines
 from resprout.client.connect import connect
 from resprout.client.errors import ConnectError
 from resprout.links.frames import Goodbye, SessionWelcome
 from resprout.links.options import LinkOptions
-from resprout.net.account.values import TreeSurvey
-from resprout.net.crowd import CrowdLimits, SessionCrowd
+from resprout.net.accounts import TreeSurvey
+from resprout.net.connection_limits import CrowdLimits, SessionCrowd
 from resprout.net.door import Door
-from resprout.net.identity.network_key import new_network_key
-from resprout.net.identity.secret import verifier_of_token
+from resprout.net.identity.proofs import new_network_key
+from resprout.net.identity.scram import verifier_of_token
+from tests.net.bare_logins import log_in
+from tests.net.floods import behaves
+from tests.net.pages import refusals
+from tests.net.stage import Running, bare, broker, hello, run, until
 from tests.patience import PATIENCE_S
-
-from .bare_logins import log_in
-from .floods import behaves
-from .pages import refusals
-from .stage import Running, bare, broker, hello, run, until
 
 RULES = f"""
 [[identity]]

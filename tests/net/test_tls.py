@@ -18,12 +18,10 @@ from resprout.links.frames import Goodbye, SessionWelcome
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.door import Door
 from resprout.net.frames import Who
-from resprout.net.tls.files import Tls
-from resprout.net.tls.keyring import Keyring
-
-from .pages import refusals
-from .papers import Papers, foreign
-from .stage import Bare, Proxy, bare, broker, hello, run, somebody, until
+from resprout.net.keyring import Keyring, Tls
+from tests.net.pages import refusals
+from tests.net.papers import Papers, foreign
+from tests.net.stage import Bare, Proxy, bare, broker, hello, run, somebody, until
 
 
 @pytest.fixture

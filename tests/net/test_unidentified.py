@@ -14,11 +14,9 @@ from resprout.core.contract import Effect, Note
 from resprout.core.errors import UsageError
 from resprout.links.options import LinkOptions
 from resprout.links.refusals import PERIOD_US, Refusals
-from resprout.net.descriptors import CONNECTIONS_MIN, RESERVED, raise_limit, room_for
+from resprout.net.connection_limits import CONNECTIONS_MIN, RESERVED, Unidentified, raise_limit, room_for, source_of
 from resprout.net.frames import Here, Who
-from resprout.net.unidentified import Unidentified, source_of
-
-from .stage import Bare, Running, broker, run, until
+from tests.net.stage import Bare, Running, broker, run, until
 
 FEW = LinkOptions(greetings_max=8, sessions_max=100)
 

@@ -17,10 +17,9 @@ from resprout.edge.durable_messages import Consume, Terms, WhenFull
 from resprout.edge.messages import Attend, Delivery, Subscribe, Taken
 from resprout.links.frames import Data, Goodbye, SessionWelcome
 from resprout.net.door import Door
-from resprout.net.identity.secret import verifier_of_token
+from resprout.net.identity.scram import verifier_of_token
+from tests.net.stage import Bare, Running, bare, broker, hello, run, until
 from tests.patience import PATIENCE_S
-
-from .stage import Bare, Running, bare, broker, hello, run, until
 
 SHARE = 64 << 10
 BODY = bytes(2 << 10)

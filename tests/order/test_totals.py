@@ -54,7 +54,11 @@ class Desk:
     def hear(self, peer: str, message: ProtocolMessage) -> list[tuple[str, ProtocolMessage]]:
         """What the broker says in answer."""
         before = len(self.said)
-        self.totals.handlers[type(message)](peer, message)
+        totals = self.totals
+        takes: dict[type, Callable[[str, Any], None]] = {
+            Submit: totals.take_submit, Lock: totals.take_lock, Closed: totals.take_closed,
+        }  # fmt: skip
+        takes[type(message)](peer, message)
         return self.said[before:]
 
 

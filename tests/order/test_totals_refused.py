@@ -17,6 +17,7 @@ from resprout.order.totals.messages import (
     id_of,
 )
 from resprout.order.totals.newcomers import accept_welcome
+from resprout.order.totals.totals import TotalsState
 from tests.order.test_totals import Desk, closed, plain, total
 
 
@@ -67,7 +68,7 @@ def test_peers_that_bring_far_more_than_is_for_all_are_refused(monkeypatch: pyte
         desk.handover.take_locks([KnownLock(0, 2, total("one more"))], (), (), ())
     with pytest.raises(PeerError, match="33 undelivered totals"):
         accept_welcome(desk.totals, [KnownLock(0, 2, total("one more"), active=True)], (), "up")
-    assert not desk.totals.held
+    assert desk.totals.state is TotalsState.RUNNING
     assert desk.totals.pending == 2 * backlog.HARD_FACTOR
 
 
@@ -131,14 +132,14 @@ def test_after_a_repair_what_waits_is_submitted_again_before_clients_may_submit_
     desk.hear("up", Lock(0, 1, total("a")))
     desk.totals.submit(total("c", 1))
     may_go_on: list[bool] = []
-    desk.on_delivered = lambda bundle, tseq: may_go_on.append(not desk.totals.unsubmitted)
+    desk.on_delivered = lambda bundle, tseq: may_go_on.append(desk.totals.state is TotalsState.RUNNING)
     desk.position.neighbours = {"new": True}
     desk.position.parent = "new"
     desk.handover.take_locks([KnownLock(0, 1, total("a"))], (), ["up"], ["new"])
     desk.totals.locks.undelivered[id_of(total("a"))].heard["new"] = 3
     desk.handover.resume()
     assert may_go_on == [False], "a client that goes on now would have its newer one ordered first"
-    assert desk.said[-1] == ("new", Submit(total("c", 1))) and not desk.totals.unsubmitted
+    assert desk.said[-1] == ("new", Submit(total("c", 1))) and desk.totals.state is TotalsState.RUNNING
 
 
 def test_floors_grow_with_places_when_a_coordinator_closes_for_the_dead() -> None:

@@ -115,8 +115,8 @@ class Alone:
 
     def receive(self, peer: str, message: ProtocolMessage) -> None:
         self.council.heard(peer, self.now_us)
-        handlers = {**self.council.handlers, **self.waves.handlers}
-        handlers[type(message)](peer, message, self.now_us)
+        hear = self.waves.handlers.get(type(message), self.council.take)
+        hear(peer, message, self.now_us)
 
 
 @given(STEPS)

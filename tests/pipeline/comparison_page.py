@@ -7,7 +7,7 @@ for people to read again.
 from pathlib import Path
 from typing import Final
 
-from resprout.pipeline.report.standing import RunStanding
+from resprout.pipeline.report.facts import RunStanding
 from resprout_lab.figures.comparison import ComparedRow, compared
 from tests.pipeline.played import play, runs_of
 

@@ -13,8 +13,7 @@ from resprout.pipeline.judging.detected import Detected
 from resprout.pipeline.places import RunPlace, place_of
 from resprout.scenario.load import load_scenario
 from resprout.sim.run import run_scenario
-from resprout.trace.errors import TraceError
-from resprout.trace.schema import Row
+from resprout.trace.schema import Row, TraceError
 from resprout.trace.store import RunInfo, TraceWriter
 from tests.audit.bank_model import Bank, bank_trace
 from tests.audit.durable_model import durable_trace

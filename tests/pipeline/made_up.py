@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from resprout.pipeline.report.command import GivenCommand
 from resprout.pipeline.report.facts import RunFacts
+from resprout.pipeline.report.output import GivenCommand
 from resprout.pipeline.report.sweep_report import SweepReport, load_report
 from resprout.pipeline.tables import (
     AnomalyRow,

@@ -5,13 +5,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from resprout.pipeline.metrics import measure_run
-from resprout.pipeline.one_run import judge_here
 from resprout.pipeline.places import place_of
+from resprout.pipeline.python_judge import anomaly_rows, judge_here, verdict_row
 from resprout.pipeline.report.facts import RunFacts
-from resprout.pipeline.sweep.plan import load_plan
-from resprout.pipeline.verdict_rows import anomaly_rows, verdict_row
-from resprout.scenario.run_info import run_info
+from resprout.pipeline.sweep_plan import load_plan
 from resprout.scenario.sweep import SweepRun
+from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
 from resprout.trace.store import write_trace
 

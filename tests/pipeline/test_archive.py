@@ -12,14 +12,13 @@ import pytest
 
 from resprout.core.errors import UsageError
 from resprout.pipeline.archive import ingest
-from resprout.pipeline.archive.check import check_trace
-from resprout.pipeline.archive.head import HEAD_NAME, check_archive
+from resprout.pipeline.archive.format import HEAD_NAME, check_archive
 from resprout.pipeline.archive.ingest import Added, add_runs
-from resprout.pipeline.archive.manifest import verify
+from resprout.pipeline.archive.manifest import check_trace, verify
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.one_run import judge_here
 from resprout.pipeline.places import find_runs, run_folder
-from resprout.trace.errors import TraceError
+from resprout.pipeline.python_judge import judge_here
+from resprout.trace.schema import TraceError
 from resprout.trace.store import read_trace
 from tests.pipeline.small import a_trace, files, spoil
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from resprout.pipeline.archive.head import make_archive
+from resprout.pipeline.archive.format import make_archive
 from resprout.pipeline.archive.staging import STAGING_FOLDER, Staging, staging
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import find_runs, run_folder

@@ -17,7 +17,7 @@ import pytest
 
 from resprout.pipeline.places import find_runs
 from resprout.scenario.load import parse_scenario
-from resprout.scenario.run_info import run_info
+from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
 from resprout.trace.live_folder import LiveFolder
 from resprout.trace.store import write_trace

@@ -6,11 +6,10 @@ import pytest
 
 from resprout.core.guarantee import Guarantee
 from resprout.core.promises import OrderScope
-from resprout.pipeline.report.facts import RunFacts
+from resprout.pipeline.report.facts import RunFacts, RunStanding
 from resprout.pipeline.report.page import page_of
 from resprout.pipeline.report.page_tables import PageTable
-from resprout.pipeline.report.promised import UNKNOWN, guarantees_of, promised_by, survives_in_words
-from resprout.pipeline.report.standing import RunStanding
+from resprout.pipeline.report.verdicts import UNKNOWN, guarantees_of, promised_by, survives_in_words
 from resprout.stacks.registry import DEFAULT, find_stack
 from resprout.stacks.survival import NOTHING, Survival, everything
 from resprout_lab import SYSTEMS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from resprout.cli.main import run
-from resprout.pipeline.archive.head import make_archive
+from resprout.pipeline.archive.format import make_archive
 from resprout.pipeline.places import find_runs
 from resprout.trace.store import read_info
 from tests.patience import PATIENCE_S

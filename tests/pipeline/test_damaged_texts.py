@@ -5,12 +5,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from resprout.pipeline.archive.check import check_trace
+from resprout.pipeline.archive.manifest import check_trace
 from resprout.pipeline.judging.columns import UnreadableError, Words
 from resprout.pipeline.judging.reading import groups_of, read_group
 from resprout.pipeline.metrics.observed import observe
 from resprout.pipeline.places import RunPlace, place_of
-from resprout.trace.errors import TraceError
+from resprout.trace.schema import TraceError
 from tests.pipeline.small import a_trace
 
 

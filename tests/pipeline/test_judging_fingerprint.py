@@ -8,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.pipeline.judging.columns import Words
-from resprout.pipeline.judging.fingerprint import Fingerprint
-from resprout.pipeline.judging.reading import groups_of, read_group
-from resprout.trace.digest import digest_of
-from resprout.trace.schema import Row
+from resprout.pipeline.judging.reading import Fingerprint, groups_of, read_group
+from resprout.trace.schema import Row, digest_of
 from tests.audit.bank_model import bank_trace
 from tests.pipeline.judging_cases import Case, write
 

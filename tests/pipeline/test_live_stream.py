@@ -13,9 +13,9 @@ from resprout.audit.live.memory import LiveOptions
 from resprout.audit.verdict import Anomaly
 from resprout.cli.main import run
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.live.findings import Finding, JudgeProgress, Violation
-from resprout.pipeline.live.stream import SPARK_SCHEMA, LiveWatch, watching
-from resprout.trace.arrow_schema import ARROW_SCHEMA
+from resprout.pipeline.live_findings import Finding, JudgeProgress, Violation
+from resprout.pipeline.live_stream import SPARK_SCHEMA, LiveWatch, watching
+from resprout.trace.columns import ARROW_SCHEMA
 from resprout.trace.live_folder import LiveFolder
 from resprout.trace.schema import Row
 from tests.audit.live_comparison import watched

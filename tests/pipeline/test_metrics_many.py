@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from resprout.pipeline import results
-from resprout.pipeline.archive.head import make_archive
+from resprout.pipeline.archive.format import make_archive
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.metrics import Measurements, measure, measure_run, measure_runs
 from resprout.pipeline.places import archived_runs, find_runs, run_folder

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from resprout.pipeline.metrics.latency import Trouble, trouble_in
 from resprout.pipeline.metrics.observed import ObservedEvent
-from resprout.pipeline.metrics.phases import Trouble, trouble_in
 from resprout.pipeline.metrics.repairs import ObservedRepair, repairs_in
 from resprout.pipeline.tables import RepairRow
 from resprout.scenario.load import load_scenario

@@ -7,11 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resprout.pipeline.archive.head import make_archive
+from resprout.pipeline.archive.format import make_archive
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import find_runs, run_folder
-from resprout.trace.errors import TraceError
-from resprout.trace.schema import Row
+from resprout.trace.schema import Row, TraceError
 from resprout.trace.store import RunInfo, TraceWriter, write_trace
 
 

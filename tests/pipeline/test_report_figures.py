@@ -6,13 +6,21 @@ import msgspec
 
 from resprout.pipeline.report.charts import charts
 from resprout.pipeline.report.facts import RunFacts, Tables, facts_of
-from resprout.pipeline.report.figures import Cell, Figure, FigureAxis, Grid, Shape, grid_of, in_order
-from resprout.pipeline.report.general_figures import general_figures
+from resprout.pipeline.report.figures import (
+    Cell,
+    Figure,
+    FigureAxis,
+    Grid,
+    Shape,
+    general_figures,
+    grid_of,
+    in_order,
+    percentile_figure,
+)
 from resprout.pipeline.report.measures import MEASURES, coordinates_of
-from resprout.pipeline.report.number_tables import numbers_table
+from resprout.pipeline.report.page import environment
 from resprout.pipeline.report.page_figures import figure_of, legend
-from resprout.pipeline.report.percentiles import percentile_figure
-from resprout.pipeline.report.rendering import environment
+from resprout.pipeline.report.page_tables import numbers_table
 from resprout_lab.figures.default_beside import default_beside, points_beside
 from resprout_lab.figures.locamu_headers import closed_forms
 from tests.pipeline.made_up import (

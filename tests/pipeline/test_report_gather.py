@@ -5,18 +5,17 @@ from pathlib import Path
 import pytest
 
 from resprout.cli.main import run as command
-from resprout.pipeline.archive.head import make_archive
+from resprout.pipeline.archive.format import make_archive
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import run_folder
 from resprout.pipeline.report.gather import find_all
-from resprout.pipeline.report.recipe import recipe_of
+from resprout.pipeline.report.trail import recipe_of
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import Scenario
-from resprout.scenario.run_info import run_info
+from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
-from resprout.trace.recorder import Recorder
 from resprout.trace.schema import Row
-from resprout.trace.store import RunInfo, write_trace
+from resprout.trace.store import Recorder, RunInfo, write_trace
 
 CRASH = Path(__file__).parents[2] / "scenarios" / "crash-b1.toml"
 FIGURES = CRASH.parents[1] / "sweeps" / "seed000-5.4.toml"

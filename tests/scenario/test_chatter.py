@@ -4,9 +4,15 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.edge.requests import PublishRequest
 from resprout.scenario.app import WakeAt
-from resprout.scenario.model import BrokerSpec, ClientSpec, Scenario, SubscriptionSpec, WorkloadSpec
-from resprout.scenario.seeds import random_for
-from resprout.scenario.workload_options import ChatterOptions
+from resprout.scenario.model import (
+    BrokerSpec,
+    ChatterOptions,
+    ClientSpec,
+    Scenario,
+    SubscriptionSpec,
+    WorkloadSpec,
+    random_for,
+)
 from resprout.scenario.workloads.chatter import ChatterApp
 from tests.scenario.perfect import PerfectNetwork
 

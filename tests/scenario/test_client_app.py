@@ -13,9 +13,8 @@ from resprout.edge.requests import (
 )
 from resprout.scenario.app import App, WakeAt
 from resprout.scenario.client_app import AppMaker
-from resprout.scenario.errors import ScenarioError
-from resprout.scenario.model import BrokerSpec, ClientSpec, Scenario, SubscriptionSpec, WorkloadSpec
-from resprout.scenario.workload_options import RandomOptions
+from resprout.scenario.model import BrokerSpec, ClientSpec, RandomOptions, Scenario, SubscriptionSpec, WorkloadSpec
+from resprout.scenario.source import ScenarioError
 from tests.scenario.perfect import PerfectNetwork
 
 

@@ -5,11 +5,9 @@ import sys
 from pathlib import Path
 
 from resprout.core.guarantee import Guarantee
-from resprout.scenario.describe import describe
 from resprout.scenario.draw import draw_scenario
-from resprout.scenario.model import Scenario
-from resprout.scenario.workload_options import ChatterOptions, RandomOptions
-from resprout.scenario.write import to_toml
+from resprout.scenario.model import ChatterOptions, RandomOptions, Scenario
+from resprout.scenario.write import describe, to_toml
 from tests.patience import PATIENCE_S
 
 SEEDS = range(120)

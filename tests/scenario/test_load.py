@@ -2,19 +2,21 @@
 
 import pytest
 
-from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import (
+    BankOptions,
     BrokerSpec,
+    ChatterOptions,
     ClientSpec,
     FaultKind,
     FaultSpec,
     Mix,
+    RandomOptions,
     Scenario,
     SubscriptionSpec,
     WorkloadSpec,
 )  # fmt: skip
-from resprout.scenario.workload_options import BankOptions, ChatterOptions, RandomOptions
+from resprout.scenario.source import ScenarioError
 
 EXAMPLE = """
 name = "broker b1 dies"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from resprout.core.guarantee import Guarantee
-from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import load_scenario, parse_scenario
+from resprout.scenario.source import ScenarioError
 from resprout.stacks.registry import find_stack
 
 NETWORK = """\

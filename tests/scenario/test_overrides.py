@@ -1,9 +1,8 @@
 import pytest
 
-from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import build_scenario, parse_scenario
 from resprout.scenario.model import Scenario
-from resprout.scenario.source import apply_overrides, parse_source
+from resprout.scenario.source import ScenarioError, apply_overrides, parse_source
 
 TEXT = """\
 seed = 1

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resprout.scenario.positions import TomlPath, find_positions
+from resprout.scenario.source import TomlPath, find_positions
 from tests.soak import cases
 
 

@@ -11,11 +11,17 @@ from resprout.core.names import check_attributes, check_keys
 from resprout.edge.requests import SubscribeRequest, UnsubscribeRequest
 from resprout.filters.predicate import parse_predicate
 from resprout.scenario.load import parse_scenario
-from resprout.scenario.model import BrokerSpec, ClientSpec, Mix, Scenario, SubscriptionSpec, WorkloadSpec
-from resprout.scenario.seeds import random_for
-from resprout.scenario.workload_options import RandomOptions
-from resprout.scenario.workloads.random import EXTRAS_MAX
-from resprout.scenario.workloads.vocabulary import draw_attributes, draw_filter, draw_where
+from resprout.scenario.model import (
+    BrokerSpec,
+    ClientSpec,
+    Mix,
+    RandomOptions,
+    Scenario,
+    SubscriptionSpec,
+    WorkloadSpec,
+    random_for,
+)
+from resprout.scenario.workloads.random import EXTRAS_MAX, draw_attributes, draw_filter, draw_where
 from tests.scenario.perfect import PerfectNetwork
 
 TOPICS = ("a/b", "a/c", "d")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from resprout.core.errors import UsageError
 from resprout.scenario.load import parse_scenario
-from resprout.scenario.seeds import random_for
+from resprout.scenario.model import random_for
 from resprout.scenario.topologies import SHAPES, parents_in
 
 

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.core.errors import UsageError
-from resprout.scenario.units import format_duration, format_rate, parse_duration, parse_rate
+from resprout.scenario.reader import format_duration, format_rate, parse_duration, parse_rate
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ it. Where a disk is lost, clients are told that deliveries may be missing, and n
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
+from resprout.audit.verdict import lines
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind
 from resprout.sim.classes import CLASSES
-from resprout.sim.classes.blackout import blackout
+from resprout.sim.classes.restarts import blackout
 from resprout.sim.run import RunResult, run_scenario
 from resprout.sim.swarm import try_seeds
 

@@ -10,11 +10,11 @@ from resprout.scenario.model import (
     FaultKind,
     FaultSpec,
     Mix,
+    RandomOptions,
     Scenario,
     SubscriptionSpec,
     WorkloadSpec,
 )
-from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.run import RunResult, run_scenario
 from resprout.trace.schema import Row
 

@@ -7,12 +7,11 @@ import msgspec
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
-from resprout.audit.verdict import CLEAN
+from resprout.audit.verdict import CLEAN, lines
 from resprout.journal.spill import SpillSegments
-from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
+from resprout.scenario.source import ScenarioError
 from resprout.scenario.write import to_toml
 from resprout.sim.run import run_scenario
 from resprout.trace.schema import Row

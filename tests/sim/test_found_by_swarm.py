@@ -9,11 +9,19 @@ from collections.abc import Sequence
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
+from resprout.audit.verdict import lines
 from resprout.scenario.load import parse_scenario
-from resprout.scenario.model import BrokerSpec, ClientSpec, FaultKind, FaultSpec, Mix, Scenario, SubscriptionSpec
+from resprout.scenario.model import (
+    BrokerSpec,
+    ClientSpec,
+    FaultKind,
+    FaultSpec,
+    Mix,
+    RandomOptions,
+    Scenario,
+    SubscriptionSpec,
+)
 from resprout.scenario.model import WorkloadSpec as Work
-from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.run import run_scenario
 from resprout.sim.swarm import complaint_about, try_seed
 from tests.soak import every_nth

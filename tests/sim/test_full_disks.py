@@ -3,12 +3,12 @@
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
+from resprout.audit.verdict import lines
 from resprout.core.errors import UsageError
 from resprout.net.run.plan import check_runnable
-from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
+from resprout.scenario.source import ScenarioError
 from resprout.sim.run import RunResult, run_scenario
 
 SCENARIO = """
@@ -59,6 +59,13 @@ def test_all_disks_fill_up_nobody_is_declared_dead_and_everything_goes_on(kind: 
     assert max(delivered) > 65_000_000, "what was held came later"
     if kind == "disk_full":
         assert not [at for at in delivered if 6_000_000 < at < 65_000_000], "nothing is shown that is not kept"
+
+
+def test_clients_hear_a_broker_whose_disk_is_full_and_stay() -> None:
+    """A real broker sends them signs of life meanwhile; without those their sessions would end after 30 s."""
+    result = run(fault("5s", "disk_full", "b1"), fault("65s", "disk_free", "b1"))
+    assert not kinds(result, "session_lost")
+    assert not [row for row in result.rows if row.kind == "suspect" and row.node == "c1"]
 
 
 def test_a_broker_that_starts_on_a_full_disk_waits_for_room() -> None:

@@ -4,14 +4,25 @@ import random
 
 import pytest
 
-from resprout.core.contract import Arrived, Connected, Effect, Event, LinkDown, LinkUp, Received, Send, Transmit
+from resprout.core.contract import (
+    Arrived,
+    Connected,
+    Effect,
+    Event,
+    LinkDown,
+    LinkUp,
+    Received,
+    Send,
+    Transmit,
+    Writable,
+)
 from resprout.core.errors import UsageError
 from resprout.links.frames import Data, Goodbye, Hello
 from resprout.links.links import Links
 from resprout.net.run.plan import check_runnable
 from resprout.overlay.messages import Probe, Probed
-from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import parse_scenario
+from resprout.scenario.source import ScenarioError
 from resprout.sim.hang import HungStack
 from resprout.sim.swarm import try_seeds
 from tests.soak import cases
@@ -90,6 +101,18 @@ def test_what_a_stack_says_late_does_not_get_into_a_session_that_began_meanwhile
     assert stage.go_on(hung) == [Probed(2)]
     kinds = [type(event) for event in stage.stack.events]
     assert kinds == [LinkUp, Received, LinkDown, LinkUp, Received]
+
+
+def test_a_stack_that_goes_on_is_told_the_room_that_is_left_then() -> None:
+    """`Writable` replaces the number known before. The stack answers what came first, and uses room that was counted
+    when it hung: the invariant on windows found it (seed 4 of `hung`)."""
+    stage = Stage()
+    stage.call()
+    hung = HungStack(stage.links)
+    hung.step(Writable("p", 1 << 30), 0)
+    stage.go_on(hung)
+    began, told = stage.stack.events
+    assert isinstance(began, LinkUp) and told == Writable("p", began.room)
 
 
 def test_only_a_broker_that_is_up_can_hang_and_only_one_that_hangs_goes_on() -> None:

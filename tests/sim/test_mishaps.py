@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.scenario.draw import draw_scenario
-from resprout.scenario.model import BrokerSpec, FaultKind
-from resprout.scenario.seeds import random_for
+from resprout.scenario.model import BrokerSpec, FaultKind, random_for
 from resprout.sim.blows import REPAIRED_US
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.mishaps import SHORT_US_MAX, with_mishaps

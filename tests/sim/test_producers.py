@@ -5,8 +5,8 @@ import pytest
 from resprout.audit.judge import judge
 from resprout.core.errors import UsageError
 from resprout.net.run.plan import check_runnable
-from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import parse_scenario
+from resprout.scenario.source import ScenarioError
 from resprout.sim.classes.producers import unconfirmed
 from resprout.sim.run import RunResult, run_scenario
 from resprout.sim.swarm import swarm_trial, try_seed

@@ -14,11 +14,11 @@ from resprout.scenario.model import (
     ClientSpec,
     FaultKind,
     FaultSpec,
+    RandomOptions,
     Scenario,
     SubscriptionSpec,
     WorkloadSpec,
 )  # fmt: skip
-from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.run import FaultAtEvent, Run, RunResult, run_scenario
 from resprout.sim.swarm import complaint_about
 from resprout.trace import kinds

@@ -4,11 +4,11 @@ import pytest
 
 from resprout.core.errors import UsageError
 from resprout.net.run.plan import check_runnable
-from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind
+from resprout.scenario.source import ScenarioError
 from resprout.sim.classes.cut_repairs import cut_repairs
-from resprout.sim.classes.moved_clocks import moved_clocks
+from resprout.sim.classes.machines import moved_clocks
 from resprout.sim.classes.slow_links import slow_links
 from resprout.sim.run import run_scenario
 from resprout.sim.swarm import try_seed

@@ -12,8 +12,8 @@ from resprout.sim import swarm
 from resprout.sim.run import RunResult, run_scenario
 from resprout.sim.swarm import complaint_about, swarm_trial, try_seed, try_seeds
 from resprout.sim.trial import Trial
-from resprout.trace.recorder import Recorder
 from resprout.trace.schema import Row
+from resprout.trace.store import Recorder
 from tests.soak import cases
 
 FIRST, LAST = 41, 50

@@ -10,7 +10,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from resprout.core.errors import UsageError
 from resprout.spark.columns import COLUMNS, HEADERS, OTHERS, ColumnMaker, check_schema
 from resprout.spark.offsets import INDEX_BITS
-from resprout.spark.pushdown import Pushed
+from resprout.spark.source import Pushed
 from tests.spark.shelf import event
 
 EVENTS = [

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from resprout.core.errors import UsageError
-from resprout.spark.errors import SinkError
 from resprout.spark.ledger import BATCHES_KEPT, LedgerEntry, clear, identity, ledger_folder
+from resprout.spark.options import SinkError
 
 
 def batches(*values: bytes) -> list[pa.RecordBatch]:

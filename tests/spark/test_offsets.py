@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from resprout.client.past import Offset
+from resprout.client.asking import Offset
 from resprout.core import limits
 from resprout.core.errors import UsageError
 from resprout.spark.offsets import INDEX_BITS, JournalOffset, from_json, read_place, to_json

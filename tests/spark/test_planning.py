@@ -4,14 +4,12 @@ import re
 
 import pytest
 
-from resprout.client.past import Offset
+from resprout.client.asking import Offset
 from resprout.edge.messages import EventGap
-from resprout.spark.errors import DataLossError, SourceError
 from resprout.spark.journal import JournalView, must_not_lose
-from resprout.spark.offsets import JournalOffset
-from resprout.spark.options import SourceOptions, source_options
-from resprout.spark.planning import JournalRange, ranges_between, split
-from resprout.spark.positions import StreamProgress, batch_ranges
+from resprout.spark.offsets import JournalOffset, JournalRange, ranges_between, split
+from resprout.spark.options import DataLossError, SourceError, SourceOptions, source_options
+from resprout.spark.reading import StreamProgress, batch_ranges
 from tests.spark.shelf import Shelf, event, of_lives
 
 
@@ -74,7 +72,7 @@ def options(**more: str) -> SourceOptions:
 def shelf(monkeypatch: pytest.MonkeyPatch) -> Shelf:
     shelf = Shelf(of_lives(*(7,) * 6))
     monkeypatch.setattr(
-        "resprout.spark.positions.view_of", lambda options: JournalView(shelf, options.filters, options.where)
+        "resprout.spark.reading.view_of", lambda options: JournalView(shelf, options.filters, options.where)
     )
     return shelf
 
@@ -105,7 +103,7 @@ def test_what_does_not_match_makes_no_batch_until_it_has_been_long(
     shelf.events.append(event(9, topic="b"))
     assert progress.advance(start, None) == {"tap.1": {"7": 10}}
     shelf.events.append(event(10))
-    monkeypatch.setattr("resprout.spark.positions.IDLE_S", 0.0)
+    monkeypatch.setattr("resprout.spark.reading.IDLE_S", 0.0)
     assert progress.advance({"tap.1": {"7": 10}}, None) == {"tap.1": {"7": 11}}
 
 

@@ -7,10 +7,9 @@ import pytest
 
 import resprout
 from resprout.core.guarantee import Guarantee
-from resprout.spark.errors import SinkError
-from resprout.spark.options import AccessOptions
-from resprout.spark.publishing import TaskIdentity, publish
+from resprout.spark.options import AccessOptions, SinkError
 from resprout.spark.rows import RowBundle
+from resprout.spark.sink import TaskIdentity, publish
 from tests.patience import PATIENCE_S
 
 TASK = TaskIdentity("spark", "a query", 4, 1)

@@ -17,11 +17,11 @@ from resprout.scenario.model import (
     FaultSpec,
     Mix,
     OptionValue,
+    RandomOptions,
     Scenario,
     SubscriptionSpec,
     WorkloadSpec,
 )
-from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.run import FaultAtEvent, Run, RunResult
 from resprout_lab.ginger import GINGER
 from resprout_lab.ginger.broker import GingerBroker

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
+from resprout.audit.verdict import lines
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.sim.run import FaultAtEvent, Run, RunResult

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
+from resprout.audit.verdict import lines
 from resprout.core.contract import Effect, Event, Send
 from resprout.replicas.proposer import Proposer
 from resprout.scenario.model import (
@@ -17,11 +17,11 @@ from resprout.scenario.model import (
     FaultSpec,
     Mix,
     OptionValue,
+    RandomOptions,
     Scenario,
     SubscriptionSpec,
     WorkloadSpec,
 )  # fmt: skip
-from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.run import FaultAtEvent, Run, RunResult
 from resprout_lab.sites import SITES
 from resprout_lab.sites.broker import SitesBroker

@@ -22,8 +22,8 @@ from resprout.sim.run import FaultAtEvent, Run, RunResult
 from resprout.stacks import registry
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat, Stack
-from resprout.trace.recorder import Recorder
 from resprout.trace.schema import Row
+from resprout.trace.store import Recorder
 
 MIX = "mix = { eventual = 0.2, fifo = 0.3, causal = 0.3, total = 0.2 }"
 CHAIN: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b1", "b3": "b2", "b4": "b3"}

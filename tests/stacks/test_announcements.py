@@ -1,7 +1,6 @@
 """What is told to everybody shares frames: how many there are grows with the network, and not with its square."""
 
-from resprout.scenario.model import BrokerSpec, ClientSpec, Scenario, SubscriptionSpec, WorkloadSpec
-from resprout.scenario.workload_options import RandomOptions
+from resprout.scenario.model import BrokerSpec, ClientSpec, RandomOptions, Scenario, SubscriptionSpec, WorkloadSpec
 from resprout.sim.run import run_scenario
 
 ANNOUNCEMENTS = ("ClientBegan", "Interested", "InterestConfirmed", "Seek", "Sought")

@@ -20,7 +20,7 @@ from resprout.edge.durable_messages import Acknowledge, Consume, Consuming, Hand
 from resprout.edge.messages import Attend, DropsAcknowledged, Publish, Taken
 from resprout.links.frames import FRAMES, Express, Part, Parted
 from resprout.net.frames import MORE_FRAMES, make_codec
-from resprout.net.incarnation import believed
+from resprout.net.sessions import believed
 from resprout.order.messages import Ahead, Levels
 from resprout.order.totals.levels import TotalLevel, TotalLevels
 from resprout.order.totals.messages import Submit

@@ -38,7 +38,7 @@ def settle(tree: Tree) -> None:
         tree.detector()
     tree.run()
     for _ in range(200):  # clients of the dead are told that something is delivered when no ghost is left
-        if not any(machine.parts.answering.unsettled for machine in tree.brokers.values()):
+        if not any(machine.parts.unsettled.clients for machine in tree.brokers.values()):
             break
         tree.detector()
         tree.run()

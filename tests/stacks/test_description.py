@@ -12,10 +12,10 @@ from resprout.core.bundle import Bundle
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.promises import OrderScope, Promises, Reliability
-from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import BrokerSpec, FaultKind
-from resprout.scenario.run_info import run_info
+from resprout.scenario.source import ScenarioError
+from resprout.scenario.write import run_info
 from resprout.sim.fault_model import FaultModel, survival_of
 from resprout.sim.run import RunResult
 from resprout.sim.swarm import complaint_about, swarm_trial
@@ -23,7 +23,7 @@ from resprout.stacks import registry
 from resprout.stacks.resprout import RESPROUT, ResproutOptions
 from resprout.stacks.stack import Stack, WaitTimes
 from resprout.stacks.survival import Survival, everything
-from resprout.trace.recorder import Recorder
+from resprout.trace.store import Recorder
 from resprout_lab.ginger import GINGER
 from tests.soak import cases
 

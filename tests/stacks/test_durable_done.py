@@ -9,7 +9,7 @@ from resprout.core.bounds import NUMBER_MAX
 from resprout.core.errors import PeerError
 from resprout.core.marks import MARKS_MAX, Mark
 from resprout.edge.broker.sharing import SPANS_TOLD_MAX
-from resprout.edge.durable_messages import Span
+from resprout.edge.durable_messages import NO_DROPS, Drops, Span
 from resprout.stacks.resprout.durable_done import GAPS_MAX, DurableProgress, UnknownDone, check_progress
 
 
@@ -78,9 +78,14 @@ def test_more_gaps_than_the_bound_are_not_kept_and_those_known_still_grow() -> N
     ],
 )
 def test_what_no_broker_says_is_a_fault_of_the_peer(marks: tuple[Mark, ...], spans: tuple[Span, ...]) -> None:
-    check_progress((mark(1),), (span(2, 3),))
+    check_progress((mark(1),), (span(2, 3),), Drops(3, 3))
     with pytest.raises(PeerError):
-        check_progress(marks, spans)
+        check_progress(marks, spans, NO_DROPS)
+
+
+def test_consumers_are_not_told_of_more_drops_than_there_were() -> None:
+    with pytest.raises(PeerError, match="consumers were told of 4 dropped messages; 3 were dropped"):
+        check_progress((), (), Drops(3, 4))
 
 
 def test_what_may_not_be_known_is_remembered_for_two_turns() -> None:

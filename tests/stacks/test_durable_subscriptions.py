@@ -192,6 +192,62 @@ def test_where_the_oldest_are_dropped_so_many_wait_and_the_rest_is_counted() -> 
     assert [news.count for news in tree.news["w1"] if isinstance(news, DroppedBefore)] == [7]
 
 
+def told_dropped(tree: Tree, *names: str) -> int:
+    return sum(news.count for name in names for news in tree.news[name] if isinstance(news, DroppedBefore))
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_the_next_home_tells_how_many_were_dropped_when_the_home_dies_before_it_told(group: bool) -> None:
+    """The count was known to the home alone, while all brokers knew that these messages were done with."""
+    tree = make_tree(brokers=4)
+    terms = Terms("jobs/#", None, group, WhenFull.DROP_OLDEST, 3)
+    tree.consume("w0", "b2", "orders", terms)
+    settle(tree)
+    tree.lose("w0")
+    publish(tree, 10)
+    settle(tree)
+    tree.crash("b2")
+    settle(tree)
+    tree.consume("w1", "b0", "orders", terms)
+    settle(tree)
+    assert payloads(tree, "w1") == [7, 8, 9]
+    assert told_dropped(tree, "w1") == 7
+
+
+def test_a_consumer_that_was_told_of_dropped_messages_is_not_told_again_by_the_next_home() -> None:
+    tree = make_tree(brokers=4)
+    terms = Terms("jobs/#", None, False, WhenFull.DROP_OLDEST, 3)
+    tree.consume("w0", "b2", "orders", terms)
+    settle(tree)
+    tree.lose("w0")
+    publish(tree, 10)
+    settle(tree)
+    tree.react = acknowledging(tree, but=["w1"])
+    tree.consume("w1", "b2", "orders", terms)
+    settle(tree)
+    assert told_dropped(tree, "w1") == 7
+    tree.crash("b2")
+    settle(tree)
+    publish(tree, 2)
+    settle(tree)
+    assert told_dropped(tree, "w1") == 7 and payloads(tree, "w1") == [7, 8, 9, 0, 1]
+
+
+def test_a_notice_of_dropped_messages_that_a_consumer_did_not_acknowledge_is_for_the_next_consumer() -> None:
+    tree = make_tree()
+    terms = Terms("jobs/#", None, False, WhenFull.DROP_OLDEST, 3)
+    tree.consume("w0", "b2", "orders", terms)
+    settle(tree)
+    tree.lose("w0")
+    publish(tree, 10)
+    settle(tree)
+    tree.react = acknowledging(tree, but=["w1"])
+    for name in ("w1", "w2", "w3"):
+        tree.consume(name, "b2", "orders", terms)
+        settle(tree)
+    assert [told_dropped(tree, name) for name in ("w1", "w2", "w3")] == [7, 7, 0]
+
+
 def test_when_its_broker_dies_the_consumer_goes_on_without_a_repeat() -> None:
     for seed in range(4):
         tree = make_tree(seed, brokers=4)

@@ -28,8 +28,7 @@ class Neighbour:
         self.broker.start(0)
         parts.life.begin(1)
         parts.peers.came_up("n", 1, room)
-        parts.interest.add_neighbour("n")
-        parts.neighbours.open(parts.neighbours.add("n", 1))
+        parts.neighbours.open(parts.neighbours.begin_links({"n": 1}, {})["n"])
 
     def publish(self, number: int) -> None:
         self.parts.forwarding.accept(bundle(number), None, None, 0, False)

@@ -22,8 +22,7 @@ def test_a_total_that_was_delivered_since_the_report_is_closed_at_its_place_amon
     log(parts, 4, "total", tseq=2)
     log(parts, 5, "behind")
     parts.peers.came_up("new", 1, 1 << 20)
-    parts.interest.add_neighbour("new")
-    link = parts.neighbours.add("new", 1)
+    link = parts.neighbours.begin_links({"new": 1}, {})["new"]
     link.cursor = since
     parts.life.out.clear()
     parts.member.close_behind(link, since)

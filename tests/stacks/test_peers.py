@@ -196,3 +196,26 @@ def test_a_broker_does_not_call_itself() -> None:
     desk.peers.post("b0", Probe(1))
     desk.peers.keep_only(["b0", "b1"], 1)
     assert desk.took() == [Open("b1")]
+
+
+def test_a_newcomer_that_is_not_heard_is_not_called_but_an_established_broker_is() -> None:
+    """A newcomer is known by the key of the session that it opened itself: nobody listens under that key."""
+    desk = Desk()
+    for name in ("b1", "b2?1.1"):
+        desk.peers.came_up(name, 1, 1000)
+        desk.peers.lost(name, refused=False)
+        desk.peers.post(name, Probe(1))
+    assert desk.took() == [Open("b1"), Send("b1", Probe(1)), Send("b2?1.1", Probe(1))]
+
+
+def test_what_a_peer_has_not_finished_is_gone_with_its_session() -> None:
+    desk = Desk()
+    desk.peers.open("b1")
+    for is_told in (True, False):
+        peer = desk.peers.came_up("b1", 1, 1000)
+        assert peer is not None and peer.unfinished is None
+        peer.unfinished = "half of a parcel"
+        if is_told:
+            desk.peers.went_down("b1")
+    peer = desk.peers.came_up("b1", 2, 1000)
+    assert peer is not None and peer.unfinished is None, "one session may follow another without an end in between"

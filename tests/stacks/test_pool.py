@@ -35,8 +35,7 @@ def broker_parts(faults: int = 1) -> BrokerParts:
     parts.life.view.found()
     for name in ("dead", "other"):
         parts.peers.came_up(name, 1, 1 << 20)
-        parts.interest.add_neighbour(name)
-        parts.neighbours.open(parts.neighbours.add(name, 1))
+        parts.neighbours.open(parts.neighbours.begin_links({name: 1}, {})[name])
     return parts
 
 

@@ -3,10 +3,19 @@
 import random
 
 from resprout.core.contract import ProtocolMessage
-from resprout.replicas.messages import Accept, Ask, Decisions, Fetch, Prepare, Promise, Willing
-from resprout.replicas.options import ReplicaOptions
+from resprout.replicas.messages import (
+    Accept,
+    Ask,
+    Ballot,
+    Decisions,
+    Fetch,
+    Prepare,
+    Promise,
+    ReplicaOptions,
+    SlotEntry,
+    Willing,
+)
 from resprout.replicas.replica import HeartbeatDue, News, Replica
-from resprout.replicas.values import Ballot, SlotEntry
 from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.replicated import ReplicaInSessions
 

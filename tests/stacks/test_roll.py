@@ -17,9 +17,7 @@ from resprout.stacks.stack import BrokerSeat
 def broker_with(*neighbours: str) -> ResproutBroker:
     broker = ResproutBroker(BrokerSeat("b", 1, None, ()), ResproutOptions(), random.Random(1))
     broker.start(0)
-    for name in neighbours:
-        broker.parts.interest.add_neighbour(name)
-        broker.parts.neighbours.add(name, 1)
+    broker.parts.neighbours.begin_links(dict.fromkeys(neighbours, 1), {})
     broker.parts.outbound.clear()
     return broker
 
@@ -35,9 +33,9 @@ def test_a_life_is_announced_to_all_and_passed_on_to_all_others_once() -> None:
     roll = broker.parts.client_book.roll
     roll.learn([Life("c", 5)])
     assert outbound(broker) == [("m", ClientBegan("c", 5)), ("n", ClientBegan("c", 5))]
-    roll.heard("m", ClientBegan("c", 5))
+    roll.heard(neighbour(broker, "m"), ClientBegan("c", 5))
     assert outbound(broker) == []
-    roll.heard("m", ClientBegan("c", 7))
+    roll.heard(neighbour(broker, "m"), ClientBegan("c", 7))
     assert outbound(broker) == [("n", ClientBegan("c", 7))] and roll.latest("c") == 7
 
 
@@ -45,7 +43,7 @@ def test_whoever_speaks_of_an_earlier_life_is_told_of_the_later_one() -> None:
     broker = broker_with("m", "n")
     broker.parts.client_book.roll.learn([Life("c", 7)])
     outbound(broker)
-    broker.parts.client_book.roll.heard("n", ClientBegan("c", 5))
+    broker.parts.client_book.roll.heard(neighbour(broker, "n"), ClientBegan("c", 5))
     assert outbound(broker) == [("n", ClientBegan("c", 7))]
 
 

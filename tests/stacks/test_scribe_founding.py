@@ -7,8 +7,7 @@ import pytest
 
 from resprout.core.contract import EndCause, LinkDown, LinkUp, ProtocolMessage, Received, Send, TimerFired
 from resprout.overlay.wires import OverlayMember
-from resprout.replicas.messages import Ask, Prepare
-from resprout.replicas.values import Ballot
+from resprout.replicas.messages import Ask, Ballot, Prepare
 from resprout.sim.swarm import try_seed
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.scribe.broker import ScribeBroker

@@ -8,9 +8,9 @@ from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
 from resprout.scenario.draw import draw_scenario
-from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario
+from resprout.scenario.source import ScenarioError
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import run_scenario
 from resprout.stacks.registry import find_stack

@@ -11,6 +11,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.totals.handover import Handover, MergedLocks
 from resprout.order.totals.messages import KnownLock, id_of
+from resprout.order.totals.totals import TotalsState
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions, parts
 from tests.compiled import reaches_into
 from tests.soak import cases
@@ -127,13 +128,13 @@ class DeliversWithoutAWord(Handover):
 
 class NeverSubmitsAgain(Handover):
     def resume(self) -> None:
-        self._totals.held = self._totals.unsubmitted = False
+        self._totals.state = TotalsState.RUNNING
         self._totals.progress()
 
 
 class DoesNotGoOn(Handover):
     def resume(self) -> None:
-        self._totals.held = self._totals.unsubmitted = False
+        self._totals.state = TotalsState.RUNNING
         self._totals.resubmit()
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest
-from resprout.scenario.model import BrokerSpec, ClientSpec, Mix, Scenario, SubscriptionSpec, WorkloadSpec
-from resprout.scenario.workload_options import RandomOptions
+from resprout.scenario.model import BrokerSpec, ClientSpec, Mix, RandomOptions, Scenario, SubscriptionSpec, WorkloadSpec
 from resprout.sim.distances import Distances
 from resprout.sim.run import run_scenario
 from resprout.trace.schema import Row

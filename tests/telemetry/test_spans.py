@@ -13,9 +13,8 @@ from opentelemetry.trace import SpanKind
 
 from resprout.cli.main import run
 from resprout.core.errors import UsageError
-from resprout.net.account.answering import PublicationId
-from resprout.net.account.values import PassageAnswer
-from resprout.net.account.way import PublicationWay
+from resprout.net.accounts import PassageAnswer
+from resprout.net.survey import PublicationId, PublicationWay
 from resprout.telemetry import NotTakenError, send, spans_of
 from tests.telemetry.collector import collecting
 
@@ -148,7 +147,7 @@ def test_a_collector_that_is_not_there_is_one_line_and_status_1(
 
     with collecting() as gone:
         url = gone.url
-    monkeypatch.setattr("resprout.cli.trace._ask", told)
+    monkeypatch.setattr("resprout.cli.routes._ask_passages", told)
     monkeypatch.setattr("random.uniform", lambda *_: 0.0)  # the exporter's pause before it tries again
     assert run(["trace", "teller.12/ordered:7", "--otlp", url]) == 1
     out, err = capfd.readouterr()

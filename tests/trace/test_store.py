@@ -10,13 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resprout.core.errors import UsageError
-from resprout.trace.arrow_schema import ARROW_SCHEMA
-from resprout.trace.columns import rows_of, table_of
-from resprout.trace.digest import digest_of
-from resprout.trace.errors import TraceError
-from resprout.trace.recorder import Recorder
-from resprout.trace.schema import COLUMNS, Row
-from resprout.trace.store import RunInfo, TraceWriter, read_info, read_trace, write_trace
+from resprout.trace.columns import ARROW_SCHEMA, rows_of, table_of
+from resprout.trace.schema import COLUMNS, Row, TraceError, digest_of
+from resprout.trace.store import Recorder, RunInfo, TraceWriter, read_info, read_trace, write_trace
 from tests.trace.rows import rows
 
 INFO = RunInfo(

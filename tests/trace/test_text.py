@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.core.names import AttributeValue
-from resprout.trace.errors import TraceError
-from resprout.trace.text import from_text, texts, to_text, values
+from resprout.trace.schema import TraceError, from_text, texts, to_text, values
 from tests.soak import cases
 
 anything = st.one_of(

@@ -15,8 +15,8 @@ from resprout.sim.run import run_scenario
 from resprout.stacks import registry
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat
-from resprout.trace.recorder import Recorder
 from resprout.trace.schema import Row
+from resprout.trace.store import Recorder
 
 
 class Said(msgspec.Struct, frozen=True):

@@ -11,11 +11,11 @@ from resprout.scenario.model import (
     FaultKind,
     FaultSpec,
     Mix,
+    RandomOptions,
     Scenario,
     SubscriptionSpec,
     WorkloadSpec,
 )  # fmt: skip
-from resprout.scenario.workload_options import RandomOptions
 
 MS: Final = 1_000
 ZERO_US: Final = 5_000 * MS

@@ -13,10 +13,9 @@ from resprout.core.bundle import Bundle, unpack_attributes, unpack_payloads
 from resprout.core.errors import NameRefusedError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.names import check_attributes
-from resprout.wire.columns import check_columns
+from resprout.wire.checks import check_columns
 from tests.soak import cases
-
-from .examples import bundle, bundles, steady
+from tests.wire.examples import bundle, bundles, steady
 
 encode = msgspec.msgpack.encode
 

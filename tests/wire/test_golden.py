@@ -14,6 +14,7 @@ from resprout.edge.durable_messages import (
     Acknowledged,
     Consume,
     Consuming,
+    Drops,
     EndSubscription,
     Handed,
     Replayed,
@@ -137,6 +138,7 @@ from resprout.stacks.resprout.messages import (
     Welcome,
 )
 from resprout.stacks.resprout.pauses import PausedReader, ReadersPaused
+from resprout.stacks.resprout.unread import AskUnread, UnreadTold
 from resprout.wire.framing import FrameReader, FrameWriter
 
 from .examples import HELLO, WELCOME, bundle, data
@@ -155,7 +157,7 @@ TERMS = Terms("jobs/#", "amount > 100", True, WhenFull.DROP_OLDEST, 1_000)
 SPAN = Span("c1", "ordered", 2, 40, 41)
 STATE = DurableState(
     "jobs", TERMS, 2, Life("b2", 3), "host:7402", 5, (MARK,), (MARK,), 3, ("w0.jobs",), "beginning", False,
-    owner="teller",
+    owner="teller", drops=Drops(9, 7), is_partial=True,
 )  # fmt: skip
 
 CONVERSATION: dict[str, Any] = {
@@ -257,15 +259,16 @@ CONVERSATION: dict[str, Any] = {
     ),
     "a durable subscription": data(
         Consume("jobs", TERMS, 64), Consume("jobs", TERMS, 64, 3, (SPAN,), (SPAN, SPAN)),
-        Consume("jobs", Terms("#", None, False), 1, ends=True),
+        Consume("jobs", Terms("#", None, False), 1, ends=True, dropped_upto=9),
         Consuming(Standing.CONSUMER, "", 3), Consuming(Standing.FENCED, "another consumer has taken over"),
-        Handed(bundle(), 2, 9, None, -1, False, 0), Handed(TOTAL, 2, 9, (0,), 1 << 40, True, 7),
+        Handed(bundle(), 2, 9, None, -1, False, 0), Handed(TOTAL, 2, 9, (0,), 1 << 40, True, 7, 9),
         Acknowledge((SPAN,)), Acknowledged((MARK,)), Acknowledged((MARK,), False, (SPAN,)),
         Replayed(), EndSubscription(),
     ),
     "durable subscriptions, from broker to broker": data(
-        DurableKnown(STATE), DurableHeard("jobs", 2, 5), DurableDone("jobs", 2, (MARK,), (SPAN,)),
+        DurableKnown(STATE), DurableHeard("jobs", 2, 5), DurableDone("jobs", 2, (MARK,), (SPAN,), Drops(9, 7)),
     ),
+    "publications that are not read": data(AskUnread(3, (MARK,), False), UnreadTold(3, True, False, (8,), False)),
     "after everything had stopped": data(
         Recollect(), Recollected("b2", bundle(), -1, ("b1",)), Recollected("b2", TOTAL, 1 << 40, ()),
         Recollection("b2", Roster("b0.1.00c0ffee", Life("b2", 3), 1, DEAD, DEAD, (), (WISH,), ("c1",))),

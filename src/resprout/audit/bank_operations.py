@@ -20,9 +20,7 @@ from resprout.audit.history import History
 from resprout.audit.records import PublicationRecord
 from resprout.core.keys import Pair, pairs_of
 from resprout.core.names import AttributeValue
-from resprout.trace.errors import TraceError
-from resprout.trace.schema import Row
-from resprout.trace.text import from_text
+from resprout.trace.schema import Row, TraceError, from_text
 
 OK, REFUSED = "ok", "refused"
 

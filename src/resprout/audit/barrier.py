@@ -17,13 +17,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from resprout.audit.graph import shortest_way
-from resprout.audit.groups import ByLife
 from resprout.audit.history import History
-from resprout.audit.naming import pair_name
-from resprout.audit.totals import TotalOrder, successors
-from resprout.audit.verdict import Anomaly
-from resprout.audit.witness import Witness
+from resprout.audit.records import pair_name
+from resprout.audit.totals import ByLife, TotalOrder, shortest_way, successors
+from resprout.audit.verdict import Anomaly, Witness
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
 

@@ -1,38 +1,86 @@
-"""Causal order, exactly, under partial subscription.
+"""FIFO and causal order, exactly, under partial subscription.
 
-The direct dependencies of a publication are its client's previous publication and what the client's life was given
-since. `eventual` publications are no part of this: they depend on nothing, and nothing depends on them or on anything
-through them. For a subscriber s, L(x) is the latest place at s of anything that x depends on, however long the chain
-and through whatever topics, also those that s does not receive:
+**FIFO**: at each subscriber, the ordered publications of one client, and of one lane, come in the order of
+(incarnation, seq). Every publication that comes after a later one of its client is an anomaly. The eventual stream may
+overtake, and is not checked.
+
+**Causal order**: the direct dependencies of a publication are its client's previous publication and what the client's
+life was given since. `eventual` publications depend on nothing, and nothing depends on them or on anything through
+them. For a subscriber s, L(x) is the latest place at s of anything that x depends on, however long the chain and
+through whatever topics, also those that s does not receive:
 
     L(x) = max over direct dependencies d of x of max(place of d at s, L(d))
 
 A `causal` or `total` publication m violates at s when s delivered it at a place before L(m). A dependency that s was
-owed and never got has no place: it violates as long as it was due when s delivered m (see `audit.owed`), and so the
-latest such row is carried along like L.
+owed and never got has no place: it violates as long as it was due when s delivered m (see `audit.loss`), so the latest
+such row is carried along like L.
 
-Where order holds within each topic, only what is of the same topic is a dependency: chains never leave it. What a run
-promises only with some probability may be missing, and nothing is held against what depends on it.
+Where order holds within each topic, only publications of the same topic are dependencies. A run that promises delivery
+only with some probability may miss dependencies, and nothing that depends on them violates.
 
-One pass over the publications per subscriber. Of what a client was given between two of its publications only the
-latest of each client's life is looked at, since the chain through it leads to the others.
+The check makes one pass over the publications per subscriber. Of what a client was given between two of its
+publications it looks only at the latest of each client's life, since the chain through it leads to the others.
 
-Whatever violates is counted. The first so many are explained: the cause of m is the dependency that L(m) comes from,
-and the way from it is found by one search for each cause, however many depend on it (`audit.ways`).
+All violations are counted and the first ones are explained. The cause of m is the dependency that L(m) comes from;
+`Ways` finds the chain from it by one search for each cause, however many publications depend on it.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
-from resprout.audit.fifo import Delivered
 from resprout.audit.history import History
-from resprout.audit.naming import MessageId, listed
-from resprout.audit.records import ClientLife, PublicationFacts, PublicationRecord
-from resprout.audit.verdict import EXPLAINED_MAX, Anomaly
-from resprout.audit.ways import DirectCauses, Ways
-from resprout.audit.witness import NamedLife, Witness
+from resprout.audit.records import ClientLife, MessageId, PublicationFacts, PublicationRecord, listed
+from resprout.audit.verdict import EXPLAINED_MAX, Anomaly, NamedLife, Witness
 from resprout.core.guarantee import Guarantee
+
+Line = TypeVar("Line", bound=Hashable)
+"""What keeps its order: such as a publisher and a lane."""
+Delivered = tuple[MessageId, int]
+"""A publication and its position at the subscriber."""
+Newest = dict[tuple[str, str], Delivered]
+"""The latest at a subscriber, by publisher and lane."""
+
+DirectCauses = list[tuple[int, ...]]
+"""For each publication, the dependencies that imply all others, all of them earlier."""
+Later = TypeVar("Later", bound=PublicationFacts)
+
+SEARCHED_MIN: Final = 1_000_000
+"""Publications that may be looked at in any case."""
+ROUNDS: Final = 8
+_FAR: Final = 1 << 60
+
+
+def overtaken_by(newest: dict[Line, Delivered], line: Line, id: MessageId, position: int) -> Delivered | None:
+    """What came before it on this line, though it is later; None when it is in order, and then it is the newest."""
+    last = newest.get(line)
+    if last is None or (id[1], id[3]) > (last[0][1], last[0][3]):
+        newest[line] = (id, position)
+        return None
+    return last
+
+
+def check_delivery(
+    w: Witness, life: NamedLife, newest: Newest, id: MessageId, lane: str, position: int, time_us: int
+) -> Anomaly | None:
+    last = overtaken_by(newest, (id[0], lane), id, position)
+    if last is None:
+        return None
+    name, later = w.naming.message(id), w.naming.message(last[0])
+    text = f"{life.name} delivered {name} at {position} after {later} at {last[1]}, though {id[0]} published it first"
+    return Anomaly("fifo", time_us, life.node, (name, later), text)
+
+
+def check_fifo(history: History) -> Iterator[Anomaly]:
+    for life in history.lives:
+        newest: Newest = {}
+        for number in life.sequence:
+            p = history.publications[number]
+            if p.ordered:
+                d = life.first[number]
+                wrong = check_delivery(history, life, newest, p.id, p.lane, d.position, d.time_us)
+                if wrong is not None:
+                    yield wrong
 
 
 class _Violation(NamedTuple):
@@ -224,3 +272,63 @@ def out_of_order(
     how = "through publications that are forgotten" if between is None else how
     text = f"{life.name} delivered {name} at {delivered[1]} {words}, on which it depends {how}"
     return Anomaly("causal", time_us, life.node, (name, cause_name, *names), text)
+
+
+class Way:
+    """From one cause to whatever depends on it."""
+
+    def __init__(
+        self,
+        cause: PublicationFacts,
+        had: Mapping[int, int],
+        later: Iterable[Later],
+        links: Callable[[Later], Iterable[int]],
+    ) -> None:
+        """`had`: by life that was given the cause, the row. `later`: what may depend on it, in order; `links`: what
+        each of those depends on directly."""
+        direct = {**had, cause.life: cause.row}
+        self._back = {cause.number: (0, -1, cause.life)}
+        """By publication: how many others are between it and the cause, the last of them, and its life."""
+        back = self._back
+        for p in later:
+            best, via = _FAR, -1
+            if p.lane == cause.lane and (direct.get(p.life, p.row) < p.row or p.previous == cause.number):
+                best = 0
+            else:
+                for dependency in links(p):
+                    if (known := back.get(dependency)) is None:
+                        continue
+                    if dependency == p.previous and known[2] == p.life:
+                        if known[0] < best:
+                            best, via = known[:2]
+                    elif known[0] + 1 < best:
+                        best, via = known[0] + 1, dependency
+            if best < _FAR:
+                back[p.number] = (best, via, p.life)
+
+    def between(self, number: int) -> list[int] | None:
+        """The steps from the cause to a publication, without both; None when no way is known."""
+        if number not in self._back:
+            return None
+        steps = []
+        while (number := self._back[number][1]) >= 0:
+            steps.append(number)
+        return steps[::-1]
+
+
+class Ways:
+    """Searches as long as that stays in proportion to the run: at most as if from its begin to its end a few times."""
+
+    def __init__(self, history: History, links: DirectCauses) -> None:
+        self._history = history
+        self._links = links
+        self._means = max(SEARCHED_MIN, ROUNDS * len(links))
+
+    def search(self, cause: int, end: int) -> Way | None:
+        """From the cause up to a publication that depends on it; None when the means are used up."""
+        if end - cause > self._means:
+            return None
+        self._means -= end - cause
+        publications, links = self._history.publications, self._links
+        had = {life.number: life.first[cause].row for life in self._history.lives if cause in life.first}
+        return Way(publications[cause], had, publications[cause + 1 : end + 1], lambda p: links[p.number])

@@ -1,6 +1,6 @@
 """Durable subscriptions, judged by what all their consumers were handed together.
 
-- Nothing is lost: what is owed (see `audit.owed`), matches, and was published after the subscription was confirmed, was
+- Nothing is lost: what is owed (see `audit.loss`), matches, and was published after the subscription was confirmed, was
   handed to somebody. Judged of a run that came to rest with all links whole and no node frozen, if somebody consumes
   the subscription then; not where probability is promised, nor where the oldest are dropped.
 - It is not lost with a consumer: what nobody has acknowledged is with a consumer that is still there. Judged where the
@@ -12,27 +12,24 @@
 - In a group, nobody is handed a message of a key of which another consumer has one that it has not acknowledged. Judged
   where nothing happened to any node or link, since whoever is not heard has what it has taken from it.
 - Each consumer is handed the ordered publications of a client, and of one lane, in the order they were made (see
-  `audit.fifo`); in a group, those that name a common key.
+  `audit.causal`); in a group, those that name a common key.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from resprout.audit.calm import QUIET_US
-from resprout.audit.fifo import Delivered, overtaken_by
+from resprout.audit.causal import Delivered, overtaken_by
 from resprout.audit.history import History
 from resprout.audit.interest import matches
-from resprout.audit.naming import MessageId, seconds
-from resprout.audit.records import PublicationRecord
-from resprout.audit.sense import durable_of, identity_of
+from resprout.audit.records import MessageId, PublicationRecord, durable_of, identity_of, seconds
 from resprout.audit.subscriptions import NEVER
 from resprout.audit.verdict import Anomaly
 from resprout.core.errors import UsageError
 from resprout.core.keys import Pair
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.trace import kinds
-from resprout.trace.errors import TraceError
-from resprout.trace.schema import Row
+from resprout.trace.schema import Row, TraceError
 
 RULE: Final = "durable"
 NO_DURABLES: Final = "the trace holds no durable subscription"

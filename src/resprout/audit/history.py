@@ -19,24 +19,28 @@ from collections.abc import Iterable, Sequence
 from resprout.audit import presence
 from resprout.audit.calm import UNREST, CalmTimes, Shock
 from resprout.audit.interest import Due, TraceInterest, WantedBy
-from resprout.audit.naming import MessageId, Naming
 from resprout.audit.presence import Stray
 from resprout.audit.records import (
-    NEVER,
     ClaimedPlace,
     ClientLife,
     DeliveryRecord,
+    MessageId,
+    Naming,
     PublicationRecord,
+    drops_oldest,
+    filter_of,
+    guarantee_of,
+    identity_of,
     lines_of,
     names_of,
+    position_of,
 )
-from resprout.audit.sense import drops_oldest, filter_of, guarantee_of, identity_of, position_of
+from resprout.audit.subscriptions import NEVER
 from resprout.audit.verdict import Anomaly
 from resprout.core.guarantee import Guarantee
 from resprout.core.promises import Promises
 from resprout.trace import kinds
-from resprout.trace.errors import TraceError
-from resprout.trace.schema import Row
+from resprout.trace.schema import Row, TraceError
 
 
 class History:
@@ -45,7 +49,7 @@ class History:
         self.publications: list[PublicationRecord] = []
         self.number_of: dict[MessageId, int] = {}
         self.due: list[tuple[Due, ...]] = []
-        """For each publication, where it is due; see `audit.owed`."""
+        """For each publication, where it is due; see `audit.loss`."""
         self.interest = TraceInterest()
         self.found: list[Anomaly] = []
         """What is wrong with the presence of publications and deliveries."""

@@ -16,8 +16,7 @@ from resprout.core.errors import UsageError
 from resprout.core.names import AttributeValue
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.filters.topics import is_plain, topic_matches
-from resprout.trace.errors import TraceError
-from resprout.trace.text import values
+from resprout.trace.schema import TraceError, values
 
 Topics = tuple[str, ...]
 Asked = tuple[str, str | None]

@@ -9,20 +9,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
-from resprout.audit import bank, bank_replay
+from resprout.audit import bank
+from resprout.audit.bank import Circles, complete_replicas, loose_circles
 from resprout.audit.bank_operations import AppliedOperation, operation_of, read_applied
-from resprout.audit.bank_replicas import Circles, complete_replicas, loose_circles
 from resprout.audit.barrier import check_barrier, keys_of, unjudged_pairs
-from resprout.audit.causal import check_causal
+from resprout.audit.causal import check_causal, check_fifo
 from resprout.audit.durable import NO_DURABLES, check_durables, read_durables, unjudged_note
-from resprout.audit.fifo import check_fifo
-from resprout.audit.groups import ByLife, by_pair
 from resprout.audit.history import History
-from resprout.audit.loss import PROBABLE, check_loss, not_judged
-from resprout.audit.owed import count_deliveries, owed
-from resprout.audit.places import check_places
+from resprout.audit.loss import PROBABLE, check_loss, count_deliveries, not_judged, owed
 from resprout.audit.receipts import check_receipts
-from resprout.audit.totals import TotalOrder, check_totals
+from resprout.audit.totals import ByLife, TotalOrder, by_pair, check_places, check_totals
 from resprout.audit.verdict import RULES, Anomaly, Verdict, verdict_of
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
@@ -98,8 +94,8 @@ class Case:
         yield from bank.check_founded(history, operations)
         yield from bank.check_alone(history, applied, self._initial)
         yield from bank.check_together(history, applied, self._circles, self._complete)
-        yield from bank_replay.check_replay(history, applied, self._circles, self._complete, self._initial)
-        yield from bank_replay.check_realtime(history, operations)
+        yield from bank.check_replay(history, applied, self._circles, self._complete, self._initial)
+        yield from bank.check_realtime(history, operations)
 
     # -- what else there is to say -------------------------------------------------------------------------------------
 

@@ -14,10 +14,8 @@ from collections.abc import Iterable
 import msgspec
 
 from resprout.audit.interest import asks
-from resprout.audit.naming import MessageId, seconds
-from resprout.audit.records import PublicationFacts
-from resprout.audit.verdict import Anomaly
-from resprout.audit.witness import NamedLife, Witness
+from resprout.audit.records import MessageId, PublicationFacts, seconds
+from resprout.audit.verdict import Anomaly, NamedLife, Witness
 from resprout.core.guarantee import Guarantee
 from resprout.trace.schema import Row
 

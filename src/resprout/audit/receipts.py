@@ -2,7 +2,7 @@
 
 - A receipt belongs to a publication that was made before it.
 - `accepted`, `safe`, `delivered` come in this order; steps may be left out or repeated, not taken back.
-- `delivered` is not before the delivery at any correct subscriber where the publication is due (see `audit.owed`) and
+- `delivered` is not before the delivery at any correct subscriber where the publication is due (see `audit.loss`) and
   still due at the receipt. A subscriber that was frozen at any time in between is not counted.
 - What was refused is refused for good: neither a delivery nor a receipt comes after it.
 - The last one is told. It is due in a run that came to rest with all links whole and no node frozen, for a publication
@@ -18,12 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from resprout.audit.durable import DurableRecord
 from resprout.audit.history import History
-from resprout.audit.naming import MessageId, seconds
-from resprout.audit.records import NEVER, PublicationRecord
-from resprout.audit.sense import identity_of
+from resprout.audit.records import MessageId, PublicationRecord, identity_of, seconds
+from resprout.audit.subscriptions import NEVER
 from resprout.audit.verdict import Anomaly
-from resprout.trace.errors import TraceError
-from resprout.trace.schema import Row
+from resprout.trace.schema import Row, TraceError
 
 _STEPS = {"accepted": 0, "safe": 1, "delivered": 2}
 

@@ -1,21 +1,26 @@
 """The values that the checks work on: publications, deliveries and subscribers.
 
+`identity_of` and its siblings read the fields of a row; a row that makes no sense raises `TraceError`, with the same
+text from every judge. `Naming` and its siblings are the one place that says how verdicts write publications, clients,
+keys and times.
+
 *Row numbers* are places in the trace; rows are ordered by time, equal times as in the trace.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 import msgspec
 
-from resprout.audit.naming import MessageId, life_name
 from resprout.audit.subscriptions import NEVER, SubscriptionRecord
+from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair, pairs_of, topics_of
+from resprout.trace import kinds
+from resprout.trace.schema import Row, TraceError
 
-__all__ = [
-    "NEVER", "ClaimedPlace", "ClientLife", "DeliveryRecord", "PublicationFacts", "PublicationRecord", "lines_of",
-    "names_of",
-]  # fmt: skip
+MessageId = tuple[str, int, str, int]
+"""(publisher, incarnation, stream, seq)."""
 
 
 class PublicationFacts(msgspec.Struct, array_like=True, gc=False):
@@ -130,3 +135,86 @@ class ClientLife:
 
     def frozen_between(self, begin: int, end: int) -> bool:
         return any(since < end and until > begin for since, until in self.freezes)
+
+
+def identity_of(number: int, row: Row) -> MessageId:
+    """Of the publication that the row is about."""
+    if row.publisher is None or row.incarnation is None or row.stream is None or row.seq is None:
+        raise TraceError(f"row {number}: a {row.kind} row without publisher, incarnation, stream and seq")
+    return (row.publisher, row.incarnation, row.stream, row.seq)
+
+
+def guarantee_of(number: int, row: Row) -> tuple[str, Guarantee]:
+    """The topic and the guarantee of a publish row."""
+    if row.topic is None or row.guarantee is None:
+        raise TraceError(f"row {number}: a publish row without topic or guarantee")
+    if row.node != row.publisher:
+        raise TraceError(f"row {number}: {row.node} reports a publication of {row.publisher}")
+    try:
+        guarantee = Guarantee.parse(row.guarantee)
+    except UsageError as error:
+        raise TraceError(f"row {number}: {error}") from None
+    if guarantee.stream != row.stream:
+        raise TraceError(f"row {number}: a {row.guarantee} publication in the {row.stream} stream")
+    return row.topic, guarantee
+
+
+def position_of(number: int, row: Row) -> int:
+    """Of a delivery, which must have one. TraceError otherwise."""
+    if row.position is None or row.position < 0:
+        raise TraceError(f"row {number}: a deliver row without position")
+    return row.position
+
+
+def filter_of(number: int, row: Row) -> str:
+    if row.filter is None:
+        raise TraceError(f"row {number}: a {row.kind} row without filter")
+    return row.filter
+
+
+def durable_of(number: int, row: Row) -> str:
+    """The name of the durable subscription that a row of a consumer is about."""
+    name = (row.attributes or {}).get("durable")
+    if name is None:
+        raise TraceError(f"row {number}: a {row.kind} row without the name of a durable subscription")
+    return name
+
+
+def drops_oldest(row: Row) -> bool:
+    """Return whether a row asks for a subscription whose oldest messages may be dropped."""
+    return row.kind == kinds.SUBSCRIBE and "drop_oldest" in (row.attributes or {})
+
+
+class Naming:
+    """Writes `c1:42`; `c1:e42` when it is of the eventual stream, which counts on its own; `c1.2:42` when the client
+    published under more than one incarnation."""
+
+    def __init__(self, published: Iterable[MessageId]) -> None:
+        incarnation: dict[str, int] = {}
+        self._several = {p for p, i, _, _ in published if incarnation.setdefault(p, i) != i}
+
+    def message(self, id: MessageId) -> str:
+        publisher, incarnation, stream, seq = id
+        life = f".{incarnation}" if publisher in self._several else ""
+        return f"{publisher}{life}:{'e' if stream == 'eventual' else ''}{seq}"
+
+
+def life_name(node: str, ordinal: int) -> str:
+    """A client that came back after a crash is another subscriber."""
+    return node if ordinal == 0 else f"{node} (life {ordinal + 1})"
+
+
+def pair_name(pair: Pair) -> str:
+    """As a publication would name a key of another topic; the empty one is that of totals without keys."""
+    return f"{pair[0]}#{pair[1]}" if pair[1] else f"{pair[0]} and no key"
+
+
+def seconds(time_us: int) -> str:
+    return f"{time_us / 1_000_000:.6f} s"
+
+
+def listed(items: list[str], shown_max: int = 4) -> str:
+    """`a`, `a and b`, `a, b and c`; the middle of a long list is only counted."""
+    if len(items) > shown_max:
+        items = [*items[: shown_max - 2], f"{len(items) - shown_max + 1} more", items[-1]]
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)

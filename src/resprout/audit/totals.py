@@ -1,27 +1,62 @@
-"""One order of totals: all subscribers' sequences of totals fit into a common order.
+"""One order of totals, and the places in it that subscribers are told.
 
-Only totals that share a (topic, key) pair are bound to each other, so the sequences are taken per pair: each is a chain
-of "before", and together they must not form a cycle, also not one over several pairs. Totals of one topic that name no
-key are bound to each other, as if they named one that nothing else names.
+All subscribers' sequences of totals fit into a common order. Only totals that share a (topic, key) pair are bound to
+each other, so the sequences are taken per pair: each is a chain of "before", and together they must not form a cycle,
+also not one over several pairs. Totals of one topic that name no key are bound to each other, as if they named one that
+nothing else names.
 
-The run may claim an order (`tseq`). When every chain grows in it, it is a witness and nothing more is needed. When it
-is missing for some total, or contradicts a chain, the chains are sorted topologically instead; a claim that is wrong
-while the deliveries are right is no anomaly here, but one of `audit.places`.
+The run may claim an order (`tseq`). When every chain grows in it, it proves the order and nothing more is needed. When
+it is missing for some total, or contradicts a chain, the chains are sorted topologically instead. A claim that is wrong
+while the deliveries are right is an anomaly of places only. `check_places` checks claims:
+
+- A total has one place: all subscribers that are told one are told the same.
+- A place has one total, also where several travel together; each lane has places of its own.
+- Each subscriber delivers totals that are bound to each other (`Publication.lines`) in the order of the places that it
+  is told. Totals that are not bound to each other may be delivered in any order. A run need not tell any place.
 """
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from resprout.audit.graph import Graph, knots, shortest_way, topological_rank
-from resprout.audit.groups import ByLife, totals_of
 from resprout.audit.history import History
-from resprout.audit.naming import listed, pair_name
-from resprout.audit.verdict import Anomaly
-from resprout.audit.witness import Witness
+from resprout.audit.records import ClaimedPlace, MessageId, listed, pair_name
+from resprout.audit.verdict import Anomaly, NamedLife, Witness
+from resprout.core.guarantee import Guarantee
 from resprout.core.keys import Pair
+
+ByLife = dict[int, list[int]]
+"""For each subscriber, the publications it delivered, by position."""
 
 Evidence = tuple[int, Pair]
 """The subscriber that saw one total before another, and the pair that both name."""
+
+PlacedTotal = tuple[int, MessageId, int]
+"""A total at a subscriber: the place that was told for it, which it is, and its position."""
+
+Graph = Mapping[int, list[int]]
+"""For each node, its successors; a node without any may be absent."""
+
+
+def by_pair(history: History) -> dict[Pair, ByLife]:
+    """Only keys that some total names, since the others have no barrier; `eventual` publications have no place. Totals
+    of one topic that name no key stand under an empty one."""
+    publications = history.publications
+    closed = {pair for p in publications if p.guarantee is Guarantee.TOTAL for pair in p.lines}
+    kept = [tuple(pair for pair in p.lines if pair in closed) if p.ordered else () for p in publications]
+    groups: dict[Pair, ByLife] = {}
+    for life in history.lives:
+        for number in life.sequence:
+            for pair in kept[number]:
+                groups.setdefault(pair, {}).setdefault(life.number, []).append(number)
+    return dict(sorted(groups.items()))
+
+
+def totals_of(history: History, group: ByLife) -> ByLife:
+    publications = history.publications
+    return {
+        life: [number for number in numbers if publications[number].guarantee is Guarantee.TOTAL]
+        for life, numbers in group.items()
+    }
 
 
 class TotalOrder:
@@ -127,3 +162,155 @@ def _steps(cycle: list[int], evidence: Mapping[tuple[int, int], Evidence]) -> li
 
 def _name(witness: Witness, number: int) -> str:
     return witness.naming.message(witness.id_of(number))
+
+
+def check_places(history: History, order: TotalOrder) -> Iterator[Anomaly]:
+    yield from _told_differently(history)
+    yield from _shared(history)
+    yield from _against_the_order(history, order)
+
+
+def _told_differently(history: History) -> Iterator[Anomaly]:
+    for number, other in history.other_claims.items():
+        yield told_differently(history, history.id_of(number), other, history.claims[number])
+
+
+def _shared(history: History) -> Iterator[Anomaly]:
+    """All totals at one place but the one that was published first."""
+    owners: dict[tuple[str, int], int] = {}
+    for number in sorted(history.claims):
+        claim = history.claims[number]
+        owner = owners.setdefault((history.publications[number].lane, claim.tseq), number)
+        if owner != number:
+            yield shared(history, history.id_of(number), claim, history.id_of(owner))
+
+
+def _against_the_order(history: History, order: TotalOrder) -> Iterator[Anomaly]:
+    """Each total once that a subscriber delivered after one with a higher place."""
+    if order.witnessed:
+        return
+    told: set[tuple[int, int]] = set()
+    for pair, chains in order.chains.items():
+        for life_number, chain in chains.items():
+            life = history.lives[life_number]
+            highest: PlacedTotal | None = None
+            for number in chain:
+                d = life.first[number]
+                if d.tseq is None:
+                    continue
+                if highest is None or d.tseq > highest[0]:
+                    highest = (d.tseq, d.id, d.position)
+                elif d.tseq < highest[0] and (life_number, number) not in told:
+                    told.add((life_number, number))
+                    placed = (d.tseq, d.id, d.position)
+                    yield against_the_order(history, life, pair, placed, d.time_us, highest)
+
+
+def told_differently(w: Witness, id: MessageId, claim: ClaimedPlace, first: ClaimedPlace) -> Anomaly:
+    name = w.naming.message(id)
+    text = f"{claim.name} was told that {name} has the place {claim.tseq}, but {first.name} that it has {first.tseq}"
+    return Anomaly("tseq", claim.time_us, claim.node, (name,), text)
+
+
+def shared(w: Witness, id: MessageId, claim: ClaimedPlace, owner: MessageId) -> Anomaly:
+    """`owner`: the total that has the place."""
+    name, other = w.naming.message(id), w.naming.message(owner)
+    text = f"{claim.name} was told that {name} has the place {claim.tseq}, which {other} has"
+    return Anomaly("tseq", claim.time_us, claim.node, (name, other), text)
+
+
+def against_the_order(
+    w: Witness, life: NamedLife, pair: Pair, placed: PlacedTotal, time_us: int, highest: PlacedTotal
+) -> Anomaly:
+    name, other = w.naming.message(placed[1]), w.naming.message(highest[1])
+    text = (
+        f"{life.name} delivered {name} at {placed[2]} after {other} at {highest[2]}, though their places are "
+        f"{placed[0]} and {highest[0]} (both name {pair_name(pair)})"
+    )
+    return Anomaly("tseq", time_us, life.node, (name, other), text)
+
+
+def topological_rank(graph: Graph) -> dict[int, int] | None:
+    """A place for each node after all its predecessors, smaller numbers first where nothing decides; None for a graph
+    with a cycle."""
+    waiting: dict[int, int] = {}
+    for node, successors in graph.items():
+        waiting.setdefault(node, 0)
+        for successor in successors:
+            waiting[successor] = waiting.get(successor, 0) + 1
+    free = sorted((node for node, count in waiting.items() if count == 0), reverse=True)
+    rank: dict[int, int] = {}
+    while free:
+        node = free.pop()
+        rank[node] = len(rank)
+        for successor in graph.get(node, ()):
+            waiting[successor] -= 1
+            if waiting[successor] == 0:
+                free.append(successor)
+    return rank if len(rank) == len(waiting) else None
+
+
+def knots(graph: Graph) -> list[list[int]]:
+    """The strongly connected components of more than one node, each sorted, by smallest node (Tarjan's algorithm)."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    stack: list[int] = []
+    stacked: set[int] = set()
+    found: list[list[int]] = []
+    for root in sorted(graph):
+        if root in index:
+            continue
+        calls = [(root, iter(graph.get(root, ())))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        stacked.add(root)
+        while calls:
+            node, successors = calls[-1]
+            for successor in successors:
+                if successor not in index:
+                    index[successor] = low[successor] = len(index)
+                    stack.append(successor)
+                    stacked.add(successor)
+                    calls.append((successor, iter(graph.get(successor, ()))))
+                    break
+                if successor in stacked:
+                    low[node] = min(low[node], index[successor])
+            else:
+                calls.pop()
+                if calls:
+                    low[calls[-1][0]] = min(low[calls[-1][0]], low[node])
+                if low[node] == index[node]:
+                    component = _unstack(stack, stacked, node)
+                    if len(component) > 1:
+                        found.append(sorted(component))
+    return sorted(found)
+
+
+def shortest_way(graph: Graph, begin: list[int], goals: set[int], inside: set[int] | None = None) -> list[int] | None:
+    """Nodes from one of `begin` to the nearest goal, both included; only through `inside` when that is given."""
+    back: dict[int, int | None] = dict.fromkeys(begin)
+    level = list(back)
+    while level:
+        following: list[int] = []
+        for node in level:
+            if node in goals:
+                way = [node]
+                while (before := back[way[-1]]) is not None:
+                    way.append(before)
+                return way[::-1]
+            for successor in graph.get(node, ()):
+                if successor not in back and (inside is None or successor in inside):
+                    back[successor] = node
+                    following.append(successor)
+        level = following
+    return None
+
+
+def _unstack(stack: list[int], stacked: set[int], node: int) -> list[int]:
+    component = []
+    while True:
+        top = stack.pop()
+        stacked.discard(top)
+        component.append(top)
+        if top == node:
+            return component

@@ -1,10 +1,15 @@
-"""What the judge says, as data."""
+"""The verdict of a judge: as data, as lines for people, and as JSON for programs. Both printed forms are stable.
+
+`Witness` is the view of a run that checks explain anomalies from, whether the run is over or goes on.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
+from resprout.audit.interest import TraceInterest
+from resprout.audit.records import MessageId, Naming
 from resprout.core.promises import Promises
 
 RULES: Final[dict[str, str]] = {
@@ -43,11 +48,13 @@ UNFINISHED: Final = "unfinished"
 MEASURED: Final = "measured"
 """Of a promise of probability: neither kept nor broken, but with a share."""
 
-
 MET_TIME_LIMIT: Final = "the run met its time limit before it came to rest"
 """Why nothing that is missing can be judged in a run that is unfinished."""
 EXPLAINED_MAX: Final = 1_000
 """Anomalies of one rule that a verdict holds, the earliest ones; all are counted."""
+
+SHOWN_PER_RULE: Final = 10
+"""Anomalies of one rule that are written out for people; the rest are counted. Programs get those of the verdict."""
 
 
 def missed(skipped: Collection[str]) -> list[str]:
@@ -65,7 +72,7 @@ class Anomaly(msgspec.Struct, frozen=True):
     subscriber: str
     """The client that saw it; the publisher, for receipts and numbers."""
     messages: tuple[str, ...]
-    """The publications concerned, the offending one first, as `audit.naming` writes them."""
+    """The publications concerned, the offending one first, as `audit.records` writes them."""
     explanation: str
 
 
@@ -157,3 +164,92 @@ def _measured(counts: Mapping[str, int]) -> Check:
     share = came / owed if owed else 1.0
     words = f"reliability {share:.6f}: {came} of {owed} owed deliveries came"
     return Check("lost", MEASURED, 0, f"{words}; of {told} the client was told" if told else words, share)
+
+
+def lines(verdict: Verdict, shown_per_rule: int = SHOWN_PER_RULE) -> list[str]:
+    """Plain text, one line per rule and per anomaly."""
+    c = verdict.counts
+    judged = (
+        f"{c['publications']} publications, {c['deliveries']} deliveries to {c['subscribers']} subscribers, "
+        f"{c['owed']} owed to {c['correct_subscribers']} correct ones"
+    )
+    text = [judged]
+    width = max(map(len, RULES))
+    by_rule: dict[str, list[Anomaly]] = {}
+    for anomaly in verdict.anomalies:
+        by_rule.setdefault(anomaly.rule, []).append(anomaly)
+    for check in verdict.checks:
+        status = f"{check.status} ({check.anomalies})" if check.anomalies else check.status
+        is_reason_all = check.status in (NOT_JUDGED, MEASURED)
+        about = check.reason if is_reason_all else RULES[check.rule]
+        extra = f"; {check.reason}" if check.reason and not is_reason_all else ""
+        text.append(f"{check.rule:<{width}}  {status:<14}  {about}{extra}".rstrip())
+        shown = by_rule.get(check.rule, [])
+        text += [f"    {anomaly.explanation}" for anomaly in shown[:shown_per_rule]]
+        if (more := check.anomalies - min(len(shown), shown_per_rule)) > 0:
+            text.append(f"    ... and {more} more")
+    text.append(_conclusion(verdict))
+    return text
+
+
+def as_dict(verdict: Verdict) -> dict[str, Any]:
+    """JSON-able, every anomaly of the verdict included; `checks` count those beyond."""
+    return {
+        "verdict": verdict.status,
+        "counts": dict(verdict.counts),
+        "checks": [
+            {"rule": c.rule, "status": c.status, "anomalies": c.anomalies, "reason": c.reason}
+            | ({} if c.share is None else {"share": c.share})
+            for c in verdict.checks
+        ],
+        "anomalies": [
+            {
+                "rule": a.rule,
+                "time_us": a.time_us,
+                "subscriber": a.subscriber,
+                "messages": list(a.messages),
+                "explanation": a.explanation,
+            }
+            for a in verdict.anomalies
+        ],
+    }
+
+
+def _conclusion(verdict: Verdict) -> str:
+    if verdict.violated:
+        broken = [check.rule for check in verdict.checks if check.anomalies]
+        return f"VIOLATED: {verdict.found} anomalies ({', '.join(broken)})"
+    unjudged = [c.rule for c in verdict.checks if c.status == NOT_JUDGED]
+    if verdict.reliability is not None:
+        unjudged.remove("lost_told")  # it is in the figure
+    left_out = missed(unjudged)
+    if verdict.unfinished:
+        return f"UNFINISHED: {MET_TIME_LIMIT}; no violation, as far as it was judged (not: {', '.join(left_out)})"
+    clean = f"clean, as far as it was judged (not: {', '.join(left_out)})" if left_out else "clean"
+    return clean if verdict.reliability is None else f"{clean}; reliability {verdict.reliability:.6f}"
+
+
+class NamedLife(Protocol):
+    """A subscriber as verdicts name it: `node` is the client, `name` tells its lives apart."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+
+
+class Witness(Protocol):
+    """Knows publications and lives by their numbers, as far as they are remembered."""
+
+    @property
+    def naming(self) -> Naming: ...
+    @property
+    def interest(self) -> TraceInterest: ...
+    def id_of(self, number: int) -> MessageId: ...
+    def life_of(self, number: int) -> NamedLife: ...
+    def place(self, life: int, number: int) -> tuple[int, int]:
+        """Where and when the life delivered the publication: position, and time in microseconds."""
+
+    def tell(self, anomaly: Anomaly) -> None: ...

@@ -1,24 +1,20 @@
-"""`resprout audit`: judges traces and archives."""
+"""`resprout audit`: judges traces and archives; prints the verdicts for people or as JSON. Both forms are stable."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
 
-from resprout.audit.report import as_dict, lines
-from resprout.audit.verdict import CLEAN, Verdict
+from resprout.audit.verdict import CLEAN, SHOWN_PER_RULE, UNFINISHED, VIOLATED, Anomaly, Verdict, as_dict, lines
+from resprout.cli.arguments import RunsPath, spark_options
 from resprout.cli.console import tell, tell_json, tell_lines
-from resprout.cli.paths import RunsPath
-from resprout.cli.progress import shown
-from resprout.cli.spark_options import spark_options
-from resprout.cli.verdicts import lines_of_many, many_as_dict, worst_status
+from resprout.cli.terminal import shown
 from resprout.core.errors import UsageError
 from resprout.pipeline.errors import NoSparkError
-from resprout.pipeline.one_run import judge_here
 from resprout.pipeline.places import RunPlace, check_not_empty, find_runs, is_archive
-from resprout.pipeline.session import SparkChoice, session
+from resprout.pipeline.python_judge import judge_here
+from resprout.pipeline.session import SparkChoice, is_worth_spark, session
 from resprout.pipeline.stores import Location
-from resprout.pipeline.worth import is_worth_spark
 
 ENGINES = ("python", "spark")
 
@@ -74,3 +70,47 @@ def _judge_on_spark(places: Sequence[RunPlace], choice: SparkChoice) -> list[Ver
 
     with session(choice) as spark:
         return judge_runs(spark, places)
+
+
+def lines_of_many(places: Sequence[RunPlace], verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """One line per run, then the anomalies of each, then what it comes to."""
+    judged = list(zip(places, verdicts, strict=True))
+    for place, verdict in judged:
+        yield f"{place.name}: {lines(verdict)[-1]}"
+    violated = [(place, verdict) for place, verdict in judged if verdict.violated]
+    for place, verdict in violated:
+        yield f"{place.name}:"
+        yield from _anomalies(verdict)
+    unfinished = sum(verdict.status == UNFINISHED for verdict in verdicts)
+    deliveries = sum(verdict.counts["deliveries"] for verdict in verdicts)
+    clean = f"{len(judged)} runs, {deliveries} deliveries"
+    rest = f"; {unfinished} did not come to rest" if unfinished else ""
+    yield f"{clean}: VIOLATED in {len(violated)} of them{rest}" if violated else f"{clean}: no violation{rest}"
+
+
+def worst_status(verdicts: Iterable[Verdict]) -> str:
+    """VIOLATED if one is, else UNFINISHED if one is, else CLEAN."""
+    found = {verdict.status for verdict in verdicts}
+    return next((status for status in (VIOLATED, UNFINISHED) if status in found), CLEAN)
+
+
+def _anomalies(verdict: Verdict) -> Iterator[str]:
+    by_rule: dict[str, list[Anomaly]] = {}
+    for anomaly in verdict.anomalies:
+        by_rule.setdefault(anomaly.rule, []).append(anomaly)
+    for rule, found in by_rule.items():
+        for anomaly in found[:SHOWN_PER_RULE]:
+            yield f"    {rule}: {anomaly.explanation}"
+        if (more := verdict.check(rule).anomalies - min(len(found), SHOWN_PER_RULE)) > 0:
+            yield f"    {rule}: ... and {more} more"
+
+
+def many_as_dict(places: Sequence[RunPlace], verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """JSON-able; each run as a single one, after its name."""
+    return {
+        "verdict": worst_status(verdicts),
+        "runs": [
+            {"experiment": place.experiment, "run": place.run, "digest": place.info.digest, **as_dict(verdict)}
+            for place, verdict in zip(places, verdicts, strict=True)
+        ],
+    }

@@ -8,12 +8,10 @@ import msgspec
 from rich.table import Table
 
 from resprout.cli.console import tell, tell_json
-from resprout.cli.load.chain import OurChain
 from resprout.cli.load.orders import Flood, Pace
 from resprout.cli.load.ours import command
-from resprout.cli.load.process import LoadProcess
 from resprout.cli.load.stream import SIZE_MIN
-from resprout.cli.load.team import FloodResult, Team
+from resprout.cli.load.team import FloodResult, LoadProcess, OurChain, Team
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.terminal import TerminalConsole
 from resprout.core import limits

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from resprout.cli.arguments import LocalPath
 from resprout.cli.loop import on_signal, run_loop, stopped_by_signals, unless_stopped
-from resprout.cli.paths import LocalPath
 from resprout.cli.settings import DRAIN_SECONDS_MAX, Settings, read_settings
 from resprout.cli.voice import LOG_FORMATS, Voice
 from resprout.core.contract import Note
@@ -19,15 +19,14 @@ from resprout.core.errors import PeerError, ResproutError, UsageError
 from resprout.net.address import Address, is_loopback, parse_address
 from resprout.net.broker import RunningBroker, serve
 from resprout.net.broker_to_run import BrokerToRun
-from resprout.net.company import FoundCompany, look_for_company
+from resprout.net.connection_limits import raise_limit
 from resprout.net.data_folder import Remembered, remembered
-from resprout.net.descriptors import raise_limit
 from resprout.net.door import Door, check_closed, what_is_open
-from resprout.net.identity.network_key import read_network_key
-from resprout.net.incarnation import incarnation_max, new_incarnation
-from resprout.net.lifeline import leave_group, watch_stdin
-from resprout.net.orders import LINE_BYTES_MAX, Bar, BrokerOrder, read_order
-from resprout.net.tls.keyring import Keyring
+from resprout.net.identity.proofs import read_network_key
+from resprout.net.keyring import Keyring
+from resprout.net.network_search import FoundCompany, look_for_company
+from resprout.net.orders import LINE_BYTES_MAX, Bar, BrokerOrder, leave_group, read_order, watch_stdin
+from resprout.net.sessions import incarnation_max, new_incarnation
 
 if TYPE_CHECKING:
     from resprout.net.http.pages import Pages

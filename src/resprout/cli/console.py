@@ -1,7 +1,7 @@
 """The one place where commands write to a terminal, a pipe or a log: everything is escaped here (docs/decisions/23).
 
 Lines for people go through `tell`, JSON through `json_line`, tables through `cli.terminal`, messages of a
-subscription through `cli.blocking.Output`. No other module of the commands prints (tests/cli/test_console.py).
+subscription through `cli.standard_io.Output`. No other module of the commands prints (tests/cli/test_console.py).
 """
 
 import logging

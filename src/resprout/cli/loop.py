@@ -1,9 +1,14 @@
-"""The event loop of a command, and the signals that end it."""
+"""The event loop of a command, and the signals that end it.
+
+`unless_stopped` cancels what runs when a signal comes. `asked_to_end` turns the signal into an event, for a command
+that prints what it has before it ends.
+"""
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -54,3 +59,27 @@ async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T
             task.cancel()
             await asyncio.wait((task,))
     return None if task.cancelled() else task.result()
+
+
+@contextlib.contextmanager
+def asked_to_end(stop: threading.Event) -> Iterator[None]:
+    """Sets the event. Whoever asks a second time is not kept waiting: that raises KeyboardInterrupt."""
+    before: dict[int, Any] = {}
+    asked = False
+
+    def hear(number: int, frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        stop.set()
+
+    for name in _STOPS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, hear)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -7,20 +7,18 @@ from pathlib import Path
 
 import click
 
+from resprout.cli.arguments import LocalPath
 from resprout.cli.console import tell, tell_lines
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
-from resprout.cli.outcome import RunOutcome, say
-from resprout.cli.paths import LocalPath
-from resprout.cli.scenarios import choose_scenario, scenario_arguments
+from resprout.cli.scenarios import RunOutcome, choose_scenario, say, scenario_arguments
 from resprout.cli.story import Story
 from resprout.cli.terminal import TerminalConsole
 from resprout.core.errors import ResproutError
 from resprout.net.child import ProcessError
 from resprout.net.run.coordinator import OnProgress, ProcessRunResult, RealRun
 from resprout.net.run.orders import ClientsProgress
-from resprout.scenario.describe import describe
 from resprout.scenario.model import Scenario
-from resprout.scenario.run_info import run_info
+from resprout.scenario.write import describe, run_info
 from resprout.trace.live_folder import LiveFolder
 from resprout.trace.schema import Row
 from resprout.trace.store import TraceWriter

@@ -1,17 +1,27 @@
-"""Which scenario a command runs: a file or a drawn one, with changes."""
+"""Scenarios on the command line: which one a command runs, and how it prints the outcome of the run.
+
+A scenario is a file or a drawn one, with changes. The outcome is printed for people or as JSON.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import msgspec
+from rich.markup import escape
+from rich.table import Table
 
-from resprout.cli.paths import LocalPath
+from resprout.cli.arguments import LocalPath
+from resprout.cli.console import tell_json
+from resprout.cli.terminal import TerminalConsole
 from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.scenario.write import to_toml
+from resprout.trace.summary import Latency, Summary
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,3 +60,67 @@ def choose_scenario(
     if path is None:
         raise UsageError("which scenario? Give a file, e.g. scenarios/bank.toml")
     return load_scenario(path, changes)
+
+
+class RunOutcome(msgspec.Struct, frozen=True):
+    scenario: Scenario
+    ended: str
+    digest: str
+    folder: Path | None
+    summary: Summary
+    clock: str
+    """Which time was measured: "virtual" or "real"."""
+
+
+def say(outcome: RunOutcome, as_json: bool) -> None:
+    if as_json:
+        tell_json(_as_data(outcome))
+    else:
+        _print(outcome)
+
+
+def _as_data(outcome: RunOutcome) -> dict[str, Any]:
+    return {
+        "scenario": outcome.scenario.name,
+        "stack": outcome.scenario.stack,
+        "seed": outcome.scenario.seed,
+        "ended": outcome.ended,
+        "digest": outcome.digest,
+        "trace": str(outcome.folder) if outcome.folder is not None else None,
+        "summary": msgspec.to_builtins(outcome.summary),
+    }
+
+
+def _print(outcome: RunOutcome) -> None:
+    scenario, summary = outcome.scenario, outcome.summary
+    console = TerminalConsole(highlight=False, soft_wrap=True)
+    console.print(
+        f"[bold]{escape(scenario.name)}[/]: {len(scenario.brokers)} brokers, {len(scenario.clients)} clients,"
+        f" stack {scenario.stack}, seed {scenario.seed}"
+    )
+    published, delivered = sum(summary.published.values()), sum(summary.delivered.values())
+    console.print(
+        f"{published} published, {delivered} delivered in {summary.duration_us / 1e6:.1f} s of {outcome.clock} time;"
+        f" the run {'came to rest' if outcome.ended == 'quiescent' else 'hit its time limit'}"
+    )
+    if summary.refused:
+        console.print(f"{summary.refused} publications were refused")
+    if summary.latency:
+        console.print(_latencies("publish to deliver", summary.latency))
+    if summary.receipts:
+        console.print(_latencies("publish to receipt", summary.receipts))
+    console.print(f"digest {outcome.digest}")
+    if outcome.folder is not None:
+        console.print(f"trace  {outcome.folder}", markup=False)
+
+
+def _latencies(title: str, latencies: dict[str, Latency]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="")
+    table.add_column("")
+    for heading in ("count", "median ms", "p95 ms", "p99 ms", "max ms"):
+        table.add_column(heading, justify="right")
+    order = {guarantee.label: guarantee for guarantee in Guarantee}
+    for name, latency in sorted(latencies.items(), key=lambda item: order.get(item[0], Guarantee.EVENTUAL)):
+        values = (latency.median_us, latency.p95_us, latency.p99_us, latency.max_us)
+        table.add_row(name, str(latency.count), *(f"{value / 1e3:.3f}" for value in values))
+    return table

@@ -9,15 +9,14 @@ from typing import Any, Final
 import click
 import msgspec
 
-from resprout.cli.addresses import address_of_peer
-from resprout.cli.paths import LocalPath
+from resprout.cli.arguments import LocalPath, address_of_peer
 from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.client.errors import ConnectError
 from resprout.client.events import OnEvent
 from resprout.core.errors import UsageError
 from resprout.net.address import DEFAULT_PORT
-from resprout.net.identity.secret import read_login
+from resprout.net.identity.scram import read_login
 
 CONNECT_SECONDS: Final = 10.0
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.net.latencies import delays_of
+from resprout.net.tree import delays_of
 from resprout.scenario.model import Scenario
 from resprout.trace import kinds
 

@@ -7,19 +7,16 @@ from typing import Any
 import click
 import msgspec
 
+from resprout.cli.archives import write_page
+from resprout.cli.arguments import LocalPath, RunsPath, spark_options
 from resprout.cli.console import tell, tell_json
-from resprout.cli.pages import write_page
-from resprout.cli.paths import LocalPath, RunsPath
-from resprout.cli.progress import Shown, shown
-from resprout.cli.spark_options import spark_options
-from resprout.pipeline.archive.head import check_usable
-from resprout.pipeline.report.command import GivenCommand
-from resprout.pipeline.report.output import check_target
+from resprout.cli.terminal import Shown, shown
+from resprout.pipeline.archive.format import check_usable
+from resprout.pipeline.report.output import GivenCommand, check_target
 from resprout.pipeline.session import SparkChoice
 from resprout.pipeline.stores import Location
-from resprout.pipeline.sweep.plan import SweepPlan, SweepProgress, count_finished, load_plan, look
-from resprout.pipeline.sweep.run import SweepOutcome, run_sweep
-from resprout.pipeline.sweep.task import Finished
+from resprout.pipeline.sweep_plan import SweepPlan, SweepProgress, count_finished, load_plan, look
+from resprout.pipeline.sweep_run import Finished, SweepOutcome, run_sweep
 
 FAILURES_SHOWN = 20
 

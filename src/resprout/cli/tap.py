@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
+from resprout.cli.arguments import LocalPath
 from resprout.cli.broker import broker
-from resprout.cli.paths import LocalPath
 
 
 @click.command()

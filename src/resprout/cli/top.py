@@ -12,14 +12,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from resprout.cli.asking import AskingCommand, size
 from resprout.cli.console import tell_json, tell_lines
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.server import Access, access_arguments
+from resprout.cli.status import AskingCommand, heading, news_lines, size
 from resprout.cli.terminal import TerminalConsole
-from resprout.cli.tree_view import heading, news_lines
 from resprout.core.escaping import escape
-from resprout.net.account.values import LatencySummary, TreeSurvey
+from resprout.net.accounts import LatencySummary, TreeSurvey
 
 COLUMNS = ("broker", "parent", "clients", "in/s", "out/s", "through/s", "safe p99", "delivered p99", "queue", "log")
 

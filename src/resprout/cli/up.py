@@ -10,16 +10,16 @@ from typing import Final
 import click
 import msgspec
 
+from resprout.cli.arguments import LocalPath
 from resprout.cli.console import tell, tell_json, tell_lines
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
-from resprout.cli.paths import LocalPath
 from resprout.cli.story import Story
 from resprout.net.address import DEFAULT_PORT, Address, is_loopback
-from resprout.net.announce import SaidNote
 from resprout.net.child import ProcessError
 from resprout.net.clock import now_us
 from resprout.net.door import Door, what_is_open
-from resprout.net.identity.network_key import read_network_key, write_network_key
+from resprout.net.identity.proofs import read_network_key, write_network_key
+from resprout.net.orders import SaidNote
 from resprout.net.process import BrokerProcess
 from resprout.net.tree import LocalTree
 from resprout.scenario.load import load_scenario

@@ -11,8 +11,8 @@ from resprout.cli.console import tell, tell_json
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.net.address import Address
-from resprout.net.announce import Announcement, SaidNote, as_line
 from resprout.net.clock import now_us
+from resprout.net.orders import Announcement, SaidNote, announcement_line
 
 LOG_FORMATS: Final = ("short", "full", "json")
 
@@ -63,7 +63,7 @@ class Voice:
     def announce(self, address: Address, pid: int, incarnation: int) -> None:
         announcement = Announcement(self.name, str(address), pid, incarnation)
         if self._file is not None:
-            _write_whole(self._file, as_line(announcement))
+            _write_whole(self._file, announcement_line(announcement))
         with _forgiving():
             if self._as_json:
                 tell_json(announcement)

@@ -10,19 +10,17 @@ from typing import Final
 
 import click
 
+from resprout.audit.live.judge import as_dict, lines, was_judged
 from resprout.audit.live.memory import LiveOptions
-from resprout.audit.live.summary import as_dict, lines, was_judged
 from resprout.audit.verdict import Anomaly
-from resprout.cli.asked_to_end import asked_to_end
+from resprout.cli.arguments import LocalPath, spark_options
 from resprout.cli.console import tell, tell_json, tell_lines
-from resprout.cli.paths import LocalPath
-from resprout.cli.spark_options import spark_options
+from resprout.cli.loop import asked_to_end
 from resprout.cli.terminal import TerminalConsole
 from resprout.core.errors import UsageError
-from resprout.pipeline.live import record
-from resprout.pipeline.live.begin import has_rows, wait_for_rows
-from resprout.pipeline.live.findings import Finding, JudgeProgress, Violation
-from resprout.pipeline.live.stream import check_followable, follow
+from resprout.pipeline import live_findings
+from resprout.pipeline.live_findings import Finding, JudgeProgress, Violation, has_rows, wait_for_rows
+from resprout.pipeline.live_stream import check_followable, follow
 from resprout.pipeline.places import is_archive
 from resprout.pipeline.session import SparkChoice, check_startable, session
 from resprout.trace import kinds
@@ -68,7 +66,9 @@ def watch(
         lateness_us=round(lateness * 1e6), horizon_us=horizon_us, linger_us=min(LiveOptions().linger_us, horizon_us)
     )
     with _place_for(checkpoint) as place:
-        teller = Teller(record.Record(place, folder), record.ViolationFiles(out) if out is not None else None, as_json)
+        teller = Teller(
+            live_findings.Record(place, folder), live_findings.ViolationFiles(out) if out is not None else None, as_json
+        )
         if not teller.over.is_set():
             check_startable(spark)
             if _rows_come(folder, teller.over):
@@ -99,7 +99,7 @@ def _check_places(folder: Path, others: Mapping[str, Path | None]) -> None:
 class Teller:
     """Tells findings as they come; called on Spark's thread."""
 
-    def __init__(self, told: record.Record, files: record.ViolationFiles | None, as_json: bool) -> None:
+    def __init__(self, told: live_findings.Record, files: live_findings.ViolationFiles | None, as_json: bool) -> None:
         self._record = told
         self._files = files
         self._as_json = as_json
@@ -142,7 +142,7 @@ class Teller:
         line = f"{anomaly.time_us / 1e6:9.3f} s  {anomaly.rule}: {anomaly.explanation}"
         try:
             if self._as_json:
-                tell_json(record.as_dict(anomaly))
+                tell_json(live_findings.as_dict(anomaly))
             else:
                 tell(line)
         except BrokenPipeError:  # whoever read it has enough; the summary will notice too, where that can be handled

@@ -12,7 +12,6 @@ import msgspec
 from resprout.client.client import Client
 from resprout.client.errors import ConnectError
 from resprout.client.events import OnEvent
-from resprout.client.sessions import CODEC, next_incarnation
 from resprout.core.contract import Answer, Note
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
@@ -21,16 +20,21 @@ from resprout.edge.requests import SessionBegan, SessionLost
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address, parse_address
-from resprout.net.bodies import EncodedBodies
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.door import Door
 from resprout.net.frames import Here
 from resprout.net.host import Host, Upward
-from resprout.net.identity.secret import read_login
-from resprout.net.incarnation import incarnation_max
-from resprout.net.sessions import random_epoch, rising_epoch, with_signs_of_life
-from resprout.net.tls.files import Tls, tls_of_client
-from resprout.net.tls.keyring import Keyring
+from resprout.net.identity.scram import read_login
+from resprout.net.keyring import Keyring, Tls, tls_of_client
+from resprout.net.sessions import (
+    CODEC,
+    EncodedBodies,
+    incarnation_max,
+    next_incarnation,
+    random_epoch,
+    rising_epoch,
+    with_signs_of_life,
+)
 
 CONNECT_SECONDS = 10.0
 

@@ -7,13 +7,11 @@ import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Literal
 
+from resprout.client.asking import EventsPage, Start
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import SubscribeError
-from resprout.client.events import OnEvent
-from resprout.client.gaps import TellGap
-from resprout.client.past import EventsPage, Start
+from resprout.client.events import OnEvent, TellGap
 from resprout.client.replaying import ReadPage
-from resprout.client.sessions import CODEC, next_incarnation
 from resprout.core import limits
 from resprout.core.errors import UnsupportedSubscriptionError, UsageError
 from resprout.core.names import check_name
@@ -23,12 +21,10 @@ from resprout.edge.messages import Extra, Serving
 from resprout.filters.predicate import parse_predicate
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
-from resprout.net.bodies import EncodedBodies
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.frames import Here
 from resprout.net.host import Host
-from resprout.net.incarnation import incarnation_max
-from resprout.net.sessions import random_epoch
+from resprout.net.sessions import CODEC, EncodedBodies, incarnation_max, next_incarnation, random_epoch
 
 WhenFullWord = Literal["block", "drop_oldest", "disconnect", "spill"]
 WHEN_FULL: Final[Mapping[str, WhenFull]] = {

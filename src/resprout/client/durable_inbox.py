@@ -21,8 +21,7 @@ from resprout.client.errors import (
     MessagesMissingError,
     SubscribeError,
 )
-from resprout.client.events import MessagesDropped, OnEvent
-from resprout.client.gaps import TellGap
+from resprout.client.events import MessagesDropped, OnEvent, TellGap
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.replaying import ReadPage, ReplayedPast, read_start
 from resprout.core.contract import Answer, Deliver, Request

@@ -1,6 +1,6 @@
 """What can go wrong for a user of the client, and whether it is certain."""
 
-from resprout.client.gaps import gap_text
+from resprout.client.events import gap_text
 from resprout.core.errors import ResproutError
 from resprout.core.message import Message
 from resprout.edge.messages import EventGap

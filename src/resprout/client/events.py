@@ -1,12 +1,19 @@
-"""What a program may want to know although nothing is asked of it: `resprout.connect(..., on_event=...)`."""
+"""Events that a program is told of although it asked for nothing: `resprout.connect(..., on_event=...)`.
+
+`gap_text` says in words where a journal of events has a gap.
+"""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from resprout.edge.messages import EventGap
 from resprout.edge.requests import BrokerChanged, PublishingHeld
+
+TellGap = Callable[[str, EventGap], None]
+"""Told the journal, and what is missing there."""
 
 
 class DeliveriesMissing(msgspec.Struct, frozen=True):
@@ -62,9 +69,22 @@ ClientEvent = (
     | PublishingHeld
     | SlowConsumer
 )
-__all__ = [
-    "BrokerChanged", "ClientEvent", "DeliveriesMissing", "EventsMissing", "MessagesDropped", "OnEvent",
-    "PublicationDelayed", "PublishingHeld", "SlowConsumer",
-]  # fmt: skip
 
 OnEvent = Callable[[ClientEvent], object]
+
+
+def gap_text(journal: str, gap: EventGap) -> str:
+    """Say in one sentence which events are missing: positions, times and cause."""
+    end = f"position {gap.following}{_at(gap.until_us)}"
+    where = f"between position {gap.position - 1}{_at(gap.from_us)} and {end}" if gap.position else f"before {end}"
+    return f"events {where} are missing in {journal}: {gap.reason}"
+
+
+def _at(time_us: int) -> str:
+    if not time_us:
+        return ""
+    try:
+        time = datetime.fromtimestamp(time_us / 1_000_000, UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError, OSError):  # what a broker says need not be a time
+        return ""
+    return f" ({time.isoformat(timespec='milliseconds')}Z)"

@@ -22,7 +22,7 @@ from resprout.net.address import Address
 from resprout.net.broker import RunningBroker, serve
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.door import Door
-from resprout.net.identity.network_key import new_network_key
+from resprout.net.identity.proofs import new_network_key
 from resprout.stacks.registry import find_stack
 
 BROKERS_MAX = 64

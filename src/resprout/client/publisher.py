@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resprout.client.errors import ClosedError
-from resprout.client.pulse import Pulse
 from resprout.client.receipts import BundleReceipt, Receipt, Stream
-from resprout.client.turns import Turns
+from resprout.client.turns import Pulse, Turns
 from resprout.client.typed import Payload, payload_of
 from resprout.core.contract import Request
 from resprout.core.guarantee import STREAMS, Guarantee, GuaranteeName

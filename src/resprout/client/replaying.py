@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Final
 
+from resprout.client.asking import EventsPage, Offset, Start, read_offset
 from resprout.client.errors import ClosedError, ReadError
-from resprout.client.gaps import TellGap
+from resprout.client.events import TellGap
 from resprout.client.inbox import Batch, Inbox
-from resprout.client.past import EventsPage, Offset, Start, read_offset
 from resprout.core.bundle import Origin
 from resprout.core.errors import UsageError
 from resprout.core.message import Message

@@ -10,15 +10,17 @@ number that nobody can guess. A reply is a publication with that number. So both
 publication does, and neither is promised more: a request may be served twice when its client gave up and asked again,
 and of several replies the first counts.
 
-Before a request is published the broker is asked whether anybody listens. Where it knows that nobody does, nothing is
+Before a request is published the broker is asked whether any client listens. Where it knows that none does, nothing is
 published, and the caller is told at once.
 """
 
 import asyncio
+import builtins
 import contextlib
+import itertools
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from resprout.client.errors import ClosedError, NobodyListensError, NoReplyError, RequestFailedError, SubscribeError
 from resprout.client.inbox import Inbox
@@ -257,3 +259,68 @@ class Service(Generic[T]):
     def request_of(self, message: Message) -> ServedRequest[T]:
         typed = TypedMessage(message, self._decode) if self._decode is not None else None
         return ServedRequest(self._client, message, typed)
+
+
+class Conversing:
+    """A part of `Client`, which has what is said here."""
+
+    _requester: Requester
+    _tokens: "itertools.count[int]"
+
+    def _check_open(self) -> None:
+        raise NotImplementedError
+
+    @overload
+    async def request(
+        self,
+        topic: str,
+        payload: Payload,
+        *,
+        timeout: float | None = REQUEST_SECONDS,
+        guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
+        keys: Sequence[str] = (),
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> Message: ...
+    @overload
+    async def request(
+        self,
+        topic: str,
+        payload: Payload,
+        *,
+        type: builtins.type[T],
+        timeout: float | None = REQUEST_SECONDS,
+        guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
+        keys: Sequence[str] = (),
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> TypedMessage[T]: ...
+    async def request(
+        self,
+        topic: str,
+        payload: Payload,
+        *,
+        timeout: float | None = REQUEST_SECONDS,
+        guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
+        keys: Sequence[str] = (),
+        attributes: Mapping[str, AttributeValue] | None = None,
+        type: builtins.type[Any] | None = None,
+    ) -> Message | TypedMessage[Any]:
+        """Publish a request and return the first reply; with a `type`, one that has a `value`.
+
+        Raises NobodyListensError at once, and nothing was published, when the network knows that nobody listens;
+        NoReplyError when no reply comes in time, RequestFailedError when whoever serves it says so.
+        """
+        self._check_open()
+        decode = decoder_of(type) if type is not None else None
+        reply = await self._requester.request(
+            topic, payload, timeout, guarantee, keys, attributes, next(self._tokens)
+        )  # fmt: skip
+        return reply if decode is None else TypedMessage(reply, decode)
+
+    @overload
+    def serve(self, topic: str, where: str | None = None) -> Service[Any]: ...
+    @overload
+    def serve(self, topic: str, where: str | None = None, *, type: builtins.type[T]) -> Service[T]: ...
+    def serve(self, topic: str, where: str | None = None, *, type: builtins.type[Any] | None = None) -> Service[Any]:
+        """Requests on a topic, or on all that a filter matches: `async for request in client.serve("price/+")`."""
+        self._check_open()
+        return self._requester.serve(topic, where, type)

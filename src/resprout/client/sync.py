@@ -17,7 +17,15 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, overload
 
-from resprout.client.background import Background, within
+from resprout.client.asking import PAGE_BYTES, EventsPage, Start
+from resprout.client.blocking import (
+    Background,
+    BlockingDurableInbox,
+    BlockingInbox,
+    BlockingReceipt,
+    BlockingService,
+    within,
+)
 from resprout.client.client import Client
 from resprout.client.connect import CONNECT_SECONDS
 from resprout.client.connect import connect as connect_async
@@ -25,17 +33,13 @@ from resprout.client.durable import WhenFullWord
 from resprout.client.durable_inbox import DurableInbox
 from resprout.client.errors import ClosedError
 from resprout.client.events import OnEvent
-from resprout.client.past import PAGE_BYTES, EventsPage, Start
 from resprout.client.requesting import REQUEST_SECONDS
-from resprout.client.sync_inbox import BlockingDurableInbox, BlockingInbox
-from resprout.client.sync_receipt import BlockingReceipt
-from resprout.client.sync_service import BlockingService
 from resprout.client.typed import Payload, TypedMessage
 from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 from resprout.edge.client.machine import ClientOptions
-from resprout.net.tls.files import Tls
+from resprout.net.keyring import Tls
 
 T = TypeVar("T")
 

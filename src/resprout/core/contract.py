@@ -51,9 +51,24 @@ class Departure(enum.Enum):
     everybody, and hears of many such things at once: they share a frame."""
 
 
+class Sender(enum.Flag):
+    """Who may say a message to a broker."""
+
+    NOBODY = 0
+    """Brokers say it to clients, or its stack has tables of its own."""
+    CLIENT = enum.auto()
+    NEIGHBOUR = enum.auto()
+    """A broker whose link to this one is open."""
+    BROKER = enum.auto()
+    """Any broker that has its name by right."""
+    NEWCOMER = enum.auto()
+    """A broker that has no right to its name yet."""
+
+
 class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of everything that peers say to each other above the links floor."""
 
+    said_by: ClassVar[Sender] = Sender.NOBODY
     word: ClassVar[str | None] = None
     """What traces call it, where they do not use the name of its class."""
     pressing: ClassVar[bool] = False
@@ -84,6 +99,24 @@ class ProtocolMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def background(self) -> bool:
         """True for housekeeping that never ends (signs of life): a run may be quiescent while it is on its way."""
         return False
+
+
+class ClientMessage(ProtocolMessage, frozen=True):
+    """Said by clients."""
+
+    said_by: ClassVar[Sender] = Sender.CLIENT
+
+
+class NeighbourMessage(ProtocolMessage, frozen=True):
+    """Said by neighbours."""
+
+    said_by: ClassVar[Sender] = Sender.NEIGHBOUR
+
+
+class BrokerMessage(ProtocolMessage, frozen=True):
+    """Said by brokers, neighbours or not."""
+
+    said_by: ClassVar[Sender] = Sender.BROKER
 
 
 def word_of(message: type) -> str:
@@ -205,6 +238,14 @@ class Writable(Event):
 
     peer: str
     room: int
+
+
+class Congested(Event):
+    """Whether many messages wait until this broker has acknowledged them. A stack that is told so takes less from its
+    clients until the backlog is gone: what it says to the peer waits behind all of that."""
+
+    peer: str
+    is_congested: bool
 
 
 class TimerFired(Event):

@@ -13,7 +13,7 @@ import msgspec
 from resprout.core.bounds import NUMBER_MAX, BoundedNumber, Derived, Hops, Offsets, Otherwise, TotalSequence
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.bundle_message import BundleMessage
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import ClientMessage, ProtocolMessage
 from resprout.core.marks import MARK_BYTES, Marks
 
 SPANS_MAX: Final = 16_384
@@ -88,10 +88,25 @@ class Terms(msgspec.Struct, frozen=True, array_like=True):
     """Messages that may wait, where the oldest are dropped."""
 
 
+class Drops(msgspec.Struct, frozen=True, array_like=True):
+    """Messages of a durable subscription that were dropped because too many waited, counted since it began."""
+
+    messages: BoundedNumber = 0
+    told: BoundedNumber = 0
+    """Of these, how many consumers were told of, and acknowledged a message that came with the notice."""
+
+    def joined(self, other: "Drops") -> "Drops":
+        """Return the further of both."""
+        return Drops(max(self.messages, other.messages), max(self.told, other.told))
+
+
+NO_DROPS: Final = Drops()
+
+
 # consumer to broker
 
 
-class Consume(ProtocolMessage, frozen=True, tag=25):
+class Consume(ClientMessage, frozen=True, tag=25):
     """First message of a session: give me what this subscription is given. Answered by `Serving` and `Consuming`, or by
     `GoTo`: another broker holds it."""
 
@@ -117,13 +132,15 @@ class Consume(ProtocolMessage, frozen=True, tag=25):
     replay: str = ""
     """Where in the past a subscription begins that is not there yet; empty: it does not. The consumer reads it itself,
     and says when it has (`Replayed`); until then everybody who consumes is told to."""
+    dropped_upto: BoundedNumber = 0
+    """The latest count of dropped messages that it was told (`Handed.dropped_upto`)."""
 
     @property
     def bulk(self) -> int:
         return MARK_BYTES * (len(self.done) + len(self.has)) + 8 * len(self.terms.filter)
 
 
-class Acknowledge(ProtocolMessage, frozen=True, tag=26):
+class Acknowledge(ClientMessage, frozen=True, tag=26):
     """These are processed, and are given to nobody any more."""
 
     spans: Annotated[tuple[Span, ...], HANDED_OUT]
@@ -133,11 +150,11 @@ class Acknowledge(ProtocolMessage, frozen=True, tag=26):
         return MARK_BYTES * len(self.spans)
 
 
-class Replayed(ProtocolMessage, frozen=True, tag=29):
+class Replayed(ClientMessage, frozen=True, tag=29):
     """What the subscription was to begin with is processed."""
 
 
-class EndSubscription(ProtocolMessage, frozen=True, tag=27):
+class EndSubscription(ClientMessage, frozen=True, tag=27):
     """The subscription is over, for everybody. Answered by `Consuming`."""
 
 
@@ -168,7 +185,9 @@ class Handed(BundleMessage, frozen=True, tag=47):
     redelivered: bool
     """Somebody may have been given it before."""
     dropped: BoundedNumber
-    """Messages that were dropped since the last one was handed out, because too many waited."""
+    """Messages that were dropped since consumers were told last, because too many waited."""
+    dropped_upto: BoundedNumber = 0
+    """All messages of the subscription that were dropped so far (`Drops.messages`), these included."""
 
 
 class Acknowledged(ProtocolMessage, frozen=True, tag=28):

@@ -20,7 +20,7 @@ from resprout.core.bounds import (
 )
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage, FreeBundleMessage
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import ClientMessage, ProtocolMessage, Sender
 from resprout.core.guarantee import ALL_LEVELS, Guarantee, ReceiptLevel
 from resprout.core.marks import MARK_BYTES, Marks
 from resprout.edge.durable_messages import DURABLE_MESSAGES, Span, WhenFull
@@ -70,7 +70,7 @@ class StreamMark(msgspec.Struct, frozen=True, array_like=True):
     last: BoundedNumber
 
 
-class Attend(ProtocolMessage, frozen=True, tag=22):
+class Attend(ClientMessage, frozen=True, tag=22):
     """First message of a client in every session: who it was with, and how far it has come."""
 
     clock: ClientStamp
@@ -95,6 +95,7 @@ class Attend(ProtocolMessage, frozen=True, tag=22):
 
 
 class Publish(BundleMessage, frozen=True, tag=16):
+    said_by: ClassVar[Sender] = Sender.CLIENT
     bundle: Annotated[Bundle, OWN_LIFE, NEXT_NUMBER, CLIENT_STAMPED]
     awaits: Annotated[int, msgspec.Meta(ge=0, le=ALL_LEVELS)] = ALL_LEVELS
     """Somebody waits for these receipts (`ReceiptLevel.bit`): tell them at once. Others may wait for company."""
@@ -110,7 +111,7 @@ class Publish(BundleMessage, frozen=True, tag=16):
         return self.awaits & _DELIVERED != 0
 
 
-class Subscribe(ProtocolMessage, frozen=True, tag=17):
+class Subscribe(ClientMessage, frozen=True, tag=17):
     id: BoundedNumber
     """Chosen by the client, unique within its incarnation."""
     filter: str
@@ -120,11 +121,11 @@ class Subscribe(ProtocolMessage, frozen=True, tag=17):
     last one decides."""
 
 
-class Unsubscribe(ProtocolMessage, frozen=True, tag=18):
+class Unsubscribe(ClientMessage, frozen=True, tag=18):
     id: BoundedNumber
 
 
-class Taken(ProtocolMessage, frozen=True, tag=21):
+class Taken(ClientMessage, frozen=True, tag=21):
     """The client's code has everything up to this delivery, counted from 1 in the session. One that was elsewhere
     before says it at once, of none: it has come, and what was kept for it is in its hands from now on."""
 
@@ -133,14 +134,14 @@ class Taken(ProtocolMessage, frozen=True, tag=21):
     ]
 
 
-class DropsAcknowledged(ProtocolMessage, frozen=True, tag=19):
+class DropsAcknowledged(ClientMessage, frozen=True, tag=19):
     """The client has heard the notices of dropped messages (`DeliveriesDropped`) up to this one, counted from 1 in the
     session. Its broker keeps the dropped messages until then: a notice can be lost with the broker."""
 
     notices: Annotated[BoundedNumber, Derived("notices of this session, and acknowledged before", Otherwise.CUT_OFF)]
 
 
-class ForgetBrokers(ProtocolMessage, frozen=True, tag=23):
+class ForgetBrokers(ClientMessage, frozen=True, tag=23):
     """The operator says that these brokers never return: nobody is to wait for them any longer, whatever is heard of
     them later. Every client may say so, unless rules say who is an operator."""
 
@@ -149,7 +150,7 @@ class ForgetBrokers(ProtocolMessage, frozen=True, tag=23):
     """Even those that are heard."""
 
 
-class ReadEvents(ProtocolMessage, frozen=True, tag=24):
+class ReadEvents(ClientMessage, frozen=True, tag=24):
     """Read what this broker keeps of the past. Answered by `EventRead` any number of times, and `EventsEnd`."""
 
     id: BoundedNumber
@@ -181,7 +182,7 @@ TOPICS_MAX: Final = 64
 """Of one `AskAudience`."""
 
 
-class AskAudience(ProtocolMessage, frozen=True, tag=30):
+class AskAudience(ClientMessage, frozen=True, tag=30):
     """Does anybody listen to one of these topics?"""
 
     id: BoundedNumber

@@ -2,28 +2,30 @@
 
 `append` returns when the batch is as safe as the flush policy says. A crash in the middle of it leaves a tail that is
 not whole: the next `open_journal` cuts it off and says so. What was whole once and is not any more is never cut off,
-but refused, with the place (`damage`).
+but refused, with the place (`segments.damaged`).
 
 After a write error the journal goes on from its last whole record: the next call cuts off what the failed write left,
 and tries again. After a failed sync the system may have dropped what it had not written, so the next `sync` writes
 everything since the last good one again (as PostgreSQL learnt in 2018: a second fsync alone proves nothing).
 
-A segment is dropped when nobody needs anything in it, and it is too much or too old to be retained. What is needed is
-kept in any case: everything from `floor` on, and what `hold` was told of.
+A segment is dropped when nothing in it is needed, and it is too much or too old to be retained. Needed records are kept
+in any case: everything from `floor` on, and what `hold` was told of.
+
+`Records` keeps what a machine persists and forgets in a journal: the records from its floor on are those that it would
+be given after a crash.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from resprout.journal.damage import damaged
+from resprout.core.contract import Forget, Persist
 from resprout.journal.errors import DiskError
 from resprout.journal.files import Files
 from resprout.journal.format import HEAD_BYTES, SegmentHead, batch_bytes, head_bytes, read_head
-from resprout.journal.index import Index, index_of, write_index
 from resprout.journal.options import Flush, JournalOptions
-from resprout.journal.reading import JournalReader
-from resprout.journal.segments import bases_of, index_name, leftovers, segment_name
+from resprout.journal.reading import Index, JournalReader, index_of, write_index
+from resprout.journal.segments import bases_of, damaged, index_name, leftovers, segment_name
 from resprout.journal.survey import survey
 
 
@@ -250,3 +252,53 @@ def _is_stillborn(files: Files, base: int) -> bool:
     """A segment without batches whose head is not whole: its maker did not come far."""
     name = segment_name(base)
     return files.size(name) <= HEAD_BYTES and not read_head(files.read(name, 0, HEAD_BYTES))[1]
+
+
+class Records:
+    """DamagedError when what is needed was spoiled, DiskError when it cannot be read."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self._needed = deque(kept.position for kept in journal.reader().all_from(journal.floor))
+        """Positions of the records that are not forgotten. There may be gaps where a damaged journal was mended."""
+
+    def __len__(self) -> int:
+        return len(self._needed)
+
+    def read(self) -> list[bytes]:
+        """The records that are not forgotten, oldest first."""
+        journal = self.journal
+        return [kept.record for kept in journal.reader().all_from(journal.floor)]
+
+    def apply(self, changes: Sequence[Persist | Forget], time_us: int) -> None:
+        """In this order, and together: all of it is kept, or DiskError is raised and nothing has changed (unless it is
+        written, see there)."""
+        position = self.journal.next
+        records = [change.record for change in changes if isinstance(change, Persist)]
+        floor = self._floor_after(changes, position)
+        try:
+            self.journal.append(records, time_us, floor)
+        except DiskError as error:
+            if error.is_written:
+                self._take(position, len(records), floor)
+            raise
+        self._take(position, len(records), floor)
+
+    def _floor_after(self, changes: Sequence[Persist | Forget], position: int) -> int:
+        """The first position that is needed when these are done; `position` is the one of the first record."""
+        last = position
+        left = len(self._needed)
+        """Records that are not forgotten, of those before and those among the changes."""
+        for change in changes:
+            if isinstance(change, Persist):
+                last += 1
+                left += 1
+            else:
+                left = min(left, max(0, change.count))
+        behind = last - position
+        return last - left if left <= behind else self._needed[len(self._needed) - (left - behind)]
+
+    def _take(self, position: int, count: int, floor: int) -> None:
+        self._needed.extend(range(position, position + count))
+        while self._needed and self._needed[0] < floor:
+            self._needed.popleft()

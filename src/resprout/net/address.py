@@ -1,16 +1,30 @@
-"""Where a node listens: `HOST:PORT`, with IPv6 hosts in brackets."""
+"""Addresses of nodes: `HOST:PORT`, with IPv6 hosts in brackets.
 
+`AddressBook` knows where peers listen, by name: what a node was told at its start, and what it has heard since.
+`address_to_tell` is the address at which others reach a broker that listens on some address.
+"""
+
+import asyncio
 import errno
 import ipaddress
 import os
 import re
 import socket
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import msgspec
 
 from resprout.core.errors import UsageError
+from resprout.core.names import check_name
 
 DEFAULT_PORT = 7450
+
+NAMES_MAX: Final = 100_000
+ADDRESS_LETTERS_MAX: Final = 300
+"""A host has at most 253."""
+
+_EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -77,3 +91,49 @@ def _divide(text: str) -> tuple[str, str]:
     if not host and not port:
         raise UsageError(f"address {text!r}: write it as HOST:PORT")
     return host, port or str(DEFAULT_PORT)
+
+
+class AddressBook:
+    """Outlives a broker's lives: the next one knows whom the last one knew."""
+
+    def __init__(self, known: Mapping[str, Address] | None = None, names_max: int = NAMES_MAX) -> None:
+        self._places: dict[str, Address] = dict(known or {})
+        self._names_max = names_max
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def find(self, name: str) -> Address | None:
+        return self._places.get(name)
+
+    def locate(self, name: str, text: str) -> None:
+        """A later address replaces an earlier one. UsageError when it is none, or when the book is full."""
+        check_name(name)
+        if len(text) > ADDRESS_LETTERS_MAX:
+            raise UsageError(f"the address of {name} has {len(text)} letters")
+        address = parse_address(text)
+        if not address.host or not address.port:
+            raise UsageError(f"address {text!r}: where {name} listens takes a host and a port")
+        if name not in self._places and len(self._places) >= self._names_max:
+            raise UsageError(f"{self._names_max} addresses are known; that of {name} is not taken")
+        self._places[name] = address
+
+
+async def address_to_tell(listens: Address, advertise: Address | None) -> Address:
+    """What was asked for; otherwise where it listens. On every interface that is nothing one can connect to: then the
+    address of this machine's name. UsageError when its name has none."""
+    if advertise is not None:
+        return advertise
+    if listens.host not in _EVERY_INTERFACE:
+        return listens
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(socket.gethostname(), listens.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise UsageError(
+            f"listening on every interface: say with --advertise HOST:{listens.port} where others reach this broker"
+        ) from None
+    return Address(str(found[0][4][0]), listens.port)

@@ -1,14 +1,23 @@
-"""A child process and what its parent may do to it: signals by its pid alone, and its last words kept."""
+"""A child process and what its parent may do to it: signals by its pid alone, and its last words kept.
+
+`BrokerPlan` is a broker to start in a process of its own, as the words of its command line.
+"""
 
 import asyncio
 import contextlib
+import os
 import signal
+import sys
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
+import msgspec
+
+import resprout
 from resprout.core.errors import ResproutError
-from resprout.net.plan import environment
+from resprout.net.address import Address
 
 START_SECONDS_MAX: Final = 120.0
 """From the start of a process to its first word; a crowded machine takes a while to start many."""
@@ -17,13 +26,15 @@ STOP_SECONDS_MAX: Final = 5.0
 LINE_BYTES_MAX: Final = 1 << 20
 LAST_WORDS_LINES: Final = 20
 
+LOOPBACK: Final = Address("127.0.0.1", 0)
+
 
 class ProcessError(ResproutError):
     """A process did not start, or ended when nobody asked it to."""
 
 
 class Child:
-    """Started once. `what` names it for people. The first process is its parent; see `lifeline` for what binds them."""
+    """Started once. `what` names it for people. The first process is its parent; see `orders` for what binds them."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -127,3 +138,90 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker to start."""
+
+    name: str
+    listen: Address = LOOPBACK
+    parent: Address | None = None
+    stack: str = "resprout"
+    incarnation: int | None = None
+    """None: the process takes one from the clock."""
+    options: Mapping[str, str | int | float | bool] = {}
+    """Of the stack."""
+    links: Mapping[str, int] = {}
+    """Of the links, see `LinkOptions`."""
+    journal: Mapping[str, str | int] = {}
+    """Of what is kept in the folder, see `JournalOptions`."""
+    delays_us: Mapping[str, int] = {}
+    """Emulated one-way latencies, by peer."""
+    site: str = ""
+    """The group of brokers that replicate each other, if there are such."""
+    contacts: tuple[Address, ...] = ()
+    """Brokers to ask for a place when the parent is not there."""
+    data: Path | None = None
+    """The folder for what must survive the process."""
+    keep: tuple[str, ...] = ()
+    """Filters of the events that it keeps there."""
+    tls: Path | None = None
+    """The folder with its certificates; None: it speaks without TLS."""
+    rules: Path | None = None
+    """The file of who is known; None: there are no rules."""
+    network_key: Path | None = None
+    """The file with the key by which brokers prove themselves; None: there is none."""
+    insecure: bool = False
+    """It lets in whoever comes, wherever it listens."""
+    founds: bool = False
+    """It begins a network if its folder remembers none, and nobody that it knows answers."""
+    forces: bool = False
+    """It begins a network if nobody that it knows has a place in one, whatever its folder remembers."""
+    http: Address | None = None
+    """Where it serves its page and metrics; None: nowhere."""
+
+    def command(self) -> list[str]:
+        """The words of the command line. `-P`: the folder that the user happens to be in may hold a `random.py`."""
+        return [sys.executable, "-P", "-m", "resprout", *self.arguments()]
+
+    def arguments(self) -> list[str]:
+        """Of the command `resprout`."""
+        words = ["broker", "--name", self.name, "--listen", str(self.listen), "--stack", self.stack]
+        if self.parent is not None:
+            words += ["--parent", str(self.parent)]
+        if self.site:
+            words += ["--site", self.site]
+        for contact in self.contacts:
+            words += ["--contact", str(contact)]
+        if self.founds:
+            words.append("--found")
+        if self.forces:
+            words.append("--force-found")
+        if self.data is not None:
+            words += ["--data", str(self.data)]
+        for topic_filter in self.keep:
+            words += ["--keep", topic_filter]
+        if self.tls is not None:
+            words += ["--tls", str(self.tls)]
+        if self.rules is not None:
+            words += ["--rules", str(self.rules)]
+        if self.network_key is not None:
+            words += ["--network-key", str(self.network_key)]
+        if self.insecure:
+            words.append("--insecure")
+        if self.http is not None:
+            words += ["--http", str(self.http)]
+        if self.incarnation is not None:
+            words += ["--incarnation", str(self.incarnation)]
+        for table, values in (("options", self.options), ("links", self.links), ("journal", self.journal)):
+            for key, value in values.items():
+                words += ["--set", f"{table}.{key}={msgspec.json.encode(value).decode()}"]
+        for peer, us in self.delays_us.items():
+            words += ["--delay", f"{peer}={us}us"]
+        return [*words, "--json", "--stop-with-stdin"]
+
+
+def environment() -> dict[str, str]:
+    """The same package for the child as for this process, installed or not."""
+    paths = [str(Path(resprout.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}

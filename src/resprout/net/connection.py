@@ -22,14 +22,12 @@ from resprout.core.client_limits import ClientLimits
 from resprout.core.errors import UsageError, WireError
 from resprout.edge.broker.guard import Permit
 from resprout.links.frames import Data, Hello
+from resprout.net.clock import LateBytes
 from resprout.net.frames import PROOFS
 from resprout.net.intake import weight_of
-from resprout.net.late_bytes import LateBytes
-from resprout.net.prelude import Prelude
-from resprout.net.proving import Pending
+from resprout.net.prelude import Pending, Prelude
 from resprout.net.reception import refuse
-from resprout.net.tls.proven import ProvenPeer
-from resprout.net.tls.stream import TlsError, TlsStream
+from resprout.net.tls_stream import ProvenPeer, TlsError, TlsStream
 from resprout.wire.framing import FrameReader, FrameWriter
 
 if TYPE_CHECKING:
@@ -50,8 +48,8 @@ TURN_SECONDS_MAX = 0.002
 """After so long with frames of one peer, the others have their turn before the rest."""
 
 TURN_BYTES = 64 << 10
-"""Whoever sends so much at once stands in line with others who do (`line`), and is not read from meanwhile: some event
-loops would go on reading one connection while more comes, up to 8 MB of it in one turn."""
+"""A peer that sends so much at once stands in line with others that do (`HeavyLine`), and is not read from meanwhile:
+some event loops would go on reading one connection while more comes, up to 8 MB of it in one turn."""
 
 PACE_MAX = 64
 PACE_FIRST = 16

@@ -19,13 +19,11 @@ import msgspec
 from resprout.core.errors import UsageError
 from resprout.core.event_journal import Kept
 from resprout.journal.errors import FULL, DamagedError, DiskError
-from resprout.journal.journal import Journal, open_journal
+from resprout.journal.journal import Journal, Records, open_journal
 from resprout.journal.mending import Mended, mend
 from resprout.journal.options import JournalOptions
 from resprout.journal.reading import JournalReader, open_reader
-from resprout.journal.records import Records
-from resprout.net.disk import RealFiles, sync_folder
-from resprout.net.room import free_bytes
+from resprout.net.disk import RealFiles, free_bytes, sync_folder
 
 _OPTIONS: Final = JournalOptions()
 JOURNAL: Final = "journal"

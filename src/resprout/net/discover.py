@@ -12,10 +12,9 @@ from resprout.links.frames import Goodbye
 from resprout.net.address import Address, reason_of
 from resprout.net.connection import GREETING_BYTES_MAX
 from resprout.net.frames import PROOFS, AccountTold, Here, Who, make_codec
-from resprout.net.identity.network_key import NetworkKey, OpenerMembership
-from resprout.net.identity.proofs import OpenersProof, ProofError
-from resprout.net.tls.keyring import Keyring
-from resprout.net.tls.stream import TlsError
+from resprout.net.identity.proofs import NetworkKey, OpenerMembership, OpenersProof, ProofError
+from resprout.net.keyring import Keyring
+from resprout.net.tls_stream import TlsError
 from resprout.wire.framing import FrameReader, FrameWriter
 
 READ_BYTES = 65_536

@@ -20,10 +20,9 @@ from resprout.journal.options import WhenDiskFull
 from resprout.journal.spill import SpillSegments
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.data_folder import EVENTS, JOURNAL, DataFolder
+from resprout.net.disk import FULL, LOW, OK, Rooms, StoreRoom, UnnamedFiles
 from resprout.net.durable import LostEvents
 from resprout.net.host import Host
-from resprout.net.room import FULL, LOW, OK, Rooms, StoreRoom
-from resprout.net.spill_files import UnnamedFiles
 
 ROOM_SECONDS: Final = 1.0
 """Between two looks at how much room there is; every batch that is written looks, too."""

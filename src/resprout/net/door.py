@@ -16,15 +16,14 @@ from resprout.edge.rights import Rights
 from resprout.links.frames import Hello
 from resprout.links.handshake import shorten
 from resprout.net.address import Address, is_loopback
-from resprout.net.crowd import CrowdLimits
+from resprout.net.connection_limits import CrowdLimits
 from resprout.net.frames import Here, Who
 from resprout.net.identity.logins import LoginBook, LoginThrottle
-from resprout.net.identity.network_key import NO_KEY, NetworkKey, OpenerMembership
-from resprout.net.identity.proofs import LoginSecret, OpenerLogin, OpenersProof
+from resprout.net.identity.proofs import NO_KEY, LoginSecret, NetworkKey, OpenerLogin, OpenerMembership, OpenersProof
 from resprout.net.identity.rules import KnownIdentity, Rules, read_rules, rights_of
-from resprout.net.identity.secret import read_login
-from resprout.net.tls.keyring import Keyring
-from resprout.net.tls.proven import OPERATOR, ProvenPeer
+from resprout.net.identity.scram import read_login
+from resprout.net.keyring import Keyring
+from resprout.net.tls_stream import OPERATOR, ProvenPeer
 
 MAY_NOT_SEE: Final = "it may neither observe nor operate"
 

@@ -40,11 +40,10 @@ from resprout.core.contract import (
 )
 from resprout.core.event_journal import EventsFetched, FetchEvents, Kept, RecordEvent
 from resprout.journal.errors import DiskError
-from resprout.journal.journal import Journal
+from resprout.journal.journal import Journal, Records
 from resprout.journal.options import Flush, WhenDiskFull
-from resprout.journal.records import Records
 from resprout.links.frames import Data, Express, SessionWelcome
-from resprout.net.room import Rooms, StoreRoom
+from resprout.net.disk import Rooms, StoreRoom
 
 SETTLE_SECONDS_MAX: Final = 5.0
 RETRY_SECONDS_MIN: Final = 0.1
@@ -160,7 +159,8 @@ class DurableEffects:
 
     def _overtakes(self, effect: Transmit, now: list[Effect]) -> bool:
         """Signs of life leave at once. While nothing can be written, heartbeats would pile up for hours: they are left
-        out, because the next one says the same and more; clients get a sign of life in their stead."""
+        out, because the next one says the same and more. Clients get a sign of life for each frame that is left out or
+        waits: as long as messages wait for a client, its session makes no heartbeats."""
         frame, connection = effect.frame, effect.connection
         if type(frame) is SessionWelcome:
             self._greetings.add(connection)
@@ -170,10 +170,10 @@ class DurableEffects:
         if type(frame) is Express:
             now.append(effect)
             return True
-        if self._stuck is not None and type(frame) is Data and not frame.messages and not frame.hurry:
+        if self._stuck is not None and type(frame) is Data:
             if self._is_client(connection):
                 now.append(Transmit(connection, _SIGN_OF_LIFE))
-            return True
+            return not frame.messages and not frame.hurry
         return False
 
     async def settle(self) -> None:

@@ -40,25 +40,19 @@ from resprout.core.event_journal import FetchEvents, RecordEvent
 from resprout.edge.broker.guard import Permit
 from resprout.edge.rights import NOTHING
 from resprout.journal.errors import DiskError
-from resprout.journal.journal import Journal
-from resprout.journal.records import Records
+from resprout.journal.journal import Journal, Records
 from resprout.links.options import LinkOptions
-from resprout.net.address import Address
-from resprout.net.alarms import LoopAlarms
-from resprout.net.book import AddressBook
-from resprout.net.clock import now_us
+from resprout.net.address import Address, AddressBook
+from resprout.net.clock import LoopAlarms, now_us
 from resprout.net.connection import CUT, GREETING_SECONDS_MAX, STEP_SECONDS_MAX, TcpConnection
-from resprout.net.crowd import KeepsSessions
-from resprout.net.dials import Dials
+from resprout.net.connection_limits import KeepsSessions
+from resprout.net.disk import Rooms
 from resprout.net.door import Door
 from resprout.net.durable import DurableEffects, LostEvents
 from resprout.net.frames import AskAccount, Here, Who
-from resprout.net.inquiries import Inquiries
-from resprout.net.intake import TurnIntake, together
-from resprout.net.line import HeavyLine
-from resprout.net.listen import ListeningPlace, take_place
-from resprout.net.reception import Reception, refuse
-from resprout.net.room import Rooms
+from resprout.net.intake import HeavyLine, TurnIntake, together
+from resprout.net.reception import Inquiries, Reception, refuse
+from resprout.net.sockets import Dials, ListeningPlace, take_place
 from resprout.wire.codec import Codec
 
 CONNECTIONS_MAX = 10_000

@@ -1,14 +1,18 @@
 """Frames of one turn of the event loop, from all connections, as one step of the machine.
 
-Each frame by itself is a walk through the machine, and a frame to everybody whom it makes the machine say something to.
-A broker with many publishers hears from many of them in each turn, and what it says to a subscriber or to a neighbour
-because of all of them fits into one frame. So what comes in a turn is taken at its end, together. Nothing waits for a
-clock: the turn is over when every connection that has something has been read.
+Each frame by itself is one pass through the machine, and a frame to each peer that the machine then sends to. A broker
+with many publishers hears from many of them in each turn, and what it sends to a subscriber or to a neighbour because
+of all of them fits into one frame. So the frames of a turn are taken at its end, together. Nothing waits for a clock:
+the turn is over when every connection that has something has been read.
 
 Where nothing else has come for a while, nothing is likely to come in the same turn, and a frame is taken at once.
+
+Connections that send much at once stand in line (`HeavyLine`): one of them is read in each turn of the event loop. So a
+connection that sends little waits for one turn of one of them, however many there are.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Final, Protocol, runtime_checkable
@@ -106,3 +110,28 @@ class TurnIntake:
         """Nothing is taken any more."""
         self.waiting.clear()
         self.take()
+
+
+class HeavyLine:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._turn: asyncio.Handle | None = None
+
+    def join(self, take: Callable[[], None]) -> None:
+        """`take` is called when its turn has come, never in this call."""
+        self._waiting.append(take)
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        take = self._waiting.popleft()
+        self._turn = self._loop.call_soon(self._next) if self._waiting else None
+        take()
+
+    def clear(self) -> None:
+        """Nobody is taken any more."""
+        self._waiting.clear()
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None

@@ -11,15 +11,14 @@ from typing import Final
 from resprout.core.contract import Note, Remember, Request
 from resprout.edge.requests import LookForRequest
 from resprout.journal.errors import DiskError
-from resprout.net.address import Address
-from resprout.net.book import AddressBook
+from resprout.net.address import Address, AddressBook
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.data_folder import DataFolder
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.door import Door
 from resprout.net.frames import Who
 from resprout.net.host import Host
-from resprout.net.lookout import Lookout
+from resprout.net.network_search import Lookout
 
 SEEK_SECONDS: Final = 2.0
 """Between two rounds of asking who listens where others of the remembered network may be."""

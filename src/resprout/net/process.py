@@ -1,7 +1,7 @@
 """A broker in a process of its own, as its parent process sees it.
 
 The child is `python -m resprout broker`. Its standard input is a pipe for orders (see `orders`): when the parent is
-gone, however it went, the pipe ends and the child stops. Its standard output announces the address (see `announce`);
+gone, however it went, the pipe ends and the child stops. Its standard output announces the address (see `orders`);
 what it writes to standard error is kept, as far as it explains a sudden end. A broker that retires begins its next life
 in the same process, which goes on being supervised.
 """
@@ -13,10 +13,8 @@ from collections.abc import Callable, Sequence
 
 from resprout.core.errors import PeerError, ResproutError, UsageError
 from resprout.net.address import Address, parse_address
-from resprout.net.announce import Announcement, SaidNote, read_said
-from resprout.net.child import START_SECONDS_MAX, STOP_SECONDS_MAX, Child, ProcessError, lines_of
-from resprout.net.orders import BrokerOrder, as_line
-from resprout.net.plan import BrokerPlan
+from resprout.net.child import START_SECONDS_MAX, STOP_SECONDS_MAX, BrokerPlan, Child, ProcessError, lines_of
+from resprout.net.orders import Announcement, BrokerOrder, SaidNote, order_line, read_said
 
 
 class BrokerProcess(Child):
@@ -131,7 +129,7 @@ class BrokerProcess(Child):
             stdin = self._started().stdin
             assert stdin is not None
             with contextlib.suppress(OSError, RuntimeError):  # it is just ending, which `on_end` tells
-                stdin.write(as_line(order))
+                stdin.write(order_line(order))
 
     # -- listening to it -----------------------------------------------------------------------------------------------
 

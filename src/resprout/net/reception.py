@@ -1,13 +1,16 @@
 """Receives whoever opens a connection with this node, until it has a session or is turned away.
 
-Strangers are counted, have little time, and make room for each other; whoever says who it is, is asked to prove it
-where that is wanted. Everybody who is turned away is told why, and so are the people who read the log.
+Openers that have not said who they are are counted, have little time, and make room for each other. One that says who
+it is must prove it where that is configured. An opener that is turned away is told why, and the reason is logged. One
+that only asks who listens here, or how this node is, gets the answer, and the connection ends (`Inquiries`).
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from resprout.core import limits
 from resprout.core.contract import Connected, Disconnected, Effect, EndCode, TimerFired
+from resprout.core.errors import UsageError
 from resprout.edge.broker.guard import Permit
 from resprout.edge.rights import includes
 from resprout.links.frames import Goodbye, Hello
@@ -15,11 +18,18 @@ from resprout.links.handshake import shorten
 from resprout.links.refusals import TURNED_AWAY, Refusals
 from resprout.links.timers import LingerOver
 from resprout.net.clock import now_us
-from resprout.net.crowd import Crowd, KeepsSessions, SessionCrowd, Standing
+from resprout.net.connection_limits import (
+    Crowd,
+    KeepsSessions,
+    SessionCrowd,
+    Standing,
+    Unidentified,
+    is_local,
+    source_of,
+)
 from resprout.net.door import Door, Entrance, told
-from resprout.net.frames import AskAccount
-from resprout.net.proving import FORBIDDEN, OpenerProofs
-from resprout.net.unidentified import Unidentified, is_local, source_of
+from resprout.net.frames import AccountTold, AskAccount, Here, Who
+from resprout.net.prelude import FORBIDDEN, OpenerProofs
 
 if TYPE_CHECKING:
     from resprout.net.connection import TcpConnection
@@ -249,3 +259,51 @@ def _standing(entrance: Entrance) -> Standing:
 
 def _source(connection: "TcpConnection") -> str:
     return connection.address or "somebody"
+
+
+class Inquiries:
+    """`latest_incarnation`: the latest life of a peer that was met here. `asked` hears who wants to know who listens
+    here. `tells`: what is answered to those who ask how this node is, and may."""
+
+    def __init__(
+        self,
+        host: "Host",
+        latest_incarnation: Callable[[str], int],
+        asked: Callable[[Who], None],
+        tells: Callable[[AskAccount], bytes] | None,
+    ) -> None:
+        self._host = host
+        self._latest_incarnation = latest_incarnation
+        self._asked = asked
+        self._tells = tells
+
+    def answer(self, connection: "TcpConnection", asked: Who | AskAccount) -> None:
+        """To somebody who wants nothing else."""
+        if self._host.is_barred(asked.name):
+            connection.abort("cut off")
+        elif isinstance(asked, Who):
+            self._who(connection, asked)
+        else:
+            self._how(connection, asked)
+
+    def _who(self, connection: "TcpConnection", asked: Who) -> None:
+        host, here = self._host, self._host.here
+        met = self._latest_incarnation(asked.name)
+        door = host.door
+        connection.send(Here(
+            here.name, here.role, here.incarnation, met, host.network, host.notices(), here.stack, door.has_rules,
+            door.network_key is not None,
+        ))  # fmt: skip
+        connection.close("answered")
+        self._asked(host.door.as_proven(asked, connection.proven))
+
+    def _how(self, connection: "TcpConnection", asked: AskAccount) -> None:
+        host = self._host
+        if self._tells is None:
+            refuse(connection, f"{host.here.name} tells nothing of itself")
+        elif not host.reception.check_asker(connection, asked):
+            try:
+                connection.send(AccountTold(host.here.name, self._tells(asked)))
+                connection.close("told")
+            except UsageError as error:
+                refuse(connection, str(error))

@@ -7,8 +7,12 @@
         await tree.restart("b1")
 
 Each broker starts as soon as its parent listens, and is told where all the others listen. One that starts again, or
-joins, may ask any of those that run for a place. Latencies are emulated when asked for; bandwidths are not. When this
-process goes, however it goes, the brokers stop.
+joins, may ask any of those that run for a place. When this process goes, however it goes, the brokers stop.
+
+Latencies are emulated when asked for; bandwidths are not. `delays_of` says what each node must add when it sends. Every
+pair of brokers is covered, neighbours or not, and every client with every broker: a repair makes links that the
+scenario does not list, and such a link is as long as the way along the tree. Brokers that join later count as well.
+Latencies below `EMULATED_US_MIN` are left out, because handing bytes from one process to another takes about as long.
 """
 
 import asyncio
@@ -20,16 +24,15 @@ from typing import Final
 import msgspec
 
 from resprout.net.address import Address
-from resprout.net.announce import SaidNote
-from resprout.net.child import START_SECONDS_MAX, ProcessError
-from resprout.net.latencies import delays_of
-from resprout.net.orders import Bar, Found
-from resprout.net.plan import BrokerPlan
+from resprout.net.child import START_SECONDS_MAX, BrokerPlan, ProcessError
+from resprout.net.orders import Bar, Found, SaidNote
 from resprout.net.process import BrokerProcess
-from resprout.scenario.model import BrokerSpec, Scenario
+from resprout.scenario.model import BrokerSpec, FaultKind, Scenario
 
 STARTING_MAX: Final = 8
 """Processes that start at the same time: more would only slow each other down until some are too late."""
+
+EMULATED_US_MIN: Final = 500
 
 
 class LocalTree:
@@ -254,3 +257,39 @@ class LocalTree:
     def _ended(self, process: BrokerProcess) -> None:
         if not process.deliberate:
             self._fallen.put_nowait(process)
+
+
+def delays_of(scenario: Scenario) -> dict[str, dict[str, int]]:
+    """By node, then by peer: one way, in microseconds."""
+    brokers = list(scenario.brokers)
+    for fault in scenario.faults:
+        if fault.kind is FaultKind.JOIN:
+            brokers += scenario.joining(fault)
+    up = {broker.name: (broker.parent, broker.latency_us) for broker in brokers}
+    ways = {name: _way_up(name, up) for name in up}
+    delays: dict[str, dict[str, int]] = {
+        one: {other: _between(way, ways[other]) for other in up if other != one} for one, way in ways.items()
+    }
+    for client in scenario.clients:
+        home = ways[client.broker]
+        delays[client.name] = {broker: client.latency_us + _between(home, way) for broker, way in ways.items()}
+        for broker, far_us in delays[client.name].items():
+            delays[broker][client.name] = far_us
+    return {node: {peer: us for peer, us in peers.items() if us >= EMULATED_US_MIN} for node, peers in delays.items()}
+
+
+def _way_up(name: str, up: dict[str, tuple[str | None, int]]) -> dict[str, int]:
+    """The broker and everything above it, with the distance to each."""
+    way: dict[str, int] = {}
+    at: str | None = name
+    far_us = 0
+    while at is not None and at not in way:
+        way[at] = far_us
+        at, latency_us = up.get(at, (None, 0))
+        far_us += latency_us
+    return way
+
+
+def _between(ours: dict[str, int], theirs: dict[str, int]) -> int:
+    """Through the lowest broker that is above both; 0 when there is none."""
+    return next((ours[place] + far_us for place, far_us in theirs.items() if place in ours), 0)

@@ -1,4 +1,4 @@
-"""A neighbour as the log sees it: a cursor, and how far each direction has come.
+"""A neighbour: a cursor in the log, how far each direction has come, and what is known of it while its link lasts.
 
 Bundles that cross a link are numbered from 1 in each direction by both ends, so an acknowledgement is a count: "the
 first 17 that you sent me have reached level 1 here". A link costs a few numbers however much is in flight. What a
@@ -129,8 +129,8 @@ class Link:
     """One neighbour. Bundles cross while it is open; otherwise everything for it is retained."""
 
     __slots__ = (
-        "_arrived_rungs", "_sent_rungs", "after", "ahead", "arrived", "copies", "cursor", "heard", "held_bytes",
-        "incarnation", "name", "open", "sent", "silent", "state", "told", "upto",
+        "_arrived_rungs", "_sent_rungs", "after", "ahead", "arrived", "asked_back_us", "copies", "cursor", "heard",
+        "held_bytes", "incarnation", "listeners", "name", "open", "sent", "silent", "state", "told", "unsaid", "upto",
     )  # fmt: skip
 
     def __init__(
@@ -144,6 +144,12 @@ class Link:
         """As the state says; read for every bundle."""
         self.silent = False
         """It is not heard at the moment: reports can wait, and would only pile up."""
+        self.asked_back_us: int | None = None
+        """When the neighbour ended its session, as a child, and was asked whether this broker was declared dead."""
+        self.listeners: set[str] = set()
+        """The clients with subscriptions that the neighbour stands for, as it says."""
+        self.unsaid: list[ProtocolMessage] | None = None
+        """In a repair: what was to be said on the link since this broker handed over what it had said before."""
         self.cursor = cursor
         """The next place in the log to look at; None when the link has kept up, so that new entries go out at once."""
         self.after: deque[tuple[int, ProtocolMessage]] = deque()

@@ -23,6 +23,7 @@ from resprout.core.stowed import StowedBundle
 from resprout.order.entry import Entry, SpillState
 from resprout.order.link import Link
 from resprout.order.log_holdback import LogHoldBack
+from resprout.order.repeats import Repeats
 
 _EVENTUAL = Guarantee.EVENTUAL.stream
 
@@ -32,7 +33,7 @@ class Log:
 
     __slots__ = (
         "_faults", "_rose", "bytes_held", "entries", "held_back", "local", "local_bytes", "next_no", "next_to_show",
-        "patient", "stuck", "stuck_bytes",
+        "patient", "repeats", "stuck", "stuck_bytes",
     )  # fmt: skip
 
     def __init__(self, faults_tolerated: int, rose: Callable[[Entry], None] = lambda entry: None) -> None:
@@ -44,6 +45,7 @@ class Log:
         self.held_back = LogHoldBack(self.is_safe)
         self.next_to_show = self.held_back.take
         """() -> Entry | None: taken out of the line, it must be shown at once."""
+        self.repeats = Repeats()
         self.bytes_held = 0
         self.local_bytes = 0
         """Bytes of local publications that are not safe yet, or wait for a link that has fallen behind."""
@@ -74,6 +76,7 @@ class Log:
         entry.pins = 1 + len(readers)
         self.bytes_held += entry.cost
         self.entries[entry.no] = entry
+        self.repeats.add(entry)
         self.held_back.append(entry)
         further = awaited if source is None else awaited + 1  # the source has it: it will report the higher levels
         entry.reach_lacking = [awaited, *[further] * (faults - 1)] if faults else []
@@ -135,8 +138,14 @@ class Log:
             entry.level += 1
         if entry.level + entry.reach > before:
             self._rose(entry)
+            if self.repeats.followers:
+                self.repeats.touch(entry)
             if entry.level > faults:
                 self._drop(entry)
+
+    def advance_repeats(self) -> None:
+        """At the end of a step, let repeats come as far as their originals."""
+        self.repeats.advance(self._faults, self.settle)
 
     def is_safe(self, entry: Entry) -> bool:
         """At f + 1 brokers for certain, or at every broker of a smaller tree (then its reach is f: everything within f
@@ -152,6 +161,7 @@ class Log:
         entry.bundle = bundle
         entry.level = min(entry.level, self._faults)
         self.entries[entry.no] = entry
+        self.repeats.add(entry)
         self.bytes_held += entry.cost
 
     # -- a link is replaced by another ---------------------------------------------------------------------------------
@@ -346,4 +356,5 @@ class Log:
             bundle.forget()
             entry.to_spill_state(SpillState.MEMORY)
         del self.entries[entry.no]
+        self.repeats.drop(entry)
         self.bytes_held -= entry.cost

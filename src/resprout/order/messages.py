@@ -1,19 +1,21 @@
 """What brokers with a log each say to each other about it. Tags 64..67 of the wire belong to this file."""
 
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
 from resprout.core.bounds import BROKER_STAMPED, BoundedNumber, Derived, Hops, Otherwise, TotalSequence
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import NeighbourMessage, Sender
 
 CROSSED: Final = Derived("bundles that crossed the link in that direction", Otherwise.CUT_OFF)
 
 
 class Forward(BundleMessage, frozen=True, tag=64):
     """The next bundle of the sender's log that this link is owed."""
+
+    said_by: ClassVar[Sender] = Sender.NEIGHBOUR
 
     bundle: Annotated[Bundle, BROKER_STAMPED]
     hops: Hops
@@ -26,6 +28,8 @@ class Forward(BundleMessage, frozen=True, tag=64):
 
 class Republished(BundleMessage, frozen=True, tag=67):
     """A bundle of the log that everybody had before everything stopped; as in `Forward`."""
+
+    said_by: ClassVar[Sender] = Sender.NEIGHBOUR
 
     bundle: Annotated[Bundle, BROKER_STAMPED]
     hops: Hops
@@ -48,7 +52,7 @@ class Ahead(msgspec.Struct, frozen=True, array_like=True):
     last: BoundedNumber
 
 
-class Levels(ProtocolMessage, frozen=True, tag=65):
+class Levels(NeighbourMessage, frozen=True, tag=65):
     """Cumulative acknowledgement, in bundles counted from 1 per direction of this link; see `order.entry` for what the
     levels mean and `order.link` for the counting."""
 

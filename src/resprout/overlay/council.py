@@ -54,7 +54,7 @@ class Council:
         """(peer, now_us): something large gets on, from it or to it. It lives, and may need more time to answer."""
         self._probes = Probes(view, self._detector, self._post)
         self._credence = Credence(view, self._detector)
-        waves = self.waves = Waves(view, post, outcomes, self._credence.is_registered_by_right, claims)
+        waves = self.waves = Waves(view, post, outcomes, self._credence.judge_registration, claims)
         self.believed_deaths = self._credence.believed_deaths
         self._election = Election(view, self._detector, self._probes, self._post, outcomes)
         self._registry = Registry(
@@ -71,13 +71,13 @@ class Council:
         self._suspicions = Suspicions(
             view, self._detector, self._probes, self._election, self._registry, waves.census, self._post, outcomes
         )
-        handlers: dict[type, Handler] = {
+        self._handlers: dict[type, Handler] = {
             Ping: self._on_ping, Pong: self._on_pong, Fenced: self._on_fenced,
             **self._probes.handlers, **self._election.handlers,
             **self._registry.handlers, **self._suspicions.handlers,
         }  # fmt: skip
-        self.handlers: dict[type, Handler] = {kind: self._fencing(handler) for kind, handler in handlers.items()}
-        """By message. Call `heard` first."""
+        self.messages = tuple(self._handlers)
+        """Which messages are for it: see `take`."""
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 
@@ -136,13 +136,13 @@ class Council:
         """For people."""
         here = self._view
         unresponsive = self.unresponsive(now_us)
-        unheard = tuple([name for name in here.neighbours if name in self._detector.silent or name in unresponsive])
+        unheard = tuple([name for name in here.neighbours if self._detector.is_silent(name) or name in unresponsive])
         return CouncilStatus(here.parent, self.leased, unheard, self._probes.cut_off(now_us))
 
     def unresponsive(self, now_us: int) -> tuple[str, ...]:
         """Neighbours that have said nothing for longer than a lease, although their connections stand."""
         here, detector = self._view, self._detector
-        open_links = [name for name, is_open in here.neighbours.items() if is_open and name not in detector.silent]
+        open_links = [name for name, is_open in here.neighbours.items() if is_open and not detector.is_silent(name)]
         return tuple(
             [
                 name
@@ -267,23 +267,20 @@ class Council:
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def _fencing(self, handler: Handler) -> Handler:
-        """Whoever was declared dead is told so, and has no say any more; others have theirs, and no more than that."""
-
-        def handle(peer: str, message: Any, now_us: int) -> None:
-            if self._view.is_dead_speaker(peer) and type(message) is not Fenced:
-                self._post(peer, Fenced(self._view.tombstones[peer]))
-            elif self._credence.is_believed(peer, message, now_us):
-                handler(peer, message, now_us)
-
-        return handle
+    def take(self, peer: str, message: Any, now_us: int) -> None:
+        """Hear a message of a broker; call `heard` first. Whoever was declared dead is told so, and has no say any
+        more; others have theirs, and no more than that."""
+        if self._view.is_dead_speaker(peer) and type(message) is not Fenced:
+            self._post(peer, Fenced(self._view.tombstones[peer]))
+        elif self._credence.is_believed(peer, message, now_us):
+            self._handlers[type(message)](peer, message, now_us)
 
     def _post(self, peer: str, message: ProtocolMessage) -> None:
         if self._detector.may_post(peer):
             self._send(peer, message)
 
     def _ping(self, peer: str, now_us: int) -> None:
-        if peer not in self._detector.silent:
+        if not self._detector.is_silent(peer):
             self._send(peer, Ping(now_us, self._view.decided.version))
 
     def _on_ping(self, peer: str, message: Ping, now_us: int) -> None:

@@ -5,8 +5,9 @@ answer speaks for everybody behind a link, and the broker that began the questio
 answered. This class keeps what one broker waits for. It joins the answers of each question, stops waiting for
 neighbours that are dead, and calls `done` when no answer is outstanding.
 
-Three protocols use it: `waves` (record this), `census` (who has this name), and the book of durable subscriptions
-(know this state). Each sends its own messages and bounds how many questions others may have under way here.
+Four protocols use it: `waves` (record this), `census` (who has this name), the book of durable subscriptions (know this
+state), and the search for publications that are not read (`stacks.resprout.unread`). Each sends its own messages and
+bounds how many questions others may have under way here.
 """
 
 from collections.abc import Callable, Hashable, Iterable

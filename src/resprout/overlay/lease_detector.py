@@ -27,6 +27,37 @@ UNHEARD_POSTS_MAX: Final = 16
 pile up during a long partition."""
 
 
+NEVER_US: Final = -(1 << 60)
+"""Before everything."""
+
+
+class Signs:
+    """The signs of life of one peer, by the name that its lives share."""
+
+    __slots__ = ("ended", "is_unproven", "pinged_us", "ponged_us", "posted", "received_us", "spoke_us", "stirred_us")
+
+    def __init__(self) -> None:
+        self.received_us = NEVER_US
+        """When it last gave a sign of life."""
+        self.spoke_us = NEVER_US
+        """When a message came from it."""
+        self.stirred_us = NEVER_US
+        """When something large last got on, from or to it."""
+        self.pinged_us = NEVER_US
+        """When it pinged this broker, or answered as a voter."""
+        self.ponged_us = NEVER_US
+        """Of the parent and the root: when the latest ping was sent that it answered."""
+        self.is_unproven = False
+        """Its connection was the last that came from it."""
+        self.posted: int | None = None
+        """Messages that were posted to it since its connection broke; None while it stands."""
+        self.ended = -1
+        """Its highest incarnation that has certainly ended."""
+
+
+_NO_SIGNS: Final = Signs()
+
+
 class LeaseDetector:
     def __init__(self, view: MembershipView, options: CouncilOptions) -> None:
         self._view = view
@@ -37,22 +68,9 @@ class LeaseDetector:
         self.leased = True
         self.renewed_us = 0
         """When the latest ping was sent that the parent answered."""
-        self.silent: dict[str, int] = {}
-        """Peers with a broken connection -> what was posted to them since."""
-        self._ended: dict[str, int] = {}
-        """Name -> highest incarnation that has certainly ended."""
-        self._received: dict[str, int] = {}
-        self._stirred: dict[str, int] = {}
-        """Peers -> when something large last got on, from or to them."""
-        self._pinged: dict[str, int] = {}
-        self._ponged: dict[str, int] = {}
-        """Parent and root -> when the latest ping was sent that it answered."""
+        self._signs: dict[str, Signs] = {}
         self._watched: dict[str, int] = {}
         """Children and voters -> since when they are expected to give signs of life."""
-        self._spoke: dict[str, int] = {}
-        """Peers -> when a message came from them."""
-        self._unproven: set[str] = set()
-        """Peers whose connection was the last that came from them."""
         self._parent: str | None = None
         self._started = False
 
@@ -70,82 +88,96 @@ class LeaseDetector:
 
     def heard(self, peer: str, now_us: int) -> None:
         """The stack of this peer has said something: a sign of life."""
-        self._received[peer] = self._spoke[peer] = now_us
-        self._unproven.discard(peer)
-        if peer in self.silent:
-            self._not_silent(peer)
+        signs = self._of(peer)
+        signs.received_us = signs.spoke_us = now_us
+        signs.is_unproven = False
+        if signs.posted is not None:
+            self._not_silent(peer, signs)
 
     def connected(self, peer: str, now_us: int) -> None:
         """Its connection stands (again), and nothing has come on it yet."""
-        if peer not in self._unproven:
-            self._unproven.add(peer)
-            self._received[peer] = now_us
-        if peer in self.silent:
-            self._not_silent(peer)
+        signs = self._of(peer)
+        if not signs.is_unproven:
+            signs.is_unproven = True
+            signs.received_us = now_us
+        if signs.posted is not None:
+            self._not_silent(peer, signs)
 
-    def _not_silent(self, peer: str) -> None:
-        del self.silent[peer]
-        self._began(peer, self._view.sessions.get(peer, self._view.incarnation_of(peer)))
+    def _not_silent(self, peer: str, signs: Signs) -> None:
+        signs.posted = None
+        signs.ended = self._view.sessions.get(peer, self._view.incarnation_of(peer)) - 1
+
+    def _of(self, peer: str) -> Signs:
+        signs = self._signs.get(peer)
+        if signs is None:
+            signs = self._signs[peer] = Signs()
+        return signs
 
     def stirred(self, peer: str, now_us: int) -> None:
         """Something large gets on, from or to it. That stands for its stack as long as it may be at work on it."""
-        if now_us - self._spoke.get(peer, 0) <= STIRRING_LEASES * self.lease_us:
-            self._received[peer] = self._stirred[peer] = now_us
+        signs = self._of(peer)
+        if now_us - max(signs.spoke_us, 0) <= STIRRING_LEASES * self.lease_us:
+            signs.received_us = signs.stirred_us = now_us
 
     def stirred_us(self, peer: str) -> int:
-        return self._stirred.get(peer, 0)
+        return max(self._signs.get(peer, _NO_SIGNS).stirred_us, 0)
+
+    def is_silent(self, name: str) -> bool:
+        """Its connection is broken, or cannot be made."""
+        return self._signs.get(name, _NO_SIGNS).posted is not None
 
     def is_unresponsive(self, name: str, now_us: int) -> bool:
         """Nothing at all has come from it for a lease. A link that is slow brings something all the time."""
-        return now_us - self._received.get(name, 0) > self.lease_us
+        return now_us - max(self._signs.get(name, _NO_SIGNS).received_us, 0) > self.lease_us
 
     def met(self, peer: str, incarnation: int, now_us: int) -> None:
         """A session with this life begins: it lives, and all before it are over."""
+        signs = self._of(peer)
         if incarnation != self._view.sessions.get(peer):
-            self._unproven.discard(peer)
+            signs.is_unproven = False
         self.connected(peer, now_us)
         self._view.sessions[peer] = incarnation
-        self._began(peer, incarnation)
-
-    def _began(self, peer: str, incarnation: int) -> None:
-        self._ended[peer] = incarnation - 1
+        signs.ended = incarnation - 1
 
     def lost(self, peer: str, refused: bool) -> None:
         """Its connection is broken, or cannot be made; `refused`: its own host says that the process is gone."""
-        self.silent.setdefault(peer, 0)
+        signs = self._of(peer)
+        if signs.posted is None:
+            signs.posted = 0
         if refused:
             known = self._view.incarnation_of(peer)
-            self._ended[peer] = max(known, self._view.sessions.get(peer, known), self._ended.get(peer, 0))
+            signs.ended = max(known, self._view.sessions.get(peer, known), signs.ended)
 
     def ended(self, life: Life) -> None:
         """This life is over, and so are all before it."""
-        self._ended[life.name] = max(life.incarnation, self._ended.get(life.name, 0))
+        signs = self._of(life.name)
+        signs.ended = max(life.incarnation, signs.ended)
 
     def has_ended(self, name: str) -> bool:
         """The life that stands in the tree under this name is certainly over."""
-        return self._ended.get(name, -1) >= self._view.incarnation_of(name)
+        return self._signs.get(name, _NO_SIGNS).ended >= self._view.incarnation_of(name)
 
     def is_ended(self, life: Life) -> bool:
         """This life is certainly over, by the word of its host."""
-        return self._ended.get(life.name, -1) >= life.incarnation
+        return self._signs.get(life.name, _NO_SIGNS).ended >= life.incarnation
 
     def liveness(self, name: str, now_us: int) -> Liveness:
         """Of the life that stands in the tree under this name, as far as connections and words tell."""
         if self.has_ended(name):
             return Liveness.ENDED
-        if name in self.silent:
+        if self.is_silent(name):
             return Liveness.SILENT
         return Liveness.UNRESPONSIVE if self.is_unresponsive(name, now_us) else Liveness.HEARD
 
     def may_post(self, peer: str) -> bool:
-        posted = self.silent.get(peer)
-        if posted is None:
+        signs = self._signs.get(peer, _NO_SIGNS)
+        if signs.posted is None:
             return True
-        self.silent[peer] = posted + 1
-        return posted < UNHEARD_POSTS_MAX
+        signs.posted += 1
+        return signs.posted <= UNHEARD_POSTS_MAX
 
     def pinged(self, peer: str, now_us: int) -> None:
-        self._pinged[peer] = now_us
+        self._of(peer).pinged_us = now_us
 
     def watch(self, names: list[str], now_us: int) -> None:
         """From these, and no others, pings are expected from now on."""
@@ -160,7 +192,8 @@ class LeaseDetector:
         return self.silence_us(name, now_us) > self.patience_us
 
     def _last_sign(self, name: str, now_us: int) -> int:
-        return max(self._received.get(name, 0), self._pinged.get(name, 0), self._watched.get(name, now_us))
+        signs = self._signs.get(name, _NO_SIGNS)
+        return max(signs.received_us, signs.pinged_us, self._watched.get(name, now_us), 0)
 
     # -- the own lease -------------------------------------------------------------------------------------------------
 
@@ -171,7 +204,8 @@ class LeaseDetector:
 
     def ponged(self, peer: str, sent_us: int, leased: bool, now_us: int) -> None:
         """It answered the ping that was sent then."""
-        self._ponged[peer] = max(self._ponged.get(peer, 0), min(sent_us, now_us))
+        signs = self._of(peer)
+        signs.ponged_us = max(signs.ponged_us, min(sent_us, now_us), 0)
         if peer != self._view.parent:
             return
         self.renewed_us = max(self.renewed_us, min(sent_us, now_us))
@@ -188,9 +222,8 @@ class LeaseDetector:
         lease."""
         if self.has_ended(name):
             return False
-        long_ago_us = -self.lease_us - 1
-        latest_us = max(self._ponged.get(name, long_ago_us), self._received.get(name, long_ago_us))
-        is_fresh = now_us - latest_us <= self.lease_us
+        signs = self._signs.get(name, _NO_SIGNS)
+        is_fresh = now_us - max(signs.ponged_us, signs.received_us) <= self.lease_us
         return is_fresh or (name == self._view.parent and self.hears_parent(now_us))
 
     def check_root_lease(self, now_us: int) -> None:
@@ -205,7 +238,7 @@ class LeaseDetector:
         return is_half or here.is_majority(here.configuration, heard, self.is_ended)
 
     def _is_voter_heard(self, name: str, now_us: int) -> bool:
-        return name == self._view.name or now_us - self._pinged.get(name, -self.lease_us - 1) <= self.lease_us
+        return name == self._view.name or now_us - self._signs.get(name, _NO_SIGNS).pinged_us <= self.lease_us
 
     def held_since_us(self, now_us: int) -> int:
         """When the own lease was renewed last: the latest ping that the parent answered; at the root, the time since
@@ -215,10 +248,8 @@ class LeaseDetector:
             return self.renewed_us
         if here.configuration.root != here.name:
             return 0  # a candidate has no lease before the configuration follows it
-        signs = sorted(
-            [now_us if x == here.name else self._pinged.get(x, 0) for x in here.configuration.names], reverse=True
-        )
-        return signs[(len(signs) - 1) // 2]
+        signs = [self._signs.get(name, _NO_SIGNS).pinged_us for name in here.configuration.names if name != here.name]
+        return sorted([now_us, *[max(pinged_us, 0) for pinged_us in signs]])[(len(signs) + 1) // 2]
 
     def is_sure(self, name: str, now_us: int, since_us: int | None = None) -> bool:
         """It is certainly gone, or was silent (or owed an answer, since then) for longer than its lease while our own
@@ -235,14 +266,9 @@ class LeaseDetector:
     def forget_strangers(self) -> None:
         """Keep nothing about peers that are neither in view nor voters."""
         here = self._view
-        if len(self._received) + len(self._ended) + len(here.sessions) <= 4 * (len(here.places) + 64):
+        if 2 * len(self._signs) + len(here.sessions) <= 4 * (len(here.places) + 64):
             return
         known = {*here.places, *here.neighbours, *here.configuration.names}
-        tables = (
-            self.silent, self._ended, self._received, self._spoke, self._stirred, self._pinged, self._ponged,
-            here.sessions,
-        )  # fmt: skip
-        for table in tables:
-            for name in [name for name in table if name not in known]:
-                del table[name]
-        self._unproven &= known
+        self._signs = {name: signs for name, signs in self._signs.items() if name in known}
+        for name in [name for name in here.sessions if name not in known]:
+            del here.sessions[name]

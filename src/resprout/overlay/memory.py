@@ -7,12 +7,12 @@ one of them can lead the same network (`stacks/resprout/joining/reunion.py`).
 Assumption: a data folder is never put back to an earlier state (a restored backup).
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
 from resprout.core.bounds import NUMBER_MAX, BoundedNumber, Epoch
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import BrokerMessage, Sender
 from resprout.core.errors import PeerError
 from resprout.overlay.configurations import UNDECIDED_MAX
 from resprout.overlay.places import LIVES_MAX, Configuration, Life
@@ -45,9 +45,11 @@ class MembershipMemory(msgspec.Struct, frozen=True, array_like=True):
         return (self.decided, *self.agreed)
 
 
-class Whereabouts(ProtocolMessage, frozen=True, tag=99):
+class Whereabouts(BrokerMessage, frozen=True, tag=99):
     """From a broker that has a memory of its network and looks for it, to every broker that it knows. The answer of one
     that has a place says so."""
+
+    said_by: ClassVar[Sender] = Sender.BROKER | Sender.NEWCOMER
 
     network: str
     placed: bool

@@ -6,13 +6,13 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from resprout.core.bounds import BoundedNumber, Derived, Microseconds, Otherwise
-from resprout.core.contract import Departure, ProtocolMessage
+from resprout.core.contract import BrokerMessage, Departure, NeighbourMessage, Sender
 from resprout.overlay.places import Configuration, Life, Place, Registration
 
 # signs of life
 
 
-class Ping(ProtocolMessage, frozen=True, tag=80):
+class Ping(BrokerMessage, frozen=True, tag=80):
     """To the parent, and from a voter of the configuration to the root: I live; may I go on?"""
 
     express: ClassVar[bool] = True
@@ -27,7 +27,7 @@ class Ping(ProtocolMessage, frozen=True, tag=80):
         return True
 
 
-class Pong(ProtocolMessage, frozen=True, tag=81):
+class Pong(BrokerMessage, frozen=True, tag=81):
     """Answer to a `Ping`."""
 
     express: ClassVar[bool] = True
@@ -43,15 +43,16 @@ class Pong(ProtocolMessage, frozen=True, tag=81):
         return True
 
 
-class Probe(ProtocolMessage, frozen=True, tag=82):
+class Probe(BrokerMessage, frozen=True, tag=82):
     """Are you there? Asked around a broker that is silent, to tell a crash from a partition."""
 
+    said_by: ClassVar[Sender] = Sender.BROKER | Sender.NEWCOMER
     express: ClassVar[bool] = True
 
     number: BoundedNumber
 
 
-class Probed(ProtocolMessage, frozen=True, tag=83):
+class Probed(BrokerMessage, frozen=True, tag=83):
     """Answer to a `Probe`."""
 
     express: ClassVar[bool] = True
@@ -62,7 +63,7 @@ class Probed(ProtocolMessage, frozen=True, tag=83):
 # suspicions
 
 
-class Suspect(ProtocolMessage, frozen=True, tag=84):
+class Suspect(BrokerMessage, frozen=True, tag=84):
     """To the authority over a broker: I do not hear it. Answered by `Alive` or `Gone`."""
 
     suspect: Life
@@ -74,25 +75,25 @@ class Suspect(ProtocolMessage, frozen=True, tag=84):
     """The operator has said that these never return."""
 
 
-class Alive(ProtocolMessage, frozen=True, tag=85):
+class Alive(BrokerMessage, frozen=True, tag=85):
     """This broker can be reached: do not look for somebody above it."""
 
     name: str
 
 
-class Orphan(ProtocolMessage, frozen=True, tag=86):
+class Orphan(BrokerMessage, frozen=True, tag=86):
     """To the voters: my parent is gone or not heard, and for a long time nobody has come to replace it."""
 
     parent: Life
 
 
-class Gone(ProtocolMessage, frozen=True, tag=87):
+class Gone(BrokerMessage, frozen=True, tag=87):
     """The tree goes on without this life. A broker that waits for it, or that is this life, must join again."""
 
     life: Life
 
 
-class Fenced(ProtocolMessage, frozen=True, tag=88):
+class Fenced(BrokerMessage, frozen=True, tag=88):
     """You were declared dead up to this incarnation: your place is taken."""
 
     incarnation: BoundedNumber
@@ -101,7 +102,7 @@ class Fenced(ProtocolMessage, frozen=True, tag=88):
 # the root
 
 
-class PreVote(ProtocolMessage, frozen=True, tag=89):
+class PreVote(BrokerMessage, frozen=True, tag=89):
     """To every voter, before the root is declared dead: do you hear any of these?"""
 
     number: BoundedNumber
@@ -111,16 +112,18 @@ class PreVote(ProtocolMessage, frozen=True, tag=89):
     force: bool = False
 
 
-class Vote(ProtocolMessage, frozen=True, tag=90):
+class Vote(BrokerMessage, frozen=True, tag=90):
     """Answer to a `PreVote`."""
 
     number: BoundedNumber
     yes: bool
 
 
-class Enrol(ProtocolMessage, frozen=True, tag=91):
+class Enrol(BrokerMessage, frozen=True, tag=91):
     """From the root or a candidate, to every voter of the configurations that matter: these are dead, the next
     configuration is this."""
+
+    said_by: ClassVar[Sender] = Sender.BROKER | Sender.NEWCOMER
 
     number: BoundedNumber
     incarnation: BoundedNumber
@@ -133,8 +136,10 @@ class Enrol(ProtocolMessage, frozen=True, tag=91):
     """The latest that it knows to be decided."""
 
 
-class Enrolled(ProtocolMessage, frozen=True, tag=92):
+class Enrolled(BrokerMessage, frozen=True, tag=92):
     """Answer to an `Enrol`, with what the voter knew before."""
+
+    said_by: ClassVar[Sender] = Sender.BROKER | Sender.NEWCOMER
 
     number: BoundedNumber
     incarnation: BoundedNumber
@@ -147,7 +152,7 @@ class Enrolled(ProtocolMessage, frozen=True, tag=92):
     knowledge."""
 
 
-class Decided(ProtocolMessage, frozen=True, tag=93):
+class Decided(BrokerMessage, frozen=True, tag=93):
     """Majorities have agreed to this configuration."""
 
     configuration: Configuration
@@ -156,7 +161,7 @@ class Decided(ProtocolMessage, frozen=True, tag=93):
 # waves
 
 
-class Tell(ProtocolMessage, frozen=True, tag=94):
+class Tell(NeighbourMessage, frozen=True, tag=94):
     """Record this, pass it on while `ttl` lasts, and answer `Told` when everybody behind you has."""
 
     leaves: ClassVar[Departure] = Departure.TURN
@@ -169,7 +174,7 @@ class Tell(ProtocolMessage, frozen=True, tag=94):
     registration: Registration | None = None
 
 
-class Told(ProtocolMessage, frozen=True, tag=95):
+class Told(NeighbourMessage, frozen=True, tag=95):
     """Answer to a `Tell`."""
 
     leaves: ClassVar[Departure] = Departure.TURN
@@ -193,7 +198,7 @@ class Namesake(msgspec.Struct, frozen=True, array_like=True):
     """It has its place in the tree. Otherwise it is a newcomer."""
 
 
-class Seek(ProtocolMessage, frozen=True, tag=96):
+class Seek(NeighbourMessage, frozen=True, tag=96):
     """Is anybody called so, at your place or behind you? Answered by `Sought` when everybody behind has answered."""
 
     leaves: ClassVar[Departure] = Departure.TURN
@@ -203,7 +208,7 @@ class Seek(ProtocolMessage, frozen=True, tag=96):
     names: tuple[str, ...]
 
 
-class Sought(ProtocolMessage, frozen=True, tag=97):
+class Sought(NeighbourMessage, frozen=True, tag=97):
     """Answer to a `Seek`."""
 
     leaves: ClassVar[Departure] = Departure.TURN

@@ -20,13 +20,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from resprout.pipeline.archive.contents import VERSION, read_manifest
-from resprout.pipeline.archive.head import HEAD_NAME, check_archive
+from resprout.pipeline.archive.format import HEAD_NAME, VERSION, check_archive, read_manifest
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.stores import Location, StorePath, found_in, location, source_of
-from resprout.trace.arrow_schema import ARROW_SCHEMA
-from resprout.trace.errors import TraceError
-from resprout.trace.schema import COLUMNS
+from resprout.trace.columns import ARROW_SCHEMA
+from resprout.trace.schema import COLUMNS, TraceError
 from resprout.trace.store import INFO_NAME, RunInfo, info_at, read_info
 
 RUNS_FOLDER: Final = "runs"

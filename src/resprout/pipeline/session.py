@@ -1,9 +1,11 @@
 """The one place where a Spark session is made: quiet, on loopback only, sized for the machine.
 
 `--master` and `--conf spark.*` of the commands come here, so the same command runs on a laptop and on a cluster, and
-with Spark Connect (`sc://host:15002`), where this process has no Java at all. The Java process writes what it has to
-complain about to a file instead of the terminal; when it does not start, its last words are the reason that the user is
-told. Whoever works for a master keeps that file, and the page on which Spark shows what it does.
+with Spark Connect (`sc://host:15002`), where this process has no Java at all. The Java process writes its complaints to
+a file instead of the terminal; when it does not start, its last words are the reason that the user is told. A session
+with a remote master keeps that file, and the page on which Spark shows what it does.
+
+Starting Spark takes ten seconds and more, in which Python judges many runs: `is_worth_spark` decides.
 """
 
 import contextlib
@@ -23,8 +25,8 @@ import msgspec
 
 from resprout.core.errors import ResproutError
 from resprout.pipeline.errors import NoSparkError, PipelineError, in_one_line
-from resprout.pipeline.java import find_java_home
-from resprout.pipeline.master import CONNECT, check_answers, is_on_this_machine
+from resprout.pipeline.places import RunPlace
+from resprout.pipeline.runtime import CONNECT, check_answers, find_java_home, is_on_this_machine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,8 +50,10 @@ _PREFIX: Final = re.compile(
 )
 """What Java writes before what it has to say: when, who, and in which package."""
 
-
 _WAITS: Final = b"\nresprout: ending when Spark is up, which takes seconds; Ctrl-C again does not wait\n"
+
+ROWS_HERE_MAX: Final = 1_000_000
+"""The judge in Python needs about 11 seconds for so many, and half a gigabyte when they are all of one run."""
 
 
 class SparkChoice(msgspec.Struct, frozen=True):
@@ -286,3 +290,10 @@ def _is_news(record: logging.LogRecord) -> bool:
 def _stop(spark: "SparkSession") -> None:
     with contextlib.suppress(Exception):  # a Java process that has died cannot be stopped any more
         spark.stop()
+
+
+def is_worth_spark(places: Sequence[RunPlace], choice: SparkChoice) -> bool:
+    """Also when the user has said how Spark is to run; never for nothing."""
+    if not places:
+        return False
+    return choice != SparkChoice() or sum(place.info.rows for place in places) > ROWS_HERE_MAX

@@ -9,8 +9,7 @@ import msgspec
 
 from resprout.core.contract import Effect, Persist, ProtocolMessage, Send, SetTimer, Timer
 from resprout.replicas.ledger import Ledger
-from resprout.replicas.options import ReplicaOptions
-from resprout.replicas.values import SlotEntry, Snapshot
+from resprout.replicas.messages import ReplicaOptions, SlotEntry, Snapshot
 
 
 class HeartbeatDue(Timer, frozen=True):

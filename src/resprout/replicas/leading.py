@@ -10,9 +10,22 @@ from typing import Final
 
 from resprout.replicas.desk import HeartbeatDue, Led, PatienceOver, ReplicaDesk
 from resprout.replicas.learning import Learner
-from resprout.replicas.messages import Accept, Accepted, Ask, Follow, Lead, Prepare, Promise, Refuse, Willing
+from resprout.replicas.messages import (
+    ROUND_LEAP_MAX,
+    Accept,
+    Accepted,
+    Ask,
+    Ballot,
+    Follow,
+    Lead,
+    Prepare,
+    Promise,
+    Refuse,
+    SlotEntry,
+    Willing,
+    is_majority,
+)
 from resprout.replicas.proposer import Proposer
-from resprout.replicas.values import ROUND_LEAP_MAX, Ballot, SlotEntry, is_majority
 
 ELECTIONS_MAX: Final = 2
 """After so many without a leader, each further one doubles the patience: where promises take long, another ballot only

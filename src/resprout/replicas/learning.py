@@ -7,8 +7,7 @@ of the members has it.
 from collections.abc import Sequence
 
 from resprout.replicas.desk import ReplicaDesk
-from resprout.replicas.messages import Decisions, Fetch, Install, Known
-from resprout.replicas.values import Ballot, SlotEntry, is_majority
+from resprout.replicas.messages import Ballot, Decisions, Fetch, Install, Known, SlotEntry, is_majority
 
 
 class Learner:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from resprout.replicas.values import NO_BALLOT, AcceptedEntry, Ballot, SlotEntry, Snapshot
+from resprout.replicas.messages import NO_BALLOT, AcceptedEntry, Ballot, SlotEntry, Snapshot
 
 
 class _Promised(msgspec.Struct, frozen=True, array_like=True, tag=1):

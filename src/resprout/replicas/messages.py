@@ -1,13 +1,67 @@
-"""What replicas of one group say to each other. Tags 160..175 of the wire belong to this file.
+"""What replicas of one group say to each other, and the values that they agree on. Tags 160..175 of the wire belong
+here.
 
-`group` names the log, because a broker may be a replica of many. Any of these may be lost, come twice, or come in
-another order than they were sent.
+`group` names the log, because a broker may be a replica of many. Any of these messages may be lost, come twice, or come
+in another order than they were sent.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+import msgspec
 
 from resprout.core.contract import ProtocolMessage
-from resprout.replicas.values import AcceptedEntry, Ballot, SlotEntry, Snapshot
+
+MEMBERS_MAX: Final = 64
+"""Of one configuration: every decision is sent to all of them."""
+ROUND_LEAP_MAX: Final = 1 << 32
+"""By so much the round of a ballot may be ahead of the one known before: a liar must not use up the numbers."""
+
+
+class Ballot(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """Who may propose. Higher ones win; no two replicas ever use the same."""
+
+    round: int = 0
+    leader: str = ""
+
+
+NO_BALLOT: Final = Ballot()
+
+
+class SlotEntry(msgspec.Struct, frozen=True, array_like=True):
+    """What stands in a slot: a command of the owner; a new configuration; or, without either, nothing."""
+
+    command: bytes = b""
+    members: tuple[str, ...] = ()
+    """The configuration from the next slot on; empty: it stays."""
+
+    @property
+    def is_configuration(self) -> bool:
+        return bool(self.members)
+
+
+NOTHING: Final = SlotEntry()
+"""Fills a slot that a leader before may have left open."""
+
+
+class AcceptedEntry(msgspec.Struct, frozen=True, array_like=True):
+    """An entry that a replica has accepted in a slot, and in which ballot."""
+
+    slot: int
+    ballot: Ballot
+    entry: SlotEntry
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The state of the owner after this slot, and the configuration that follows it."""
+
+    slot: int = 0
+    members: tuple[str, ...] = ()
+    state: bytes = b""
+
+
+def is_majority(members: tuple[str, ...], of: dict[str, None] | set[str] | frozenset[str]) -> bool:
+    """More than half of the configuration are among these."""
+    return 2 * sum(member in of for member in members) > len(members)
 
 
 class Ask(ProtocolMessage, frozen=True, tag=170):
@@ -153,3 +207,14 @@ class Known(ProtocolMessage, frozen=True, tag=172):
 
 
 MESSAGES = (Ask, Willing, Prepare, Promise, Accept, Accepted, Refuse, Lead, Follow, Fetch, Decisions, Install, Known)
+
+
+class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):
+    heartbeat_us: int = 250_000
+    """Between two signs of life of a leader; what was not answered is sent again at this pace."""
+    patience_us: int = 1_000_000
+    """A leader that is not heard for so long, and up to twice that by chance, is replaced; one that hears no majority
+    for so long gives up. Several heartbeats and round trips, or leaders change without need."""
+    batch_bytes_max: int = 1 << 20
+    """Of commands in one message, unless a single one is larger."""
+    batch_entries_max: int = 128

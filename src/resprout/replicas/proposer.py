@@ -14,8 +14,7 @@ from collections import deque
 from typing import Final
 
 from resprout.replicas.ledger import Ledger
-from resprout.replicas.messages import Promise
-from resprout.replicas.values import NOTHING, AcceptedEntry, Ballot, SlotEntry, is_majority
+from resprout.replicas.messages import NOTHING, AcceptedEntry, Ballot, Promise, SlotEntry, is_majority
 
 PENDING_MAX: Final = 4096
 """Commands that wait for a slot."""

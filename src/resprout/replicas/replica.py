@@ -25,6 +25,8 @@ from resprout.replicas.leading import Leadership
 from resprout.replicas.learning import Learner
 from resprout.replicas.ledger import Ledger
 from resprout.replicas.messages import (
+    MEMBERS_MAX,
+    ROUND_LEAP_MAX,
     Accept,
     Accepted,
     Ask,
@@ -37,10 +39,11 @@ from resprout.replicas.messages import (
     Prepare,
     Promise,
     Refuse,
+    ReplicaOptions,
+    SlotEntry,
+    Snapshot,
     Willing,
 )  # fmt: skip
-from resprout.replicas.options import ReplicaOptions
-from resprout.replicas.values import MEMBERS_MAX, ROUND_LEAP_MAX, SlotEntry, Snapshot
 from resprout.replicas.voting import Acceptor
 
 __all__ = ["ROUND_LEAP_MAX", "Chosen", "HeartbeatDue", "Led", "News", "PatienceOver", "Replica", "Restored"]

@@ -9,8 +9,19 @@ from resprout.core.contract import ProtocolMessage
 from resprout.replicas.desk import ReplicaDesk
 from resprout.replicas.leading import Leadership
 from resprout.replicas.learning import Learner
-from resprout.replicas.messages import Accept, Accepted, Ask, Follow, Lead, Prepare, Promise, Refuse, Willing
-from resprout.replicas.values import ROUND_LEAP_MAX, Ballot
+from resprout.replicas.messages import (
+    ROUND_LEAP_MAX,
+    Accept,
+    Accepted,
+    Ask,
+    Ballot,
+    Follow,
+    Lead,
+    Prepare,
+    Promise,
+    Refuse,
+    Willing,
+)
 
 
 class Acceptor:

@@ -1,20 +1,36 @@
 """Runs the application of a client on its client machine, and has both observed. Every driver uses it.
 
-The driver brings what the machine has for those above (`given`, after the step that caused it is complete) and the time
-(`woke`); it is asked for little more than a clock and an alarm. One runner is one life of a client: the application is
-lost with the process, and the next life has a new one.
+The driver brings what the machine has for the application (`given`, after the step that caused it is complete) and the
+time (`woke`); it is asked for little more than a clock and an alarm. One runner is one life of a client: the
+application is lost with the process, and the next life has a new one.
+
+A client that consumes a durable subscription has no application: it acknowledges everything that it is handed, at once
+or as slowly as it reads. `make_consumer` makes its machine, `ConsumerRows` its rows.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 from resprout.core.contract import Answer, Deliver, Effect
 from resprout.core.message import Message
+from resprout.edge.client.consumer import ConsumerMachine
 from resprout.edge.client.machine import ClientMachine
-from resprout.edge.durable_messages import WhenFull
-from resprout.edge.requests import ClientNews, ClientRequest, Published, PublishRequest, Refused, SessionLost
+from resprout.edge.durable_messages import Terms, WhenFull
+from resprout.edge.requests import (
+    ClientNews,
+    ClientRequest,
+    ConsumerBegan,
+    ConsumerOver,
+    DroppedBefore,
+    Published,
+    PublishRequest,
+    Refused,
+    SessionLost,
+)
 from resprout.scenario.app import App, Applied, AppWish, WakeAt
+from resprout.scenario.model import ClientSpec, SubscriptionSpec
 from resprout.scenario.observe import ClientRows, RowObserver
+from resprout.trace import kinds
 from resprout.trace.schema import Row
 
 
@@ -141,3 +157,64 @@ class AppRunner:
         if self._unsent:
             self._unsent = False
             self._driver.flush()
+
+
+def make_consumer(
+    spec: ClientSpec, wanted: SubscriptionSpec, incarnation: int, others: tuple[str, ...]
+) -> ConsumerMachine:
+    assert wanted.durable is not None
+    when_full = WhenFull.SPILL if wanted.spills else WhenFull.BLOCK
+    terms = Terms(wanted.filter, wanted.where, wanted.group, when_full)
+    return ConsumerMachine(spec.name, incarnation, spec.broker, wanted.durable, terms, others=others)
+
+
+class ConsumerRows:
+    """Of one life."""
+
+    def __init__(self, spec: ClientSpec, wanted: SubscriptionSpec, incarnation: int) -> None:
+        self._node = spec.name
+        self._wanted = wanted
+        self._rows = ClientRows(spec.name, incarnation)
+        self._dropped = 0
+
+    def began(self, time_us: int) -> Row:
+        more = {"group": "yes"} if self._wanted.group else {}
+        return self._row(time_us, kinds.CONSUME, more, filter=self._wanted.filter, where=self._wanted.where)
+
+    def given(self, time_us: int, effect: Deliver | Answer) -> Iterator[Row]:
+        if isinstance(effect, Deliver):
+            for message in effect.messages:
+                yield self._handed(time_us, message)
+        elif isinstance(effect.body, ConsumerBegan):
+            yield self._row(time_us, kinds.CONSUMING, {}, filter=self._wanted.filter, where=self._wanted.where)
+        elif isinstance(effect.body, ConsumerOver):
+            yield self._row(time_us, kinds.CONSUME_OVER, {}, detail=effect.body.reason)
+        elif isinstance(effect.body, DroppedBefore):
+            self._dropped += effect.body.count
+        else:
+            yield from self._rows.told(time_us, effect.body)
+
+    def acknowledged(self, time_us: int, message: Message) -> Row:
+        return self._row(
+            time_us,
+            kinds.ACKNOWLEDGED,
+            {},
+            publisher=message.publisher,
+            incarnation=message.incarnation,
+            stream=message.stream,
+            seq=message.seq,
+        )
+
+    def _handed(self, time_us: int, message: Message) -> Row:
+        more = {"redelivered": "yes"} if message.redelivered else {}
+        if self._dropped:
+            more["dropped"], self._dropped = str(self._dropped), 0
+        row = self._rows.delivered(time_us, message)
+        columns = {name: getattr(row, name) for name in row.__struct_fields__}
+        return Row(**{**columns, "kind": kinds.HANDED, "attributes": self._about(more)})
+
+    def _about(self, more: dict[str, str]) -> dict[str, str]:
+        return {"durable": self._wanted.durable or "", **more}
+
+    def _row(self, time_us: int, kind: str, more: dict[str, str], **columns: Any) -> Row:
+        return Row(time_us=time_us, node=self._node, kind=kind, attributes=self._about(more), **columns)

@@ -10,10 +10,16 @@ from resprout.core.message import Message
 from resprout.edge.requests import ClientNews, Refused, SubscribeRequest, SubscriptionConfirmed
 from resprout.filters.topics import topic_matches
 from resprout.scenario.app import App, AppWish
-from resprout.scenario.errors import ScenarioError
-from resprout.scenario.model import ClientSpec, Scenario, SubscriptionSpec
-from resprout.scenario.seeds import random_for
-from resprout.scenario.workload_options import BankOptions, ChatterOptions, RandomOptions
+from resprout.scenario.model import (
+    BankOptions,
+    ChatterOptions,
+    ClientSpec,
+    RandomOptions,
+    Scenario,
+    SubscriptionSpec,
+    random_for,
+)
+from resprout.scenario.source import ScenarioError
 from resprout.scenario.workloads.bank import BankApp
 from resprout.scenario.workloads.chatter import ChatterApp
 from resprout.scenario.workloads.random import RandomApp

@@ -15,17 +15,19 @@ from resprout.filters.topics import topic_matches
 from resprout.scenario.model import (
     CLIENT_LATENCY_US,
     BrokerSpec,
+    ChatterOptions,
     ClientSpec,
     Mix,
     OptionValue,
+    RandomOptions,
     Scenario,
     SubscriptionSpec,
+    WorkloadOptions,
     WorkloadSpec,
+    random_for,
 )  # fmt: skip
-from resprout.scenario.seeds import random_for
 from resprout.scenario.topologies import SHAPES, parents_in
-from resprout.scenario.workload_options import ChatterOptions, RandomOptions, WorkloadOptions
-from resprout.scenario.workloads.vocabulary import draw_filter, draw_where
+from resprout.scenario.workloads.random import draw_filter, draw_where
 
 KEEPERS: Final = 0.2
 """How many of the drawn scenarios have brokers that keep events."""

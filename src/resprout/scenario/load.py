@@ -2,7 +2,7 @@
 
 Keys of the file: `name` (default: the file's), `stack`, `seed`, `time_limit`, `client_links`, `count_bytes`, `trace`,
 `[options]` of the stack, `[[broker]]` or `[topology]`, `[[client]]`, `[[workload]]`, `[[fault]]`. What each table may
-hold is listed in `model` and `workload_options`. Anything unknown is refused: an option that is silently ignored makes
+hold is listed in `model`. Anything unknown is refused: an option that is silently ignored makes
 a run that nobody asked for.
 """
 

@@ -1,19 +1,27 @@
 """A scenario as values: everything a driver needs to run it, nothing about how it was written down.
 
-Values are immutable and complete: units are resolved, defaults filled in, names checked by whoever made them (`load`
-for files, `draw` for swarms). Times are microseconds of virtual time from the beginning of the run, rates bits per
-second, sizes bytes. Nodes are brokers and clients, in one name space.
+Values are immutable and complete: units are resolved, defaults filled in, names checked by the code that made them
+(`load` for files, `draw` for swarms). Times are microseconds of virtual time from the beginning of the run, rates bits
+per second, sizes bytes. Nodes are brokers and clients, in one name space.
+
+`BankOptions` and its siblings are the options that one kind of workload understands beyond the common ones of
+`WorkloadSpec`. The loader takes names, types and defaults from these structs and the bounds from their annotations, so
+an option that is not here is an error. In TOML they stand in `[[workload]]` next to the common keys.
+
+`random_for` makes a generator from the scenario's seed and its purpose, so that a new client or workload does not
+change the choices of the others. Python's `hash` differs between processes and is not used.
 """
 
 import enum
+import hashlib
+import random
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from resprout.core.guarantee import Guarantee
 from resprout.edge.durable_messages import WhenFull
-from resprout.scenario.workload_options import BankOptions, WorkloadOptions
 
 LINK_LATENCY_US: Final = 1_000
 """One way between a broker and its parent, unless the scenario says otherwise."""
@@ -32,6 +40,64 @@ TIME_LIMIT_US: Final = 120_000_000
 
 OptionValue = str | int | float | bool
 """Of a stack's option. Which names and types a stack takes is its own affair."""
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+"""A chance between 0 and 1."""
+
+
+class BankOptions(msgspec.Struct, frozen=True):
+    """A replicated bank: each topic is a bank, each key an account, each client a replica and a teller."""
+
+    initial: Annotated[int, msgspec.Meta(ge=0, le=10**12)] = 10_000
+    """Balance of every account before anything happens, in cents."""
+    amount_max: Annotated[int, msgspec.Meta(ge=1, le=10**12)] = 5_000
+    """Deposits, withdrawals and transfers move 1 to this many cents; above `initial`, many withdrawals are refused."""
+    interest_max: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 500
+    """Interest credits 1 to this many hundredths of a percent of the balance, rounded down."""
+
+
+class RandomOptions(msgspec.Struct, frozen=True):
+    """Publications without a meaning: every choice is drawn from the seed."""
+
+    keys_max: Annotated[int, msgspec.Meta(ge=0, le=64)] = 2
+    """Each publication names 0 to this many keys (a `total` one at least 1, unless the workload has no keys)."""
+    foreign_keys: Share = 0.0
+    """Chance that a key belongs to another topic of the workload (`other/topic#key`)."""
+    attributes: bool = True
+    """Whether publications carry `amount` (0 to 999), `kind` (a, b or c), `ratio` (0.0 to 1.0) and `urgent`."""
+    payload_min: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] | None = None
+    """Payloads are this many up to `payload` bytes; absent: all exactly `payload`."""
+    burst: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
+    """Publications made at once, all on one topic with the same guarantee and keys; `operations` counts every one."""
+    subscribed: bool = False
+    """Each client publishes only to topics that it subscribes to itself; without `topics`, to all of those."""
+    churn: Share = 0.0
+    """Chance, before each publication, that the client begins or ends one extra subscription."""
+    churn_where: Share = 0.0
+    """Chance that such an extra subscription has a content filter."""
+
+
+class ChatterOptions(msgspec.Struct, frozen=True):
+    """Conversations: a delivery provokes an answer on another topic, down to a depth that the message carries."""
+
+    depth: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 4
+    """Answers to answers: a message carries how many are left, and at 0 nobody answers."""
+    answer: Share = 0.5
+    """Chance that a client answers a delivery; a level has this times the subscribers as many messages as the last."""
+    answers_max: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 1000
+    """No client answers more often than this in one run: the bound that holds whatever the chances are."""
+    think_max_us: Annotated[int, msgspec.Meta(ge=0, le=3_600_000_000)] = 0
+    """An answer is made at once, or after a pause of up to this long. In TOML: `think_max = "5ms"`."""
+
+
+WorkloadOptions = BankOptions | RandomOptions | ChatterOptions
+
+OPTIONS: dict[str, type[WorkloadOptions]] = {
+    "bank": BankOptions,
+    "random": RandomOptions,
+    "chatter": ChatterOptions,
+}
+"""By kind of workload."""
 
 
 class BrokerSpec(msgspec.Struct, frozen=True):
@@ -259,3 +325,9 @@ class Scenario(msgspec.Struct, frozen=True):
         named = set(fault.nodes)
         followers = (c.name for c in self.clients if c.broker in named and c.name not in named)
         return (*fault.nodes, *followers)
+
+
+def random_for(*purpose: str | int) -> random.Random:
+    """The generator of this purpose; equal purposes give equal sequences on every machine."""
+    text = "\0".join(f"{type(part).__name__}:{part}" for part in purpose)
+    return random.Random(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big"))

@@ -1,4 +1,4 @@
-"""Rows of the trace: for what a client asks and gets, and for the notes of machines."""
+"""Rows of the trace: for what a client asks and gets, and for the notes of machines; or counts in their place."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -8,6 +8,7 @@ from resprout.core.message import Message
 from resprout.core.names import check_keys
 from resprout.edge.requests import (
     BrokerChanged,
+    ClientNews,
     ClientRequest,
     DeliveriesSkipped,
     Published,
@@ -22,8 +23,8 @@ from resprout.edge.requests import (
 )
 from resprout.scenario.app import Applied
 from resprout.trace import kinds
-from resprout.trace.schema import COLUMNS, Row
-from resprout.trace.text import texts
+from resprout.trace.counts import Counts
+from resprout.trace.schema import COLUMNS, Row, texts
 
 _WORDS = {guarantee: (guarantee.label, guarantee.stream) for guarantee in Guarantee}
 """Looked up for every delivery."""
@@ -181,3 +182,46 @@ def note_row(time_us: int, node: str, kind: str, columns: Mapping[str, Any]) -> 
     if others:
         known["detail"] = ", ".join([*filter(None, [known.get("detail")]), *others])
     return Row(time_us=time_us, node=node, kind=kind, **known)
+
+
+class ClientCounts:
+    """What is rare, and for people, is a row all the same."""
+
+    def __init__(self, name: str, incarnation: int, counts: Counts, record: Callable[[Row], None]) -> None:
+        self._name = name
+        self._incarnation = incarnation
+        self._counts = counts
+        self._record = record
+        self._rows = ClientRows(name, incarnation)
+
+    def published(self, time_us: int, request: PublishRequest, news: Published) -> None:
+        identity = (self._name, self._incarnation, news.stream, news.seq)
+        self._counts.published(time_us, identity, request.guarantee)
+
+    def delivered(self, time_us: int, message: Message) -> None:
+        self._counts.delivered(
+            time_us, message.publisher, message.incarnation, message.seq, message.guarantee, message.hops,
+            message.metadata_bytes, len(message.payload),
+        )  # fmt: skip
+
+    def applied(self, time_us: int, applied: Applied) -> None:
+        """What replicas have in their books is for the judge."""
+
+    def asked(self, time_us: int, request: ClientRequest) -> None:
+        if isinstance(request, SubscribeRequest):
+            self._counts.subscribed(self._name)
+
+    def told(self, time_us: int, news: ClientNews) -> None:
+        if isinstance(news, ReceiptTurned):
+            for seq in range(news.first, news.last + 1):
+                self._counts.receipt(time_us, (self._name, self._incarnation, news.stream, seq), news.receipt.label)
+        elif isinstance(news, Refused) and news.stream:
+            for seq in range(news.first, news.last + 1):
+                identity = (self._name, self._incarnation, news.stream, seq)
+                if news.definite:
+                    self._counts.refused(identity)
+                else:
+                    self._counts.receipt(time_us, identity, "failed")
+        elif not isinstance(news, SubscriptionConfirmed | SubscriptionEnded):
+            for row in self._rows.told(time_us, news):
+                self._record(row)

@@ -10,10 +10,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from resprout.core.names import check_name
-from resprout.scenario.model import LINK_LATENCY_US, BrokerSpec, ClientSpec, FaultKind, FaultSpec
+from resprout.scenario.model import LINK_LATENCY_US, BrokerSpec, ClientSpec, FaultKind, FaultSpec, random_for
 from resprout.scenario.read_nodes import read_contacts
 from resprout.scenario.reader import TomlTable, suggestion
-from resprout.scenario.seeds import random_for
 
 FAULTS_MAX: Final = 10_000
 FAULT_NODES_MAX: Final = 100_000

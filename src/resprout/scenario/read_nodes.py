@@ -15,9 +15,9 @@ from resprout.scenario.model import (
     BrokerSpec,
     ClientSpec,
     SubscriptionSpec,
+    random_for,
 )
 from resprout.scenario.reader import TomlTable
-from resprout.scenario.seeds import random_for
 from resprout.scenario.topologies import DEGREE, FLAT, KINDS, contacts_in, parents_in
 
 BROKERS_MAX: Final = 100_000

@@ -11,10 +11,9 @@ from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, check_offered
 from resprout.core.names import check_topic
 from resprout.filters.topics import topic_matches
-from resprout.scenario.model import ClientSpec, Mix, WorkloadSpec
+from resprout.scenario.model import OPTIONS, BankOptions, ClientSpec, Mix, RandomOptions, WorkloadOptions, WorkloadSpec
 from resprout.scenario.read_nodes import CLIENTS_MAX
 from resprout.scenario.reader import TomlTable, suggestion
-from resprout.scenario.workload_options import OPTIONS, BankOptions, RandomOptions, WorkloadOptions
 
 WORKLOADS_MAX: Final = 1_000
 TOPICS_MAX: Final = 10_000

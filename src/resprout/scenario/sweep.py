@@ -19,11 +19,10 @@ from typing import Any, Final
 
 import msgspec
 
-from resprout.scenario.errors import ScenarioError
 from resprout.scenario.load import NAME_LETTERS_MAX, SEED_MAX, build_scenario
 from resprout.scenario.model import Scenario
 from resprout.scenario.reader import TomlTable
-from resprout.scenario.source import TomlSource, apply_overrides, read_source
+from resprout.scenario.source import ScenarioError, TomlSource, apply_overrides, read_source
 
 AXES_MAX: Final = 16
 POINTS_MAX: Final = 10_000

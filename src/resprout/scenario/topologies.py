@@ -1,14 +1,18 @@
-"""Networks that are described instead of listed: `[topology]` of a scenario, and the trees that swarms draw.
+"""The shape of a network: trees and flat networks that are described instead of listed, and the links that are cut.
 
-Brokers are `b0` (the root), `b1`, ... in breadth-first order, clients `c0`, `c1`, ... dealt to them in turn. A degree
-counts neighbours: a broker of degree 3 has a parent and two children. The root has no parent and still only
-`degree - 1` children, so that 511 brokers of degree 3 are the complete binary tree.
+`[topology]` of a scenario and swarms use it. Brokers are `b0` (the root), `b1`, ... in breadth-first order, clients
+`c0`, `c1`, ... dealt to them in turn. A degree counts neighbours: a broker of degree 3 has a parent and two children.
+The root has no parent and still only `degree - 1` children, so that 511 brokers of degree 3 are the complete binary
+tree.
 
-In a `flat` network nobody has a parent: each broker but the first knows some that were there before it, and the stack
-makes of that what it wants.
+In a `flat` network no broker has a parent: each broker but the first knows some that were there before it, and the
+stack makes of that what it wants.
+
+`Cuts` keeps track of cut links and partitions while a scenario runs.
 """
 
 import random
+from collections.abc import Iterable
 from typing import Final
 
 from resprout.core.errors import UsageError
@@ -17,6 +21,8 @@ SHAPES: Final = ("tree", "chain", "star", "random")
 FLAT: Final = "flat"
 KINDS: Final = (*SHAPES, FLAT)
 DEGREE: Final = 3
+
+Pair = tuple[str, str]
 
 
 def parents_in(shape: str, brokers: int, degree: int, rng: random.Random) -> list[int | None]:
@@ -70,3 +76,41 @@ def _breadth_first(parents: list[int | None]) -> list[int | None]:
         renumbered += [number] * len(below[broker])
         order += below[broker]
     return renumbered
+
+
+class Cuts:
+    def __init__(self) -> None:
+        self._links: set[Pair] = set()
+        self._partitions: list[tuple[frozenset[str], set[Pair]]] = []
+        """One side of each, and the links across it that were healed since."""
+
+    def cut(self, one: str, other: str) -> None:
+        self._links.add(_pair(one, other))
+
+    def partition(self, side: Iterable[str]) -> None:
+        """Separate these nodes from everybody else, those that join later included."""
+        self._partitions.append((frozenset(side), set()))
+
+    def heal(self, one: str, other: str) -> None:
+        """This link passes again, whatever had cut it."""
+        pair = _pair(one, other)
+        self._links.discard(pair)
+        for _, healed in self._partitions:
+            healed.add(pair)
+
+    def heal_all(self) -> None:
+        self._links.clear()
+        self._partitions.clear()
+
+    def between(self, one: str, other: str) -> bool:
+        """Whether nothing passes between these two."""
+        if not self._links and not self._partitions:
+            return False
+        pair = _pair(one, other)
+        return pair in self._links or any(
+            (one in side) != (other in side) and pair not in healed for side, healed in self._partitions
+        )
+
+
+def _pair(one: str, other: str) -> Pair:
+    return (one, other) if one <= other else (other, one)

@@ -1,15 +1,18 @@
 """From a `Scenario` back to TOML: loading the text gives an equal scenario. Defaults are left out, topologies listed.
 
 Made for reproductions: a swarm prints the scenario that failed, and the text is all that is needed to run it again.
+`describe` says a scenario in a few lines for people, `run_info` is what `run.json` says about a run of it.
 """
 
 import json
+import platform
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from resprout import __version__
 from resprout.scenario.model import (
     CLIENT_LATENCY_US,
     LINK_LATENCY_US,
@@ -21,9 +24,11 @@ from resprout.scenario.model import (
     Scenario,
     SubscriptionSpec,
     WorkloadSpec,
-)  # fmt: skip
+)
 from resprout.scenario.read_workloads import BANK_START_US
-from resprout.scenario.units import format_duration, format_rate
+from resprout.scenario.reader import format_duration, format_rate
+from resprout.stacks.registry import find_stack
+from resprout.trace.store import RunInfo
 
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -169,3 +174,48 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_value(inner) for inner in value) + "]"
     return repr(value)
+
+
+def describe(scenario: Scenario) -> str:
+    """What was drawn, in a few lines: printed before a run, so that a run that never ends has said what it is."""
+    latencies = [broker.latency_us for broker in scenario.brokers[1:]] or [0]
+    narrow = sum(broker.bandwidth_bps is not None for broker in scenario.brokers)
+    subscriptions = [s for client in scenario.clients for s in client.subscriptions]
+    filtered = sum(s.where is not None for s in subscriptions)
+    options = ", ".join(f"{name} {value}" for name, value in scenario.options.items()) or "none"
+    lines = [f"{scenario.name}: stack {scenario.stack}, options: {options}"]
+    lines.append(
+        f"  {len(scenario.brokers)} brokers ({narrow} with a bandwidth), links {format_duration(min(latencies))}"
+        f" to {format_duration(max(latencies))}, {len(scenario.clients)} clients with {len(subscriptions)}"
+        f" subscriptions ({filtered} by content), {len(scenario.faults)} faults"
+    )
+    for workload in scenario.workloads:
+        mix = ", ".join(f"{guarantee.label} {share:g}" for guarantee, share in workload.mix.shares)
+        lines.append(
+            f"  {workload.kind}: {len(workload.clients)} clients x {workload.operations} operations on"
+            f" {len(workload.topics)} topics, {mix}, every {format_duration(workload.interval_us)},"
+            f" window {workload.window}, payload {workload.payload}, {workload.keys} keys"
+        )
+    return "\n".join(lines)
+
+
+def run_info(scenario: Scenario, ended: str, traffic: Mapping[str, int] | None = None) -> RunInfo:
+    """`traffic`: totals over all nodes, of a driver that counts them."""
+    return RunInfo(
+        scenario=scenario_data(scenario),
+        options=dict(scenario.options),
+        seed=scenario.seed,
+        versions={"resprout": __version__, "python": platform.python_version()},
+        ended=ended,
+        promise=find_stack(scenario.stack).promise(),
+        traffic=dict(traffic or {}),
+    )
+
+
+def scenario_data(scenario: Scenario) -> dict[str, Any]:
+    """As it comes back from `run.json`."""
+    values = msgspec.to_builtins(scenario)
+    if scenario.bank_initial is not None:
+        values["bank_initial"] = scenario.bank_initial  # the judge counts money from there
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(values))
+    return plain

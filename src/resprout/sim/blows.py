@@ -11,8 +11,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.scenario.model import FaultKind, FaultSpec, Scenario, WorkloadSpec
-from resprout.scenario.workload_options import ChatterOptions, RandomOptions
+from resprout.scenario.model import ChatterOptions, FaultKind, FaultSpec, RandomOptions, Scenario, WorkloadSpec
 from resprout.sim.fault_model import FaultModel, majority_left, survival_of
 from resprout.sim.run import FaultAtEvent
 from resprout.sim.trial import Rehearsal, Trial, rehearse

@@ -18,10 +18,17 @@ from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.links.timers import ReconnectDue
 from resprout.scenario.app import App
+from resprout.scenario.app_runner import make_consumer
 from resprout.scenario.client_app import AppMaker
-from resprout.scenario.consuming import make_consumer
-from resprout.scenario.model import PLAIN_WHEN_FULL, BrokerSpec, ClientSpec, FaultSpec, Scenario, SubscriptionSpec
-from resprout.scenario.seeds import random_for
+from resprout.scenario.model import (
+    PLAIN_WHEN_FULL,
+    BrokerSpec,
+    ClientSpec,
+    FaultSpec,
+    Scenario,
+    SubscriptionSpec,
+    random_for,
+)
 from resprout.sim.bodies import WeighedBodies
 from resprout.sim.client import ClientSide
 from resprout.sim.consumer import ConsumerSide

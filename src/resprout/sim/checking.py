@@ -3,19 +3,24 @@
 A full check looks at everything that a broker stores, so a broker is not checked after every step: it is due after
 `period` steps, and later the more its log holds. A counter that is wrong stays wrong, so a later check finds it; with
 `period` 1 every step is checked, which names the step that broke it. The same run is checked in the same steps.
+
+Tests and swarms check (`PERIOD`); `resprout sim` and rehearsals of swarms do not.
 """
 
-import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from itertools import pairwise
 from typing import Any, Final
 
 from resprout.core.bundle import Origin
 from resprout.core.contract import Effect, Event
 from resprout.core.marks import Reached
 from resprout.links.links import Links
+from resprout.order.entry import Entry
+from resprout.order.totals.messages import TotalId, TotalPlace
+from resprout.overlay.places import Life
 from resprout.sim.hang import HungStack
 from resprout.sim.invariants import (
-    OneOrder,
+    InvariantError,
     check_broker,
     check_copies,
     check_link_ends,
@@ -25,6 +30,7 @@ from resprout.sim.invariants import (
 from resprout.sim.nodes import Process, Step
 from resprout.sim.world import World
 from resprout.stacks.resprout.broker import ResproutBroker
+from resprout.stacks.resprout.parts import BrokerParts
 
 CHECKED_STACK: Final = "resprout"
 PERIOD: Final = 8
@@ -33,15 +39,6 @@ ENTRIES_PER_STEP: Final = 4
 """A broker is due one step later for so many entries in its log."""
 COPIES_PERIOD: Final = 16
 """Checks of brokers between two looks at all of them together."""
-
-
-def asked_period() -> int:
-    """Return `PERIOD` if the environment asks for checks (`RESPROUT_INVARIANTS=1`), otherwise 0: no checks.
-
-    They are not on by default, because they find faults that are not fixed yet: I2 for f of 2 and more after a repair,
-    and the room of clients in the class `hung`.
-    """
-    return PERIOD if os.environ.get("RESPROUT_INVARIANTS") else 0
 
 
 class Checking:
@@ -66,11 +63,15 @@ class Checking:
 
     def check_all(self) -> None:
         """Check every broker that runs, whether it is due or not; at the end of a run."""
+        alive: set[Life] = set()
         for node in self._world.nodes.values():
             if node.process is not None and (broker := broker_of(node.process.machine)) is not None:
                 self.before_step(node.process, broker)
                 self._check(node.process, broker)
+                if not broker.life.retired and not self._is_declared_dead(node.process):
+                    alive.add(Life(node.name, node.process.incarnation))
         self._check_copies()
+        self._order.check_stamps(alive)
 
     def after_step(self, process: Process, broker: ResproutBroker) -> int:
         """Check a broker. Returns after how many steps it is due again."""
@@ -84,8 +85,7 @@ class Checking:
         """Compare its totals with those of others, if everybody may know of them.
 
         What waits for the disk of a broker may die with it, and was never delivered then. A broker that others have
-        declared dead may still close a total on its own, with another stamp, until it hears that it is fenced: it
-        counts as crashed.
+        declared dead counts as crashed.
         """
         if not process.held and not self._is_declared_dead(process):
             self._order.check(broker.parts)
@@ -149,7 +149,7 @@ class Checking:
             len({parts.life.view.network for parts in brokers}) == 1
             and sum(len(parts.links) for parts in brokers) == 2 * len(brokers) - 2
         ):
-            check_copies(brokers)
+            check_copies(brokers, lambda entry: self._order.is_forgotten(entry, brokers))
 
     def _has_said_all(self, process: Process) -> bool:
         """Whether its neighbours have received everything, and it has no copies to send."""
@@ -200,3 +200,48 @@ def broker_of(machine: Any) -> ResproutBroker | None:
     while machine is not None and not isinstance(machine, ResproutBroker):
         machine = getattr(machine, "machine", None)
     return machine
+
+
+class OneOrder:
+    """All totals that any broker of a run has delivered, by network: each place has one total, and one stamp at all
+    brokers that live to the end.
+
+    A broker that dies may have delivered a total with a lower stamp, if nobody heard of it (protocol.md, I7; seed
+    38261052 of the swarm class `unread`). So stamps are compared at the end of a run, when it is known who lives.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, TotalPlace], TotalId] = {}
+        self._stamps: dict[tuple[str, TotalPlace], dict[Life, int]] = {}
+
+    def check(self, parts: BrokerParts) -> None:
+        """Compare what a broker has delivered with what others have."""
+        network = parts.life.view.network
+        for id, record in parts.totals.locks.records.items():
+            if record.stamp is None:
+                continue
+            known = self._known.setdefault((network, record.place), id)
+            if known != id:
+                life = life_of(parts)
+                detail = f"the total at {record.place} is {id}, elsewhere {known}"
+                raise InvariantError(f"{life.name}.{life.incarnation}", "I7", detail)
+            self._stamps.setdefault((network, record.place), {})[life_of(parts)] = record.stamp
+
+    def is_forgotten(self, entry: Entry, brokers: Sequence[BrokerParts]) -> bool:
+        """Whether one of these brokers has delivered a total, and has dropped its lock since."""
+        id = (entry.publisher, entry.incarnation, entry.first)
+        lives = {life for total, stamps in self._stamps.items() if self._known[total] == id for life in stamps}
+        return any(life_of(parts) in lives and id not in parts.totals.locks.records for parts in brokers)
+
+    def check_stamps(self, alive: Set[Life]) -> None:
+        """Compare the stamps of each total at these brokers."""
+        for (_, place), stamps in self._stamps.items():
+            compared = [(stamp, life) for life, stamp in stamps.items() if life in alive]
+            for (stamp, one), (other_stamp, other) in pairwise(compared):
+                if stamp != other_stamp:
+                    detail = f"the total at {place} has stamp {stamp}, at {other.name} it has {other_stamp}"
+                    raise InvariantError(f"{one.name}.{one.incarnation}", "I7", detail)
+
+
+def life_of(parts: BrokerParts) -> Life:
+    return Life(parts.life.seat.name, parts.life.seat.incarnation)

@@ -7,8 +7,8 @@ from resprout.edge.client.machine import ClientMachine
 from resprout.edge.requests import FlushRequest, TakeRequest
 from resprout.scenario.app import App
 from resprout.scenario.app_runner import AppRunner
-from resprout.scenario.counting import ClientCounts
 from resprout.scenario.model import ClientSpec
+from resprout.scenario.observe import ClientCounts
 from resprout.sim.nodes import Process
 from resprout.sim.reading import Reading, reads_at_once
 from resprout.sim.world import World

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from resprout.core.contract import Answer, Deliver
 from resprout.core.message import Message
 from resprout.edge.requests import AcknowledgeRequest
-from resprout.scenario.consuming import ConsumerRows
+from resprout.scenario.app_runner import ConsumerRows
 from resprout.scenario.model import ClientSpec, SubscriptionSpec
 from resprout.sim.nodes import Process
 from resprout.sim.world import World

@@ -10,9 +10,8 @@ from typing import Final
 
 from resprout.core.contract import Forget, Persist
 from resprout.journal.errors import DiskError
-from resprout.journal.journal import open_journal
+from resprout.journal.journal import Records, open_journal
 from resprout.journal.options import JournalOptions
-from resprout.journal.records import Records
 from resprout.sim.files import VirtualFiles
 
 _OPTIONS: Final = JournalOptions(segment_bytes=32 << 10)

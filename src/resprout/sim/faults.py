@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from resprout.links.links import Links
-from resprout.scenario.seeds import random_for
+from resprout.scenario.model import random_for
 from resprout.sim.hang import HungStack
 from resprout.sim.nodes import Node, Process
 from resprout.sim.world import World

@@ -8,7 +8,7 @@ that it stands for, so a leak shows in the step that causes it and not when memo
     windows    what the stack believes it may send is what the session below it will take; both ends agree
     ladders    `reach`, `level` and every count behind them, recounted from the reports of each link
     I1         a watermark per origin: everything in the log is at or below it, and it never falls
-    I2         what was shown is at f + 1 brokers, and what a reader still needs is in the log
+    I2         what a reader has not taken is in the log, and in f others of the tree
     I5         both ends of a link number the same bundles in the same order
     I7         places, final stamps and deliveries of totals have one order, the same at every broker
     I9         the hold-back line: log order, nothing in it that could be shown, nothing passes a total
@@ -17,7 +17,7 @@ that it stands for, so a leak shows in the step that causes it and not when memo
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -30,7 +30,8 @@ from resprout.links.link import LinkSession
 from resprout.order.entry import Entry
 from resprout.order.link import Link, Track
 from resprout.order.log_holdback import Line
-from resprout.order.totals.messages import TotalId, TotalPlace
+from resprout.order.repeats import Follower
+from resprout.order.totals.messages import TotalId
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.forwarding import crosses
 from resprout.stacks.resprout.parts import BrokerParts
@@ -256,6 +257,9 @@ def _recount(parts: BrokerParts, unread: Mapping[ClientSession, list[Entry]]) ->
         for entry in entries:
             of(entry).readers += 1
             of(entry).undone += 1
+    for followers in parts.log.repeats.followers.values():
+        for follower in followers:
+            _count_follower(of(follower.repeat), follower)
     for entry in parts.log.held_back:
         of(entry).readers += len(entry.readers)
         of(entry).undone += len(entry.readers)
@@ -277,6 +281,13 @@ def _count_arrived(expected: Expected, link: Link, number: int) -> None:
         expected.reach_lacking[at + 1] += count < number
     for at, reported in enumerate(heard.back_firm):
         expected.lacking[at + 1] += number not in reported
+
+
+def _count_follower(expected: Expected, follower: Follower) -> None:
+    for at in range(follower.reach, len(expected.reach_lacking)):
+        expected.reach_lacking[at] += 1
+    for at in range(follower.level, len(expected.lacking)):
+        expected.lacking[at] += 1
 
 
 def _count_waiting(expected: Expected) -> None:
@@ -330,29 +341,48 @@ def check_seen_grows(parts: BrokerParts, before: Mapping[Origin, Reached]) -> di
 # -- I2: nothing that was shown can vanish -----------------------------------------------------------------------------
 
 
-def check_copies(brokers: Sequence[BrokerParts]) -> None:
-    """What a reader has not taken is in f + 1 logs, or in all of a smaller tree. A repair copies it to neighbours only,
-    so a broker with fewer than f neighbours counts itself and those (decision 10). `brokers` are all brokers of one
-    tree, no repair is going on, and nothing is on its way between them.
+def check_copies(brokers: Sequence[BrokerParts], is_forgotten: Callable[[Entry], bool]) -> None:
+    """What a reader has not taken is at f + 1 brokers, or at all of a smaller tree. A repair copies it to neighbours
+    only, so a broker with fewer than f neighbours counts itself and those (decision 10). `brokers` are all brokers of
+    one tree, no repair is going on, and nothing is on its way between them.
 
-    A broker that was sent something that it had before reports it as taken, and may have forgotten it (`repeats`). That
-    counts as a copy here, and is none: a publisher that moves while its old broker still has its publications can leave
-    the old broker as the only one that stores them (seed 55195021 of the swarm class `disks`)."""
+    A bundle is where a log has it. A total is also where its lock is: the lock has the bundle, is part of every repair,
+    and stays when the log forgets the total, until everybody is known to have taken it (`TotalBook.forget`). So when a
+    broker has dropped the lock, nobody is owed the total. A ghost may read it all the same, if reports about it were
+    under way when a broker died: its clients have it, and say so when they return. `is_forgotten` tells whether some
+    broker of the tree has dropped the lock of a total."""
     copies: Counter[tuple[Origin, int]] = Counter()
     for parts in brokers:
-        repeats = {
-            (entry.origin, entry.last)
-            for link in parts.links.values()
-            for entry in link.arrived.entries.values()
-            if entry.no < 0
-        }
-        copies.update({(entry.origin, entry.last) for entry in parts.log.entries.values()} | repeats)
+        locks = {(record.bundle.origin, record.bundle.last) for record in parts.totals.locks.records.values()}
+        copies.update({(entry.origin, entry.last) for entry in parts.log.entries.values()} | locks)
     for parts in brokers:
         enough = min(parts.life.faults + 1, len(brokers), 1 + len(parts.links))
         for entry in parts.log.entries.values():
-            if entry.shown and entry.pins and copies[entry.origin, entry.last] < enough:
+            if not entry.shown or not entry.pins or copies[entry.origin, entry.last] >= enough:
+                continue
+            if entry.tseq >= 0:
+                if _is_for_ghosts(parts, entry) and is_forgotten(entry):
+                    continue
                 count = copies[entry.origin, entry.last]
-                raise _broken(parts, "I2", f"{entry!r} is unread here, and in {count} logs of {len(brokers)}")
+            else:
+                count = sum(_is_stored(entry, other) for other in brokers)  # repeats may be bundled differently
+            if count < enough:
+                raise _broken(parts, "I2", f"{entry!r} is unread here, and at {count} of {len(brokers)} brokers")
+
+
+def _is_for_ghosts(parts: BrokerParts, entry: Entry) -> bool:
+    """Whether nobody but ghosts has still to take it."""
+    sessions = parts.sessions.all.values()
+    return not any(entry in session.unfinished() for session in sessions if session.name not in parts.ghosts)
+
+
+def _is_stored(entry: Entry, parts: BrokerParts) -> bool:
+    """Whether the log of a broker has every publication of the entry."""
+    missing = set(range(entry.first, entry.last + 1))
+    for other in parts.log.entries.values():
+        if other.origin == entry.origin:
+            missing.difference_update(range(other.first, other.last + 1))
+    return not missing
 
 
 # -- I5: both ends of a link count alike -------------------------------------------------------------------------------
@@ -414,27 +444,6 @@ def check_places(parts: BrokerParts) -> None:
 
 def _in_places(records: Mapping[TotalId, Any]) -> list[TotalId]:
     return sorted(records, key=lambda id: records[id].place)
-
-
-class OneOrder:
-    """All totals that any broker of a run has delivered, by network: each place has one total.
-
-    Stamps are not compared. A broker that froze may have closed a total with a lower stamp than the repair that
-    followed its death (seed 38261052 of the swarm class `unread`).
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, TotalPlace], TotalId] = {}
-
-    def check(self, parts: BrokerParts) -> None:
-        """Compare what a broker has delivered with what others have."""
-        network = parts.life.view.network
-        for id, record in parts.totals.locks.records.items():
-            if record.stamp is None:
-                continue
-            known = self._known.setdefault((network, record.place), id)
-            if known != id:
-                raise _broken(parts, "I7", f"the total at {record.place} is {id}, elsewhere {known}")
 
 
 # -- I9: nothing is shown before what it depends on --------------------------------------------------------------------

@@ -10,8 +10,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.scenario.model import FaultKind, FaultSpec, Scenario
-from resprout.scenario.seeds import random_for
+from resprout.scenario.model import FaultKind, FaultSpec, Scenario, random_for
 from resprout.sim.blows import with_blows
 from resprout.sim.fault_model import survival_of
 from resprout.sim.trial import Trial, formed_us

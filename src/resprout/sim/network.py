@@ -14,7 +14,7 @@ from typing import Any, Final
 from resprout.core.contract import Arrived, Connect, Connected, Disconnect, Disconnected, Event, Transmit
 from resprout.core.errors import UsageError
 from resprout.links.frames import Data, Express, Goodbye, Hello, Parted, SessionWelcome
-from resprout.scenario.cuts import Cuts
+from resprout.scenario.topologies import Cuts
 from resprout.sim.calendar import Action, Calendar
 from resprout.sim.distances import Distances
 from resprout.sim.load import NodeLoad

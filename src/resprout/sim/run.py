@@ -1,7 +1,7 @@
 """Runs a scenario in the virtual world: same scenario, same trace, to the last byte."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -17,8 +17,8 @@ from resprout.sim.faults import VirtualFaults
 from resprout.sim.nodes import Process
 from resprout.sim.repeating import TRACE_KINDS
 from resprout.sim.world import Ended
-from resprout.trace.recorder import Recorder
 from resprout.trace.schema import Row
+from resprout.trace.store import Recorder
 
 WORLD = "world"
 """Stands as the node of rows that no node observed."""
@@ -54,6 +54,25 @@ class FaultAtEvent(msgspec.Struct, frozen=True):
 
     event: int
     fault: FaultSpec
+
+
+NODE_FAULTS: dict[FaultKind, Callable[[VirtualFaults, str, FaultSpec], object]] = {
+    FaultKind.CRASH: lambda faults, name, fault: faults.crash(name, fault.host),
+    FaultKind.RECOVER: lambda faults, name, fault: faults.recover(name, fault.disk, fault.first, fault.found),
+    FaultKind.FREEZE: lambda faults, name, fault: faults.freeze(name),
+    FaultKind.UNFREEZE: lambda faults, name, fault: faults.unfreeze(name),
+    FaultKind.SUSPEND: lambda faults, name, fault: faults.suspend(name),
+    FaultKind.RESUME: lambda faults, name, fault: faults.resume(name),
+    FaultKind.LEAP: lambda faults, name, fault: faults.leap(name, fault.by_us),
+    FaultKind.HANG: lambda faults, name, fault: faults.hang(name),
+    FaultKind.UNHANG: lambda faults, name, fault: faults.unhang(name),
+    FaultKind.DISK_LOW: lambda faults, name, fault: faults.disk(name, fault.kind),
+    FaultKind.DISK_FULL: lambda faults, name, fault: faults.disk(name, fault.kind),
+    FaultKind.DISK_FREE: lambda faults, name, fault: faults.disk(name, fault.kind),
+    FaultKind.UNRESOLVE: lambda faults, name, fault: faults.name(name, False),
+    FaultKind.RESOLVE: lambda faults, name, fault: faults.name(name, True),
+}
+"""Faults that strike one node at a time."""
 
 
 class Run:
@@ -113,41 +132,13 @@ class Run:
         return dict(total)
 
     def _strike(self, fault: FaultSpec, _: None) -> None:
+        """Apply a fault: to each of its nodes or links, or to the whole network."""
         faults = self._faults
+        if (apply := NODE_FAULTS.get(fault.kind)) is not None:
+            for name in fault.nodes:
+                apply(faults, name, fault)
+            return
         match fault.kind:
-            case FaultKind.CRASH:
-                for name in fault.nodes:
-                    faults.crash(name, fault.host)
-            case FaultKind.RECOVER:
-                for name in fault.nodes:
-                    faults.recover(name, fault.disk, fault.first, fault.found)
-            case FaultKind.FREEZE:
-                for name in fault.nodes:
-                    faults.freeze(name)
-            case FaultKind.UNFREEZE:
-                for name in fault.nodes:
-                    faults.unfreeze(name)
-            case FaultKind.SUSPEND:
-                for name in fault.nodes:
-                    faults.suspend(name)
-            case FaultKind.RESUME:
-                for name in fault.nodes:
-                    faults.resume(name)
-            case FaultKind.LEAP:
-                for name in fault.nodes:
-                    faults.leap(name, fault.by_us)
-            case FaultKind.HANG:
-                for name in fault.nodes:
-                    faults.hang(name)
-            case FaultKind.UNHANG:
-                for name in fault.nodes:
-                    faults.unhang(name)
-            case FaultKind.DISK_LOW | FaultKind.DISK_FULL | FaultKind.DISK_FREE:
-                for name in fault.nodes:
-                    faults.disk(name, fault.kind)
-            case FaultKind.UNRESOLVE | FaultKind.RESOLVE:
-                for name in fault.nodes:
-                    faults.name(name, fault.kind is FaultKind.RESOLVE)
             case FaultKind.CUT:
                 for one, other in fault.links:
                     faults.cut(one, other)
@@ -168,7 +159,6 @@ class Run:
                 for name in fault.nodes:
                     is_broker = self._cast.is_broker(name)
                     faults.leave(name, LeaveRequest(DRAIN_US if is_broker else 0), retires=is_broker)
-
             case FaultKind.RESTART:
                 faults.restart(fault.nodes, LeaveRequest(DRAIN_US))
 

@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 
 from resprout.audit.judge import judge
-from resprout.audit.report import lines
+from resprout.audit.verdict import lines
 from resprout.core.errors import UsageError
-from resprout.scenario.describe import describe
 from resprout.scenario.draw import LATENCIES_US, draw_scenario
-from resprout.scenario.model import FaultSpec, Scenario
-from resprout.scenario.seeds import random_for
+from resprout.scenario.model import FaultSpec, Scenario, random_for
+from resprout.scenario.write import describe
+from resprout.sim.checking import PERIOD
 from resprout.sim.classes import ANY, CLASSES, FAULTS, class_of
 from resprout.sim.homeless import homeless
 from resprout.sim.mishaps import with_mishaps
@@ -88,14 +88,15 @@ def swarm_trial(seed: int, drawn: str = FAULTS, stack: str = DEFAULT_STACK) -> T
     return with_mishaps(scenario)
 
 
-def try_seed(seed: int, wanted: str = FAULTS, stack: str = DEFAULT_STACK) -> TrialOutcome:
-    """Draw, run, judge. Whatever goes wrong in the run is a complaint, not an exception."""
+def try_seed(seed: int, wanted: str = FAULTS, stack: str = DEFAULT_STACK, check_period: int = PERIOD) -> TrialOutcome:
+    """Draw, run, judge. Whatever goes wrong in the run is a complaint, not an exception. `check_period`: how often the
+    invariants of each broker are checked, in its steps (`sim.checking`); 0: never."""
     drawn = class_for(seed, wanted, stack)
     description = f"seed {seed} of {drawn}, whose rehearsal failed"
     try:
         trial = swarm_trial(seed, drawn, stack)
         description = _describe(trial)
-        result = trial.run()
+        result = trial.run(check_period)
         complaints = [complaint_about(trial.scenario, result), *trial.complaints(result)]
         return TrialOutcome(seed, drawn, description, result.digest, "\n".join(filter(None, complaints)), stack)
     except Exception:  # a failure of any kind is what a swarm is looking for
@@ -103,10 +104,14 @@ def try_seed(seed: int, wanted: str = FAULTS, stack: str = DEFAULT_STACK) -> Tri
 
 
 def try_seeds(
-    seeds: Iterable[int], workers: int = 1, wanted: str = FAULTS, stack: str = DEFAULT_STACK
+    seeds: Iterable[int],
+    workers: int = 1,
+    wanted: str = FAULTS,
+    stack: str = DEFAULT_STACK,
+    check_period: int = PERIOD,
 ) -> Iterator[TrialOutcome]:
     """The outcome of each seed, in order; `wanted` is a class, or `any`."""
-    attempt = partial(try_seed, wanted=wanted, stack=stack)
+    attempt = partial(try_seed, wanted=wanted, stack=stack, check_period=check_period)
     if workers <= 1:
         yield from map(attempt, seeds)
     else:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 import msgspec
 
 from resprout.scenario.model import FaultKind, Scenario
-from resprout.sim.checking import asked_period
+from resprout.sim.checking import PERIOD
 from resprout.sim.invariants import InvariantError
 from resprout.sim.run import FaultAtEvent, Run, RunResult, run_scenario
 from resprout.trace import kinds
@@ -48,14 +48,13 @@ class Trial(msgspec.Struct, frozen=True):
         run.world.at_event(EVENTS_MAX, _give_up)
         return run
 
-    def run(self, check_period: int | None = None) -> RunResult:
-        """Run it, and check the invariants of its brokers on the way, if that is asked for (`asked_period`). The run
-        that breaks one is repeated with a check after every step, so the error names the step."""
-        period = asked_period() if check_period is None else check_period
+    def run(self, check_period: int = PERIOD) -> RunResult:
+        """Run it, and check the invariants of its brokers on the way, unless the period is 0. A run that breaks one is
+        repeated with a check after every step, so the error names the step."""
         try:
-            return self.prepare(period).finish()
+            return self.prepare(check_period).finish()
         except InvariantError:
-            if period > 1:
+            if check_period > 1:
                 self.prepare(1).finish()
             raise
 

@@ -41,8 +41,8 @@ from resprout.core.contract import (
 from resprout.core.errors import UsageError
 from resprout.core.event_journal import RecordEvent
 from resprout.edge.messages import HoldTold
-from resprout.links.frames import Express, SessionWelcome
-from resprout.scenario.seeds import random_for
+from resprout.links.frames import Data, Express, SessionWelcome
+from resprout.scenario.model import random_for
 from resprout.sim.alarms import VirtualAlarms
 from resprout.sim.calendar import Action, Calendar
 from resprout.sim.distances import Distances
@@ -220,12 +220,24 @@ class World:
                         bucket.append((self._arrive, end.far, effect.frame))
                         calendar.pending += 1
             elif process.held and type(effect) not in _INTERNAL and not _overtakes(process, effect):
-                process.held.append(effect)
+                self._hold(process, effect)
             else:
                 self._execute[type(effect)](process, effect)
                 if process.step is None:  # it has retired
                     return
                 plain = plain and not process.held
+
+    def _hold(self, process: Process, effect: Effect) -> None:
+        """Hold back what must wait for the disk. While the disk is full, a client gets a sign of life for each frame,
+        and heartbeats are left out, as with a real broker (`net.durable`)."""
+        if process.stuck and type(effect) is Transmit and type(effect.frame) is Data:
+            end = process.ends.get(effect.connection)
+            sign = Transmit(effect.connection, _SIGN_OF_LIFE)
+            if end is not None and end.far.process.node.above is not None and _overtakes(process, sign):
+                self._execute[Transmit](process, sign)
+                if not effect.frame.messages and not effect.frame.hurry:
+                    return
+        process.held.append(effect)
 
     def _set_timer(self, process: Process, effect: SetTimer) -> None:
         at_us = effect.at_us - process.node.ahead_us
@@ -375,6 +387,10 @@ class World:
 
 _INTERNAL = frozenset((SetTimer, CancelTimer, Persist, RecordEvent, Note))
 """Effects that nobody outside the node can see: a record that is not durable does not hold them back."""
+
+
+_SIGN_OF_LIFE: Final[Express[Any]] = Express(1, 0, ())
+"""To a client: it has said nothing in this lane, so nothing is acknowledged."""
 
 
 def _overtakes(process: Process, effect: Effect) -> bool:

@@ -15,13 +15,12 @@ import time
 from concurrent.futures import Future
 from typing import Final
 
-from resprout.client.background import Background
+from resprout.client.blocking import Background
 from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.client.errors import ClientError, ConnectError
 from resprout.edge.requests import EventsAnswered, ReadRequest
-from resprout.spark.errors import SourceError
-from resprout.spark.options import AccessOptions
+from resprout.spark.options import AccessOptions, SourceError
 
 PAUSE_S: Final = 0.5
 """Between two attempts."""

@@ -11,13 +11,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from resprout.client.gaps import gap_text
-from resprout.client.past import Offset, read_request
+from resprout.client.asking import Offset, read_request
+from resprout.client.events import gap_text
 from resprout.edge.messages import EventRead
 from resprout.edge.requests import EventsAnswered, ReadRequest
-from resprout.spark.errors import DataLossError, SourceError
-from resprout.spark.offsets import ReadPlace
-from resprout.spark.planning import JournalRange
+from resprout.spark.offsets import JournalRange, ReadPlace
+from resprout.spark.options import DataLossError, SourceError
 
 PAGE_BYTES: Final = 1 << 20
 """Asked for at once; a broker gives no more than it wants to."""

@@ -24,7 +24,7 @@ import msgspec
 import pyarrow as pa
 
 from resprout.core.errors import UsageError
-from resprout.spark.errors import SinkError
+from resprout.spark.options import SinkError
 
 FOLDER: Final = "resprout-sink"
 """In the folder of the checkpoint."""

@@ -1,20 +1,23 @@
-"""Where a query is: positions in the journal of one broker, by the lives of that broker.
+"""Where a query is: positions in the journal of one broker, by the lives of that broker; and the ranges that tasks
+read.
 
 For Spark, which writes it into the checkpoint, an offset is `{"tap.4e3c6f88": {"7": 41}}`: of the journal tap.4e3c6f88
 everything before position 41 was read, and 41 lies in life 7. Lives that ended earlier stay beside it, each with the
 position at which it ended. Positions go on from life to life, so the highest is where the query is.
 
 A position is that of a bundle. In the column `offset` the place of a message in its bundle follows in the lowest bits,
-so that the number is unique in a journal, and rises.
+so that the number is unique in a journal, and rises. The same offsets and options give the same tasks, after a restart
+too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 import msgspec
 
-from resprout.client.past import Offset, read_offset
+from resprout.client.asking import Offset, read_offset
 from resprout.core.errors import UsageError
 
 INDEX_BITS: Final = 16
@@ -88,3 +91,41 @@ def read_place(text: str) -> ReadPlace:
     except ValueError:
         raise UsageError(f"{text!r} is neither earliest nor latest, nor JSON, an offset or a time") from None
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+class JournalRange(msgspec.Struct, frozen=True):
+    """Positions `start` to `end - 1`, all of one life."""
+
+    journal: str
+    life: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+def ranges_between(start: JournalOffset, end: JournalOffset) -> list[JournalRange]:
+    """What lies between two offsets: one range for each life."""
+    ranges = []
+    position = start.position
+    for life, last in end.lives:
+        if last > position:
+            ranges.append(JournalRange(end.journal, life, position, last))
+            position = last
+    return ranges
+
+
+def split(ranges: Sequence[JournalRange], least: int) -> list[JournalRange]:
+    """At least so many, where there are as many positions; larger ranges are cut into more."""
+    total = sum(each.size for each in ranges)
+    if least <= len(ranges) or not total:
+        return list(ranges)
+    portion = max(1, -(-total // least))
+    parts = []
+    for each in ranges:
+        count = -(-each.size // portion)
+        cuts = [each.start + each.size * number // count for number in range(count + 1)]
+        parts += [JournalRange(each.journal, each.life, begin, end) for begin, end in pairwise(cuts) if end > begin]
+    return parts

@@ -1,6 +1,7 @@
 """What a user may say with `option(...)`, checked where the query is planned: a wrong word there is one clear line.
 
 Names are Kafka's where the meaning is the same. Spark hands all of them over in small letters, with some of its own.
+Spark shows the last line of an error, so each error is one line that says what and where.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,12 +11,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from resprout.client.connect import parse_addresses
-from resprout.core.errors import UsageError
+from resprout.core.errors import ResproutError, UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.names import check_name, check_topic
 from resprout.filters.predicate import parse_predicate
 from resprout.filters.topics import check_filter
-from resprout.net.identity.secret import read_login
+from resprout.net.identity.scram import read_login
 from resprout.spark.offsets import ReadPlace, read_place
 
 T = TypeVar("T")
@@ -164,3 +165,15 @@ def _truth(options: Mapping[str, str], name: str, default: bool) -> bool:
     if text not in ("true", "false"):
         raise UsageError(f"{name}: {text!r} is neither true nor false")
     return text == "true"
+
+
+class SourceError(ResproutError):
+    """Nothing can be read from there, for now or for good."""
+
+
+class DataLossError(SourceError):
+    """Something that the query had not read is gone, or may be."""
+
+
+class SinkError(ResproutError):
+    """A batch was not published, or it is not known whether all of it was."""

@@ -2,10 +2,13 @@
 
 A stream reader lives as long as the query, in a process beside the driver; what it plans, other processes read, each
 with a copy of it. Everything that must outlive it is in the offsets, which Spark keeps in the checkpoint.
+
+A batch query pushes down its filters on the topic, which then is all that a broker is asked for, and on the publisher,
+for which whole bundles are passed over.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -20,17 +23,20 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from resprout.edge.messages import EventRead
+from resprout.filters.topics import is_plain, topic_matches
 from resprout.spark.columns import check_schema, default_schema
+from resprout.spark.offsets import JournalRange
 from resprout.spark.options import SourceOptions, source_options
-from resprout.spark.planning import JournalRange
-from resprout.spark.positions import StreamProgress, batch_ranges
-from resprout.spark.pushdown import Pushed
-from resprout.spark.reading import batches
+from resprout.spark.reading import StreamProgress, batch_ranges, batches
 from resprout.spark.sink import ResproutStreamWriter, ResproutWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
+
+TOPICS_MAX: Final = 64
+"""That a broker is asked for by name."""
 
 
 class ResproutSource(DataSource):
@@ -125,3 +131,46 @@ class ResproutStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _arrow(schema: "StructType") -> pa.Schema:
     """With the very types that Spark compares with."""
     return to_arrow_schema(schema, timezone="UTC")
+
+
+class Pushed(msgspec.Struct):
+    """What is asked for; None: anything."""
+
+    topics: frozenset[str] | None = None
+    publishers: frozenset[str] | None = None
+
+    def take(self, filters: "Iterable[Filter]") -> "Iterator[Filter]":
+        """Those that are left to Spark."""
+        from pyspark.sql.datasource import EqualTo, In
+
+        for each in filters:
+            name = getattr(each, "attribute", None)
+            values = None
+            if isinstance(each, EqualTo):
+                values = frozenset((each.value,))
+            elif isinstance(each, In):
+                values = frozenset(each.value)
+            if values is None or not all(isinstance(value, str) for value in values):
+                yield each
+            elif name == ("topic",):
+                self.topics = values if self.topics is None else self.topics & values
+            elif name == ("publisher",):
+                self.publishers = values if self.publishers is None else self.publishers & values
+            else:
+                yield each
+
+    def filters(self, wanted: tuple[str, ...]) -> tuple[str, ...]:
+        """Instead of the filters that the user gave: topics by name, where that is less. A publication on another topic
+        may match by one of its keys, so a topic that no filter matches may be in what they bring all the same."""
+        if not self.topics or len(self.topics) > TOPICS_MAX:
+            return wanted
+        for topic in self.topics:
+            if not is_plain(topic) or not any(topic_matches(one, topic) for one in wanted):
+                return wanted
+        return tuple(sorted(self.topics))
+
+    def wants(self, event: EventRead) -> bool:
+        bundle = event.bundle
+        return (self.topics is None or bundle.topic in self.topics) and (
+            self.publishers is None or bundle.publisher in self.publishers
+        )

@@ -35,6 +35,18 @@ NEIGHBOUR_INTERESTS_MAX: Final = 4 * INTERESTS_MAX
 so it is not to blame for more: the rest is never confirmed."""
 
 
+class TheirAsks:
+    """What one neighbour asks of this broker."""
+
+    __slots__ = ("by_id", "ids", "is_cut_short")
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, Predicate] = {}
+        self.ids: dict[Predicate, int] = {}
+        self.is_cut_short = False
+        """Some of its interests were not taken."""
+
+
 class Interest:
     """The interest of all directions of one broker. Methods append what is to be said to `outbound`, in order, and
     return the wishes of local clients that became confirmed."""
@@ -48,12 +60,9 @@ class Interest:
         self._asked: dict[str, Asked] = {}
         self._wishes: dict[tuple[str, Predicate], Wish] = {}
         self._wishes_made = 0
-        self._theirs: dict[str, dict[int, Predicate]] = {}
-        self._their_ids: dict[tuple[str, Predicate], int] = {}
-        self._passed_over: dict[str, None] = {}
-        """Neighbours of which some interests were not taken."""
+        self._theirs: dict[str, TheirAsks] = {}
         self.passed_over = 0
-        """Those interests."""
+        """Interests of neighbours that were not taken."""
 
     @property
     def is_full(self) -> bool:
@@ -68,7 +77,7 @@ class Interest:
     def add_neighbour(self, name: str) -> None:
         """From now on everything wanted elsewhere is asked of this neighbour too. Say `asks(name)` once it listens."""
         asked = self._asked[name] = Asked(name, self._bases)
-        self._theirs[name] = {}
+        self._theirs[name] = TheirAsks()
         unheard: Outbound = []
         for predicate in self._wanted:
             if self._needed(name, predicate):
@@ -84,10 +93,8 @@ class Interest:
     def remove_neighbour(self, name: str, outbound: Outbound) -> list[Wish]:
         """It is dead, and nobody takes its place under its name. What it wanted is wanted no more."""
         waited = self._asked.pop(name).waiting()
-        self._passed_over.pop(name, None)
         ready = self._drop(name, self.index.predicates_of(name), outbound)
-        for predicate in self._theirs.pop(name).values():
-            del self._their_ids[name, predicate]
+        del self._theirs[name]
         return ready + self._heard(waited, outbound)
 
     def replace_neighbour(self, old: str, new: str) -> None:
@@ -96,10 +103,8 @@ class Interest:
         asked = self._asked.pop(old)
         asked.hand_to(new)
         self._asked[new] = asked
-        self._passed_over.pop(old, None)
-        self._theirs[new] = {}
-        for predicate in self._theirs.pop(old).values():
-            del self._their_ids[old, predicate]
+        self._theirs[new] = TheirAsks()
+        del self._theirs[old]
         self.rename_direction(old, new)
 
     def reconcile(self, name: str, asks: Iterable[tuple[int, Predicate, bool]], outbound: Outbound) -> list[Wish]:
@@ -130,7 +135,7 @@ class Interest:
     def standing(self, name: str) -> tuple[list[tuple[int, Predicate, bool]], list[Predicate]]:
         """What is asked of a neighbour (id, predicate, whether it is confirmed), and what of its own wishes was
         confirmed to it."""
-        confirmed = [predicate for predicate in self._theirs[name].values() if (name, predicate) not in self._wishes]
+        confirmed = [predicate for predicate in self._theirs[name].ids if (name, predicate) not in self._wishes]
         return self._asked[name].asks(), confirmed
 
     def owing(self, name: str) -> Callable[[Bundle], bool]:
@@ -160,12 +165,13 @@ class Interest:
         return self.want(name, predicate, outbound, confirmed)
 
     def withdrawn_by(self, name: str, message: Uninterested, outbound: Outbound) -> list[Wish]:
-        predicate = self._theirs[name].pop(message.id, None)
+        theirs = self._theirs[name]
+        predicate = theirs.by_id.pop(message.id, None)
         if predicate is None:
-            if name in self._passed_over:
+            if theirs.is_cut_short:
                 return []
             raise PeerError(f"interest {message.id} was never asked")
-        del self._their_ids[name, predicate]
+        del theirs.ids[predicate]
         return self.drop(name, predicate, outbound)
 
     def confirmed_by(self, name: str, message: InterestConfirmed, outbound: Outbound) -> list[Wish]:
@@ -215,14 +221,14 @@ class Interest:
     def _note_ask(self, name: str, id: int, predicate: Predicate) -> bool:
         """Return whether it is taken."""
         theirs = self._theirs[name]
-        if id in theirs or (name, predicate) in self._their_ids:
+        if id in theirs.by_id or predicate in theirs.ids:
             raise PeerError(f"interest {id} in {predicate} was asked before")
-        if len(theirs) >= NEIGHBOUR_INTERESTS_MAX:
-            self._passed_over[name] = None
+        if len(theirs.by_id) >= NEIGHBOUR_INTERESTS_MAX:
+            theirs.is_cut_short = True
             self.passed_over += 1
             return False
-        theirs[id] = predicate
-        self._their_ids[name, predicate] = id
+        theirs.by_id[id] = predicate
+        theirs.ids[predicate] = id
         return True
 
     def _needed(self, name: str, predicate: Predicate) -> bool:
@@ -264,7 +270,8 @@ class Interest:
             if wish.missing:
                 continue
             del self._wishes[wish.direction, wish.predicate]
-            their_id = self._their_ids.get((wish.direction, wish.predicate))
+            theirs = self._theirs.get(wish.direction)
+            their_id = theirs.ids.get(wish.predicate) if theirs is not None else None
             if their_id is None:
                 ready.append(wish)
             else:

@@ -3,11 +3,11 @@
 from typing import ClassVar
 
 from resprout.core.bounds import BoundedNumber
-from resprout.core.contract import Departure, ProtocolMessage
+from resprout.core.contract import Departure, NeighbourMessage
 from resprout.core.marks import MARK_BYTES, Marks
 
 
-class Interested(ProtocolMessage, frozen=True, tag=48):
+class Interested(NeighbourMessage, frozen=True, tag=48):
     """Send what matches from now on. `id` is the sender's, so that a late answer to a withdrawn wish is told apart."""
 
     leaves: ClassVar[Departure] = Departure.TURN
@@ -17,7 +17,7 @@ class Interested(ProtocolMessage, frozen=True, tag=48):
     where: str | None
 
 
-class InterestConfirmed(ProtocolMessage, frozen=True, tag=49):
+class InterestConfirmed(NeighbourMessage, frozen=True, tag=49):
     """Every broker behind this link sends what matches from now on."""
 
     leaves: ClassVar[Departure] = Departure.TURN
@@ -33,7 +33,7 @@ class InterestConfirmed(ProtocolMessage, frozen=True, tag=49):
         return MARK_BYTES * len(self.base)
 
 
-class Uninterested(ProtocolMessage, frozen=True, tag=50):
+class Uninterested(NeighbourMessage, frozen=True, tag=50):
     leaves: ClassVar[Departure] = Departure.TURN
 
     id: BoundedNumber

@@ -25,8 +25,7 @@ import pyarrow.parquet as pq
 from resprout.core.promises import ALL_RECEIPTS, Promises
 from resprout.trace import kinds
 from resprout.trace.columns import table_of
-from resprout.trace.errors import TraceError
-from resprout.trace.schema import Row
+from resprout.trace.schema import Row, TraceError
 
 ABORTED: Final = "aborted"
 PROMISE: Final = "promise"

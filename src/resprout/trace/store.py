@@ -1,8 +1,12 @@
-"""A trace on disk: a folder with Parquet part files of one table, and `run.json`.
+"""A trace on disk: a folder with Parquet part files of one table, and `run.json`; and the recorder that fills it.
 
 A write that was interrupted never looks whole. Every file is written under a temporary name and renamed, `run.json`
 comes last, and without it there is no trace. It holds the number of rows and their digest, so a part file that was
 lost, exchanged or damaged is noticed when the trace is read. A folder that holds anything but a trace is left alone.
+
+`Recorder` collects the rows of a run as they happen. A short run is kept in memory. A long one is given a
+`TraceWriter`: every `SPILL_ROWS` rows become a part file and leave memory. Either way the digest grows along, and
+recording a row costs little more than appending to a list.
 """
 
 import os
@@ -15,16 +19,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resprout.core.promises import Promises
-from resprout.trace.arrow_schema import ARROW_SCHEMA
-from resprout.trace.columns import rows_of, table_of
-from resprout.trace.digest import Digest, digest_of
-from resprout.trace.errors import TraceError
-from resprout.trace.schema import SCHEMA_VERSION, Row
+from resprout.trace.columns import ARROW_SCHEMA, rows_of, table_of
+from resprout.trace.schema import SCHEMA_VERSION, Digest, Row, TraceError, digest_of
 
 INFO_NAME: Final = "run.json"
 _PART: Final = "part-{:05d}.parquet"
 _PARTS: Final = "part-*.parquet"
 _TEMPORARY: Final = ".partial"
+
+SPILL_ROWS: Final = 100_000
+"""Rows in memory before they become a part file: about 50 MB, and large enough for Parquet to compress well."""
 
 
 class RunInfo(msgspec.Struct, kw_only=True, frozen=True):
@@ -193,3 +197,52 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return " ".join(str(error).split())[:200]
+
+
+class Recorder:
+    def __init__(self, writer: TraceWriter | None = None, spill_rows: int = SPILL_ROWS) -> None:
+        self._rows: list[Row] = []
+        self._digest = Digest()
+        self._hashed = 0
+        """How many of the rows are in the digest already."""
+        self._spilled = 0
+        self._writer = writer
+        self._spill_rows = spill_rows
+
+    def __len__(self) -> int:
+        return self._spilled + len(self._rows)
+
+    def record(self, row: Row) -> None:
+        self._rows.append(row)
+        if self._writer is not None and len(self._rows) >= self._spill_rows:
+            self._spill(self._writer)
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows so far, in order. Only of a recorder that keeps them in memory."""
+        if self._spilled:
+            raise TraceError(f"{self._spilled} rows have left memory; read the trace back from its folder")
+        return self._rows
+
+    @property
+    def digest(self) -> str:
+        """Of all rows so far, spilled or not."""
+        if self._writer is not None:
+            digest = self._writer.digest.copy()
+            digest.update(self._rows)
+            return digest.value
+        self._digest.update(self._rows[self._hashed :])
+        self._hashed = len(self._rows)
+        return self._digest.value
+
+    def finish(self, info: RunInfo) -> RunInfo:
+        """Writes what is still in memory and then `run.json`. Returns the info with its digest and number of rows."""
+        if self._writer is None:
+            raise TraceError("this recorder keeps its rows in memory; there is no folder to finish")
+        self._spill(self._writer)
+        return self._writer.finish(info)
+
+    def _spill(self, writer: TraceWriter) -> None:
+        writer.write(self._rows)
+        self._spilled += len(self._rows)
+        self._rows.clear()

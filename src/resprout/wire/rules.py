@@ -24,7 +24,7 @@ from resprout.core import limits
 from resprout.core.bundle import Bundle
 from resprout.core.errors import UsageError, WireError
 from resprout.wire.bundles import INT64_MAX
-from resprout.wire.texts import check_text, checked_key, checked_name, checked_topic
+from resprout.wire.checks import check_text, checked_key, checked_name, checked_topic
 
 Rule = Callable[[Any], object]
 

@@ -19,7 +19,7 @@ from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.readers import readers_here
 from resprout.stacks.shell.step import Step
 from resprout.stacks.status import TopicReaders
-from resprout.wire.columns import check_columns
+from resprout.wire.checks import check_columns
 
 RECEIPTS_US: Final = 10_000
 """How long receipts that nobody waits for may wait for company."""

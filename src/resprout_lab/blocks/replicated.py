@@ -9,9 +9,8 @@ from typing import Final, Protocol
 
 from resprout.core import limits
 from resprout.core.contract import Effect, ProtocolMessage, Send, SetTimer
-from resprout.replicas.messages import Accept, Decisions, Fetch, Install, Prepare
+from resprout.replicas.messages import NO_BALLOT, Accept, Ballot, Decisions, Fetch, Install, Prepare
 from resprout.replicas.replica import Chosen, HeartbeatDue, News, PatienceOver, Replica, Restored
-from resprout.replicas.values import NO_BALLOT, Ballot
 from resprout.stacks.shell.step import Step
 
 SNAPSHOT_SLOTS: Final = 512

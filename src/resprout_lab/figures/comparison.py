@@ -10,14 +10,13 @@ from typing import Final
 
 import msgspec
 
-from resprout.pipeline.metrics.phases import ALL
-from resprout.pipeline.report.facts import RunFacts
+from resprout.pipeline.metrics.latency import ALL
+from resprout.pipeline.report.facts import RunFacts, RunStanding, worst_of
 from resprout.pipeline.report.figures import in_order
 from resprout.pipeline.report.measures import share_of
 from resprout.pipeline.report.page_tables import LabelledRow, PageCell, PageRow, PageTable, rows_by_label
-from resprout.pipeline.report.promised import Promised, promised_by
 from resprout.pipeline.report.quantities import MILLISECOND, NONE, Quantity, Style, style_for
-from resprout.pipeline.report.standing import RunStanding, worst_of
+from resprout.pipeline.report.verdicts import Promised, promised_by
 from resprout.stacks.registry import DEFAULT
 from resprout_lab import SYSTEMS
 

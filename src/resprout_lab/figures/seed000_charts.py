@@ -24,8 +24,10 @@ def bars(title: str, series: dict[str, dict[str, float]]) -> str:
         return plot * max(0.0, math.log10(max(value, 1.0))) / top
 
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}"'
-        ' font-family="sans-serif" font-size="11">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}"'
+            ' font-family="sans-serif" font-size="11">'
+        ),
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         f'<text x="{LEFT}" y="18" font-size="14">{title} (logarithmic)</text>',
     ]

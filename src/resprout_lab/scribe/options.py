@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import msgspec
 
 from resprout.core.errors import UsageError
-from resprout.replicas.options import ReplicaOptions
+from resprout.replicas.messages import ReplicaOptions
 from resprout_lab.blocks.periods import Period
 from resprout_lab.scribe.chord.options import RingOptions
 from resprout_lab.scribe.trees.options import TreeOptions

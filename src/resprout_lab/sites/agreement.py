@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from resprout.core.contract import ProtocolMessage, SetTimer, Timer
-from resprout.replicas.options import ReplicaOptions
+from resprout.replicas.messages import ReplicaOptions
 from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
 from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.replicated import ReplicaInSessions

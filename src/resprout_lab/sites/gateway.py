@@ -13,7 +13,7 @@ from resprout.core.bundle import unpack_attributes
 from resprout.core.contract import Locate
 from resprout.core.errors import PeerError, UsageError
 from resprout.filters.predicate import parse_predicate
-from resprout.replicas.values import MEMBERS_MAX
+from resprout.replicas.messages import MEMBERS_MAX
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.step import Step

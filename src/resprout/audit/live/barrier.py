@@ -7,7 +7,7 @@ about the order of totals that were both known. A pair whose totals contradict e
 """
 
 from resprout.audit.barrier import divided
-from resprout.audit.live import places, totals
+from resprout.audit.live import totals
 from resprout.audit.live.memory import KeptLife, KeptPublication, Key, KeyPlace, Sides
 from resprout.audit.live.view import LiveView
 from resprout.core.guarantee import Guarantee
@@ -36,7 +36,7 @@ def delivered(view: LiveView, life: KeptLife, p: KeptPublication, tseq: int | No
                 _check(view, pair, key, p, sides)
             continue
         if tseq is not None and in_place:
-            in_place = places.follows(view, life, p, pair, place, tseq)
+            in_place = totals.follows_in_place(view, life, p, pair, place, tseq)
         if place.total in memory.totals:
             news = totals.observe(view, pair, life.number, place.total, p.number)
             if news and not fresh:
@@ -63,7 +63,7 @@ def forget(view: LiveView, p: KeptPublication) -> None:
     memory = view.memory
     if p.number in memory.totals:
         totals.leave(memory, p.number)
-    places.forget(view, p)
+    totals.forget_place(view, p)
     for sides in p.sides.values():
         for number in sides.before:
             if (total := memory.totals.get(number)) is not None:

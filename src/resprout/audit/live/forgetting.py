@@ -11,7 +11,7 @@ violation of order between two deliveries that are further apart than their publ
 
 from typing import Final
 
-from resprout.audit.live import barrier, gaps, intervals
+from resprout.audit.live import barrier, gaps, presence
 from resprout.audit.live.memory import KeptLife, KeptPublication, Memory
 from resprout.audit.live.view import LiveView
 
@@ -61,7 +61,7 @@ def _forget(view: LiveView, p: KeptPublication) -> None:
     for number in (*p.had, *p.early):
         life = memory.lives.get(number)
         if life is not None:
-            intervals.add(life.passed.setdefault(stream, []), p.id[3])
+            presence.add_number(life.passed.setdefault(stream, []), p.id[3])
     del memory.publications[p.number]
     del memory.number_of[p.id]
 

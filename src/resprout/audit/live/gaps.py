@@ -1,32 +1,112 @@
-"""Live: nothing owed to a confirmed subscription is missing.
+"""Live: nothing owed to a confirmed subscription is missing, and nothing is delivered before what it depends on.
 
 Something missing is reported as lost
 
-- at the end of a run that came to rest, as `audit.loss` does and in its words;
+- at the end of a run that came to rest, as `audit.loss` does and with the same text;
 - some time after it was overtaken, by a later ordered publication of the same client or by something that depends on
   it: whatever happens then, an order is broken or something is lost.
 
-Owed means: as `audit.owed` would say if the run ended now. What was reported is not looked for any longer: later
-publications that depend on it are not reported as well. To be slow is no violation; so what is missing at the horizon
+Owed means: as `audit.loss` would say if the run ended now. What was reported is not looked for any longer: later
+publications that depend on it are not reported as well. Being slow is no violation, so what is missing at the horizon
 is not reported then, but kept in a short form, up to a number, until it comes or the run ends.
 
 What was due when a session was lost, and the client told, is reported as that at the end of a run that came to rest. In
 a run that promises probability nothing is reported: what came and what is missing at the end are counted.
+
+Causal order: `eventual` publications depend on nothing and nothing depends on them. A publication depends on all that
+its client published before in its lane, so the past of a publication is one number for each source, which is a life of
+a client and a lane: everything up to that index. A delivery at a subscriber violates causal order when something it
+depends on is missing there and comes later, or was owed and never comes. The first is reported when the missing one
+comes, the second when it is given up. Each delivery is reported once, with the first cause that shows.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from resprout.audit.live.causal import tell_causal
-from resprout.audit.live.memory import KeptLife, KeptPublication
+from resprout.audit.causal import out_of_order
+from resprout.audit.live.memory import KeptLife, KeptPublication, LaneMemory, Overtaker
 from resprout.audit.live.view import LiveView
 from resprout.audit.loss import MissingDelivery, lost
-from resprout.audit.naming import MessageId
+from resprout.audit.records import MessageId
 from resprout.audit.subscriptions import NEVER
+from resprout.core.guarantee import Guarantee
 
 OVERDUE_MAX: Final = 10_000
 """For each subscriber. What is more is counted, and if it is lost, nobody will know."""
+
+
+def note_overtaken(view: LiveView, life: KeptLife, m: KeptPublication, position: int, time_us: int) -> None:
+    """Everything due here that should have come before m."""
+    causal = m.guarantee >= Guarantee.CAUSAL
+    sources = life.missing if causal else (m.source,)
+    overtaker: Overtaker | None = None
+    publications = view.memory.publications
+    for source in sources:
+        queue = life.missing.get(source)
+        if not queue:
+            continue
+        bound = m.past.get(source, 0)
+        for index, number in queue.items():
+            if index > bound:
+                break
+            overtaker = overtaker or Overtaker(m.number, m.id, position, view.memory.row, time_us, causal)
+            others = publications[number].overtaken.setdefault(life.number, [])
+            if not others:
+                view.memory.gaps.append((time_us, number, life.number))
+            if causal or not others:
+                others.append(overtaker)
+
+
+def check_late(view: LiveView, life: KeptLife, d: KeptPublication, position: int, was_due: bool) -> None:
+    """Whatever was delivered here before d and depends on it."""
+    overtakers = d.overtaken.pop(life.number, None)
+    if was_due:  # then all of them were noted
+        for overtaker in overtakers or ():
+            if overtaker.causal:
+                tell_causal(view, life, d, overtaker, position)
+    elif (lane := life.lanes.get(d.lane)) is not None and lane.clock.get(d.source, 0) >= d.index:
+        for overtaker in _dependents(view, life, d):
+            tell_causal(view, life, d, overtaker, position)
+
+
+def tell_causal(view: LiveView, life: KeptLife, d: KeptPublication, m: Overtaker, place: int | None) -> None:
+    """m was delivered before d, which came at this place, or without it."""
+    known = view.memory.publications.get(m.number)
+    if known is not None:
+        if life.number in known.flagged:
+            return
+        known.flagged.append(life.number)
+    if view.is_full("causal"):
+        view.count_untold("causal")
+        return
+    between = view.between(d, m.number)
+    view.tell(out_of_order(view, life, (m.id, m.position), m.time_us, d.id, place, between))
+
+
+def learn(lane: LaneMemory, p: KeptPublication) -> None:
+    """From now on the ordered publications of a life in this lane depend on p, which is one."""
+    clock = lane.clock
+    for source, index in p.past.items():
+        if clock.get(source, 0) < index:
+            clock[source] = index
+    if clock.get(p.source, 0) < p.index:
+        clock[p.source] = p.index
+    lane.given.append(p.number)
+
+
+def _dependents(view: LiveView, life: KeptLife, d: KeptPublication) -> Iterator[Overtaker]:
+    """Looks back at what was delivered here since d was published."""
+    for number in reversed(life.recent):
+        m = view.memory.publications.get(number)
+        if m is None:
+            continue
+        position, row, time_us = m.had[life.number]
+        if row < d.row:
+            return
+        if m.depends_on(d):
+            yield Overtaker(m.number, m.id, position, row, time_us, True)
 
 
 def expect(view: LiveView, p: KeptPublication) -> None:

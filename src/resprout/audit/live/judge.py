@@ -1,25 +1,30 @@
 """The live judge: rows go in as they are written, violations come out as they show.
 
-It is given rows in the order in which they arrive, holds them back for a moment to have them in the order of their
-times (`audit.live.holding`), and judges each with what it remembers of those before. All that it remembers can be
-written down and read back at any time, so it can go on elsewhere. Its memory is bounded: see `audit.live.forgetting`
-for what is forgotten, and what may be missed for that.
+Rows go in in the order in which they arrive. `hold` keeps them back until no earlier one is expected, and `release`
+lets them go in the order of their times. The watermark is the latest time seen, less the lateness that is allowed. A
+row that comes after the watermark has passed its time is late: it is judged at once, as if it had happened now, and
+counted. Rows of one node come in order, and a process writes a row before anything that the row speaks of leaves it; so
+a late row is rarely misjudged, and never ignored. Rows of equal times are judged in the order in which they came.
 
-Judged are the rules in `LIVE_RULES`, with the meaning that `audit.judge` gives them. Order at a subscriber is the order
+Everything that the judge remembers can be written down and read back at any time, so it can go on elsewhere. Its memory
+is bounded: see `audit.live.forgetting` for what is forgotten, and what may be missed for that.
+
+It judges the rules in `LIVE_RULES`, with the meaning that `audit.judge` gives them. Order at a subscriber is the order
 of its rows here; where positions say otherwise, that is reported as a violation of its own. Receipts, durable
-subscriptions and the bank are for those who see the whole trace.
+subscriptions and the bank need the whole trace and are judged by `audit.judge` only. `lines` and `as_dict` print the
+outcome for people and for programs; both forms are stable.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from resprout.audit.live import gaps, presence
 from resprout.audit.live.forgetting import forget_old
-from resprout.audit.live.holding import hold, release
 from resprout.audit.live.memory import LiveOptions, Memory, from_bytes, to_bytes
 from resprout.audit.live.reading import RowReading
 from resprout.audit.live.view import LiveView, kept
-from resprout.audit.verdict import Anomaly
+from resprout.audit.verdict import CLEAN, MET_TIME_LIMIT, RULES, UNFINISHED, VIOLATED, Anomaly
 from resprout.core.promises import Promises
 from resprout.trace import kinds
 from resprout.trace.live_folder import ABORTED, ENDS
@@ -29,6 +34,19 @@ LIVE_RULES: Final = (
     "identity", "invented", "unasked", "twice", "position", "lost", "lost_told", "fifo", "causal", "barrier", "total",
     "tseq",
 )  # fmt: skip
+
+_ENDS: Final = {
+    kinds.QUIESCENT: "the run came to rest",
+    kinds.TIMEOUT: "the run met its time limit",
+    ABORTED: "the run was broken off",
+    "": "the run goes on",
+}
+_NOTES: Final = {
+    "late": "rows came later than is allowed, and were judged when they came",
+    "beyond_horizon": "deliveries were older than the horizon: only repetition and fifo were judged",
+    "owed_and_forgotten": "deliveries were owed for longer than the horizon, and too many of them to follow",
+    "after_the_end": "rows came after the end, and were not judged",
+}
 
 
 class LiveJudge:
@@ -153,3 +171,76 @@ class LiveJudge:
     def _count(self, what: str, number: int) -> None:
         if number:
             self._memory.counts[what] = self._memory.counts.get(what, 0) + number
+
+
+def hold(memory: Memory, rows: Sequence[Row]) -> int:
+    """Takes rows in; returns how many of them are late."""
+    memory.held.extend(rows)
+    if rows:
+        memory.seen_us = max(memory.seen_us, max(row.time_us for row in rows))
+    return sum(row.time_us < memory.watermark_us for row in rows)
+
+
+def release(memory: Memory, everything: bool = False) -> list[Row]:
+    """Gives out the rows up to the watermark, which it moves first; or all of them."""
+    memory.held.sort(key=lambda row: row.time_us)
+    mark_us = memory.seen_us if everything else memory.seen_us - memory.options.lateness_us
+    if mark_us <= memory.watermark_us and not everything:
+        mark_us = memory.watermark_us
+    memory.watermark_us = mark_us
+    end = bisect_right(memory.held, mark_us, key=lambda row: row.time_us)
+    released = memory.held[:end]
+    del memory.held[:end]
+    return released
+
+
+def was_judged(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> bool:
+    """Whether anything came that can keep or break a promise, or the end of a run in which nothing was to come."""
+    return bool(ended or any(found.values()) or counts.get("publications") or counts.get("deliveries"))
+
+
+def reliability(counts: Mapping[str, int]) -> float | None:
+    """The share of owed deliveries that came, of a run that promises probability; None of any other."""
+    if not {"came", "missing", "missing_told"} & counts.keys():
+        return None
+    return counts.get("came", 0) / _owed(counts)
+
+
+def _owed(counts: Mapping[str, int]) -> int:
+    return counts.get("came", 0) + counts.get("missing", 0) + counts.get("missing_told", 0)
+
+
+def lines(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> list[str]:
+    """`counts` and `found` of a `LiveJudge`; `ended`: nothing while the run goes on."""
+    if not was_judged(counts, found, ended):
+        rows = counts.get("rows", 0)
+        seen = f"{rows} rows came, and no publication or delivery among them" if rows else "no rows came"
+        return [f"nothing was judged: {seen}"]
+    published, delivered = counts.get("publications", 0), counts.get("deliveries", 0)
+    text = [f"{published} publications and {delivered} deliveries judged as they happened; {_ENDS[ended]}"]
+    text += [f"{counts[what]} {words}" for what, words in _NOTES.items() if counts.get(what)]
+    width = max(map(len, LIVE_RULES))
+    text += [f"{rule:<{width}}  violated ({found[rule]})  {RULES[rule]}" for rule in LIVE_RULES if found.get(rule)]
+    if (share := reliability(counts)) is not None and ended == kinds.QUIESCENT:
+        told = f"; of {counts['missing_told']} the client was told" if counts.get("missing_told") else ""
+        text.append(f"reliability {share:.6f}: {counts.get('came', 0)} of {_owed(counts)} owed deliveries came{told}")
+    if ended != kinds.QUIESCENT:
+        text.append("what is only missing was not judged: it may still come")
+    broken = [rule for rule in LIVE_RULES if found.get(rule)]
+    if broken:
+        text.append(f"VIOLATED: {sum(found.values())} anomalies ({', '.join(broken)})")
+    elif ended == kinds.TIMEOUT:
+        text.append(f"UNFINISHED: {MET_TIME_LIMIT}; no violation, as far as it was watched")
+    else:
+        text.append("clean, as far as it was watched (receipts, durable subscriptions and banks: resprout audit)")
+    return text
+
+
+def as_dict(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> dict[str, Any]:
+    judged = VIOLATED if any(found.values()) else UNFINISHED if ended == kinds.TIMEOUT else CLEAN
+    return {
+        "verdict": judged if was_judged(counts, found, ended) else "not judged",
+        "ended": ended,
+        "counts": dict(counts),
+        "rules": {rule: found.get(rule, 0) for rule in LIVE_RULES},
+    } | ({"reliability": share} if (share := reliability(counts)) is not None and ended == kinds.QUIESCENT else {})

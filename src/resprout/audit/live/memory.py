@@ -8,12 +8,11 @@ from typing import Final
 
 import msgspec
 
-from resprout.audit.fifo import Delivered
+from resprout.audit.causal import Delivered
 from resprout.audit.loss import MissingDelivery
-from resprout.audit.naming import MessageId
-from resprout.audit.places import PlacedTotal
 from resprout.audit.presence import Stray
-from resprout.audit.records import ClaimedPlace, PublicationFacts
+from resprout.audit.records import ClaimedPlace, MessageId, PublicationFacts
+from resprout.audit.totals import PlacedTotal
 from resprout.core.keys import Pair
 from resprout.core.promises import Promises
 from resprout.trace.schema import Row

@@ -1,28 +1,34 @@
-"""Live: what `audit.presence` needs to know of publications and deliveries, as far as they are remembered.
+"""Live: nothing invented, unasked or twice, as far as publications and deliveries are remembered.
 
-Of what has been forgotten only its number is known: a repetition of that is noticed as well, without the place where it
-was first. A delivery waits some time for its publication, before it counts as invented.
+The rules are those of `audit.presence`. Of a forgotten publication the judge keeps only its number, so it notices a
+repetition and cannot tell where the first one was. Numbers are kept as intervals: flat lists of first and last,
+ascending. A delivery waits some time for its publication before it counts as invented.
 """
 
+from bisect import bisect_right
+from typing import Final
+
 from resprout.audit import presence
-from resprout.audit.fifo import check_delivery
-from resprout.audit.live import intervals
+from resprout.audit.causal import check_delivery
 from resprout.audit.live.memory import KeptLife, KeptPublication
 from resprout.audit.live.view import LiveView
-from resprout.audit.naming import MessageId
 from resprout.audit.presence import Stray
+from resprout.audit.records import MessageId
 from resprout.trace.schema import Row
+
+PIECES_MAX: Final = 64
+"""A set in more pieces than this loses its lowest: old numbers are forgotten, and the memory stays small."""
 
 
 def number_is_fresh(view: LiveView, id: MessageId, time_us: int) -> bool:
     """Checks the number of a publication; False when it was taken."""
     memory = view.memory
     taken = memory.published.setdefault(id[:3], [])
-    if intervals.contains(taken, id[3]):
+    if has_number(taken, id[3]):
         presence.tell_taken(view, id, time_us)
         return False
     presence.check_number(view, memory.newest, id, time_us)
-    intervals.add(taken, id[3])
+    add_number(taken, id[3])
     return True
 
 
@@ -41,10 +47,10 @@ def check_unknown(view: LiveView, life: KeptLife, id: MessageId, row: Row, posit
     memory = view.memory
     if was_published(view, id):
         passed = life.passed.setdefault(id[:3], [])
-        if intervals.contains(passed, id[3]):
+        if has_number(passed, id[3]):
             presence.tell_twice(view, life, id, position, "before", row.time_us)
             return
-        intervals.add(passed, id[3])
+        add_number(passed, id[3])
         life.overdue.pop(id, None)
         view.count("beyond_horizon")
         if id[2] == "ordered":
@@ -81,7 +87,43 @@ def was_published(view: LiveView, id: MessageId) -> bool:
     """As far as anybody remembers: what is older than memory is taken for published."""
     taken = view.memory.published.get(id[:3], [])
     return (
-        intervals.contains(taken, id[3])
-        or (intervals.is_full(taken) and id[3] < taken[0])
+        has_number(taken, id[3])
+        or (is_in_many_pieces(taken) and id[3] < taken[0])
         or id[1] <= view.memory.last_forgotten.get(id[0], -1)
     )
+
+
+def add_number(intervals: list[int], number: int) -> None:
+    if not intervals or number > intervals[-1] + 1:
+        intervals += (number, number)
+        if len(intervals) > 2 * PIECES_MAX:
+            del intervals[:2]
+        return
+    if number == intervals[-1] + 1:
+        intervals[-1] = number
+        return
+    _insert_number(intervals, number)
+
+
+def _insert_number(intervals: list[int], number: int) -> None:
+    """Into the middle: rare, so simply done."""
+    if has_number(intervals, number):
+        return
+    at = bisect_right(intervals, number)  # even: the first of the interval behind it
+    intervals[at:at] = (number, number)
+    if at + 2 < len(intervals) and intervals[at + 2] == number + 1:
+        del intervals[at + 1 : at + 3]
+    if at > 0 and intervals[at - 1] == number - 1:
+        del intervals[at - 1 : at + 1]
+    if len(intervals) > 2 * PIECES_MAX:
+        del intervals[:2]
+
+
+def has_number(intervals: list[int], number: int) -> bool:
+    at = bisect_right(intervals, number)
+    return at % 2 == 1 or (at > 0 and intervals[at - 1] == number)
+
+
+def is_in_many_pieces(intervals: list[int]) -> bool:
+    """Whether lower numbers may have been forgotten."""
+    return len(intervals) >= 2 * PIECES_MAX

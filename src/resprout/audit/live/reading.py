@@ -6,14 +6,22 @@ The kinds mean what they mean in `audit.history`; kinds that it skips are skippe
 from collections.abc import Callable
 from typing import Final
 
-from resprout.audit.fifo import check_delivery
-from resprout.audit.live import barrier, causal, gaps, places, presence
+from resprout.audit.causal import check_delivery
+from resprout.audit.live import barrier, gaps, presence, totals
 from resprout.audit.live.memory import KeptLife, KeptPublication, LaneMemory, LastOrdered
 from resprout.audit.live.view import LiveView
-from resprout.audit.naming import MessageId, life_name
 from resprout.audit.presence import tell_position
-from resprout.audit.records import lines_of, names_of
-from resprout.audit.sense import drops_oldest, filter_of, guarantee_of, identity_of, position_of
+from resprout.audit.records import (
+    MessageId,
+    drops_oldest,
+    filter_of,
+    guarantee_of,
+    identity_of,
+    life_name,
+    lines_of,
+    names_of,
+    position_of,
+)
 from resprout.core.guarantee import Guarantee
 from resprout.trace import kinds
 from resprout.trace.live_folder import PROMISE, promise_of
@@ -142,7 +150,7 @@ class RowReading:
         p = memory.publications[number]
         tseq = row.tseq if p.guarantee is Guarantee.TOTAL else None
         if tseq is not None:
-            places.told(view, life, p, tseq, row.time_us)
+            totals.check_told_place(view, life, p, tseq, row.time_us)
         if not presence.check_known(view, life, p, row, position):
             return
         was_due = gaps.arrived(view, life, p)
@@ -150,12 +158,12 @@ class RowReading:
         if p.ordered:
             if (wrong := check_delivery(view, life, life.newest, id, p.lane, position, row.time_us)) is not None:
                 view.tell(wrong)
-            causal.check_late(view, life, p, position, was_due)
+            gaps.check_late(view, life, p, position, was_due)
             if life.missing:
-                causal.note_overtaken(view, life, p, position, row.time_us)
+                gaps.note_overtaken(view, life, p, position, row.time_us)
             if p.guarantee >= Guarantee.CAUSAL:
                 life.recent.append(p.number)
-            causal.learn(self._lane(life, p.lane), p)
+            gaps.learn(self._lane(life, p.lane), p)
             if p.lines:
                 barrier.delivered(view, life, p, tseq)
 

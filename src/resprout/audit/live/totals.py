@@ -1,18 +1,21 @@
-"""Live: totals with common keys have one order.
+"""Live: totals with common keys have one order, and the places that subscribers are told (`tseq`) are true.
 
 Totals that somebody has delivered are kept in an order that agrees with everything observed (after Pearce and Kelly: an
 observation that fits costs nothing, another one moves only the totals between its two ends). An observation that cannot
 be made to fit closes a cycle: it is reported, and left out of the order. Totals that contradict each other through
 several cycles form a knot; further cycles within a knot are not reported again.
+
+The rules for places are those of `audit.totals`. A place is remembered as long as its total; the highest one that a
+subscriber was told on a key as long as it has anything on that key.
 """
 
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from resprout.audit.graph import shortest_way
-from resprout.audit.live.memory import KeptTotal, Memory
+from resprout.audit.live.memory import KeptLife, KeptPublication, KeptTotal, KeyPlace, Memory
 from resprout.audit.live.view import LiveView
-from resprout.audit.totals import contradiction
+from resprout.audit.records import ClaimedPlace
+from resprout.audit.totals import against_the_order, contradiction, shared, shortest_way, told_differently
 from resprout.core.keys import Pair
 
 
@@ -112,3 +115,39 @@ def _contradiction(view: LiveView, pair: Pair, life: int, one: int, other: int) 
         if number in way or total.knot in knots:
             total.knot = min(way)
     view.tell(contradiction(view, [one, *way], evidence))
+
+
+def check_told_place(view: LiveView, life: KeptLife, p: KeptPublication, tseq: int, time_us: int) -> None:
+    """Somebody is told the place of a total."""
+    memory = view.memory
+    claim = ClaimedPlace(tseq, life.name, life.node, time_us)
+    if p.place is None:
+        p.place = claim
+        owner = memory.publications.get(memory.places.get((p.lane, tseq), -1))
+        first, second = (owner, p) if owner is not None and owner.number < p.number else (p, owner)
+        memory.places[p.lane, tseq] = first.number
+        if second is not None and second.place is not None:
+            view.tell(shared(view, second.id, second.place, first.id))
+    elif p.place.tseq != tseq and not p.misplaced:
+        p.misplaced = True
+        view.tell(told_differently(view, p.id, claim, p.place))
+
+
+def follows_in_place(
+    view: LiveView, life: KeptLife, p: KeptPublication, pair: Pair, place: KeyPlace, tseq: int
+) -> bool:
+    """Whether a total comes at a higher place than those that the subscriber had on the pair; the first that does not
+    is told of."""
+    position, _, time_us = p.had[life.number]
+    placed = (tseq, p.id, position)
+    if place.highest is None or tseq > place.highest[0]:
+        place.highest = placed
+    elif tseq < place.highest[0]:
+        view.tell(against_the_order(view, life, pair, placed, time_us, place.highest))
+        return False
+    return True
+
+
+def forget_place(view: LiveView, p: KeptPublication) -> None:
+    if p.place is not None and view.memory.places.get((p.lane, p.place.tseq)) == p.number:
+        del view.memory.places[p.lane, p.place.tseq]

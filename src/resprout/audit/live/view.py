@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
+from resprout.audit.causal import Way
 from resprout.audit.interest import TraceInterest
 from resprout.audit.live.memory import KeptLife, KeptPublication, KeptSubscription, Memory
-from resprout.audit.naming import MessageId, Naming
-from resprout.audit.owed import is_owed
+from resprout.audit.loss import is_owed
+from resprout.audit.records import MessageId, Naming
 from resprout.audit.subscriptions import NEVER
 from resprout.audit.verdict import EXPLAINED_MAX, Anomaly
-from resprout.audit.ways import Way
 from resprout.trace import kinds
 
 
@@ -87,7 +87,7 @@ class LiveView:
         return position, time_us
 
     def owed(self, p: KeptPublication) -> bool:
-        """As `audit.owed` would say if the run ended now."""
+        """As `audit.loss` would say if the run ended now."""
         lives, publisher = self.memory.lives, self.memory.lives.get(p.life)
         is_delivered = any((life := lives.get(number)) is not None and life.correct for number in p.had)
         return is_owed(p.refused, p.safe, is_delivered, p.failed, publisher is not None and publisher.correct)

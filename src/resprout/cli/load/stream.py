@@ -2,7 +2,10 @@
 
 A payload begins with its number. Payloads are made before the clock starts, as many as fit into `RING_BYTES`, and then
 used again and again; the closing message of a stream carries the count, so that a stream that lost a whole turn of the
-ring is found out as well. A paced message carries the time at which it was published in addition.
+ring is noticed as well. A paced message also carries the time at which it was published.
+
+Many publishers in one process (`CrowdSource`) publish a stream each. The number of the publisher follows the number in
+the stream, and `CrowdCheck` tells the streams apart by it.
 """
 
 import time
@@ -24,6 +27,9 @@ PROBE: Final = (1 << 64) - 1
 
 Take = Callable[[bytes], bool]
 """Is handed every payload that comes; true when that was the last one."""
+
+NUMBER_BYTES: Final = 8
+PUBLISHER_BYTES: Final = 4
 
 
 def ring_of(size: int) -> list[bytes]:
@@ -130,3 +136,52 @@ def number_of(payload: bytes) -> int:
 
 def describe(number: int) -> str:
     return f"the end of a stream of {number & ~CLOSING}" if number & CLOSING else f"message {number}"
+
+
+class CrowdSource:
+    """The stream of one publisher of a crowd."""
+
+    def __init__(self, publisher: int, size: int, count: int, per_turn: int) -> None:
+        self.count = count
+        self._tail = publisher.to_bytes(PUBLISHER_BYTES, "big").ljust(size - NUMBER_BYTES, b".")
+        self._per_turn = per_turn
+
+    def blocks(self) -> Iterator[Sequence[bytes]]:
+        """What is published between two turns of the loop."""
+        tail, last = self._tail, self.count - 1
+        for at in range(0, last, self._per_turn):
+            end = min(at + self._per_turn, last)
+            yield [number.to_bytes(NUMBER_BYTES, "big") + tail for number in range(at, end)]
+        yield [(CLOSING | self.count).to_bytes(NUMBER_BYTES, "big") + tail]
+
+
+class CrowdCheck:
+    """Whether each stream comes whole and in order. The last payload is the last that closes one, or a wrong one."""
+
+    def __init__(self, streams: int) -> None:
+        self.count = 0
+        self.failure: str | None = None
+        self._due = [0] * streams
+        self._open = streams
+
+    def take(self, payload: bytes) -> bool:
+        number = number_of(payload)
+        if number == PROBE:
+            return False
+        publisher = int.from_bytes(payload[NUMBER_BYTES : NUMBER_BYTES + PUBLISHER_BYTES], "big")
+        due = self._due[publisher] if publisher < len(self._due) else -1
+        if number == due:
+            self._due[publisher] = due + 1
+            return False
+        if due < 0 or number != CLOSING | (due + 1):
+            self.failure = f"publisher {publisher}: message {due} was due, {describe(number)} came"
+            return True
+        self._due[publisher] = -1
+        self.count += due + 1
+        self._open -= 1
+        return self._open == 0
+
+
+def shares(count: int, publishers: int) -> int:
+    """Messages of each, so that all together publish about as many."""
+    return max(1, count // publishers)

@@ -1,14 +1,38 @@
-"""A publisher, the brokers it talks to and the subscribers that hear it, and what comes of it when they get to work."""
+"""The parent's side: a publisher, brokers and subscribers in processes of their own, and the results of their work.
+
+`LoadProcess` is one worker: a process, a line to it, a line from it. `OurChain` starts our brokers in a row, each the
+child of the one before, or in a tree. `cpu_seconds` is the processor time of another process.
+"""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+import contextlib
+import os
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from resprout.cli.load.costs import cpu_seconds, spent
-from resprout.cli.load.orders import Expect, Flood, Got, LoadReady, Pace, SendProbe, Sent, Settle
-from resprout.cli.load.process import LoadError, LoadProcess
+import resprout
+from resprout.cli.load.orders import (
+    Expect,
+    Failed,
+    Flood,
+    Got,
+    LoadOrder,
+    LoadReady,
+    Pace,
+    Reply,
+    SendProbe,
+    Sent,
+    Settle,
+    as_line,
+    read_reply,
+)
+from resprout.core.errors import ResproutError
+from resprout.net.tree import LocalTree
+from resprout.scenario.model import BrokerSpec, OptionValue, Scenario
 
 T = TypeVar("T")
 
@@ -16,6 +40,102 @@ PATIENCE_S: Final = 60.0
 """For a load that is not limited by time."""
 PROBE_SIZE: Final = 16
 PROBE_INTERVAL_S: Final = 0.05
+
+START_SECONDS_MAX: Final = 90.0
+"""Many clients in one process take their time to connect."""
+STOP_SECONDS_MAX: Final = 5.0
+LINE_BYTES_MAX: Final = 16 << 20
+"""The latencies of a long paced stream are one line."""
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class LoadError(ResproutError):
+    """A load could not be put on the network, or did not arrive whole."""
+
+
+class LoadProcess:
+    """`name` is what it is called in complaints."""
+
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self._command = command
+        self._environment = environment if environment is not None else package_environment()
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Returns when it is connected."""
+        pipe = asyncio.subprocess.PIPE
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=pipe,
+                stdout=pipe,
+                limit=LINE_BYTES_MAX,
+                env=self._environment,
+                start_new_session=True,  # Ctrl-C is for the parent, which stops its workers itself
+            )
+        except OSError as error:
+            raise LoadError(f"{self.name} cannot be started: {error.strerror or error}") from None
+        await self.answer(LoadReady, START_SECONDS_MAX)
+
+    async def ask(self, order: LoadOrder, kind: type[R], patience_s: float) -> R:
+        await self.tell(order)
+        return await self.answer(kind, patience_s)
+
+    async def tell(self, order: LoadOrder) -> None:
+        stdin = self._started().stdin
+        assert stdin is not None
+        with contextlib.suppress(OSError):  # that it is gone shows when it does not answer
+            stdin.write(as_line(order))
+            await stdin.drain()
+
+    async def answer(self, kind: type[R], patience_s: float) -> R:
+        """Its next answer; LoadError when that is not of the kind, or does not come."""
+        stdout = self._started().stdout
+        assert stdout is not None
+        try:
+            async with asyncio.timeout(patience_s):
+                line = await stdout.readline()
+        except TimeoutError:
+            raise LoadError(f"{self.name} has not answered for {patience_s:g} s") from None
+        reply = self._read(line)
+        if isinstance(reply, Failed):
+            raise LoadError(f"{self.name}: {reply.reason}")
+        if not isinstance(reply, kind):
+            raise LoadError(f"{self.name} answered {type(reply).__name__} where {kind.__name__} was due")
+        return reply
+
+    async def stop(self) -> None:
+        """Nothing of it is left afterwards."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), STOP_SECONDS_MAX)
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+    def _read(self, line: bytes) -> Reply:
+        if not line:
+            raise LoadError(f"{self.name} ended before it had answered")
+        try:
+            return read_reply(line)
+        except msgspec.MsgspecError:
+            raise LoadError(f"{self.name} said {line[:80]!r}, which is no answer") from None
+
+    def _started(self) -> asyncio.subprocess.Process:
+        assert self._process is not None, "a worker is started first"
+        return self._process
+
+
+def package_environment() -> dict[str, str]:
+    """The same package for the child as for this process, installed or not."""
+    paths = [str(Path(resprout.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
 class Brokers(Protocol):
@@ -160,3 +280,40 @@ async def _all(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     finally:
         for task in tasks:
             task.cancel()
+
+
+class OurChain:
+    """`Brokers` for a team, with the settings that they have by default, or with others. Each has up to `children` of
+    its own; with one they are in a row."""
+
+    def __init__(self, length: int, children: int = 1, options: Mapping[str, OptionValue] | None = None) -> None:
+        brokers = tuple(BrokerSpec(f"b{at}", f"b{(at - 1) // children}" if at else None) for at in range(length))
+        self._tree = LocalTree(Scenario(name="a chain", brokers=brokers, options=dict(options or {})))
+        self.first = self.last = ""
+        self.pids: Sequence[int] = ()
+
+    async def start(self) -> None:
+        await self._tree.start()
+        processes = list(self._tree.processes)
+        self.first, self.last = str(processes[0].address), str(processes[-1].address)
+        self.pids = [process.pid for process in processes]
+
+    async def stop(self) -> None:
+        await self._tree.stop()
+
+
+def cpu_seconds(pid: int) -> float | None:
+    """That the process has used so far, all threads, user and system; None where the system does not tell.
+
+    On Linux the number of such a clock is made from the pid (see clock_getcpuclockid); it counts nanoseconds, where
+    /proc counts hundredths of a second.
+    """
+    try:
+        return time.clock_gettime((~pid << 3) | 2)
+    except (AttributeError, OSError, OverflowError):
+        return None
+
+
+def spent(before: list[float | None], after: list[float | None]) -> list[float | None]:
+    """By each process in between."""
+    return [None if begin is None or end is None else end - begin for begin, end in zip(before, after, strict=True)]

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
-from resprout.cli.load.crowd import CrowdCheck, CrowdSource, shares
 from resprout.cli.load.orders import (
     Expect,
     Failed,
@@ -28,7 +27,18 @@ from resprout.cli.load.orders import (
     as_line,
     read_order,
 )  # fmt: skip
-from resprout.cli.load.stream import PacedCheck, StreamCheck, StreamSource, Take, paced_number, probe, stamped
+from resprout.cli.load.stream import (
+    CrowdCheck,
+    CrowdSource,
+    PacedCheck,
+    StreamCheck,
+    StreamSource,
+    Take,
+    paced_number,
+    probe,
+    shares,
+    stamped,
+)
 from resprout.cli.loop import run_loop
 
 CONNECTING_MAX: Final = 25

@@ -8,16 +8,11 @@ of the dead, and it counts as delivered when nobody does that any longer.
 from collections.abc import Callable, Iterable
 
 from resprout.core.bundle import Origin
-from resprout.core.contract import Timer
 from resprout.core.guarantee import STREAMS
 from resprout.core.marks import Reached
 from resprout.edge.broker.ports import HeldBundle
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
-
-
-class NothingKept(Timer, frozen=True):
-    """When to count as delivered what clients published before they came: nobody keeps it for others any more."""
 
 
 class Answering:
@@ -34,7 +29,7 @@ class Answering:
 
     def adopt(self, session: ClientSession, kept: Iterable[HeldBundle], settled_us: int | None) -> None:
         """These publications of it are kept here. `settled_us`: when the others will be delivered; None: they are."""
-        self._sessions.adopt(session, kept, self._streams(session) if settled_us is None else None)
+        self._sessions.adopt(session, kept, known_streams(session, self._reached) if settled_us is None else None)
         if settled_us is not None:
             self.unsettled[session.name] = settled_us
 
@@ -43,16 +38,17 @@ class Answering:
         for name in [name for name, due_us in self.unsettled.items() if due_us <= now_us]:
             del self.unsettled[name]
             session = self._sessions.all[name]
-            self._sessions.adopt(session, (), self._streams(session))
+            self._sessions.adopt(session, (), known_streams(session, self._reached))
 
     def leave(self, name: str) -> None:
         self.unsettled.pop(name, None)
 
-    def _streams(self, session: ClientSession) -> dict[str, int]:
-        """How far they are known to have come. What the client was told is safe need not have come here: publications
-        go to their readers and to f + 1 brokers, and no farther."""
-        marks = {stream: self._reached((session.name, stream, session.incarnation)) for stream in STREAMS}
-        for mark in session.told_safe:
-            if mark.stream in marks:
-                marks[mark.stream] = max(marks[mark.stream], mark.last)
-        return {stream: last for stream, last in marks.items() if last}
+
+def known_streams(session: ClientSession, reached: Callable[[Origin], Reached]) -> dict[str, int]:
+    """Return how far the streams of a client are known to have come. What it was told is safe need not have come here:
+    publications go to their readers and to f + 1 brokers, and no farther."""
+    marks = {stream: reached((session.name, stream, session.incarnation)) for stream in STREAMS}
+    for mark in session.told_safe:
+        if mark.stream in marks:
+            marks[mark.stream] = max(marks[mark.stream], mark.last)
+    return {stream: last for stream, last in marks.items() if last}

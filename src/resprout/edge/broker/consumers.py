@@ -22,11 +22,13 @@ from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.broker.sharing import Consumer, SharedQueue
 from resprout.edge.durable_messages import (
+    NO_DROPS,
     SPANS_MAX,
     Acknowledge,
     Acknowledged,
     Consume,
     Consuming,
+    Drops,
     Handed,
     Replayed,
     Spans,
@@ -69,6 +71,8 @@ class HeldDurable:
         self.edition = 0
         self.base: Marks = ()
         """For the stack: how many brokers have held it, what was said of it, and what had passed before it."""
+        self.changes = 0
+        """For the stack: how often its consumers have changed since the last sign of life."""
         self.awaited: set[str] = set()
         """Consumers of the broker that held it before: they know what they have, and what they have done."""
         self.awaited_until_us = 0
@@ -103,11 +107,13 @@ class Consumers:
 
     # -- subscriptions -------------------------------------------------------------------------------------------------
 
-    def open(self, name: str, terms: Terms, done: Marks = (), spans: Spans = ()) -> HeldDurable:
+    def open(
+        self, name: str, terms: Terms, done: Marks = (), spans: Spans = (), drops: Drops = NO_DROPS
+    ) -> HeldDurable:
         """It lives here from now on. Its session wants nothing yet, and has nothing."""
         session = self._sessions.arrive(inner_name(name), 0, 0)
         session.is_inner = True
-        queue = SharedQueue(session, terms.group, self._sessions.took, done, spans)
+        queue = SharedQueue(session, terms.group, self._sessions.took, done, spans, drops)
         if terms.when_full is WhenFull.SPILL and self._patience is not None:
             queue.patience = self._patience
         held = self.held[name] = HeldDurable(name, terms, queue)
@@ -158,7 +164,9 @@ class Consumers:
             held.awaited.clear()
         self._of[session.name] = held
         queue.join(
-            Consumer(session, min(message.window, WINDOW_MAX), message.has[:SPANS_MAX]), message.done[:SPANS_MAX]
+            Consumer(session, min(message.window, WINDOW_MAX), message.has[:SPANS_MAX]),
+            message.done[:SPANS_MAX],
+            message.dropped_upto,
         )
         held.awaited.discard(session.name)
         if held.is_confirmed:
@@ -249,12 +257,11 @@ class Consumers:
         offsets = None if is_whole else tuple(portion.offsets)
         given = bundle if offsets is None else pick(bundle, offsets)
         tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1
-        dropped, queue.dropped = queue.dropped, 0
+        dropped = queue.put_notice(portion)
         size = ordering_bytes(bundle, item.hops)
         consumer.session.room -= given.cost
-        out.append(
-            Send(consumer.session.name, Handed(given, item.hops, size, offsets, tseq, portion.redelivered, dropped))
-        )
+        handed = Handed(given, item.hops, size, offsets, tseq, portion.redelivered, dropped, queue.dropped)
+        out.append(Send(consumer.session.name, handed))
 
     # -- how far it has come -------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from resprout.edge.broker.ports import HeldBundle
 class Portion:
     """Messages of one bundle that are somewhere together: waiting, or out with one consumer."""
 
-    __slots__ = ("first", "holder", "item", "keys", "offsets", "origin", "redelivered", "serial")
+    __slots__ = ("first", "holder", "item", "keys", "notice", "offsets", "origin", "redelivered", "serial")
 
     def __init__(
         self, item: HeldBundle, serial: int, offsets: Sequence[int], keys: tuple[Pair, ...], again: bool
@@ -32,6 +32,8 @@ class Portion:
         self.redelivered = again
         self.holder = ""
         """The consumer that has it; empty while it waits."""
+        self.notice = 0
+        """If that was told of dropped messages with it: the count of all that were dropped until then."""
 
     def cut(self, offsets: Sequence[int]) -> "Portion":
         """The same, of fewer messages."""

@@ -28,8 +28,8 @@ class ClientSession:
         "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted",
         "delivered", "delivered_now", "drop_notices", "dropped", "dropped_bytes", "drops_acknowledged", "endings",
         "gave", "given", "gone", "grant", "identity", "incarnation", "is_inner", "is_internal", "last", "limits",
-        "may_block", "moved", "name", "owed_bytes", "received", "room", "safe", "subscriptions", "taken",
-        "taken_bytes", "told_safe", "unconfirmed", "unsaid", "unturned", "users", "waiting", "waiting_bytes",
+        "may_block", "moved", "name", "owed_bytes", "received", "repeated_upto", "room", "safe", "subscriptions",
+        "taken", "taken_bytes", "told_safe", "unconfirmed", "unsaid", "unturned", "users", "waiting", "waiting_bytes",
         "when_full", "withheld",
     )  # fmt: skip
 
@@ -82,6 +82,9 @@ class ClientSession:
         """Given, not yet taken."""
         self.gave = 0
         self.taken = 0
+        self.repeated_upto: dict[str, int] | None = {}
+        """By stream: up to here its publications may be repeats of what other brokers have accepted, so `delivered`
+        waits until the whole tree was asked. None: all of them may be."""
         self.received: dict[Origin, Reached] = {}
         """How far each origin had come with the client before it was served here."""
         self.backlog: deque[HeldBundle] = deque()
@@ -212,9 +215,21 @@ class ClientSession:
     def turn_delivered(self, item: HeldBundle) -> None:
         """If it is, whatever has become of the publications before it."""
         waiting = self.unturned.get(item.stream, {})
-        if item.shown and item.undone == 0 and waiting.get(item.first) is item:
+        if item.shown and item.undone == 0 and waiting.get(item.first) is item and not self._may_repeat(item):
             del waiting[item.first]
             self._deliver(item.stream, item.first, item.last)
+
+    def expect_repeats(self, upto: dict[str, int] | None) -> None:
+        """Set `repeated_upto`, and turn what has waited for that."""
+        self.repeated_upto = upto
+        if upto is not None:
+            for waiting in self.unturned.values():
+                for item in list(waiting.values()):
+                    self.turn_delivered(item)
+
+    def _may_repeat(self, item: HeldBundle) -> bool:
+        upto = self.repeated_upto
+        return upto is None or (bool(upto) and item.first <= upto.get(item.stream, 0))
 
     def _deliver(self, stream: str, first: int, last: int) -> None:
         delivered = self.delivered.get(stream)

@@ -16,6 +16,7 @@ Not decided here: who may consume, and where the subscription lives.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from resprout.core.bounds import NUMBER_MAX
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.keys import Pair, pairs_of
 from resprout.core.marks import Mark, Marks
@@ -23,7 +24,7 @@ from resprout.core.ranges import Range, Ranges, as_ranges
 from resprout.edge.broker.portion import IndexByOrigin, Portion, WaitingPortions
 from resprout.edge.broker.ports import HeldBundle, SpillPatience
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.durable_messages import Span, Spans
+from resprout.edge.durable_messages import NO_DROPS, Drops, Span, Spans
 
 OUT_BYTES_MAX: Final = 16 << 20
 """What one consumer may have out, and one bundle more."""
@@ -65,13 +66,18 @@ class SharedQueue:
         took: Callable[[HeldBundle], None],
         done: Marks,
         spans: Spans = (),
+        drops: Drops = NO_DROPS,
     ) -> None:
         """`session`: whose backlog this is fed from. `took` is told what is wholly done. `done`: up to where everything
-        was done elsewhere; `spans`: and what else was."""
+        was done elsewhere; `spans`: and what else was; `drops`: what was dropped elsewhere."""
         self.session = session
         self.consumers: dict[str, Consumer] = {}
-        self.dropped = 0
-        """Messages that nobody was told of yet."""
+        self.dropped = drops.messages
+        """Messages that were dropped since the subscription began."""
+        self._told = drops.told
+        """Of these, how many consumers were told of."""
+        self._heard = drops.told
+        """Of these, how many they have certainly heard of."""
         self.again_below = 0
         """What has a place before this one may have been handed out by the broker that held the subscription before."""
         self.dirty: dict[Origin, None] = {}
@@ -145,14 +151,28 @@ class SharedQueue:
             over, kept = portion.split(count)
             if kept.offsets:
                 self._pending.appendleft(kept)
-            self.dropped += len(over.offsets)
+            self.dropped = min(self.dropped + len(over.offsets), NUMBER_MAX)
             self._note_done(over.bundle, over.offsets)
             self._less(over, len(over.offsets))
 
+    @property
+    def drops(self) -> Drops:
+        return Drops(self.dropped, self._heard)
+
+    def put_notice(self, portion: Portion) -> int:
+        """Return how many dropped messages the consumer that is handed this portion is to be told of. Whoever
+        acknowledges a message of the portion has heard of them; if it goes before that, the next one is told."""
+        untold, self._told = self.dropped - self._told, self.dropped
+        if untold:
+            portion.notice = self.dropped
+        return untold
+
     # -- consumers -----------------------------------------------------------------------------------------------------
 
-    def join(self, consumer: Consumer, done: Iterable[Span]) -> None:
-        """It may have been given, and have done, something elsewhere."""
+    def join(self, consumer: Consumer, done: Iterable[Span], dropped_upto: int = 0) -> None:
+        """It may have been given, and have done, something elsewhere, and have heard of dropped messages."""
+        self._heard = max(self._heard, min(dropped_upto, self.dropped))
+        self._told = max(self._told, self._heard)
         self.consumers[consumer.session.name] = consumer
         for span in done:
             self.acknowledge(consumer.session.name, span)
@@ -170,6 +190,9 @@ class SharedQueue:
         for portion in back:
             self._unlock(portion)
             portion.redelivered = True
+            if portion.notice > self._heard:
+                self._told = self._heard
+            portion.notice = 0
         self._pending.put_back(back)
 
     def hand_out(self, give: Callable[[Consumer, Portion], None]) -> None:
@@ -376,6 +399,8 @@ class SharedQueue:
             consumer.out.remove(portion)
             self._unlock(portion)
         left = len(rest.offsets) if rest is not None else 0
+        if portion.notice and left < count:
+            self._heard, portion.notice = max(self._heard, portion.notice), 0
         consumer.count -= count - left
         consumer.bytes -= size - (rest.bytes if rest is not None else 0)
         return count - left

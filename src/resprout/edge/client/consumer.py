@@ -99,6 +99,8 @@ class ConsumerMachine:
         """Of that, what the broker that is asked to serve was not told when it was asked."""
         self._last: dict[Origin, int] = {}
         """Of one that has the subscription alone: the last number that it was handed."""
+        self._dropped_upto = 0
+        """The latest count of dropped messages that it was told."""
         self._ending = False
         self._ends = ends
         self._replay = replay
@@ -196,6 +198,7 @@ class ConsumerMachine:
                 tuple(has[:SPANS_MAX]),
                 self._ends,
                 self._replay,
+                self._dropped_upto,
             )
             out.append(Send(event.peer, asked))
             self._since = []
@@ -263,6 +266,7 @@ class ConsumerMachine:
 
     def _handed(self, message: Handed, now_us: int, out: list[Effect]) -> None:
         """WireError, with nothing done, for what no honest broker sends."""
+        self._dropped_upto = max(self._dropped_upto, message.dropped_upto)
         if message.dropped:
             out.append(Answer(DroppedBefore(message.dropped)))
         messages = self._unpack(message)

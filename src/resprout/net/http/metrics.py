@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 from resprout import __version__
 from resprout.core.escaping import escape
 from resprout.edge.broker.tally import BOUNDS_US, LatencyCounts
-from resprout.net.account.bookkeeper import Bookkeeper
-from resprout.net.room import FULL, LOW, OK
+from resprout.net.bookkeeper import Bookkeeper
+from resprout.net.disk import FULL, LOW, OK
 from resprout.stacks.status import SpillSeen
 
 _KINDS_FIRST: Final = (

@@ -12,14 +12,14 @@ from typing import Final
 
 import msgspec
 
-from resprout.net.account.survey import Asker, survey
-from resprout.net.account.values import TreeSurvey
+from resprout.net.accounts import TreeSurvey
 from resprout.net.address import Address
 from resprout.net.broker import RunningBroker
 from resprout.net.door import Door
 from resprout.net.http.admission import PageAdmission
 from resprout.net.http.metrics import BrokerCollector, Metrics
 from resprout.net.http.server import JSON, HttpAnswer, HttpRefusal, HttpRequest, HttpServer
+from resprout.net.survey import Asker, survey
 
 FRESH_SECONDS: Final = 0.5
 """So long a survey is good for whoever else asks: many that look make no more work than one."""

@@ -17,8 +17,8 @@ import msgspec
 
 from resprout.core.escaping import escape, escape_json
 from resprout.net.address import Address, reason_of
-from resprout.net.listen import ListenError
-from resprout.net.unidentified import source_of
+from resprout.net.connection_limits import source_of
+from resprout.net.sockets import ListenError
 
 HEAD_BYTES_MAX: Final = 8 << 10
 HEADERS_MAX: Final = 64

@@ -13,8 +13,7 @@ from typing import Final
 
 from resprout.net.frames import Challenge, Login, ProofAccepted, ProofOfSecret, Salt
 from resprout.net.identity.rules import KnownIdentity
-from resprout.net.identity.scram import ITERATIONS_MIN, Verifier, auth_message
-from resprout.net.identity.secret import SALT_BYTES
+from resprout.net.identity.scram import ITERATIONS_MIN, SALT_BYTES, Verifier, auth_message
 
 NONCE_BYTES: Final = 18
 WRONG: Final = "this identity and this secret do not belong together"

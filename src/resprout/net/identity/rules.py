@@ -33,10 +33,9 @@ from resprout.core.errors import NameRefusedError
 from resprout.core.names import check_name
 from resprout.edge.rights import ANY_NAME, Rights, is_listed
 from resprout.filters.topics import check_filter
-from resprout.net.crowd import IDENTITY_LIMITS
+from resprout.net.connection_limits import IDENTITY_LIMITS
 from resprout.net.identity.proofs import SALTS_MAX
-from resprout.net.identity.scram import Verifier
-from resprout.net.identity.secret import read_verifier
+from resprout.net.identity.scram import Verifier, read_verifier
 from resprout.scenario.reader import TomlTable
 from resprout.scenario.source import read_source
 

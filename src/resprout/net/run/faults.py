@@ -21,12 +21,11 @@ from typing import Any, Final
 from resprout.net.child import Child, ProcessError
 from resprout.net.clock import now_us
 from resprout.net.process import BrokerProcess
-from resprout.net.run.crew import Crew
+from resprout.net.run.crew import Crew, WorkerProcess
 from resprout.net.run.schedule import first_event_us
-from resprout.net.run.worker_process import WorkerProcess
 from resprout.net.tree import LocalTree
-from resprout.scenario.cuts import Cuts
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
+from resprout.scenario.topologies import Cuts
 from resprout.trace import kinds
 
 Tell = Callable[[str, str, str | None], None]

@@ -19,10 +19,9 @@ from resprout.links.options import LinkOptions
 from resprout.net.address import Address, parse_address
 from resprout.net.clock import now_us
 from resprout.net.frames import make_codec
-from resprout.net.latencies import delays_of
-from resprout.net.lifeline import leave_group
-from resprout.net.run.client import RealClient
-from resprout.net.run.consumer import RealConsumer
+from resprout.net.keyring import Keyring, tls_of_client
+from resprout.net.orders import leave_group
+from resprout.net.run.clients import RealClient, RealConsumer
 from resprout.net.run.orders import (
     LINE_BYTES_MAX,
     UNCONFIRMED_NAMED,
@@ -41,11 +40,10 @@ from resprout.net.run.orders import (
     as_line,
     read_order,
 )
-from resprout.net.run.row_file import RowWriter
+from resprout.net.run.rows import RowWriter
 from resprout.net.run.schedule import first_event_us, subscribers
 from resprout.net.sessions import with_signs_of_life
-from resprout.net.tls.files import tls_of_client
-from resprout.net.tls.keyring import Keyring
+from resprout.net.tree import delays_of
 from resprout.scenario.client_app import AppMaker
 from resprout.scenario.load import parse_scenario
 from resprout.stacks.registry import find_stack

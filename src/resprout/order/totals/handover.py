@@ -29,7 +29,7 @@ from resprout.core.marks import Mark, Marks
 from resprout.order.totals.locks import LockRecord
 from resprout.order.totals.messages import KnownLock, TotalId, TotalPlace, check_locks, id_of
 from resprout.order.totals.submissions import LastPlaces
-from resprout.order.totals.totals import Totals
+from resprout.order.totals.totals import Totals, TotalsState
 
 
 class Piece(NamedTuple):
@@ -111,7 +111,7 @@ class Handover:
             check_locks(locks)
             unknown = [lock.bundle.cost for lock in locks if not totals.is_ordered(lock.bundle)]
             totals.backlog.check_room(len(unknown), sum(unknown))
-        totals.held = totals.unsubmitted = True
+        totals.move_to(TotalsState.INSTALLING)
         self._new = new
         others = self._others()
         for lock in locks:
@@ -159,13 +159,13 @@ class Handover:
 
     def resume(self) -> None:
         """Last step: closing goes on, and then totals that have no place are submitted again. Local clients may publish
-        more only after that (`Totals.unsubmitted`): what is ordered behind later ones of its publisher is dropped."""
+        more only after that (`TotalsState`): what is ordered behind later ones of its publisher is dropped."""
         totals = self._totals
-        totals.held = False
+        totals.move_to(TotalsState.RESUBMITTING)
         if totals.backlog.count:
             totals.progress()
             totals.resubmit()
-        totals.unsubmitted = False
+        totals.move_to(TotalsState.RUNNING)
 
 
 def merge(

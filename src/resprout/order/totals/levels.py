@@ -1,8 +1,9 @@
 """How far totals have come, link by link.
 
-Totals cross no link as bundles: every broker delivers them by itself, two of them perhaps in another order than its
-neighbour. So they are not among the numbered bundles of a link, and are acknowledged by name; otherwise the same
-ladders hold as for everything else in the log (`order.entry`).
+Totals cross no link as bundles: every broker delivers them by itself, in the order of their places. So they are not
+among the numbered bundles of a link. They are acknowledged by name, and not as ranges of places: a broker that came
+later than a total can be given a copy of it behind later ones (`TotalCopy`, decision 8), so its places have gaps that
+are filled. Otherwise the same ladders hold as for everything else in the log (`order.entry`).
 
 Nothing but the publisher's receipt waits for these reports, and for that only `done` counts; the ladders merely let
 brokers forget. So what is not `done` may wait long, and mostly need not be said at all: with f <= 1, a neighbour that
@@ -20,7 +21,7 @@ from typing import Annotated, Final
 import msgspec
 
 from resprout.core.bounds import BoundedNumber, Derived, Otherwise
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import NeighbourMessage
 from resprout.order.entry import Entry
 from resprout.order.left import Left
 from resprout.order.log import Log
@@ -42,7 +43,7 @@ class TotalLevel(msgspec.Struct, frozen=True, array_like=True):
     """Everybody behind the sender has it."""
 
 
-class TotalLevels(ProtocolMessage, frozen=True, tag=66):
+class TotalLevels(NeighbourMessage, frozen=True, tag=66):
     """How far these totals have come at the sender, who has delivered them."""
 
     levels: tuple[TotalLevel, ...]

@@ -8,14 +8,14 @@ that may be missing are -1 then.
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
 from resprout.core.bounds import BROKER_STAMPED, BoundedNumber, BrokerStamp, Epoch, MaybeBrokerStamp, PlaceNumber
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import NeighbourMessage, Sender
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.order.clock import check_stamp
@@ -49,6 +49,8 @@ def epoch_of(tseq: int) -> int:
 class Submit(BundleMessage, frozen=True, tag=68):
     """To the parent: please have this total ordered."""
 
+    said_by: ClassVar[Sender] = Sender.NEIGHBOUR
+
     bundle: Annotated[Bundle, BROKER_STAMPED]
     prompt: bool = False
     """Its publisher waits for receipts."""
@@ -56,6 +58,8 @@ class Submit(BundleMessage, frozen=True, tag=68):
 
 class PlacedMessage(BundleMessage, frozen=True):
     """Says something about a total that has its place."""
+
+    said_by: ClassVar[Sender] = Sender.NEIGHBOUR
 
     epoch: Epoch
     number: PlaceNumber
@@ -70,7 +74,7 @@ class Lock(PlacedMessage, frozen=True, tag=69):
     """As in `Submit`."""
 
 
-class Closed(ProtocolMessage, frozen=True, tag=70):
+class Closed(NeighbourMessage, frozen=True, tag=70):
     """On my side of this link nothing more will be published on the total's keys until it is delivered; what was, has
     crossed this link already and is stamped no higher than this."""
 

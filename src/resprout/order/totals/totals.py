@@ -10,7 +10,8 @@ stamped one above everything it closed behind, and delivered: the same stamp, be
 Totals close side by side, however many there are and whatever they name. Each broker activates them in the order of
 their places, and each at a clock of its own, so its floor of the later one is higher. It says of the earlier one first
 that it is closed, on every link. So the later one is nowhere closed before the earlier one, and has the higher stamp,
-whatever a repair has to put in the place of those who died: stamps, places and deliveries have one order.
+whatever a repair has to put in the place of those who died: stamps, places and deliveries have one order. Copies that
+a broker keeps for others (`keep`) are no deliveries, and enter its log in any order.
 
 What is carried may have been published plainly, too, by another broker to which its client went. Each broker delivers
 whichever comes first (`deliver` is told of both), but all brokers close it: those who have it may not be all.
@@ -26,12 +27,14 @@ Not done here: the log, showing, acknowledging, and deciding what is carried; `d
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from enum import Enum, auto
+from typing import Final, NamedTuple, Protocol
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
+from resprout.core.states import transition
 from resprout.order.clock import Clock, check_stamp
 from resprout.order.totals.backlog import UNORDERED_TOTALS, Backlog
 from resprout.order.totals.locks import LockRecord, LockTable
@@ -74,6 +77,22 @@ class Waiting(NamedTuple):
     """Those that have not said that their side is closed."""
 
 
+class TotalsState(Enum):
+    RUNNING = auto()
+    INSTALLING = auto()
+    """A repair is being installed: nothing is activated, told or delivered by itself until it is complete."""
+    RESUBMITTING = auto()
+    """What waits for its place is being submitted to the new parent again: nothing newer may go before it."""
+
+
+TOTALS_STATES: Final[Mapping[TotalsState, frozenset[TotalsState]]] = {
+    TotalsState.RUNNING: frozenset({TotalsState.INSTALLING}),
+    # A mistake of a peer can end the step in the middle of a repair; the next repair begins again.
+    TotalsState.INSTALLING: frozenset({TotalsState.INSTALLING, TotalsState.RESUBMITTING}),
+    TotalsState.RESUBMITTING: frozenset({TotalsState.RUNNING, TotalsState.INSTALLING}),
+}
+
+
 class Totals:
     """The totals of one broker.
 
@@ -99,21 +118,16 @@ class Totals:
         self.locks = LockTable()
         self.backlog = Backlog()
         self.submissions = Submissions(self.backlog)
-        self.held = False
-        """A repair is being installed: nothing is activated, told or delivered by itself until it is complete."""
-        self.unsubmitted = False
-        """What waits for its place has not been submitted to the new parent again: nothing newer may go before it."""
-        self.handlers: dict[type, Callable[[str, Any], None]] = {
-            Submit: self._take_submit,
-            Lock: self._take_lock,
-            Closed: self._take_closed,
-        }
+        self.state = TotalsState.RUNNING
         self._deliver = deliver
         self._is_seen = is_seen
         self._number = 0
         self._latest: TotalPlace = (-1, 0)
         self._working = False
         self._to_advance: dict[TotalId, LockRecord] = {}
+
+    def move_to(self, state: TotalsState) -> None:
+        self.state = transition(TOTALS_STATES, self.state, state)
 
     # -- what the broker asks ------------------------------------------------------------------------------------------
 
@@ -219,7 +233,7 @@ class Totals:
         if self.add_lock(place, bundle, others, prompt):
             self._work()
 
-    def _take_submit(self, peer: str, message: Submit) -> None:
+    def take_submit(self, peer: str, message: Submit) -> None:
         if peer == self.position.parent:
             raise PeerError("a total is submitted to the parent, not to a child")
         check_total(message.bundle)
@@ -227,7 +241,7 @@ class Totals:
         if self.position.neighbours.get(peer):
             self.submit(message.bundle, message.prompt)
 
-    def _take_lock(self, peer: str, message: Lock) -> None:
+    def take_lock(self, peer: str, message: Lock) -> None:
         check_locks((message,))
         if peer != self.position.parent:
             raise PeerError("a lock comes from the parent: only the root gives places")
@@ -259,7 +273,7 @@ class Totals:
         """It has left the log: no repair can ask for it any more."""
         self.locks.forget(id)
 
-    def _take_closed(self, peer: str, message: Closed) -> None:
+    def take_closed(self, peer: str, message: Closed) -> None:
         check_stamp(message.stamp)
         if not self.position.neighbours.get(peer):
             return  # from a link in repair it comes too late: a coordinator may have been told that nothing was heard
@@ -276,7 +290,7 @@ class Totals:
             return
         self._working = True
         try:
-            while not self.held:
+            while self.state is not TotalsState.INSTALLING:
                 for record in self.locks.take_idle():
                     self.locks.activate(record, max(record.floor, self.clock.tick()))
                     self._to_advance[record.id] = record

@@ -15,9 +15,8 @@ from typing import Final
 import msgspec
 
 from resprout.core.errors import ResproutError
-from resprout.pipeline.archive.check import PARTS, check_trace
-from resprout.pipeline.archive.head import check_archive, check_usable, make_archive
-from resprout.pipeline.archive.manifest import digest_if_sound, write_manifest
+from resprout.pipeline.archive.format import check_archive, check_usable, make_archive
+from resprout.pipeline.archive.manifest import PARTS, check_trace, digest_if_sound, write_manifest
 from resprout.pipeline.archive.staging import Stage, staging_in
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import (

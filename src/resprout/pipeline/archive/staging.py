@@ -1,16 +1,22 @@
-"""How a run comes into an archive on a file system: written in a staging folder, then renamed to its place. So a run
-is there whole, or not at all, whatever dies in between. Object stores have their own way (`object_staging`).
+"""How a run comes into an archive: whole, or not at all, whatever dies in between.
+
+On a file system it is written in a staging folder, then renamed to its place.
 
     ARCHIVE/staging/lock              held for a moment, while staging folders come and go
     ARCHIVE/staging/TOKEN/alive       locked for as long as the process that adds runs is alive
     ARCHIVE/staging/TOKEN/N/          a run that is being written
     ARCHIVE/staging/TOKEN/replaced/   runs that had to make room, until the new ones are in place
 
-The system drops a lock with the process that holds it. Whoever comes next therefore knows which folders the dead have
-left behind, puts back what they had taken out of its place and clears the rest away. A straggler that still works for a
-dead process finds its folder renamed under it, and fails instead of moving something half cleared into the archive.
+The system drops a lock with the process that holds it. So the next process knows which folders belong to dead ones,
+puts back what they had taken out of its place and clears the rest away. A straggler that still works for a dead process
+finds its folder renamed, and fails instead of moving something half cleared into the archive. This assumes a file
+system with atomic renames and `flock`, the same one for all who add runs.
 
-Assumes a file system with atomic renames and `flock`, the same one for all who add runs.
+In an object store nothing can be renamed or locked. The files of a run are written to a folder of their own, a
+*version*, and never changed; the manifest, written last and in one piece, says which version the run is. If two
+processes add a run of the same name at once, the one whose manifest comes later has it, whole. Versions that no
+manifest names were left by dead processes, or are being written right now: the next process that adds the run deletes
+those that are older than a day.
 """
 
 import contextlib
@@ -19,17 +25,20 @@ import fcntl
 import os
 import secrets
 import shutil
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
 
+from resprout.pipeline.archive.format import MANIFEST_NAME, VERSION, Manifest, encoded, read_manifest
 from resprout.pipeline.archive.manifest import digest_if_sound
-from resprout.pipeline.archive.object_staging import ObjectStaging, object_staging
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import RUNS_FOLDER, run_folder
 from resprout.pipeline.stores import Location, StorePath
+from resprout.trace.schema import TraceError
 from resprout.trace.store import read_info
 
 STAGING_FOLDER: Final = "staging"
@@ -41,6 +50,84 @@ _TAKEN: Final = (errno.ENOTEMPTY, errno.EEXIST)
 """What renaming a folder says when there is another one in its place."""
 _ATTEMPTS: Final = 10
 """At replacing a run that others replace at the same time."""
+
+LEFT_SECONDS: Final = 86_400
+"""A version that is younger may still be written."""
+
+
+class ObjectStaging(msgspec.Struct, frozen=True):
+    """Where one process, and the tasks that work for it, prepare runs; see `staging.Staging`."""
+
+    archive: str
+    token: str
+    """Of all versions that are written for this process, so that it finds those that are left."""
+
+    def new_folder(self) -> Path:
+        """On the machine of the task, which brings it, or drops it."""
+        return Path(tempfile.mkdtemp(prefix="resprout-run-"))
+
+    def drop(self, folder: Path) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def bring(self, folder: Path, experiment: str, run: str) -> str:
+        """Writes the files of a whole run to a version of it, and gives its address. The folder is gone then."""
+        now = int(time.time())
+        version = run_folder(StorePath(self.archive), experiment, run) / (
+            f"{VERSION}{now:x}-{self.token}-{secrets.token_hex(4)}"
+        )
+        for path in sorted(folder.iterdir()):
+            (version / path.name).write_bytes(path.read_bytes())
+        self.drop(folder)
+        return str(version)
+
+    def publish(self, staged: str, experiment: str, run: str, replace: bool = False) -> bool:
+        """Makes a version that was brought the run. False when the same run was there already; PipelineError when
+        another one was that is not to be replaced."""
+        version, final = StorePath(staged), run_folder(StorePath(self.archive), experiment, run)
+        manifest = msgspec.json.decode((version / MANIFEST_NAME).read_bytes(), type=Manifest)
+        there = _manifest_there(final)
+        if there is not None:
+            was = digest_if_sound(final / f"{VERSION}{there.version}") if replace else there.digest
+            if was == manifest.digest or not replace:
+                version.remove()
+            if was == manifest.digest:
+                return False
+            if not replace:
+                raise PipelineError(f"{experiment}/{run}: in the archive with another digest; --replace exchanges it")
+        (version / MANIFEST_NAME).unlink()
+        name = version.name.removeprefix(VERSION)
+        (final / MANIFEST_NAME).write_bytes(encoded(msgspec.structs.replace(manifest, version=name)))
+        _clear_away_versions(final, name, there.version if there is not None else "")
+        return True
+
+    def clear(self, staged: "list[str]") -> None:
+        """Deletes versions that were brought and are not to be published."""
+        for address in staged:
+            with contextlib.suppress(OSError, PipelineError):
+                StorePath(address).remove()
+
+
+def _manifest_there(final: StorePath) -> Manifest | None:
+    try:
+        return read_manifest(final)
+    except TraceError:  # damaged: whoever brings the run anew mends it
+        return None
+
+
+def _clear_away_versions(final: StorePath, current: str, replaced: str) -> None:
+    for path in list(final.glob(f"{VERSION}*")):
+        name = path.name.removeprefix(VERSION)
+        with contextlib.suppress(
+            OSError, PipelineError, ValueError
+        ):  # what cannot be cleared away now is left to the next one
+            is_old = int(name.partition("-")[0], 16) < time.time() - LEFT_SECONDS
+            if name != current and (is_old or name == replaced):
+                path.remove()
+
+
+@contextlib.contextmanager
+def object_staging(archive: StorePath) -> Iterator[ObjectStaging]:
+    yield ObjectStaging(str(archive), secrets.token_hex(8))
 
 
 class Staging(msgspec.Struct, frozen=True):

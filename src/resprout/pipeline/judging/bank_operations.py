@@ -7,9 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from resprout.pipeline.judging.arrays import Array
-from resprout.pipeline.judging.attributes import cells_of, table_of, text_of, values_of
-from resprout.pipeline.judging.columns import UnreadableError, Words
+from resprout.pipeline.judging.columns import Array, UnreadableError, Words, cells_of, table_of, text_of, values_of
 from resprout.pipeline.judging.publications import Publications
 
 MONEY_MAX: Final = 1 << 31

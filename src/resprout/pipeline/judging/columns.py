@@ -1,14 +1,67 @@
-"""Rows of a run as arrays of numbers.
+"""Rows of a run as arrays of numbers, attributes of rows as columns, and small tools on arrays that numpy lacks.
 
-Texts are numbers of a `Vocabulary` that all rows of a run share. What a column leaves empty is NULL for numbers, -1 for
-texts, and a length of -1 for lists.
+Texts are numbers of a `Vocabulary` that all rows of a run share. An empty cell is NULL for numbers, -1 for texts, and a
+length of -1 for lists. Each distinct text of attributes is read once.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from resprout.pipeline.judging.arrays import Array, spread
+from resprout.trace.schema import TraceError, from_text
+
+Array: TypeAlias = NDArray[Any]
+
+NULL: Final = int(np.iinfo(np.int64).min)
+"""Stands for an empty cell of a column of numbers."""
+NEVER: Final = int(np.iinfo(np.int64).max)
+"""Later than any row, as in `audit.records`."""
+
+
+def spread(start: Array, length: Array) -> Array:
+    """The places start, start + 1, ... of every extent, one extent after the other."""
+    ends = np.cumsum(length)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(start - (ends - length), length) + np.arange(total)
+
+
+def first_places(keys: Array, size: int) -> Array:
+    """For each number below `size`, where it stands first in `keys`; -1 when it does not."""
+    places = np.full(size, -1, dtype=np.int64)
+    places[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)  # of several writes the last one stays
+    return places
+
+
+def is_same(keys: Array) -> Array:
+    """For each element but the first, whether it equals the one before."""
+    same: Array = keys[1:] == keys[:-1]
+    return same
+
+
+def stable_order(keys: Array, size: int) -> Array:
+    """Places sorted by key (each below `size`), equal keys as they stand."""
+    if size <= 1 << 16:
+        return np.argsort(keys.astype(np.uint16), kind="stable")  # numpy sorts these by radix, in linear time
+    return np.argsort(keys, kind="stable")
+
+
+def distinct(*columns: Array) -> tuple[Array, ...]:
+    """The distinct rows of these columns (numbers from 0), sorted."""
+    spans = [int(column.max()) + 1 if len(column) else 1 for column in columns]
+    packed, room = columns[0].astype(np.int64), spans[0]
+    for column, span in zip(columns[1:], spans[1:], strict=True):
+        if room * span >= 1 << 62:
+            return tuple(np.unique(np.stack(columns), axis=1))
+        packed, room = packed * span + column, room * span
+    packed = np.sort(packed)  # much faster than np.unique, which hashes
+    packed = packed[np.append(True, ~is_same(packed))[: len(packed)]]
+    found = []
+    for span in reversed(spans[1:]):
+        packed, column = np.divmod(packed, span)
+        found.append(column)
+    return (packed, *reversed(found))
 
 
 class UnreadableError(Exception):
@@ -138,3 +191,33 @@ class Rows:
         found = self.take(order)
         found._columns["row"] = row[order]
         return found
+
+
+def cells_of(lists: ListColumn) -> tuple[Array, Array, Array]:
+    """(row, name, text) of every attribute."""
+    length = np.maximum(lists.length, 0)
+    places = spread(lists.start, length)
+    return np.repeat(np.arange(len(length)), length), lists.content[0][places], lists.content[1][places]
+
+
+def text_of(cells: tuple[Array, Array, Array], name: int, count: int) -> Array:
+    """For each row the text of one attribute; -1 for none."""
+    found = np.full(count, -1, dtype=np.int64)
+    here = cells[1] == name
+    found[cells[0][here]] = cells[2][here]
+    return found
+
+
+def values_of(words: Words, texts: Array) -> list[object]:
+    """The values of the distinct texts, in order; None for a missing one."""
+    try:
+        return [None if text < 0 else from_text(words.values.texts[text]) for text in np.unique(texts).tolist()]
+    except TraceError as error:
+        raise UnreadableError(str(error)) from None
+
+
+def table_of(values: list[int], texts: Array, words: Words) -> Array:
+    """For each word of the values what was found for it, given for the distinct ones in order; the last is for -1."""
+    table = np.zeros(len(words.values) + 1, dtype=np.int64)
+    table[np.unique(texts)] = values
+    return table

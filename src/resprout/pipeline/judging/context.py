@@ -6,13 +6,10 @@ import numpy as np
 
 from resprout.audit.calm import UNREST, CalmTimes, Shock
 from resprout.core.promises import Promises
-from resprout.pipeline.judging.arrays import NULL, Array, is_same
 from resprout.pipeline.judging.bank_operations import Operations
-from resprout.pipeline.judging.columns import Rows, UnreadableError, Words
+from resprout.pipeline.judging.columns import NULL, Array, Rows, UnreadableError, Words, is_same
 from resprout.pipeline.judging.durables import CONSUMING, ENDING, ConsumedRows, DurableArrays
-from resprout.pipeline.judging.lives import Lives
-from resprout.pipeline.judging.messages import MessageIndex
-from resprout.pipeline.judging.publications import Publications, check_publish
+from resprout.pipeline.judging.publications import Lives, MessageIndex, Publications, check_publish
 from resprout.pipeline.judging.receipts import Receipts
 from resprout.pipeline.judging.wishes import SubscriberWishes
 from resprout.trace import kinds

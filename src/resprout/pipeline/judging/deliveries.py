@@ -1,14 +1,30 @@
-"""Deliveries in a few numbers each, by subscriber, and what of each is wrong on its own."""
+"""Deliveries in a few numbers each, by subscriber, and what each subscriber's deliveries break on their own.
+
+A `Subscriber` counts each publication at its first sound delivery. `Checks` also collects what the deliveries of one
+subscriber say about those of the others.
+"""
 
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from resprout.pipeline.judging.arrays import NULL, Array, stable_order
-from resprout.pipeline.judging.columns import ListColumn, Rows, UnreadableError, Words
+from resprout.core.guarantee import Guarantee
+from resprout.pipeline.judging.columns import (
+    NEVER,
+    NULL,
+    Array,
+    ListColumn,
+    Rows,
+    UnreadableError,
+    Words,
+    first_places,
+    is_same,
+    stable_order,
+)
 from resprout.pipeline.judging.context import Context
 from resprout.pipeline.judging.publications import Publications, labels
+from resprout.pipeline.judging.totals import Places, Sightings
 
 _INT32_MAX: Final = (1 << 31) - 1
 
@@ -110,3 +126,112 @@ def _same_lists(here: ListColumn, there: ListColumn, number: Array) -> bool:
         if np.any(here.content[0][here.start[longer] + place] != there.content[0][start[longer] + place]):
             return False
     return True
+
+
+class Subscriber:
+    """The deliveries of one life, in order of rows, each publication at its first sound one."""
+
+    def __init__(self, publications: Publications, life: int, deliveries: Deliveries, begin: int, end: int) -> None:
+        self.life = life
+        count = len(publications)
+        number, row = deliveries.number[begin:end], deliveries.row[begin:end]
+        self.position = deliveries.position[begin:end]
+        known = np.flatnonzero((number >= 0) & (number < count))
+        published = number[known]
+        self.any_place = first_places(published, count)
+        """By publication, its first delivery among those of anything published, sound or not; -1 for none."""
+        self.twice = bool(np.count_nonzero(self.any_place >= 0) < len(published))
+        self.first_any = self.any_place[self.any_place >= 0] if self.twice else np.arange(len(published))
+        self.first_any_numbers, self.first_any_rows = published[self.first_any], row[known][self.first_any]
+        sound = np.flatnonzero(row[known] > publications.row[published])
+        self.early = published[row[known] < publications.row[published]]
+        """Publications with a delivery that stands before them."""
+        if self.twice and len(sound):
+            place = first_places(published[sound], count)
+            sound = sound[np.sort(place[place >= 0])]
+        self.heard = published[sound]
+        """In order of rows."""
+        self.heard_row = row[known][sound]
+        self.heard_position = self.position[known][sound]
+        self.is_dense = not len(row) or bool(
+            self.position[0] == 0 and np.all(self.position[1:] == self.position[:-1] + 1)
+        )
+        self.by_position: Array = (
+            np.arange(len(self.heard)) if self.is_dense else np.argsort(self.heard_position, kind="stable")
+        )
+        self.sequence: Array = self.heard[self.by_position]
+        """In order of positions."""
+        self.is_placed: Array = deliveries.is_placed[begin:end][known][sound][self.by_position]
+        """For each of them, whether a place among the totals was told."""
+
+
+class Checks:
+    """What is broken, and what must be seen together with other subscribers."""
+
+    def __init__(self, context: Context, owed: Array, claim: Array) -> None:
+        """`owed`: for each publication, whether it is owed where it is due. `claim`: its place among the totals."""
+        self._context = context
+        self._owed = owed
+        self._claim = claim
+        self.broken: set[str] = set()
+        self.owed_count = 0
+        self.came_count = 0
+        self.told_count = 0
+        """Missing, and the client was told."""
+        self.strongest = int(Guarantee.EVENTUAL)
+        self.sightings = Sightings(Places(context.publications))
+        self.missing: dict[int, tuple[Array, Array]] = {}
+        """By life, ordered publications that it was owed and never got, and the row until which they were due."""
+        self.is_hindered = np.zeros(len(context.publications), dtype=np.bool_)
+        """For each publication, whether somebody where it was due does not have it, or cannot be waited for."""
+
+    def look(self, s: Subscriber) -> None:
+        """At one with deliveries."""
+        publications = self._context.publications
+        self.note("position", not s.is_dense)
+        told = self._context.wishes.dropped.contradicts(s.life, s.first_any_numbers, s.first_any_rows)
+        self.note("twice", s.twice or told)
+        self.note("unasked", not self._context.wishes.asked(s.life, s.first_any_numbers, s.first_any_rows).all())
+        self.note("fifo", self._breaks_fifo(s))
+        if len(s.heard):
+            self.strongest = max(self.strongest, int(publications.level[s.heard].max()))
+        self.sightings.look(s.sequence, np.where(s.is_placed, self._claim[s.sequence], NULL))
+
+    def look_for_missing(self, life: int, s: Subscriber | None) -> tuple[Array, Array]:
+        """`s`: when it has deliveries. Returns what is due, and until which row."""
+        numbers, until = self._context.wishes.due(life)
+        if not len(numbers):
+            return numbers, until
+        lives, publications = self._context.lives, self._context.publications
+        correct, owed = bool(lives.correct[life]), self._owed[numbers]
+        there = s.any_place[numbers] >= 0 if s is not None else np.zeros(len(numbers), dtype=np.bool_)
+        self.is_hindered[numbers if not correct else numbers[~there | (until != NEVER)]] = True
+        promise = self._context.promise
+        if correct:
+            lasting = owed & (until == NEVER)
+            told = owed & np.isin(until, self._context.wishes.losses)
+            self.owed_count += int(np.count_nonzero(lasting | told))
+            self.came_count += int(np.count_nonzero((lasting | told) & there))
+            self.told_count += int(np.count_nonzero(told & ~there))
+            is_judged = self._context.is_quiescent and not promise.is_probable
+            self.note("lost", is_judged and bool(np.any(lasting & ~there)))
+            self.note("lost_told", is_judged and bool(np.any(told & ~there)))
+        gone = np.flatnonzero(owed & ~there & publications.ordered[numbers])
+        if len(gone) and not promise.is_probable:
+            self.missing[life] = (numbers[gone], until[gone])
+        self.note("receipt", correct and self._context.receipts.too_early(life, numbers, until, s, lives))
+        return numbers, until
+
+    def _breaks_fifo(self, s: Subscriber) -> bool:
+        publications = self._context.publications
+        order = np.full(len(publications), -1, dtype=np.int32)
+        order[s.sequence] = np.arange(len(s.sequence))
+        places = order[publications.fifo_order]
+        there = np.flatnonzero(places >= 0)
+        numbers = publications.fifo_order[there]
+        same = is_same(publications.publisher[numbers]) & is_same(publications.lane[numbers])
+        return bool(np.any((places[there][1:] < places[there][:-1]) & same))
+
+    def note(self, rule: str, is_broken: bool) -> None:
+        if is_broken:
+            self.broken.add(rule)

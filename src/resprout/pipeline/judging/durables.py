@@ -12,11 +12,19 @@ from resprout.audit.calm import CalmTimes
 from resprout.audit.durable import LONG_US
 from resprout.core.errors import UsageError
 from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.pipeline.judging.arrays import NEVER, NULL, Array, is_same, spread
-from resprout.pipeline.judging.attributes import cells_of, text_of
-from resprout.pipeline.judging.columns import Rows, UnreadableError, Words
-from resprout.pipeline.judging.messages import MessageIndex
-from resprout.pipeline.judging.publications import Publications
+from resprout.pipeline.judging.columns import (
+    NEVER,
+    NULL,
+    Array,
+    Rows,
+    UnreadableError,
+    Words,
+    cells_of,
+    is_same,
+    spread,
+    text_of,
+)
+from resprout.pipeline.judging.publications import MessageIndex, Publications
 from resprout.pipeline.judging.wishes import SubscriberWishes
 from resprout.trace import kinds
 

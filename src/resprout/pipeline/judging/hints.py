@@ -7,8 +7,8 @@ run claims, and what each publication depends on.
 import msgspec
 import numpy as np
 
-from resprout.pipeline.judging.arrays import NEVER, NULL, Array, distinct, is_same
-from resprout.pipeline.judging.bank_applied import AppliedRows
+from resprout.pipeline.judging.bank import AppliedRows
+from resprout.pipeline.judging.columns import NEVER, NULL, Array, distinct, is_same
 from resprout.pipeline.judging.context import Context
 from resprout.pipeline.judging.deliveries import Deliveries
 

@@ -4,14 +4,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from resprout.pipeline.judging.arrays import NEVER, NULL, Array, is_same
-from resprout.pipeline.judging.columns import Rows, UnreadableError, Words
-from resprout.pipeline.judging.lives import Lives
-from resprout.pipeline.judging.messages import MessageIndex
-from resprout.pipeline.judging.publications import Publications
+from resprout.pipeline.judging.columns import NEVER, NULL, Array, Rows, UnreadableError, Words, is_same
+from resprout.pipeline.judging.publications import Lives, MessageIndex, Publications
 
 if TYPE_CHECKING:
-    from resprout.pipeline.judging.subscriber import Subscriber
+    from resprout.pipeline.judging.deliveries import Subscriber
 
 _STEPS: Final = ("accepted", "safe", "delivered")
 _SAFE, _DELIVERED, _FAILED, _UNKNOWN = 1, 2, 3, -1
@@ -70,7 +67,7 @@ class Receipts:
         return owed
 
     def _held(self, may_block: Array) -> Array:
-        """The publications that wait at their publishers; see `audit.owed`."""
+        """The publications that wait at their publishers; see `audit.loss`."""
         publisher = self._publications.publisher
         first = np.full(int(publisher.max(initial=0)) + 1, NEVER, dtype=np.int64)
         blocked = np.flatnonzero(may_block & ~self.is_accepted)

@@ -6,7 +6,7 @@ reads the run and says what, so that both engines tell the same in the same word
 broken.
 
 A task is given as many runs as make it worth its start. Nothing is shuffled: a run is read where it is judged, unless
-it is too large for one task (`large`).
+it is too large for one task (`detect_large`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING
 
 from resprout.audit.verdict import Verdict
 from resprout.pipeline.archive.manifest import verify
-from resprout.pipeline.judging.detect import detect
+from resprout.pipeline.judging.detect import Limits, detect, detect_large
 from resprout.pipeline.judging.detected import Detected
-from resprout.pipeline.judging.large import detect_large
-from resprout.pipeline.judging.portions import Limits
-from resprout.pipeline.one_run import check_place, judge_run, trace_of
 from resprout.pipeline.places import RunPlace
+from resprout.pipeline.python_judge import check_place, judge_run, trace_of
 from resprout.pipeline.tasks import cores_of, run_each
-from resprout.trace.errors import TraceError
+from resprout.trace.schema import TraceError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

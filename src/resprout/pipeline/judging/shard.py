@@ -12,17 +12,14 @@ import numpy as np
 from resprout.audit.durable import NO_DURABLES, unjudged_note
 from resprout.audit.verdict import MET_TIME_LIMIT, RULES
 from resprout.core.guarantee import Guarantee
-from resprout.pipeline.judging.arrays import Array
-from resprout.pipeline.judging.bank import Replicas
-from resprout.pipeline.judging.bank_applied import AppliedRows
+from resprout.pipeline.judging.bank import AppliedRows, Replicas
 from resprout.pipeline.judging.bank_together import Accounts, Testimony, judge_bank
-from resprout.pipeline.judging.checks import Checks
+from resprout.pipeline.judging.causal import Sweeps
+from resprout.pipeline.judging.columns import Array
 from resprout.pipeline.judging.context import Context
-from resprout.pipeline.judging.deliveries import Deliveries
+from resprout.pipeline.judging.deliveries import Checks, Deliveries, Subscriber
 from resprout.pipeline.judging.detected import Detected
 from resprout.pipeline.judging.hints import Hints
-from resprout.pipeline.judging.subscriber import Subscriber
-from resprout.pipeline.judging.sweeps import Sweeps
 from resprout.pipeline.judging.totals import Places, SeenTotals, TotalOrderArrays
 from resprout.trace import kinds
 

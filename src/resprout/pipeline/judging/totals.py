@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from resprout.pipeline.judging.arrays import NULL, Array, distinct, spread, stable_order
+from resprout.pipeline.judging.columns import NULL, Array, distinct, spread, stable_order
 from resprout.pipeline.judging.publications import Publications
 
 _COLLECTED_MAX: Final = 2_000_000

@@ -4,7 +4,6 @@ A run is measured by one Spark task, as columns of numbers (`measure_run`); many
 (`measure_runs`), and those of an archive once (`measure`), until their trace changes.
 """
 
-from resprout.pipeline.metrics.many import measure, measure_runs
-from resprout.pipeline.metrics.of_run import Measurements, measure_run
+from resprout.pipeline.metrics.measuring import Measurements, measure, measure_run, measure_runs
 
 __all__ = ["Measurements", "measure", "measure_run", "measure_runs"]

@@ -1,20 +1,57 @@
-"""How long publications took, by guarantee and phase.
+"""How long publications took, by guarantee and phase: before, during and after the trouble of a run.
 
 The latency of a delivery is the time since the publish row of the same publication; a delivery belongs to the phase in
 which it was *published*. Percentiles are nearest-rank, as in `trace.summary`: always a latency that was observed.
+
+The trouble begins with the first fault that a repair had to answer, and lasts until the last of those repairs has
+ended at the last broker. Planned moves, and brokers that leave in good order, are no trouble.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from resprout.core.guarantee import Guarantee
-from resprout.pipeline.metrics.observed import Numbers, Observed, ObservedPublications
-from resprout.pipeline.metrics.phases import ALL, Trouble
+from resprout.pipeline.metrics.observed import Numbers, Observed, ObservedEvent, ObservedPublications
+from resprout.pipeline.metrics.repairs import ObservedRepair
 from resprout.pipeline.metrics.setting import RunKey
 from resprout.pipeline.tables import LatencyRow
+from resprout.trace import kinds
+
+ALL: Final = "all"
+BEFORE: Final = "before"
+DURING: Final = "during"
+AFTER: Final = "after"
+
+_FAULTS: Final = frozenset((kinds.CRASH, kinds.FREEZE, kinds.CUT, kinds.PARTITION))
+
+
+class Trouble(msgspec.Struct, frozen=True):
+    begin_us: int
+    end_us: int | None
+    """None when a repair never ended: there is no after."""
+
+    def phases(self, published_us: Numbers) -> dict[str, npt.NDArray[np.bool_]]:
+        before = published_us < self.begin_us
+        after = np.zeros_like(before) if self.end_us is None else published_us > self.end_us
+        return {BEFORE: before, DURING: ~before & ~after, AFTER: after}
+
+
+def trouble_in(
+    events: Iterable[ObservedEvent], repairs: Sequence[ObservedRepair], clients: frozenset[str]
+) -> Trouble | None:
+    """None when nothing had to be repaired."""
+    forced = [repair for repair in repairs if not repair.is_planned]
+    if not forced:
+        return None
+    begin_us = min(repair.began_us for repair in forced)
+    faults_us = [event.time_us for event in events if event.kind in _FAULTS and event.node not in clients]
+    ends_us = [repair.ended_us for repair in forced]
+    end_us = None if None in ends_us else max(end_us for end_us in ends_us if end_us is not None)
+    return Trouble(min([begin_us, *faults_us]), end_us)
 
 
 class DeliveryWaits(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from resprout.pipeline.places import RunPlace, TracePart
 from resprout.pipeline.stores import source_of
 from resprout.trace import kinds
-from resprout.trace.errors import TraceError
+from resprout.trace.schema import TraceError
 
 Numbers = npt.NDArray[np.int64]
 

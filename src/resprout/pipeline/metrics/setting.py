@@ -8,7 +8,7 @@ from resprout.core.errors import UsageError
 from resprout.pipeline.places import RunPlace
 from resprout.sim.distances import Distances
 from resprout.stacks.registry import find_stack
-from resprout.trace.errors import TraceError
+from resprout.trace.schema import TraceError
 from resprout.trace.store import INFO_NAME
 
 _JOIN: Final = "join"

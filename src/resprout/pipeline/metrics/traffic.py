@@ -1,14 +1,16 @@
 """What moved in a run and what it cost, in all and node by node."""
 
+from functools import cache
 from typing import Final
 
 import numpy as np
 
-from resprout.pipeline.metrics.families import family_of
+from resprout.core.errors import UsageError
 from resprout.pipeline.metrics.observed import Numbers, Observed
 from resprout.pipeline.metrics.setting import RunKey, Setting
 from resprout.pipeline.tables import LoadRow, TrafficRow
 from resprout.stacks.families import Family
+from resprout.stacks.registry import find_stack
 from resprout.trace import kinds
 
 _MICROSECONDS: Final = 1e6
@@ -143,3 +145,12 @@ def _sum(counts: list[int | None]) -> int | None:
     """Of what was recorded; None when nothing was."""
     there = [count for count in counts if count is not None]
     return sum(there) if there else None
+
+
+@cache
+def family_of(stack: str, message: str) -> Family:
+    """By the name of its type; what a stack does not know, or a stack that is not installed here, is `OTHER`."""
+    try:
+        return find_stack(stack).family_of(message)
+    except UsageError:
+        return Family.OTHER

@@ -14,7 +14,7 @@ import msgspec
 import vl_convert
 from markupsafe import Markup
 
-from resprout.pipeline.report.legible import legible
+from resprout.pipeline.report.quantities import legible
 
 _VEGA_LITE: Final = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 _DATA: Final = "panel"

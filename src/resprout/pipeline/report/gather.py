@@ -12,15 +12,14 @@ import msgspec
 
 from resprout.audit.verdict import Verdict
 from resprout.pipeline import results
-from resprout.pipeline.archive.head import check_archive
+from resprout.pipeline.archive.format import check_archive
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.one_run import judge_here
 from resprout.pipeline.places import RunPlace, check_not_empty, find_runs, is_archive
+from resprout.pipeline.python_judge import anomaly_rows, judge_here, verdict_row
 from resprout.pipeline.report.facts import RunFacts, by_experiment, facts_of
 from resprout.pipeline.report.trail import Trails
 from resprout.pipeline.stores import Location
 from resprout.pipeline.tables import JUDGED, MEASURED, AnomalyRow, ResultRow, VerdictRow
-from resprout.pipeline.verdict_rows import anomaly_rows, verdict_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,7 +120,7 @@ def _look_at(spark: "SparkSession | None", places: Sequence[RunPlace], tables: d
 
 
 def _trails(facts: Sequence[RunFacts], found: Sequence[Found]) -> Trails:
-    from resprout.pipeline.report.follow import trail_of
+    from resprout.pipeline.report.trail import trail_of
 
     places = {(place.experiment, place.run): place for _, some in found for place in some}
     alone = [(some[0].run.experiment, some[0].run.run) for some in by_experiment(facts).values() if len(some) == 1]

@@ -1,17 +1,19 @@
 """What figures are made of: numbers of one run, each with the coordinates that tell it from the run's other numbers.
 
 A run gives one number, or one for each guarantee, phase or broker. To these coordinates come those of the run itself:
-its stack, its faults, its keys, and its labels in a sweep.
+its stack, its faults, its keys, and its labels in a sweep. Messages are also counted by layer: the package that defines
+a message, or what the stack declares (`Stack.layers`). Papers count by layers, where `Family` goes by purpose.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from statistics import fmean
 from typing import Final
 
 import msgspec
 
-from resprout.pipeline.report.facts import RunFacts
-from resprout.pipeline.report.layers import BETWEEN_BROKERS, messages_by_layer
+from resprout.core.contract import word_of
+from resprout.pipeline.report.facts import RunFacts, known_stack
 from resprout.pipeline.report.quantities import Quantity
 from resprout.pipeline.tables import RepairRow
 from resprout.stacks.families import Family
@@ -19,10 +21,14 @@ from resprout.stacks.families import Family
 Coordinates = Mapping[str, str]
 Numbers = Iterator[tuple[Coordinates, float]]
 
-
 PERCENTILES: Final = ("50", "90", "95", "99", "99.9")
 """Of which the table of latencies knows the wait."""
 _ON_PURPOSE: Final = ("leave", "move")
+
+CLIENTS: Final = "edge"
+OWN: Final = "stacks"
+OTHER: Final = "other"
+BETWEEN_BROKERS: Final = "all between brokers"
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -227,3 +233,30 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "layers": Measure(Quantity.COUNT, _layers, ("layer",)),
 }
 """By the names that figures use."""
+
+
+@cache
+def layer_of(stack: str, message: str) -> str:
+    """`overlay` (Chord, HyParView), `spread` (Scribe, gossip), `replicas` (Paxos), `order`, `edge` (clients), `stacks`
+    (its own); `other` for what nobody knows here."""
+    known = known_stack(stack)
+    if known is None:
+        return OTHER
+    for kind in known.messages:
+        if word_of(kind) == message:
+            package, layer, *_ = kind.__module__.split(".")
+            if package == "resprout":
+                return layer
+            return next((layer for home, layer in known.layers.items() if kind.__module__.startswith(home)), OWN)
+    return OTHER
+
+
+def messages_by_layer(facts: RunFacts) -> dict[str, int]:
+    """Between brokers: what clients and brokers say to each other is left out. Empty when nobody counted."""
+    counted = facts.traffic.messages_by_type if facts.traffic is not None else None
+    found: dict[str, int] = {}
+    for message, count in (counted or {}).items():
+        layer = layer_of(facts.stack, message)
+        if layer != CLIENTS:
+            found[layer] = found.get(layer, 0) + count
+    return found

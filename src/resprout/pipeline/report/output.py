@@ -1,12 +1,18 @@
-"""Where the page goes: checked before any work is done, written whole or not at all."""
+"""The command that makes the page, and the file that the page goes to: checked before any work is done, written whole
+or not at all.
+"""
 
 import importlib.util
 import os
+import shlex
 import tempfile
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from resprout.pipeline.errors import NoSparkError, PipelineError
+from resprout.pipeline.stores import Location
 
 _DRAWER: Final = {"altair": "altair", "jinja2": "jinja2", "vl_convert": "vl-convert-python"}
 """What the page is drawn and put together with, and what its packages are called."""
@@ -51,3 +57,22 @@ def _umask() -> int:
 
 def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
+
+
+class GivenCommand(msgspec.Struct, frozen=True):
+    """As it was typed."""
+
+    folders: tuple[Location, ...]
+    out: Path
+    sweeps: tuple[Path, ...] = ()
+    """Files whose figures count instead of those of the archives."""
+
+    @property
+    def report(self) -> str:
+        words = ["resprout", "report", *map(str, self.folders), "--out", str(self.out)]
+        return shlex.join([*words, *(word for path in self.sweeps for word in ("--sweep", str(path)))])
+
+    @property
+    def folder(self) -> str:
+        """Where runs go that are made again."""
+        return shlex.quote(str(self.folders[0])) if len(self.folders) == 1 else "DIR"

@@ -1,25 +1,54 @@
-"""The latency of a run over its time, with its faults and repairs: a panel for each guarantee, and one for rates."""
+"""The latency of a run over its time, with its faults and repairs: a panel for each guarantee, and one for rates.
 
-from collections.abc import Sequence
+`sentence` says in words what happened to the network.
+"""
+
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import altair as alt
 import msgspec
 from markupsafe import Markup
 
-from resprout.pipeline.report.axes import titled, y_axis
-from resprout.pipeline.report.charts import NARROW, lines_of
+from resprout.pipeline.report.charts import NARROW, lines_of, titled, y_axis
 from resprout.pipeline.report.drawing import ChartPlan, panel, planned
 from resprout.pipeline.report.figures import in_order
-from resprout.pipeline.report.happenings import STRIKES, sentence
-from resprout.pipeline.report.legible import legible
-from resprout.pipeline.report.quantities import Quantity, Style, style_for
-from resprout.pipeline.report.trail import TimeSlice, Trail
+from resprout.pipeline.report.quantities import Quantity, Style, legible, style_for
+from resprout.pipeline.report.trail import Happening, TimeSlice, Trail
 from resprout.pipeline.tables import RepairRow
+from resprout.trace import kinds
 
 SERIES: Final = ("median", "longest")
 _LATENCY: Final = "latency"
 _RATE: Final = "deliveries per second"
+
+STRIKES: Final = frozenset((kinds.CRASH, kinds.FREEZE, kinds.CUT, kinds.PARTITION))
+
+_WORDS: Final = {
+    kinds.CRASH: "{node} dies",
+    kinds.RECOVER: "{node} is back",
+    kinds.FREEZE: "{node} freezes",
+    kinds.UNFREEZE: "{node} goes on",
+    kinds.HANG: "{node} hangs",
+    kinds.UNHANG: "{node} goes on",
+    kinds.DISK_LOW: "there is little room on the disk of {node}",
+    kinds.DISK_FULL: "the disk of {node} is full",
+    kinds.DISK_FREE: "there is room on the disk of {node}",
+    kinds.UNRESOLVE: "the name {node} does not resolve",
+    kinds.RESOLVE: "the name {node} resolves",
+    kinds.JOIN: "{node} is started, to join",
+    kinds.LEAVE: "{node} is asked to leave",
+    kinds.CUT: "nothing passes between {node} and {detail} any more",
+    kinds.HEAL: "{node} and {detail} reach each other again",
+    kinds.PARTITION: "{node} is on the far side of a cut",
+    kinds.REPAIR_BEGIN: "{node} begins to repair what {detail} leaves behind",
+    kinds.REPAIR_END: "{node} has its place again, without {detail}",
+    "fenced": "{node} ends its life: {detail}",
+    "joined": "{node} has a place below {detail}",
+    "moved": "{node} moves: {detail}",
+    kinds.QUIESCENT: "nothing is under way any more",
+    kinds.TIMEOUT: "the time limit ends the run",
+}
 
 
 def over_time(trail: Trail, repairs: Sequence[RepairRow]) -> tuple[Markup, ...]:
@@ -122,3 +151,18 @@ class _Drawer(msgspec.Struct, frozen=True):
         ]
         base = alt.Chart(alt.InlineData(values=rows)).encode(x=self._across, description="tip:N")
         return [base.mark_rule(color="var(--bad)", strokeWidth=1.6)] if rows else []
+
+
+def sentence(one: Happening) -> str:
+    if one.kind == kinds.HEAL and not one.detail:
+        return "every cut is healed"
+    return _WORDS.get(one.kind, "{node}: {kind} {detail}").format(node=one.node, kind=one.kind, detail=one.detail)
+
+
+def worth_telling(happenings: Sequence[Happening]) -> Iterator[Happening]:
+    """That the tree of the scenario comes to stand, and that a run without trouble ends, is no news."""
+    is_quiet = True
+    for one in happenings:
+        is_quiet = is_quiet and one.kind in ("joined", kinds.QUIESCENT)
+        if not is_quiet:
+            yield one

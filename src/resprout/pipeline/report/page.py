@@ -1,15 +1,30 @@
-"""The whole page. The same rows and the same command give the same bytes."""
+"""The whole page. The same rows and the same command give the same bytes.
 
+Jinja fills the templates: text from a trace is escaped, and letters that no page can hold are replaced.
+"""
+
+import base64
+import hashlib
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
 
 from resprout import __version__
-from resprout.pipeline.report.anchors import anchor
-from resprout.pipeline.report.command import GivenCommand
 from resprout.pipeline.report.facts import RunFacts, by_experiment
 from resprout.pipeline.report.figures import in_order
-from resprout.pipeline.report.rendering import page_rendered
-from resprout.pipeline.report.run_list import targets_of
-from resprout.pipeline.report.sections import ExperimentSection, general_section, sweep_command, sweep_section
+from resprout.pipeline.report.output import GivenCommand
+from resprout.pipeline.report.page_tables import anchor
+from resprout.pipeline.report.quantities import legible
+from resprout.pipeline.report.sections import (
+    ExperimentSection,
+    general_section,
+    sweep_command,
+    sweep_section,
+    targets_of,
+)
 from resprout.pipeline.report.single_run import RunSection, run_section
 from resprout.pipeline.report.sweep_report import SweepReport
 from resprout.pipeline.report.trail import Trails
@@ -62,3 +77,40 @@ def _other_section(
 ) -> ExperimentSection | RunSection:
     trail = trails.get((name, facts[0].run.run)) if len(facts) == 1 else None
     return general_section(name, facts, asked) if trail is None else run_section(facts[0], trail, asked)
+
+
+def rendered(template: str, **values: Any) -> str:
+    return environment().get_template(template).render(values)
+
+
+def page_rendered(**values: Any) -> str:
+    """The whole page: `page.html` with its style sheet and its script. Nothing else is allowed to run in it, or to be
+    loaded: it says so to the browser."""
+    style, script = source_of("style.css"), source_of("tips.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return rendered("page.html", style=Markup(style), script=Markup(script), script_digest=digest, **values)
+
+
+def source_of(name: str) -> str:
+    """A file of the folder `templates` as it is."""
+    templates = environment()
+    assert templates.loader is not None
+    return templates.loader.get_source(templates, name)[0]
+
+
+@cache
+def environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("resprout.pipeline.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_finalized,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+        keep_trailing_newline=True,
+    )
+
+
+def _finalized(value: object) -> object:
+    return legible(value) if isinstance(value, str) and not isinstance(value, Markup) else value

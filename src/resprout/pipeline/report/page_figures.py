@@ -4,13 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from resprout.pipeline.report.axes import begins_above_zero, is_log
-from resprout.pipeline.report.charts import Panels, charts
+from resprout.pipeline.report.charts import Panels, SeriesLook, begins_above_zero, charts, is_log, looks_of
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.figures import Figure, Grid, Shape, grid_of
-from resprout.pipeline.report.looks import SeriesLook, looks_of
-from resprout.pipeline.report.number_tables import numbers_table
-from resprout.pipeline.report.page_tables import PageTable
+from resprout.pipeline.report.page_tables import PageTable, numbers_table
 
 
 class PageLegend(msgspec.Struct, frozen=True):

@@ -1,13 +1,17 @@
 """Tables as values, for `templates/parts.html`: in a box that scrolls by itself when the page is narrow.
 
-A cell with a verdict comes first in its row, so that a phone shows it however wide the table is.
+A cell with a verdict comes first in its row, so that a phone shows it however wide the table is. `numbers_table` has
+the numbers of a figure. `anchor` and `run_anchor` name the targets of links inside the page.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from resprout.pipeline.report.standing import RunStanding
+from resprout.pipeline.report.facts import RunFacts, RunStanding
+from resprout.pipeline.report.figures import Cell, Grid
+from resprout.pipeline.report.quantities import NONE, Style, style_for
 
 Labels = tuple[str, ...]
 
@@ -72,3 +76,101 @@ def rows_by_label(rows: Sequence[LabelledRow]) -> Iterator[PageRow]:
 
 def cells_of(texts: Iterable[str], numeric_from: int = 0) -> tuple[PageCell, ...]:
     return tuple(PageCell(text, look="num" if place >= numeric_from else "") for place, text in enumerate(texts))
+
+
+class _Columns(msgspec.Struct, frozen=True):
+    """What each series gets: always its median; the rest only where it says something."""
+
+    series: tuple[str, ...]
+    style: Style
+    has_range: bool
+    has_runs: bool
+
+    @property
+    def names(self) -> list[str]:
+        return ["median", *(["range"] if self.has_range else []), *(["runs"] if self.has_runs else [])]
+
+    @property
+    def is_pair(self) -> bool:
+        return len(self.series) == 2
+
+    def heads(self, axes: Sequence[str]) -> tuple[PageRow, ...]:
+        names = self.names
+        deep = 2 if len(names) > 1 else 1
+        scope, look = ("colgroup", "group") if deep > 1 else ("col", "num group")
+        top = [PageCell(axis, scope="col", rowspan=deep) for axis in axes]
+        top += [PageCell(name, scope=scope, colspan=len(names), look=look) for name in self.series]
+        if self.is_pair:
+            top.append(PageCell("ratio", scope="col", rowspan=deep, look="num group"))
+        if deep == 1:
+            return (PageRow(tuple(top)),)
+        below = [
+            PageCell(name, scope="col", look="num" if place else "num group")
+            for _ in self.series
+            for place, name in enumerate(names)
+        ]
+        return PageRow(tuple(top)), PageRow(tuple(below))
+
+    def cells(self, cells: Sequence[Cell | None]) -> tuple[PageCell, ...]:
+        out = []
+        for cell in cells:
+            out.append(PageCell(self.style.number(cell.median if cell else None), look="num group"))
+            if self.has_range:
+                out.append(PageCell(self.style.span(cell.low, cell.high) if cell else NONE, look="num range"))
+            if self.has_runs:
+                out.append(PageCell(str(cell.runs) if cell else NONE, look="num range"))
+        if self.is_pair:
+            out.append(PageCell(_ratio(*cells), look="num group"))
+        return tuple(out)
+
+
+def numbers_table(grid: Grid) -> PageTable:
+    """One row for each place of the figure, all series side by side."""
+    figure, found = grid.figure, list(grid.cells.values())
+    columns = _Columns(
+        series=grid.series,
+        style=style_for(figure.quantity, [cell.median for cell in found]),
+        has_range=any(cell.low != cell.high for cell in found),
+        has_runs=len({cell.runs for cell in found}) > 1,
+    )
+    axes = [axis for axis in (figure.rows, figure.panels, figure.x) if axis is not None]
+    rows = []
+    for row, panel, x in ((row, panel, x) for row in grid.rows for panel in grid.panels for x in grid.xs):
+        cells = [grid.cells.get((row, panel, x, name)) for name in grid.series]
+        if any(cells):
+            places = ((row, figure.rows), (panel, figure.panels), (x, figure.x))
+            labels = tuple(label for label, axis in places if axis is not None)
+            rows.append(LabelledRow(labels, columns.cells(cells)))
+    return PageTable(
+        label=f"{figure.title}: the numbers",
+        caption=_caption(grid, columns),
+        heads=columns.heads([axis.title for axis in axes]),
+        rows=tuple(rows_by_label(rows)),
+    )
+
+
+def _caption(grid: Grid, columns: _Columns) -> str:
+    unit = columns.style.unit.name
+    what = grid.figure.what + (f", in {unit}" if unit else "")
+    ratio = f"; ratio: {columns.series[0]} to {columns.series[1]}" if columns.is_pair else ""
+    if grid.runs <= 1:
+        return f"{what}; {'one run each' if grid.runs else 'computed'}{ratio}"
+    runs = "" if columns.has_runs else f" of {grid.runs} runs"
+    spread = "; range: the least to the most" if columns.has_range else ", which are all alike"
+    return f"{what}: median{runs}{spread}{ratio}"
+
+
+def _ratio(ours: Cell | None, theirs: Cell | None) -> str:
+    return f"{ours.median / theirs.median:.2f}" if ours and theirs and theirs.median else NONE
+
+
+def anchor(experiment: str) -> str:
+    return f"at-{_plain(experiment)}"
+
+
+def run_anchor(facts: RunFacts) -> str:
+    return f"run-{_plain(facts.run.experiment)}.{_plain(facts.name)}"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9-]", lambda odd: f"_{ord(odd[0]):x}_", name)

@@ -1,4 +1,6 @@
-"""Numbers with units, written for people: one unit and one number of decimals for everything that is compared."""
+"""Numbers with units, written for people: one unit and one number of decimals for everything that is compared; and text
+without the letters that a page cannot hold.
+"""
 
 import enum
 import math
@@ -6,6 +8,8 @@ from collections.abc import Iterable
 from typing import Final
 
 import msgspec
+
+from resprout.core.escaping import escape
 
 NONE: Final = "–"
 _DECIMALS_MAX: Final = 3
@@ -82,3 +86,8 @@ def style_for(quantity: Quantity, values: Iterable[float]) -> Style:
 def _places(value: float, digits: int) -> int:
     """Decimals with which a number shows this many digits."""
     return max(0, digits - 1 - math.floor(math.log10(value)))
+
+
+def legible(text: str) -> str:
+    """Control characters and halves of surrogate pairs have no place in a page, and would make it unreadable."""
+    return escape(text, keep="\n\t\u00a0\u202f")

@@ -6,26 +6,23 @@ from typing import ClassVar, Final
 import msgspec
 from markupsafe import Markup
 
-from resprout.pipeline.report.anchors import anchor
 from resprout.pipeline.report.charts import Panels, charts
-from resprout.pipeline.report.command import GivenCommand
-from resprout.pipeline.report.facts import RunFacts
-from resprout.pipeline.report.figures import Figure, FigureAxis, Shape, grid_of, in_order
-from resprout.pipeline.report.happenings import sentence, worth_telling
-from resprout.pipeline.report.over_time import SERIES, over_time
+from resprout.pipeline.report.facts import RunFacts, RunStanding, standing_of
+from resprout.pipeline.report.figures import Figure, FigureAxis, Shape, grid_of, in_order, percentile_figure
+from resprout.pipeline.report.output import GivenCommand
+from resprout.pipeline.report.over_time import SERIES, over_time, sentence, worth_telling
 from resprout.pipeline.report.page_figures import PageFigure, PageLegend, figure_of, legend
 from resprout.pipeline.report.page_tables import (
     LabelledRow,
     PageCell,
     PageRow,
     PageTable,
+    anchor,
     cells_of,
     header,
     rows_by_label,
 )
-from resprout.pipeline.report.percentiles import percentile_figure
 from resprout.pipeline.report.quantities import NONE, Quantity, style_for
-from resprout.pipeline.report.standing import RunStanding, standing_of
 from resprout.pipeline.report.trail import Trail
 from resprout.pipeline.tables import LatencyRow, RepairRow
 

@@ -3,9 +3,19 @@
 `resprout sweep` keeps them beside the runs, so that `resprout report` needs nothing but the archive:
 
     ARCHIVE/figures/EXPERIMENT.json
+
+A sweep may name tables and computed figures that installed packages bring, for what no `[[figure]]` can say:
+
+    [project.entry-points."resprout.tables"]
+    mine = "my_package:my_table"  # (Sequence[RunFacts]) -> PageTable
+
+    [project.entry-points."resprout.figures"]
+    mine = "my_package:my_figures"  # () -> tuple[Grid, ...]
 """
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,9 +23,10 @@ import msgspec
 
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import FIGURES_FOLDER, is_archive
-from resprout.pipeline.report.figures import Figure, FigureAxis, Shape
-from resprout.pipeline.report.installed import COMPUTED, TABLES, installed
+from resprout.pipeline.report.facts import RunFacts
+from resprout.pipeline.report.figures import Figure, FigureAxis, Grid, Shape
 from resprout.pipeline.report.measures import MEASURES, RUN_AXES
+from resprout.pipeline.report.page_tables import PageTable
 from resprout.pipeline.stores import Location, found_in, put
 from resprout.scenario.reader import TomlTable, suggestion
 from resprout.scenario.source import read_source
@@ -25,6 +36,9 @@ FIGURES_MAX: Final = 100
 ORDER_MAX: Final = 1_000_000
 _AXES: Final = ("rows", "panels", "x", "series")
 _KEYS: Final = ("title", "measure", "value", *_AXES, "shape", "note", "claim")
+
+TABLES: Final = "resprout.tables"
+COMPUTED: Final = "resprout.figures"
 
 
 class SweepReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -192,3 +206,29 @@ def _check_names(path: Location, report: SweepReport) -> None:
             if name not in names:
                 instead = "install the package that has it, or give --sweep with a file that does without"
                 raise PipelineError(f"{path}: unknown {what} {name!r}; {instead}")
+
+
+@functools.cache
+def installed(group: str) -> dict[str, EntryPoint]:
+    """By name. Nothing is imported."""
+    return {entry.name: entry for entry in sorted(entry_points(group=group), key=lambda entry: entry.name)}
+
+
+def table_of(name: str, facts: Sequence[RunFacts]) -> PageTable:
+    table: PageTable = _loaded(TABLES, name)(facts)
+    return table
+
+
+def computed_figures(name: str) -> tuple[Grid, ...]:
+    grids: tuple[Grid, ...] = _loaded(COMPUTED, name)()
+    return grids
+
+
+def _loaded(group: str, name: str) -> Callable[..., Any]:
+    entry = installed(group)[name]
+    try:
+        found: Callable[..., Any] = entry.load()
+    except Exception as error:  # importing the module of another package can raise anything
+        reason = " ".join(str(error).split())[:200]
+        raise PipelineError(f"{name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {reason}") from None
+    return found

@@ -1,24 +1,40 @@
-"""The first part of the page: which promises were kept, by whom, and what went wrong where they were not."""
+"""The first part of the page: which promises were kept, by which stack, and what went wrong where they were not.
+
+`promised_by` says in words what a stack guarantees, and which faults it survives with all of that kept.
+"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from resprout.audit.verdict import RULES, VIOLATED, missed
-from resprout.pipeline.report.facts import RunFacts, by_experiment
+from resprout.core.errors import UsageError
+from resprout.core.promises import OrderScope
+from resprout.pipeline.report.facts import (
+    RunFacts,
+    RunStanding,
+    by_experiment,
+    count_standings,
+    is_documented,
+    known_stack,
+    said_about,
+    worst_of,
+)
 from resprout.pipeline.report.figures import in_order
-from resprout.pipeline.report.known import is_documented, said_about
 from resprout.pipeline.report.page_tables import LabelledRow, PageCell, PageTable, cells_of, header, rows_by_label
 from resprout.pipeline.report.quantities import NONE
-from resprout.pipeline.report.run_list import RunTargets
-from resprout.pipeline.report.standing import RunStanding, count_standings, worst_of
+from resprout.pipeline.report.sections import RunTargets
 from resprout.pipeline.tables import ANOMALIES_MAX, AnomalyRow
+from resprout.stacks.stack import Stack
+from resprout.stacks.survival import Survival
 
 SHOWN: Final = 3
 """Explanations of one rule and stack."""
 NOT_KEPT: Final = f"Explanations of it are not among the {ANOMALIES_MAX} that are kept of a run."
+
+UNKNOWN = "unknown: the stack is not installed here, or does not take these options"
 
 
 class PageBanner(msgspec.Struct, frozen=True):
@@ -185,3 +201,87 @@ def _left_out(facts: Sequence[RunFacts]) -> tuple[NotJudged, ...]:
     place = {rule: number for number, rule in enumerate(RULES)}
     ordered = sorted(reasons.items(), key=lambda item: (place.get(item[0][0], len(place)), item[0]))
     return tuple(NotJudged(rule, f"{how} in {_runs(count)}: {reason}") for (rule, how, reason), count in ordered)
+
+
+class Promised(msgspec.Struct, frozen=True):
+    """By one stack with some options."""
+
+    guarantees: str
+    survives: str
+    survival: Survival | None
+    """None when nobody can say."""
+
+    def covers(self, facts: RunFacts) -> bool:
+        """Whether no more brokers fell in this run than the stack says that it survives, and those returned that have
+        to, or may. How they stood to each other is not looked at: it is for runs in which one falls, or none."""
+        said, fell, gone = self.survival, facts.run.faults, facts.run.gone
+        if said is None or fell > said.faults:
+            return False
+        return said.recovers if fell > gone else not (gone and said.all_return)
+
+
+def promised_by(facts: RunFacts) -> Promised:
+    stack = known_stack(facts.stack)
+    options = None if stack is None else _options(stack, facts.run.options)
+    if stack is None or options is None:
+        return Promised(UNKNOWN, UNKNOWN, None)
+    survival = stack.survives(options)
+    return Promised(guarantees_of(stack, options), survives_in_words(survival), survival)
+
+
+def _options(stack: Stack[Any], told: Mapping[str, str]) -> Any:
+    try:
+        return stack.parse_options({name: msgspec.json.decode(text) for name, text in told.items()})
+    except (UsageError, msgspec.MsgspecError):
+        return None
+
+
+def guarantees_of(stack: Stack[Any], options: Any) -> str:
+    promise = stack.promise()
+    offered = [guarantee.label for guarantee in stack.offered(options)]
+    scope = " within each topic" if promise.order is OrderScope.EACH_TOPIC and len(offered) > 1 else ""
+    chance = "with a probability" if promise.is_probable else "for certain"
+    return f"{', '.join(offered)}{scope}, {chance}; receipts: {', '.join(promise.receipts)}"
+
+
+def survives_in_words(survival: Survival) -> str:
+    if not survival.faults:
+        more = "; ".join(_more(survival))
+        return f"pauses and connections that break, no dead broker{'; ' if more else ''}{more}"
+    return "; ".join((_dead(survival), *_more(survival)))
+
+
+def _dead(survival: Survival) -> str:
+    many = survival.faults
+    if survival.each_site:
+        place = "in each site"
+    elif survival.span is not None:
+        place = f"on any path of {survival.span}"
+    else:
+        place = "in the network"
+    again = ", again and again" if survival.again else ""
+    return f"{many} dead {'broker' if many == 1 else 'brokers'} {place} at once{again}"
+
+
+def _more(survival: Survival) -> Iterator[str]:
+    suffered = {
+        "silent hosts": survival.silent_hosts,
+        "frozen brokers": survival.freezes,
+        "brokers cut off": survival.cuts,
+        "partitions": survival.partitions,
+        "newcomers": survival.joins,
+        "brokers that leave": survival.leaves,
+    }
+    if any(suffered.values()):
+        yield ", ".join(word for word, is_suffered in suffered.items() if is_suffered)
+    if survival.least:
+        yield f"with {survival.least} brokers or more"
+    if survival.majority:
+        who = "nearest to the root" if survival.span is not None else "whom others join by"
+        yield f"most of those {who} must be left"
+    if survival.all_return:
+        yield "every dead broker must return"
+    if survival.recovers:
+        ways = {"with its disk": survival.recovers_with_disk, "without": survival.recovers_without_disk}
+        early = "" if survival.returns_early else ", when its repair is over"
+        yield f"a dead broker may return {' or '.join(word for word, may in ways.items() if may)}{early}"

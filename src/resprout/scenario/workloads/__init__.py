@@ -1,1 +1,1 @@
-"""What clients do: one application per file. Their options are in `scenario.workload_options`."""
+"""What clients do: one application per file. Their options are in `scenario.model`."""

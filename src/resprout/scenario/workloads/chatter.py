@@ -13,8 +13,7 @@ from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 from resprout.edge.requests import PublishRequest
 from resprout.scenario.app import AppWish, WakeAt
-from resprout.scenario.model import WorkloadSpec
-from resprout.scenario.workload_options import ChatterOptions
+from resprout.scenario.model import ChatterOptions, WorkloadSpec
 from resprout.scenario.workloads.pace import PacedApp
 
 

@@ -9,20 +9,14 @@ from types import MappingProxyType
 from typing import Final
 
 from resprout.scenario.draw import draw_scenario, with_keepers
-from resprout.scenario.seeds import random_for
-from resprout.sim.classes.blackout import blackout
+from resprout.scenario.model import random_for
 from resprout.sim.classes.consumers import consumers
 from resprout.sim.classes.cut_repairs import cut_repairs
-from resprout.sim.classes.disks import disks
-from resprout.sim.classes.doubled_clients import doubled_clients
-from resprout.sim.classes.doubled_names import doubled_names
-from resprout.sim.classes.hung import hung
-from resprout.sim.classes.in_turn import in_turn
-from resprout.sim.classes.moved_clocks import moved_clocks
+from resprout.sim.classes.doubled import doubled_clients, doubled_names
+from resprout.sim.classes.machines import disks, hung, moved_clocks
 from resprout.sim.classes.newcomers import newcomers
 from resprout.sim.classes.producers import producers
-from resprout.sim.classes.restarts import restarts
-from resprout.sim.classes.rolling import rolling
+from resprout.sim.classes.restarts import blackout, in_turn, restarts, rolling
 from resprout.sim.classes.slow_links import slow_links
 from resprout.sim.classes.spilling import spilling
 from resprout.sim.classes.thin_links import thin_links

@@ -7,8 +7,7 @@ from typing import Final
 import msgspec
 
 from resprout.scenario.draw import draw_scenario
-from resprout.scenario.model import FaultKind, FaultSpec, Scenario
-from resprout.scenario.seeds import random_for
+from resprout.scenario.model import FaultKind, FaultSpec, Scenario, random_for
 from resprout.sim.trial import Trial, formed_us
 
 OPTIONS: Final = {

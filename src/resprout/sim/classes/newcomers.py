@@ -11,8 +11,7 @@ from typing import Final
 import msgspec
 
 from resprout.scenario.draw import draw_scenario
-from resprout.scenario.model import BrokerSpec, ClientSpec, FaultKind, FaultSpec, Scenario
-from resprout.scenario.seeds import random_for
+from resprout.scenario.model import BrokerSpec, ClientSpec, FaultKind, FaultSpec, Scenario, random_for
 from resprout.scenario.topologies import SHAPES, parents_in
 from resprout.sim.trial import Trial
 

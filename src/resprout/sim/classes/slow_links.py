@@ -10,10 +10,8 @@ from typing import Final
 
 import msgspec
 
-from resprout.scenario.model import BrokerSpec, ClientSpec, Mix, Scenario, WorkloadSpec
-from resprout.scenario.seeds import random_for
+from resprout.scenario.model import BrokerSpec, ClientSpec, Mix, RandomOptions, Scenario, WorkloadSpec, random_for
 from resprout.scenario.topologies import SHAPES, parents_in
-from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.classes.drawing import brokers_in, death, first_reads_all, subscriptions_to
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import RunResult

@@ -18,15 +18,15 @@ from resprout.scenario.model import (
     FaultKind,
     FaultSpec,
     Mix,
+    RandomOptions,
     Scenario,
     SubscriptionSpec,
     WorkloadSpec,
+    random_for,
 )
-from resprout.scenario.seeds import random_for
-from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.blows import with_blows
-from resprout.sim.classes.blackout import with_disks
 from resprout.sim.classes.drawing import brokers_in
+from resprout.sim.classes.restarts import with_disks
 from resprout.sim.trial import Trial, formed_us
 
 BROKERS_MAX: Final = 6

@@ -16,12 +16,12 @@ from resprout.scenario.model import (
     FaultKind,
     FaultSpec,
     Mix,
+    RandomOptions,
     Scenario,
     WorkloadSpec,
+    random_for,
 )  # fmt: skip
-from resprout.scenario.seeds import random_for
 from resprout.scenario.topologies import SHAPES, parents_in
-from resprout.scenario.workload_options import RandomOptions
 from resprout.sim.classes.drawing import brokers_in, death, first_reads_all, subscriptions_to
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.trial import Trial, formed_us

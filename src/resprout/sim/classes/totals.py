@@ -12,8 +12,7 @@ from typing import Final
 import msgspec
 
 from resprout.scenario.draw import STACK_OPTIONS, draw_scenario
-from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario, WorkloadSpec
-from resprout.scenario.seeds import random_for
+from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario, WorkloadSpec, random_for
 from resprout.sim.blows import TIME_LIMIT_US, with_blows
 from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import FaultAtEvent

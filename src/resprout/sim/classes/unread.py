@@ -11,11 +11,10 @@ from typing import Final
 import msgspec
 
 from resprout.audit.history import History
-from resprout.audit.naming import seconds
+from resprout.audit.records import seconds
 from resprout.filters.topics import topic_matches
 from resprout.scenario.draw import draw_scenario
-from resprout.scenario.model import ClientSpec, Scenario
-from resprout.scenario.seeds import random_for
+from resprout.scenario.model import ClientSpec, Scenario, random_for
 from resprout.sim.blows import with_blows
 from resprout.sim.reading import reads_at_once
 from resprout.sim.run import RunResult

@@ -56,6 +56,7 @@ from resprout.stacks.resprout.messages import (
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.parts import GUARANTEES, NAME
 from resprout.stacks.resprout.pauses import ReadersPaused
+from resprout.stacks.resprout.unread import AskUnread, UnreadTold
 from resprout.stacks.stack import Stack, WaitTimes
 from resprout.stacks.survival import everything
 
@@ -74,7 +75,7 @@ RESPROUT = Stack(
     options=ResproutOptions,
     messages=(
         *CLIENT_MESSAGES, *SPREAD_MESSAGES, *BROKER_MESSAGES, TotalLevels, *TOTAL_MESSAGES, *OVERLAY_MESSAGES,
-        Whereabouts, *REPAIR_MESSAGES, *DURABLE_BROKER_MESSAGES, ReadersPaused,
+        Whereabouts, *REPAIR_MESSAGES, *DURABLE_BROKER_MESSAGES, ReadersPaused, AskUnread, UnreadTold,
     ),
     make_broker=ResproutBroker,
     families={
@@ -91,7 +92,7 @@ RESPROUT = Stack(
         ),
         Family.CLIENTS: (
             *CLIENT_MESSAGES, ListenersChanged, ListenersHeard, ClientBegan, DurableKnown, DurableHeard, DurableDone,
-            ReadersPaused,
+            ReadersPaused, AskUnread, UnreadTold,
         ),
     },
     waits=_waits,

@@ -6,35 +6,45 @@ of a repair in `repair/`. `overlay` decides who lives. The tables are those of `
 """
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 from resprout.core.contract import (
+    Congested,
     Heard,
     LinkDown,
     LinkUp,
+    ProtocolMessage,
     Recovered,
     Request,
+    Sender,
     SetTimer,
     Silent,
     Stirred,
     Timer,
     Writable,
 )  # fmt: skip
-from resprout.edge.broker.answering import NothingKept
 from resprout.edge.broker.ghosts import GhostOver
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.messages import AskAudience, Attend, DropsAcknowledged, ForgetBrokers, Publish, Taken
+from resprout.edge.durable_messages import Acknowledge, Consume, EndSubscription, Replayed
+from resprout.edge.messages import (
+    AskAudience,
+    Attend,
+    DropsAcknowledged,
+    ForgetBrokers,
+    Publish,
+    Subscribe,
+    Taken,
+    Unsubscribe,
+)
 from resprout.edge.requests import LeaveRequest, LookForRequest
-from resprout.order.link import Link
-from resprout.order.messages import Forward, Levels
+from resprout.order.messages import Forward, Levels, Republished
 from resprout.order.timers import ReportSpread, ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalLevels
-from resprout.order.totals.messages import Lock, Submit, TotalCopy, check_total
+from resprout.order.totals.messages import Closed, Lock, Submit, TotalCopy
 from resprout.overlay.memory import Whereabouts
-from resprout.overlay.messages import Enrol, Enrolled, Probe, Probed, Seek, Sought, Suspect
+from resprout.overlay.messages import Enrol, Enrolled, Probe, Probed, Seek, Sought, Suspect, Tell, Told
 from resprout.overlay.outcomes import Declared, Expelled, Registered
-from resprout.spread.messages import SPREAD_MESSAGES
+from resprout.spread.messages import SPREAD_MESSAGES, InterestConfirmed, Interested, Uninterested
 from resprout.stacks.resprout import account
 from resprout.stacks.resprout.client_interest import DropMore
 from resprout.stacks.resprout.draining import DrainOver
@@ -42,6 +52,7 @@ from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard,
 from resprout.stacks.resprout.joining.choosing import ChooseParent
 from resprout.stacks.resprout.joining.newcomer import JoinAgain, NewcomerState
 from resprout.stacks.resprout.messages import (
+    PARCELS,
     AttachRequest,
     ClientBegan,
     JoinElsewhere,
@@ -53,14 +64,22 @@ from resprout.stacks.resprout.messages import (
     MoveAway,
     NameTaken,
     NotMember,
+    ParcelEnd,
+    ParcelRows,
     Recollect,
+    Recollected,
+    Recollection,
+    Revived,
 )
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.outcomes import Cleared, Repaired, Reunited, Settled, Superseded, TakenIn, TreeChanged
 from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.pauses import ReadersPaused
+from resprout.stacks.resprout.postponed import TakeUpRequests
 from resprout.stacks.resprout.shares import LookAtReaders
-from resprout.stacks.shell.desk import Desk
+from resprout.stacks.resprout.unread import AskUnread, UnreadTold
+from resprout.stacks.resprout.unsettled import SearchDue
+from resprout.stacks.shell.desk import Desk, Handler, on, said_by
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.stack import BrokerSeat
@@ -88,15 +107,16 @@ class ResproutBroker(Shell):
             parts.life,
             events={
                 Writable: parts.peer_sessions.writable,
-                LinkUp: parts.peer_sessions.up,
-                LinkDown: parts.peer_sessions.down,
+                LinkUp: self._link_up,
+                LinkDown: self._link_down,
+                Congested: parts.wishes.postponed.congested,
                 Silent: parts.peer_sessions.silent,
                 Heard: parts.peer_sessions.heard,
                 Stirred: parts.peer_sessions.stirred,
                 Request: self._request,
                 Recovered: self._recovered,
             },
-            desks=(self._clients(), self._neighbours(), self._brokers(), self._newcomers()),
+            desks=self._desks(),
             cut_off=parts.peer_sessions.cut_off,
             timers={
                 Tick: self._tick,
@@ -104,8 +124,9 @@ class ResproutBroker(Shell):
                 DrainOver: parts.draining.over,
                 ChooseParent: lambda timer: parts.newcomer.choose(),
                 GhostOver: parts.ghost_expiry.due,
-                NothingKept: lambda timer: parts.served.settle(),
+                SearchDue: lambda timer: parts.served.search(),
                 DropMore: lambda timer: parts.served.drop_more(),
+                TakeUpRequests: lambda timer: parts.wishes.postponed.take_up(),
                 LookAtReaders: lambda timer: None,  # at the end of the step
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), parts.reporting.fired),
             },
@@ -169,142 +190,107 @@ class ResproutBroker(Shell):
 
     # -- who may say what ----------------------------------------------------------------------------------------------
 
-    def _clients(self) -> Desk:
-        parts = self.parts
-        sessions = parts.sessions.all
-        return Desk(
-            sessions.get,
-            {
-                Attend: parts.served.attend,
-                Publish: parts.publishing.publish,
-                Taken: parts.served.taken,
-                DropsAcknowledged: parts.sessions.drops_acknowledged,
-                ForgetBrokers: parts.forgetting.asked,
-                **parts.durables.of_clients,
-                AskAudience: parts.audience.asked,
-                **parts.wishes.of_clients,
-            },
-            check=ClientSession.check_turn,
-            is_only=True,
-            is_guarded=True,
+    def _desks(self) -> tuple[Desk, ...]:
+        """A message is heard at the desks of those who may say it, as it declares itself (`said_by`). A neighbour that
+        was declared dead may not know it yet: what it says is dropped."""
+        parts, handlers = self.parts, self._handlers()
+        heard = parts.council.heard
+        clients = said_by(Sender.CLIENT, handlers)
+        return (
+            Desk(parts.sessions.all.get, clients, check=ClientSession.check_turn, is_only=True, is_guarded=True),
+            Desk(parts.neighbours.find, said_by(Sender.NEIGHBOUR, handlers), heard=heard, strange=self._pass_over),
+            Desk(parts.peers.find_settled, said_by(Sender.BROKER, handlers), heard=heard),
+            Desk(parts.peers.find, said_by(Sender.NEWCOMER, handlers), is_only=True),
         )
 
-    def _neighbours(self) -> Desk:
-        """A neighbour that was declared dead may not know it yet: what it says is dropped."""
-        parts = self.parts
-
-        def at_totals(handler: Callable[[str, Any], None]) -> Callable[[Link, Any], None]:
-            return lambda link, message: handler(link.name, message)
-
-        return Desk(
-            parts.neighbours.heard.get,
-            {
-                Forward: parts.forwarding.forwarded,
-                Levels: parts.forwarding.take_levels,
-                TotalLevels: parts.total_way.take_levels,
-                TotalCopy: parts.total_way.kept,
-                ListenersChanged: parts.client_book.listeners.changed,
-                ListenersHeard: parts.client_book.listeners.heard,
-                ClientBegan: lambda link, message: parts.client_book.roll.heard(link.name, message),
-                DurableKnown: parts.client_book.durables.known,
-                DurableHeard: parts.client_book.durables.heard,
-                DurableDone: parts.client_book.durables.done,
-                ReadersPaused: parts.pauses.heard,
-                MoveAway: lambda link, message: parts.newcomer.move_away(link.name, message),
-                **(parts.revival.of_neighbours if parts.revival is not None else {}),
-                **parts.wishes.of_neighbours,
-                **{kind: at_totals(handler) for kind, handler in parts.totals.handlers.items()},
-                Submit: self._submitted,
-                Lock: parts.publishing.take_lock,
-                **parts.tree_news.handlers,
-            },
-            heard=parts.council.heard,
-            strange=self._pass_over,
-        )
+    def _handlers(self) -> dict[type[ProtocolMessage], Handler]:
+        """Who hears what."""
+        parts, revival = self.parts, self.parts.revival
+        book, durables, total_way = parts.client_book, parts.durables, parts.total_way
+        restart = () if revival is None else (
+            on(Recollected, revival.recollected), on(Recollection, revival.recollection),
+            on(Republished, revival.restored), on(Revived, revival.revived),
+        )  # fmt: skip
+        return dict((
+            # clients
+            on(Attend, parts.served.attend), on(Publish, parts.publishing.publish), on(Taken, parts.served.taken),
+            on(DropsAcknowledged, parts.sessions.drops_acknowledged), on(ForgetBrokers, parts.forgetting.asked),
+            on(Subscribe, parts.wishes.postponed.ask), on(Unsubscribe, parts.wishes.postponed.ask),
+            on(AskAudience, parts.audience.asked), on(Consume, durables.consume),
+            on(Acknowledge, durables.consumers.acknowledge), on(Replayed, durables.consumers.replayed),
+            on(EndSubscription, durables.end_subscription),
+            # bundles, totals, interest, and what is said of clients
+            on(Forward, parts.forwarding.forwarded), on(Levels, parts.forwarding.take_levels),
+            on(Submit, total_way.submitted), on(Lock, parts.publishing.take_lock), on(Closed, total_way.closed),
+            on(TotalCopy, total_way.kept), on(TotalLevels, total_way.take_levels),
+            on(Interested, parts.wishes.interested), on(InterestConfirmed, parts.wishes.confirmed),
+            on(Uninterested, parts.wishes.uninterested), on(ListenersChanged, book.listeners.changed),
+            on(ListenersHeard, book.listeners.heard), on(ClientBegan, book.roll.heard),
+            on(DurableKnown, book.durables.known), on(DurableHeard, book.durables.heard),
+            on(DurableDone, book.durables.done), on(ReadersPaused, parts.pauses.heard),
+            on(AskUnread, parts.unread.asked), on(UnreadTold, parts.unread.told),
+            # the tree: who lives, who comes and goes, and repairs
+            *dict.fromkeys((Tell, Told, Seek, Sought), parts.tree_news.heard).items(),
+            *dict.fromkeys(parts.council.messages, self._to_council).items(),
+            on(Probe, self._probe), on(Probed, self._probed), on(Suspect, self._suspect),
+            on(Enrol, self._enrol), on(Enrolled, self._enrolled), on(Whereabouts, parts.reunion.heard),
+            on(JoinRequest, parts.admission.requested), on(JoinWithdrawn, parts.admission.withdrawn),
+            on(JoinElsewhere, parts.newcomer.sent_elsewhere), on(NameTaken, parts.newcomer.refused),
+            on(MoveAway, parts.newcomer.move_away), on(Leaving, parts.draining.told),
+            on(AttachRequest, parts.member.requested), on(NotMember, parts.coordinator.not_member),
+            *dict.fromkeys(PARCELS, parts.parcels.begin).items(),
+            on(ParcelRows, parts.parcels.add), on(ParcelEnd, parts.parcels.complete),
+            on(Recollect, self._recollect), *restart,
+        ))  # fmt: skip
 
     def _pass_over(self, name: str, message: Any) -> None:
         """From one that is no neighbour; often it was one, and does not know yet."""
         self.strange += 1
 
-    def _newcomers(self) -> Desk:
-        """Brokers that have no right to their names yet: others are taken before."""
-        parts = self.parts
-        admission, outbox = parts.admission, parts.outbox
-        return Desk(
-            parts.peers.find,
-            {
-                JoinRequest: lambda peer, message: admission.requested(peer.name, peer.incarnation, message),
-                JoinWithdrawn: lambda peer, message: admission.withdrawn(peer.name, message),
-                Probe: lambda peer, message: outbox.send(peer.name, Probed(message.number)),
-                **self._seekers(),
-            },
-            is_only=True,
-        )
+    def _to_council(self, peer: Peer, message: Any) -> None:
+        """The overlay knows peers by their names, and is told the time."""
+        self.parts.council.take(peer.name, message, self.life.now_us)
 
-    def _seekers(self) -> dict[type, Callable[[Peer, Any], None]]:
-        """What brokers say that look for their network."""
-        reunion = self.parts.reunion
-        return {
-            Whereabouts: lambda peer, message: reunion.heard(peer.name, peer.incarnation, message),
-            Enrol: lambda peer, message: reunion.asked(peer.name, message),
-            Enrolled: lambda peer, message: reunion.answered(peer.name, message),
-        }
+    def _probe(self, peer: Peer, message: Probe) -> None:
+        if peer.is_newcomer:
+            self.parts.peers.post(peer.name, Probed(message.number))
+        else:
+            self._to_council(peer, message)
 
-    def _brokers(self) -> Desk:
-        parts, life = self.parts, self.life
-        newcomer, admission = parts.newcomer, parts.admission
+    def _probed(self, peer: Peer, message: Probed) -> None:
+        self._to_council(peer, message)
+        self.parts.newcomer.probed(peer, message)
+        self.parts.draining.probed(peer, message)
 
-        def at_council(handler: Callable[[str, Any, int], None]) -> Callable[[Peer, Any], None]:
-            return lambda peer, message: handler(peer.name, message, life.now_us)
+    def _suspect(self, peer: Peer, message: Suspect) -> None:
+        if self.life.attached:  # who has no place judges nobody
+            self._to_council(peer, message)
 
-        probed = at_council(parts.council.handlers[Probed])
-        enrol, enrolled = at_council(parts.council.handlers[Enrol]), at_council(parts.council.handlers[Enrolled])
-        suspect = at_council(parts.council.handlers[Suspect])  # who has no place judges nobody
-        reunion = parts.reunion
+    def _enrol(self, peer: Peer, message: Enrol) -> None:
+        hear = self.parts.reunion.asked if self._seeks_network(peer) else self._to_council
+        hear(peer, message)
 
-        def all_probed(peer: Peer, message: Probed) -> None:
-            probed(peer, message)
-            newcomer.probed(peer.name, message)
-            parts.draining.probed(peer.name, message)
+    def _enrolled(self, peer: Peer, message: Enrolled) -> None:
+        hear = self.parts.reunion.answered if self._seeks_network(peer) else self._to_council
+        hear(peer, message)
 
-        return Desk(
-            parts.peers.find_settled,
-            {
-                JoinRequest: lambda peer, message: admission.requested(peer.name, peer.incarnation, message),
-                JoinWithdrawn: lambda peer, message: admission.withdrawn(peer.name, message),
-                JoinElsewhere: lambda peer, message: newcomer.sent_elsewhere(peer.name, message),
-                NameTaken: lambda peer, message: newcomer.refused(peer.name, message),
-                AttachRequest: self._attach_requested,
-                Leaving: lambda peer, message: parts.draining.told(peer.name),
-                NotMember: lambda peer, message: parts.coordinator.not_member(peer.name, message),
-                Recollect: lambda peer, message: parts.revival.told(peer.name) if parts.revival is not None else None,
-                **parts.parcels.handlers,
-                **{kind: at_council(handler) for kind, handler in parts.council.handlers.items()},
-                Probed: all_probed,
-                Whereabouts: self._seekers()[Whereabouts],
-                Suspect: lambda peer, message: suspect(peer, message) if life.attached else None,
-                Enrol: lambda peer, message: (
-                    enrol(peer, message) if life.attached else reunion.asked(peer.name, message)
-                ),
-                Enrolled: lambda peer, message: (
-                    enrolled(peer, message) if life.attached else reunion.answered(peer.name, message)
-                ),
-            },
-            heard=parts.council.heard,
-        )
+    def _seeks_network(self, peer: Peer) -> bool:
+        """Whether this broker or the peer has no place yet, and looks for its network."""
+        return peer.is_newcomer or not self.life.attached
+
+    def _recollect(self, peer: Peer, message: Recollect) -> None:
+        if self.parts.revival is not None:
+            self.parts.revival.told(peer, message)
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
-    def _submitted(self, link: Link, message: Submit) -> None:
-        parts = self.parts
-        check_total(message.bundle)
-        if not parts.forwarding.is_forged_total(message.bundle):
-            parts.totals.handlers[Submit](link.name, message)
+    def _link_up(self, event: LinkUp) -> None:
+        self.parts.wishes.postponed.forget_peer(event.peer)
+        self.parts.peer_sessions.up(event)
 
-    def _attach_requested(self, peer: Peer, message: AttachRequest) -> None:
-        parts = self.parts
-        if parts.council.may_repair(peer.name, message.dead, self.life.now_us):
-            parts.member.requested(peer.name, message)
+    def _link_down(self, event: LinkDown) -> None:
+        self.parts.wishes.postponed.forget_peer(event.peer)
+        self.parts.peer_sessions.down(event)
 
     def _tick(self, timer: Tick) -> None:
         parts, life = self.parts, self.life
@@ -322,9 +308,10 @@ class ResproutBroker(Shell):
             self.act()
             parts.admission.admit()
             if life.is_calm and (move := parts.balance.find_move()) is not None:
-                parts.outbox.send(*move)
+                parts.peers.post(*move)
             parts.served.decide_all()
             parts.durables.tick()
+            parts.wishes.postponed.take_up()
             parts.shares.look_at_copies()
             parts.pauses.tick()
             parts.served.settle()
@@ -362,9 +349,6 @@ class ResproutBroker(Shell):
         if parts.revival is not None:
             parts.revival.lead_again()
         self._settled(Settled())
-
-    def _keep_memory(self) -> None:
-        self.parts.remembered.write()
 
     def _joined(self, outcome: TakenIn) -> None:
         parts = self.parts

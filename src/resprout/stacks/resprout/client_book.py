@@ -90,8 +90,6 @@ class ListenerBook:
         self._ghosts = ghosts
         self._mine: dict[str, None] = {}
         """As the neighbours were told."""
-        self._of: dict[str, set[str]] = {}
-        """By neighbour."""
         self._unheard: dict[str, set[str]] = {}
         """Clients here, and the neighbours that have not said that they know of them."""
         self.answers: list[str] = []
@@ -143,9 +141,8 @@ class ListenerBook:
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
     def changed(self, link: Link, message: ListenersChanged) -> None:
-        names = self._of.setdefault(link.name, set())
-        names.difference_update(message.went)
-        names.update(message.came)
+        link.listeners.difference_update(message.went)
+        link.listeners.update(message.came)
         if message.came:
             self._outbound.append((link.name, ListenersHeard(message.came)))
 
@@ -166,12 +163,12 @@ class ListenerBook:
 
     def rows(self, dead: str | None = None) -> list[Listener]:
         """Return rows about the clients that listen here, and those that listened at a dead neighbour."""
-        of_dead = sorted(self._of.get(dead, ())) if dead is not None else ()
+        of_dead = sorted(self._links[dead].listeners) if dead is not None else ()
         return [*[Listener(name, False) for name in self._mine], *[Listener(name, True) for name in of_dead]]
 
     def meet(self, neighbour: str, parcel: Parcel) -> None:
         """The first word of a new neighbour."""
-        self._of[neighbour] = parcel.listeners
+        self._links[neighbour].listeners = parcel.listeners
         if self._unheard:
             for waiting in self._unheard.values():
                 waiting.add(neighbour)
@@ -182,7 +179,7 @@ class ListenerBook:
         for waiting in self._unheard.values():
             waiting.discard(name)
         self.answers.append(name)
-        return self._of.pop(name, set())
+        return self._links[name].listeners
 
 
 class Roll:
@@ -222,12 +219,12 @@ class Roll:
         """Everything that is remembered."""
         return [Life(name, incarnation) for name, incarnation in {**self._old, **self._young}.items()]
 
-    def heard(self, neighbour: str, message: ClientBegan) -> None:
+    def heard(self, link: Link, message: ClientBegan) -> None:
         name, known = message.name, self.latest(message.name)
         if message.incarnation < known:  # whoever says so must not have heard, and may serve it
-            self._outbound.append((neighbour, ClientBegan(name, known)))
+            self._outbound.append((link.name, ClientBegan(name, known)))
         elif message.incarnation > known:
-            self._begin(name, message.incarnation, message, neighbour)
+            self._begin(name, message.incarnation, message, link.name)
             if name in self._sessions.all or self._ghosts.awaits(name):
                 self._life.outcomes.append(Superseded((name,)))
 

@@ -20,7 +20,7 @@ from resprout.core.marks import Mark, Marks, Reached, raise_to, to_marks
 from resprout.core.seen import ORIGINS_KEPT
 from resprout.core.stowed import StowedBundle, whole
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.durable_messages import Spans
+from resprout.edge.durable_messages import Drops, Spans
 from resprout.filters.index import MatchIndex
 from resprout.order.entry import Entry
 from resprout.order.link import Link
@@ -111,8 +111,8 @@ class DiskLog:
         self._durable.add(state.subscription)
         self._write(KeptDurable(state))
 
-    def durable_done(self, subscription: str, term: int, marks: Marks, spans: Spans) -> None:
-        self._write(KeptDone(subscription, term, marks, spans))
+    def durable_done(self, subscription: str, term: int, marks: Marks, spans: Spans, drops: Drops) -> None:
+        self._write(KeptDone(subscription, term, marks, spans, drops))
 
     def asked(self) -> None:
         """Write the subscriptions that clients have asked for in this step and that are hidden from wildcards."""

@@ -20,7 +20,7 @@ from resprout.edge.messages import GoTo
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.log import Log
-from resprout.order.totals.totals import Totals
+from resprout.order.totals.totals import Totals, TotalsState
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Probe, Probed
 from resprout.stacks.resprout.copies import Copies
@@ -28,10 +28,10 @@ from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.joining.choosing import CALL
 from resprout.stacks.resprout.joining.claims import Claims
-from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.life import BrokerLife, LifeState
 from resprout.stacks.resprout.messages import Leaving
 from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peers
+from resprout.stacks.shell.peers import Peer, Peers
 
 FAREWELL: Final = CALL + 2
 """The number of its probes, next to those of `choosing`."""
@@ -83,7 +83,7 @@ class Draining:
             self._go()
             return
         self.asked.append(life.now_us)
-        life.leaving = True
+        life.move_to(LifeState.LEAVING)
         self._admission.admit()  # those who ask for a place here are sent elsewhere
         life.out.append(SetTimer(DrainOver(), life.now_us + within_us))
 
@@ -95,15 +95,15 @@ class Draining:
         )
         self._go()
 
-    def told(self, name: str) -> None:
+    def told(self, peer: Peer, message: Leaving) -> None:
         """Another broker goes: its life is certainly over. Whoever votes about the root must know, neighbour or not."""
         life = self._life
-        if self._peers.incarnation(name) == life.view.incarnation_of(name):
-            self._council.silent(name, True, life.now_us)
+        if peer.incarnation == life.view.incarnation_of(peer.name):
+            self._council.silent(peer.name, True, life.now_us)
 
-    def probed(self, name: str, message: Probed) -> None:
-        if message.number == FAREWELL and name in self._answered:
-            self._answered[name] = True
+    def probed(self, peer: Peer, message: Probed) -> None:
+        if message.number == FAREWELL and peer.name in self._answered:
+            self._answered[peer.name] = True
 
     def check(self) -> None:
         for name in self._links:
@@ -132,7 +132,7 @@ class Draining:
         ):
             return "a publication that nobody else has"
         backlog = self._totals.backlog
-        if self._totals.unsubmitted or any(backlog.has_any(name) for name in self._sessions.all):
+        if self._totals.state is not TotalsState.RUNNING or any(backlog.has_any(name) for name in self._sessions.all):
             return "the place of a total"
         return None
 
@@ -141,7 +141,8 @@ class Draining:
 
     def _go(self) -> None:
         life = self._life
-        life.leaving = True
+        if life.state is LifeState.PLACED:
+            life.move_to(LifeState.LEAVING)
         successors = life.successors()
         self._sessions.flush_all(life.out)
         if successors:

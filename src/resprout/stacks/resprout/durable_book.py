@@ -14,7 +14,7 @@ import msgspec
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.marks import Marks, in_parts
 from resprout.core.names import check_name
-from resprout.edge.durable_messages import Spans, WhenFull
+from resprout.edge.durable_messages import NO_DROPS, Drops, Spans, WhenFull
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.overlay.echo import Echo
@@ -56,7 +56,7 @@ class DurableBook:
         self._disk = disk
         self._spilling = spilling
         self.states: dict[str, DurableState] = {}
-        """By name; `done` and `spans` of them are in `_done`."""
+        """By name; `done`, `spans` and `drops` of them are in `_done`."""
         self._done: dict[str, DurableProgress] = {}
         self._echo: Echo[_Wave, DurableHeard] = Echo()
         """States that are on their way through the tree."""
@@ -72,9 +72,13 @@ class DurableBook:
         progress = self._done.get(subscription)
         return (progress.marks()[-MARKS_MAX:], progress.spans()) if progress is not None else ((), ())
 
+    def drops_of(self, subscription: str) -> Drops:
+        progress = self._done.get(subscription)
+        return progress.drops if progress is not None else NO_DROPS
+
     def whole(self, state: DurableState) -> DurableState:
         marks, spans = self.done_of(state.subscription)
-        return msgspec.structs.replace(state, done=marks, spans=spans)
+        return msgspec.structs.replace(state, done=marks, spans=spans, drops=self.drops_of(state.subscription))
 
     def whole_states(self) -> list[DurableState]:
         return [self.whole(state) for state in self.states.values()]
@@ -83,15 +87,15 @@ class DurableBook:
 
     def say(self, state: DurableState) -> None:
         """This broker holds it, or has ended it. `heard_of` is told later."""
-        self._keep(state)
+        self._keep(state, self.states.get(state.subscription))
         self._spread(state, "")
 
-    def raise_done(self, subscription: str, marks: Marks, spans: Spans) -> None:
+    def raise_done(self, subscription: str, marks: Marks, spans: Spans, drops: Drops) -> None:
         """More is done."""
         state = self.states[subscription]
-        self._raise(subscription, marks, spans)
+        self._raise(subscription, marks, spans, drops)
         for part, more in in_parts(marks):
-            news = DurableDone(subscription, state.term, part, () if more else spans)
+            news = DurableDone(subscription, state.term, part, () if more else spans, drops)
             self._outbound.extend([(name, news) for name in self._links])
 
     # -- said by others ------------------------------------------------------------------------------------------------
@@ -104,17 +108,21 @@ class DurableBook:
 
     def learn(self, state: DurableState, source: str) -> bool:
         """Whether it is news; whoever says what is old is told better."""
-        check_progress(state.done, state.spans)
+        check_progress(state.done, state.spans, state.drops)
         before = self.states.get(state.subscription)
         if before is not None and state.age <= before.age:
-            self._raise(state.subscription, state.done, state.spans)
+            self._raise(state.subscription, state.done, state.spans, state.drops)
             if state.age < before.age and source:
                 self._outbound.append((source, DurableKnown(self.whole(before))))
+            return False
+        if state.is_partial and not _continues(state, before):
+            if before is not None and source:
+                self._outbound.append((source, DurableKnown(self.whole(before))))  # it answers with all that it knows
             return False
         _check(state)
         if before is None and len(self.states) >= SUBSCRIPTIONS_MAX and not self._make_room():
             return False
-        self._keep(state)
+        self._keep(state, before)
         self._spread(state, source)
         self._changed(state)
         return True
@@ -123,11 +131,11 @@ class DurableBook:
         self._echo.answered((message.subscription, message.term, message.edition), link.name, message)
 
     def done(self, link: Link, message: DurableDone) -> None:
-        check_progress(message.marks, message.spans)
+        check_progress(message.marks, message.spans, message.drops)
         state = self.states.get(message.subscription)
         if state is None or state.term != message.term:
             return
-        self._raise(message.subscription, message.marks, message.spans)
+        self._raise(message.subscription, message.marks, message.spans, message.drops)
         self._outbound.extend([(name, message) for name in self._links if name != link.name])
 
     # -- new links -----------------------------------------------------------------------------------------------------
@@ -147,26 +155,32 @@ class DurableBook:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _keep(self, state: DurableState) -> None:
-        before = self.states.pop(state.subscription, None)
+    def _keep(self, state: DurableState, before: DurableState | None) -> None:
+        self.states.pop(state.subscription, None)
         if before is None or before.over or state.over:
             self._done.pop(state.subscription, None)
-        self._done.setdefault(state.subscription, DurableProgress()).add(state.done, state.spans)
-        kept = self.states[state.subscription] = msgspec.structs.replace(state, done=(), spans=())
+        progress = self._done.setdefault(state.subscription, DurableProgress())
+        progress.add(state.done, state.spans)
+        progress.drops = progress.drops.joined(state.drops)
+        base = before.base if state.is_partial and before is not None else state.base
+        kept = msgspec.structs.replace(state, base=base, done=(), spans=(), drops=NO_DROPS, is_partial=False)
+        self.states[state.subscription] = kept
         if state.terms.when_full is WhenFull.SPILL:
             self._spilling.know(self.states.values())
         if self._disk is not None:
-            self._disk.durable(self.whole(kept))
+            self._disk.durable(state if state.is_partial else self.whole(kept))
 
-    def _raise(self, subscription: str, marks: Marks, spans: Spans) -> None:
-        new, more = self._done.setdefault(subscription, DurableProgress()).add(marks, spans)
-        if (new or more) and self._disk is not None:
-            self._disk.durable_done(subscription, self.states[subscription].term, new, more)
+    def _raise(self, subscription: str, marks: Marks, spans: Spans, drops: Drops) -> None:
+        progress = self._done.setdefault(subscription, DurableProgress())
+        new, more = progress.add(marks, spans)
+        before, progress.drops = progress.drops, progress.drops.joined(drops)
+        if (new or more or progress.drops != before) and self._disk is not None:
+            self._disk.durable_done(subscription, self.states[subscription].term, new, more, progress.drops)
 
     def _spread(self, state: DurableState, source: str) -> None:
         """Tell everybody but `source`, which is answered when all know it; without one, `heard_of` is called."""
         wave = (state.subscription, state.term, state.edition)
-        news = DurableKnown(self.whole(state))
+        news = DurableKnown(state if state.is_partial else self.whole(state))
         self._echo.ask(
             wave,
             [name for name in self._links if name != source],
@@ -194,6 +208,11 @@ class DurableBook:
             self.passed_over += 1
             return False
         return True
+
+
+def _continues(state: DurableState, before: DurableState | None) -> bool:
+    """Whether what a partial state leaves out is known."""
+    return before is not None and not before.over and (before.term, before.home) == (state.term, state.home)
 
 
 def _check(state: DurableState) -> None:

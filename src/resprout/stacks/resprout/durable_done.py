@@ -15,7 +15,7 @@ from resprout.core.errors import PeerError
 from resprout.core.marks import MARKS_MAX, NOTHING, Marks, Reached, raise_to, to_marks
 from resprout.core.ranges import Ranges
 from resprout.edge.broker.sharing import SPANS_TOLD_MAX
-from resprout.edge.durable_messages import Span, Spans
+from resprout.edge.durable_messages import NO_DROPS, Drops, Span, Spans
 
 GAPS_MAX: Final = 2_000
 """Per origin, beyond its watermark."""
@@ -23,7 +23,7 @@ ORIGINS_MAX: Final = 8_000
 """Of which something is done beyond the watermark. Whatever exceeds a bound is handed out again if the home dies."""
 
 
-def check_progress(marks: Marks, spans: Spans) -> None:
+def check_progress(marks: Marks, spans: Spans, drops: Drops) -> None:
     """PeerError for what no honest broker says."""
     if len(marks) > MARKS_MAX or len(spans) > SPANS_TOLD_MAX:
         raise PeerError(f"{len(marks)} marks and {len(spans)} spans are done; at most {MARKS_MAX} and {SPANS_TOLD_MAX}")
@@ -31,17 +31,20 @@ def check_progress(marks: Marks, spans: Spans) -> None:
         raise PeerError("a mark beyond every number")
     if not all(0 < span.first <= span.last <= NUMBER_MAX for span in spans):
         raise PeerError("a span that is none")
+    if drops.told > drops.messages:
+        raise PeerError(f"consumers were told of {drops.told} dropped messages; {drops.messages} were dropped")
 
 
 class DurableProgress:
     """Of one durable subscription."""
 
-    __slots__ = ("_beyond", "_reached")
+    __slots__ = ("_beyond", "_reached", "drops")
 
     def __init__(self) -> None:
         self._reached: dict[Origin, Reached] = {}
         self._beyond: dict[Origin, Ranges] = {}
         """Everything up to the watermark, and some beyond it."""
+        self.drops = NO_DROPS
 
     def add(self, marks: Marks, spans: Spans = ()) -> tuple[Marks, Spans]:
         """Take the further of both, and return what was new."""

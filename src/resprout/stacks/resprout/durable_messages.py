@@ -3,13 +3,13 @@
 from typing import ClassVar
 
 from resprout.core.bounds import BoundedNumber
-from resprout.core.contract import Departure, ProtocolMessage
+from resprout.core.contract import Departure, NeighbourMessage
 from resprout.core.marks import MARK_BYTES, Marks
-from resprout.edge.durable_messages import SPAN_BYTES, Spans
+from resprout.edge.durable_messages import NO_DROPS, SPAN_BYTES, Drops, Spans
 from resprout.stacks.resprout.durable_state import DurableState
 
 
-class DurableKnown(ProtocolMessage, frozen=True, tag=75):
+class DurableKnown(NeighbourMessage, frozen=True, tag=75):
     """Through the tree, to everybody: a durable subscription, as it is now. Answered by `DurableHeard`."""
 
     leaves: ClassVar[Departure] = Departure.TURN
@@ -24,7 +24,7 @@ class DurableKnown(ProtocolMessage, frozen=True, tag=75):
         return marks + names + 4 * len(state.terms.filter) + 4096
 
 
-class DurableHeard(ProtocolMessage, frozen=True, tag=76):
+class DurableHeard(NeighbourMessage, frozen=True, tag=76):
     """The sender knows that, and so does everybody behind it."""
 
     leaves: ClassVar[Departure] = Departure.TURN
@@ -34,8 +34,9 @@ class DurableHeard(ProtocolMessage, frozen=True, tag=76):
     edition: BoundedNumber
 
 
-class DurableDone(ProtocolMessage, frozen=True, tag=77):
-    """Through the tree: up to here everything is done, and of the same origins all of these spans."""
+class DurableDone(NeighbourMessage, frozen=True, tag=77):
+    """Through the tree: up to here everything is done, and of the same origins all of these spans. What was dropped is
+    done, too, and counted."""
 
     leaves: ClassVar[Departure] = Departure.TURN
 
@@ -43,6 +44,7 @@ class DurableDone(ProtocolMessage, frozen=True, tag=77):
     term: BoundedNumber
     marks: Marks
     spans: Spans = ()
+    drops: Drops = NO_DROPS
 
     @property
     def bulk(self) -> int:

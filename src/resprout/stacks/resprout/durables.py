@@ -23,12 +23,11 @@ from resprout.edge.broker.quotas import LimitError
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.durable_messages import (
-    Acknowledge,
+    NO_DROPS,
     Acknowledged,
     Consume,
     Consuming,
     EndSubscription,
-    Replayed,
     Standing,
     WhenFull,
 )
@@ -47,11 +46,12 @@ from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.served_clients import ServedClients
 from resprout.stacks.resprout.spilling import Spilling
 from resprout.stacks.routes import Routes
-from resprout.stacks.shell.desk import Handler
 
 RETURN_LEASES: Final = 4
 """So long the next broker of a subscription waits for the consumers of the last one: what they have, and have done,
 only they know."""
+CHANGES_TOLD: Final = 8
+"""Changes of the consumers of a subscription that are told at once, between two signs of life."""
 GONE_BEATS: Final = 6
 """A consumer that shares, and was not heard for so many heartbeats, has what it has taken from it."""
 
@@ -89,12 +89,6 @@ class Durables:
         """Consumers that are not heard, and since when."""
         self._unknown: dict[str, UnknownDone] = {}
         """By subscription: what everybody was told, and may not have heard."""
-        self.of_clients: dict[type, Handler] = {
-            Consume: self.consume,
-            Acknowledge: self.consumers.acknowledge,
-            Replayed: self.consumers.replayed,
-            EndSubscription: self._end,
-        }
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
@@ -136,10 +130,13 @@ class Durables:
         all_heard = not any(link.silent for link in self._links.values())
         self._unknown = {name: one for name, one in self._unknown.items() if name in self.consumers.held}
         for held in list(self.consumers.held.values()):
+            if held.changes > CHANGES_TOLD:
+                self._say_consumers(held)
+            held.changes = 0
             unknown = self._unknown.setdefault(held.name, UnknownDone(life.now_us))
             marks, spans = self.consumers.progress(held)
             if (marks or spans) and held.is_confirmed:
-                self._book.durables.raise_done(held.name, marks, spans)
+                self._book.durables.raise_done(held.name, marks, spans, held.queue.drops)
                 unknown.note(marks, spans)
             if all_heard:
                 self.consumers.tell(held, Acknowledged(unknown.turn(life.now_us, life.options.lease_us)), life.out)
@@ -250,7 +247,9 @@ class Durables:
     def _begin(self, message: Consume, former: DurableState | None, owner: str, missing: str = "") -> HeldDurable:
         """It is new, and lives here."""
         life = self._life
-        held = self.consumers.open(message.subscription, message.terms)
+        goes_on = former is not None and not former.over
+        drops = self._book.durables.drops_of(message.subscription) if goes_on else NO_DROPS
+        held = self.consumers.open(message.subscription, message.terms, drops=drops)
         held.owner = owner
         held.missing, held.replay = missing, message.replay
         held.term = next_number(former.term) if former is not None else 1
@@ -272,20 +271,28 @@ class Durables:
         if held is not None and not held.is_confirmed:
             self.consumers.confirmed(held, self._life.out)
 
-    def _state(self, held: HeldDurable) -> DurableState:
+    def _state(self, held: HeldDurable, is_partial: bool = False) -> DurableState:
         life = self._life
-        marks, spans = self._book.durables.done_of(held.name)
+        marks, spans = ((), ()) if is_partial else self._book.durables.done_of(held.name)
         return DurableState(
             held.name, held.terms, held.term, Life(life.seat.name, life.seat.incarnation), life.seat.address,
-            held.edition, held.base, marks, held.turn, tuple(held.queue.consumers)[:CONSUMERS_TOLD], held.replay,
-            spans=spans, owner=held.owner,
+            held.edition, () if is_partial else held.base, marks, held.turn,
+            tuple(held.queue.consumers)[:CONSUMERS_TOLD], held.replay, spans=spans, owner=held.owner,
+            drops=self._book.durables.drops_of(held.name), is_partial=is_partial,
         )  # fmt: skip
 
     def _consumers_changed(self, held: HeldDurable) -> None:
-        """Whoever holds it next waits for these."""
-        if held.is_confirmed:
-            held.edition = next_number(held.edition)
-            self._book.durables.say(self._state(held))
+        """Tell everybody: whoever holds it next waits for these. After many changes between two signs of life, the
+        next one tells of all that follow."""
+        if not held.is_confirmed:
+            return
+        held.changes += 1
+        if held.changes <= CHANGES_TOLD:
+            self._say_consumers(held)
+
+    def _say_consumers(self, held: HeldDurable) -> None:
+        held.edition = next_number(held.edition)
+        self._book.durables.say(self._state(held, is_partial=True))
 
     def changed(self, state: DurableState) -> None:
         """Somebody else has said so."""
@@ -300,7 +307,7 @@ class Durables:
             self.consumers.move(state.subscription, Successor(state.home.name, state.address), life.out)
         self._left(name)
 
-    def _end(self, session: ClientSession, message: EndSubscription) -> None:
+    def end_subscription(self, session: ClientSession, message: EndSubscription) -> None:
         life = self._life
         held = self.consumers.of(session.name)
         if held is None:
@@ -313,7 +320,9 @@ class Durables:
     def _end_held(self, held: HeldDurable) -> None:
         life = self._life
         held.edition = next_number(held.edition)
-        over = msgspec.structs.replace(self._state(held), over=True, base=(), done=(), consumers=(), spans=())
+        over = msgspec.structs.replace(
+            self._state(held), over=True, base=(), done=(), consumers=(), spans=(), drops=NO_DROPS
+        )
         self.consumers.close(held.name, Standing.ENDED, f"{held.name!r} was ended", life.out)
         self._left(inner_name(held.name))
         self._book.durables.say(over)
@@ -350,7 +359,8 @@ class Durables:
     def _adopt(self, state: DurableState) -> None:
         life, terms = self._life, state.terms
         done, spans = self._book.durables.done_of(state.subscription)
-        held = self.consumers.open(state.subscription, terms, done, spans)
+        drops = self._book.durables.drops_of(state.subscription)
+        held = self.consumers.open(state.subscription, terms, done, spans, drops)
         held.term, held.turn, held.base = next_number(state.term), state.turn, state.base
         held.replay, held.owner = state.replay, state.owner
         held.awaited = set(state.consumers)

@@ -13,7 +13,7 @@ from resprout.core.bounds import Epoch
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.bundle_record import from_record, to_record
 from resprout.core.marks import Mark, Marks, raise_to
-from resprout.edge.durable_messages import Spans
+from resprout.edge.durable_messages import NO_DROPS, Drops, Spans
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.durable_done import DurableProgress
 from resprout.stacks.resprout.durable_state import MARKS_MAX, DurableState
@@ -87,6 +87,7 @@ class KeptDone(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     term: int
     marks: Marks
     spans: Spans = ()
+    drops: Drops = NO_DROPS
 
 
 _Kept = KeptBundle | KeptRoster | KeptMarks | KeptListeners | KeptDurable | KeptDone
@@ -141,16 +142,22 @@ class Former:
             name, before = kept.state.subscription, self._durables.get(kept.state.subscription)
             if before is None or before.over:
                 self._done.pop(name, None)
-            self._durables[name] = kept.state
-            self._done.setdefault(name, DurableProgress()).add(kept.state.done, kept.state.spans)
+            base = before.base if before is not None and kept.state.is_partial else kept.state.base
+            self._durables[name] = msgspec.structs.replace(kept.state, base=base, is_partial=False)
+            self._raise_done(name, kept.state.done, kept.state.spans, kept.state.drops)
         elif isinstance(kept, KeptDone):
-            self._done.setdefault(kept.subscription, DurableProgress()).add(kept.marks, kept.spans)
+            self._raise_done(kept.subscription, kept.marks, kept.spans, kept.drops)
         else:
             bundle = from_record(kept.record)
             if bundle is None:
                 self.unreadable += 1
                 return
             self.add(bundle, kept.tseq, kept.readers, kept.sent_to)
+
+    def _raise_done(self, subscription: str, marks: Marks, spans: Spans, drops: Drops) -> None:
+        progress = self._done.setdefault(subscription, DurableProgress())
+        progress.add(marks, spans)
+        progress.drops = progress.drops.joined(drops)
 
     def add(self, bundle: Bundle, tseq: int, readers: Iterable[str], sent_to: Iterable[str]) -> None:
         key = key_of(bundle)
@@ -171,7 +178,9 @@ class Former:
         """Durable subscriptions, those that were ended included."""
         done = {name: self._done.get(name, DurableProgress()) for name in self._durables}
         return [
-            msgspec.structs.replace(state, done=done[name].marks()[-MARKS_MAX:], spans=done[name].spans())
+            msgspec.structs.replace(
+                state, done=done[name].marks()[-MARKS_MAX:], spans=done[name].spans(), drops=done[name].drops
+            )
             for name, state in self._durables.items()
         ]
 

@@ -27,7 +27,7 @@ from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.spilling import Spilling
 from resprout.stacks.routes import Routes
 from resprout.stacks.shell.outbox import Outbox
-from resprout.wire.columns import check_columns
+from resprout.wire.checks import check_columns
 
 
 class Forwarding:
@@ -86,27 +86,45 @@ class Forwarding:
         it is certainly here: its sender was through with it, and needs it again for a ghost. Of a bundle that is partly
         known only the rest is taken: a publisher that returned in the same life at another broker has bundled what it
         repeats in another way."""
-        life = self._life
-        if source is not None and bundle.first <= (known := self._seen.mark(bundle.origin)) < bundle.last:
-            bundle = split(bundle, known)[1]
+        originals: list[Entry] = []
+        if source is not None and bundle.first <= (known := self._seen.mark(bundle.origin)):
+            originals = self._log.repeats.find_originals(bundle)
+            if known < bundle.last:
+                bundle = split(bundle, known)[1]
         is_new = self._seen.is_new(bundle)
         needed_again = backup and source is not None and not source.waits_with(bundle)
         if not is_new and not needed_again:
             if source is not None:
-                repeat = nothing_more_to_do(bundle, source, hops, life.faults)
-                source.arrived.add(repeat)
-                self._reports.arrived(repeat, source)
-                self._log.held_back.put_wall()  # what is still waiting here has been elsewhere, too
+                self._take_repeat(bundle, source, hops, prompt, originals)
             return None
         bundle = self._clock.admit(bundle)
         if backup:
-            entry = self.keep(bundle, source, hops)
-            self._log.held_back.pop()
-            self._sessions.show(entry, life.out)
-            return entry
+            return self._keep_hidden(bundle, source, hops, [])
         entry = self.append(bundle, source, client, hops, prompt)
+        if originals:
+            self._log.repeats.follow(entry, originals)
         if source is not None:
             self._log.let_pass(entry, source)
+        return entry
+
+    def _take_repeat(self, bundle: Bundle, source: Link, hops: int, prompt: bool, originals: list[Entry]) -> None:
+        """Store a bundle that was here before beside its original, while that is needed (`order.repeats`). Otherwise
+        only count it."""
+        if originals:
+            repeat = self._keep_hidden(self._clock.admit(bundle), source, hops, originals)
+            repeat.prompt = prompt
+        else:
+            repeat = nothing_more_to_do(bundle, source, hops, self._life.faults)
+            source.arrived.add(repeat)
+        self._reports.arrived(repeat, source)
+        self._log.held_back.put_wall()  # what is still waiting here has been elsewhere, too
+
+    def _keep_hidden(self, bundle: Bundle, source: Link | None, hops: int, originals: list[Entry]) -> Entry:
+        """Keep a copy that does not stand in line, because no client here reads it."""
+        entry = self.keep(bundle, source, hops)
+        self._log.repeats.follow(entry, originals)
+        self._log.held_back.pop()
+        self._sessions.show(entry, self._life.out)
         return entry
 
     def append(

@@ -4,9 +4,12 @@ Every part of a broker receives it. It is also the buffer of the step (`stacks.s
 effects to the same list, in order.
 """
 
+from collections.abc import Mapping
+from enum import Enum, auto
 from typing import Final
 
 from resprout.core.contract import Retire
+from resprout.core.states import transition
 from resprout.edge.messages import Successor
 from resprout.overlay.places import Life
 from resprout.overlay.view import MembershipView
@@ -17,6 +20,23 @@ from resprout.stacks.stack import BrokerSeat
 SUCCESSORS_MAX: Final = 16
 
 
+class LifeState(Enum):
+    OUTSIDE = auto()
+    """This broker looks for its place in the tree."""
+    PLACED = auto()
+    LEAVING = auto()
+    """This broker has its place and was asked to leave it: it accepts no client, no newcomer and no publication, and
+    does not start again by itself."""
+
+
+LIFE_STATES: Final[Mapping[LifeState, frozenset[LifeState]]] = {
+    LifeState.OUTSIDE: frozenset({LifeState.PLACED}),
+    LifeState.PLACED: frozenset({LifeState.LEAVING}),
+    LifeState.LEAVING: frozenset(),
+}
+"""A life also ends, in any of these states: `Step.retired`."""
+
+
 class BrokerLife(Step):
     def __init__(self, seat: BrokerSeat, options: ResproutOptions) -> None:
         super().__init__()
@@ -24,18 +44,23 @@ class BrokerLife(Step):
         self.options = options
         self.faults = options.faults_tolerated
         self.view = MembershipView(seat.name, seat.incarnation, seat.address, self.faults, seat.remembers)
+        self.state = LifeState.OUTSIDE
         self.attached = False
-        """This broker has its place in the tree."""
+        """This broker has its place in the tree, as the state says; read all the time."""
+        self.leaving = False
+        """This broker was asked to leave its place, as the state says."""
         self.reviving = False
         """After a full restart the logs of all disks are being gathered: no client is served yet."""
         self.gathering = False
         """After a full restart this broker leads the network again: no client is served until most voters have
-        joined."""
+        joined. Logs may be gathered at the same time (`reviving`)."""
         self.leading = False
         """This broker leads a repair."""
-        self.leaving = False
-        """This broker was asked to leave: it accepts no client, no newcomer and no publication, and does not start
-        again by itself."""
+
+    def move_to(self, state: LifeState) -> None:
+        self.state = transition(LIFE_STATES, self.state, state)
+        self.attached = True
+        self.leaving = state is LifeState.LEAVING
 
     @property
     def own(self) -> Life:

@@ -22,7 +22,7 @@ from resprout.core.bounds import (
 )
 from resprout.core.bundle import Bundle
 from resprout.core.bundle_message import BundleMessage
-from resprout.core.contract import Departure, ProtocolMessage
+from resprout.core.contract import BrokerMessage, Departure, NeighbourMessage, Sender
 from resprout.core.marks import Mark
 from resprout.order.totals.messages import KnownLock
 from resprout.overlay.places import Configuration, Life, Place
@@ -46,30 +46,34 @@ class Offer(msgspec.Struct, frozen=True, array_like=True):
 # -- joining -----------------------------------------------------------------------------------------------------------
 
 
-class ParcelMessage(ProtocolMessage, frozen=True):
+class ParcelMessage(BrokerMessage, frozen=True):
     """The head of a parcel, some of its rows, or its end. A member of a repair waits until all of it has come."""
 
     pressing: ClassVar[bool] = True
 
 
-class JoinRequest(ProtocolMessage, frozen=True, tag=100):
+class JoinRequest(BrokerMessage, frozen=True, tag=100):
     """Take me as your child."""
+
+    said_by: ClassVar[Sender] = Sender.BROKER | Sender.NEWCOMER
 
     address: str
 
 
-class JoinElsewhere(ProtocolMessage, frozen=True, tag=101):
+class JoinElsewhere(BrokerMessage, frozen=True, tag=101):
     """There is no place here; ask one of these."""
 
     offers: tuple[Offer, ...]
 
 
-class JoinWithdrawn(ProtocolMessage, frozen=True, tag=117):
+class JoinWithdrawn(BrokerMessage, frozen=True, tag=117):
     """I would rather ask somebody else. Answered by `JoinElsewhere`, unless the `Welcome` is on its way already: two
     brokers must not take the same newcomer."""
 
+    said_by: ClassVar[Sender] = Sender.BROKER | Sender.NEWCOMER
 
-class NameTaken(ProtocolMessage, frozen=True, tag=118):
+
+class NameTaken(BrokerMessage, frozen=True, tag=118):
     """There is no place for you anywhere: a broker of your name lives."""
 
     reason: str
@@ -85,11 +89,11 @@ class Welcome(ParcelMessage, frozen=True, tag=102):
     """Name of the network that the newcomer has joined."""
 
 
-class Leaving(ProtocolMessage, frozen=True, tag=103):
+class Leaving(BrokerMessage, frozen=True, tag=103):
     """I am about to end: do not wait for me."""
 
 
-class MoveAway(ProtocolMessage, frozen=True, tag=116):
+class MoveAway(NeighbourMessage, frozen=True, tag=116):
     """I have too many neighbours, and you have no children: please join one of these instead."""
 
     offers: tuple[Offer, ...]
@@ -98,14 +102,14 @@ class MoveAway(ProtocolMessage, frozen=True, tag=116):
 # -- repair ------------------------------------------------------------------------------------------------------------
 
 
-class AttachRequest(ProtocolMessage, frozen=True, tag=104):
+class AttachRequest(BrokerMessage, frozen=True, tag=104):
     """These are dead and I take their place: hand over what crossed them."""
 
     token: EchoedNumber
     dead: tuple[Life, ...]
 
 
-class NotMember(ProtocolMessage, frozen=True, tag=105):
+class NotMember(BrokerMessage, frozen=True, tag=105):
     """None of them is my neighbour."""
 
     token: EchoedNumber
@@ -270,7 +274,7 @@ class ParcelEnd(ParcelMessage, frozen=True, tag=115):
 # -- clients, from neighbour to neighbour ------------------------------------------------------------------------------
 
 
-class ListenersChanged(ProtocolMessage, frozen=True, tag=126):
+class ListenersChanged(NeighbourMessage, frozen=True, tag=126):
     """These clients with subscriptions the sender stands for from now on, and those no longer."""
 
     leaves: ClassVar[Departure] = Departure.TURN
@@ -279,7 +283,7 @@ class ListenersChanged(ProtocolMessage, frozen=True, tag=126):
     went: tuple[str, ...]
 
 
-class ListenersHeard(ProtocolMessage, frozen=True, tag=123):
+class ListenersHeard(NeighbourMessage, frozen=True, tag=123):
     """The sender has heard of these."""
 
     leaves: ClassVar[Departure] = Departure.TURN
@@ -287,7 +291,7 @@ class ListenersHeard(ProtocolMessage, frozen=True, tag=123):
     names: tuple[str, ...]
 
 
-class ClientBegan(ProtocolMessage, frozen=True, tag=127):
+class ClientBegan(NeighbourMessage, frozen=True, tag=127):
     """A life of a client is served somewhere: every earlier one under its name is over. Passed on through the tree."""
 
     leaves: ClassVar[Departure] = Departure.TURN
@@ -311,12 +315,14 @@ class Keeper(msgspec.Struct, frozen=True, array_like=True):
     """Or `NOBODY`: they are told that deliveries may be missing."""
 
 
-class Recollect(ProtocolMessage, frozen=True, tag=122):
+class Recollect(BrokerMessage, frozen=True, tag=122):
     """Before `Welcome`: everything had stopped. Hand up what is on your disk, and serve nobody yet."""
 
 
 class Recollected(BundleMessage, frozen=True, tag=120):
     """To the parent, and on to the root: this stands in the log on the disk of this broker."""
+
+    said_by: ClassVar[Sender] = Sender.NEIGHBOUR
 
     broker: str
     bundle: Annotated[Bundle, BROKER_STAMPED]
@@ -325,7 +331,7 @@ class Recollected(BundleMessage, frozen=True, tag=120):
     """Neighbours, of the life before, that were to have it."""
 
 
-class Recollection(ProtocolMessage, frozen=True, tag=121):
+class Recollection(NeighbourMessage, frozen=True, tag=121):
     """The same way: that was all; and where the broker stood."""
 
     broker: str
@@ -333,7 +339,7 @@ class Recollection(ProtocolMessage, frozen=True, tag=121):
     """None when its disk was empty."""
 
 
-class Revived(ProtocolMessage, frozen=True, tag=114):
+class Revived(NeighbourMessage, frozen=True, tag=114):
     """From the root to everybody, behind all that was restored: clients are served from now on."""
 
     keepers: tuple[Keeper, ...]

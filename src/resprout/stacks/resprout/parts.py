@@ -12,7 +12,6 @@ from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.core.marks import Marks
 from resprout.core.seen import Seen
-from resprout.edge.broker.answering import Answering
 from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.ghosts import Ghosts
 from resprout.edge.broker.session import ClientSession
@@ -77,6 +76,8 @@ from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.spilling import Spilling
 from resprout.stacks.resprout.total_way import TotalWay
 from resprout.stacks.resprout.tree_news import TreeNews
+from resprout.stacks.resprout.unread import UnreadSearch
+from resprout.stacks.resprout.unsettled import UnsettledClients
 from resprout.stacks.resprout.waiting import Waits
 from resprout.stacks.resprout.wishes import Wishes
 from resprout.stacks.routes import Routes
@@ -118,7 +119,7 @@ class BrokerParts:
             self._namesakes,
         )
         self.waves = self.council.waves
-        self.claims = Claims(life, self.peers, self.outbox, self.waves.census)
+        self.claims = Claims(life, self.peers, self.waves.census)
         self.remembered = RememberedBrokers(life, self.peers, self.links, self.claims, self.council.configurations)
         self.lost = LostBrokers(life, self.links, self.peers)
 
@@ -172,13 +173,10 @@ class BrokerParts:
         self.copies = Copies(
             life.faults, self.links, self.log, self.total_acks, self.totals, self.speaking, self.forwarding
         )
-        self.neighbours = Neighbours(
-            life, self.peers, self.outbox, self.waves, self.links, self.log, self.left, self.routes,
-            self.pressure, self.speaking, self.forwarding,
-        )  # fmt: skip
+        self.unread = UnreadSearch(life.view.neighbours, self.outbound, self.log, self.seen)
         self.reporting = Reporting(
-            life, self.links, self.outbound, self.left, self.sessions, self.reports, self.pressure, self.total_acks,
-            self.speaking, self.total_way,
+            life, self.links, self.outbound, self.left, self.log, self.sessions, self.reports, self.pressure,
+            self.total_acks, self.speaking, self.total_way,
         )  # fmt: skip
 
     def _make_clients(self) -> None:
@@ -199,15 +197,15 @@ class BrokerParts:
             if options.durable is True
             else None
         )
-        self.answering = Answering(self.sessions, self.seen.mark)
+        self.unsettled = UnsettledClients(self.sessions, self.seen.mark)
         self.publishing = ClientPublishing(
             life, self.log, self.clock, self.seen, self.sessions, self.delivering, self.pressure,
-            self.charges, self.totals, self.forwarding, self.total_way, self.pauses, self.answering, self.until_safe,
+            self.charges, self.totals, self.forwarding, self.total_way, self.pauses, self.unsettled, self.until_safe,
         )  # fmt: skip
         self.served = ServedClients(
             life, self.peers, self.links, self.log, self.clock, self.client_interest, self.sessions,
-            self.total_acks, self.disk, self.lost, self.remembered, self.ghosts, self.client_book, self.answering,
-            self.publishing, self._client_left, self._look_at_durables,
+            self.total_acks, self.disk, self.lost, self.remembered, self.ghosts, self.client_book, self.unsettled,
+            self.publishing, self.unread, self._client_left, self._look_at_durables,
         )  # fmt: skip
         self.durables = Durables(
             life, self.links, self.log, self.sessions, self.routes, self.disk, self.spilling, self.lost, self.ghosts,
@@ -218,26 +216,29 @@ class BrokerParts:
         )
         self.wishes = Wishes(
             life, self.outbound, self.interest, self.sessions, self.routes, self.disk,
-            self.client_book.listeners,
+            self.client_book.listeners, self.links,
         )  # fmt: skip
 
     def _make_repair(self) -> None:
-        """Both ends of a repair, and the restart of everything."""
+        """Links that begin and end, both ends of a repair, and the restart of everything."""
         life = self.life
+        self.neighbours = Neighbours(
+            life, self.peers, self.outbox, self.waves, self.unread, self.links, self.log, self.left, self.routes,
+            self.pressure, self.forwarding, self.interest, self.wishes, self.client_book,
+        )  # fmt: skip
         pool = self.pool = PoolParts(
             life, self.log, self.clock, self.seen, self.reports, self.delivering, self.forwarding, self.handover,
             self.total_acks, self.total_way,
         )  # fmt: skip
         self.member = Member(
-            life, self.peers, self.outbox, self.waves, self.links, self.log, self.clock, self.seen, self.interest,
-            self.total_acks, self.handover, self.retained, self.speaking, self.forwarding, self.neighbours,
-            self.wishes, self.client_book, pool,
+            life, self.peers, self.waves, self.council, self.links, self.log, self.clock, self.seen,
+            self.interest, self.total_acks, self.handover, self.retained, self.speaking, self.forwarding,
+            self.neighbours, self.wishes, self.client_book, pool,
         )  # fmt: skip
         finish = FinishRepair(
-            life, self.peers, self.outbox, self.waves, self.links, self.outbound, self.log, self.clock, self.seen,
-            self.interest, self.sessions, self.routes, self.total_acks, self.totals, self.handover, self.retained,
-            self.speaking, self.forwarding, self.copies, self.neighbours, self.wishes, self.ghosts, self.client_book,
-            pool,
+            life, self.peers, self.waves, self.links, self.outbound, self.log, self.clock, self.seen, self.interest,
+            self.sessions, self.routes, self.total_acks, self.totals, self.handover, self.retained, self.speaking,
+            self.forwarding, self.copies, self.neighbours, self.wishes, self.ghosts, self.client_book, pool,
         )  # fmt: skip
         self.coordinator = Coordinator(
             life, self.peers, self.waves, self.links, self.neighbours, self.council, self.client_book.roll, finish
@@ -245,7 +246,7 @@ class BrokerParts:
         self.revival: Revival | None = None
         if self.disk is not None:
             self.revival = Revival(
-                life, self.outbox, self.waves, self.links, self.log, self.clock, self.sessions, self.routes,
+                life, self.peers, self.waves, self.links, self.log, self.clock, self.sessions, self.routes,
                 self.reports, self.delivering, self.totals, self.speaking, self.forwarding, self.lost, self.disk,
                 self.ghosts, self.client_book,
             )  # fmt: skip
@@ -256,13 +257,12 @@ class BrokerParts:
         offers = Offers(life, self.interest, self._rng)
         self.balance = Balance(life, self.links, self.interest, offers)
         self.newcomer = Newcomer(
-            life, self.peers, self.outbox, self.waves, self.links, self.clock, self.seen, self.interest, self.totals,
-            self.disk, self.neighbours, self.remembered, self.wishes, self._rng, self.client_book,
-            self.council.configurations,
+            life, self.peers, self.waves, self.links, self.clock, self.seen, self.totals, self.disk,
+            self.neighbours, self.remembered, self.wishes, self._rng, self.council.configurations,
         )  # fmt: skip
         self.reunion = Reunion(life, self.peers, self.totals, self.remembered, self.council, self.newcomer)
         self.admission = Admission(
-            life, self.peers, self.outbox, self.waves, self.links, self.clock, self.seen, self.interest, self.totals,
+            life, self.peers, self.waves, self.links, self.clock, self.seen, self.interest, self.totals,
             self.handover, self.retained, self.speaking, self.copies, self.neighbours, self.wishes, self.council,
             offers, self.ghosts, self.client_book, self.claims, self.remembered, self.served,
         )  # fmt: skip
@@ -288,7 +288,7 @@ class BrokerParts:
         )
         self.peer_sessions = PeerSessions(
             life, self.peers, self.outbox, self.links, self.sessions, self.reports, self.total_acks, self.forwarding,
-            self.council, self.served, self.newcomer, self.admission, self.coordinator, self.parcels, self.durables,
+            self.council, self.served, self.newcomer, self.admission, self.coordinator, self.durables,
             self.reunion,
         )  # fmt: skip
 
@@ -330,6 +330,7 @@ class BrokerParts:
     def _client_left(self, name: str) -> None:
         """A session with a client is over."""
         self.durables.leave(name)
+        self.wishes.postponed.leave(name)
 
     def _look_at_durables(self) -> None:
         """Clients that wait were looked at again."""

@@ -16,7 +16,7 @@ import msgspec
 
 from resprout.core.bounds import BoundedNumber, Microseconds, next_number
 from resprout.core.bundle import Bundle
-from resprout.core.contract import Departure, ProtocolMessage
+from resprout.core.contract import Departure, NeighbourMessage
 from resprout.core.errors import PeerError, UsageError
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.filters.topics import check_filter, topic_matches
@@ -49,7 +49,7 @@ class PausedReader(msgspec.Struct, frozen=True, array_like=True):
     """How long it had been paused for by then."""
 
 
-class ReadersPaused(ProtocolMessage, frozen=True, tag=309):
+class ReadersPaused(NeighbourMessage, frozen=True, tag=309):
     """Through the tree, to everybody: these are all subscribers of this broker that publishers have to wait for."""
 
     leaves: ClassVar[Departure] = Departure.TURN

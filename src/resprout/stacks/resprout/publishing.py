@@ -16,7 +16,6 @@ from resprout.core.bundle import Bundle, split
 from resprout.core.contract import Send
 from resprout.core.guarantee import Guarantee
 from resprout.core.seen import Seen
-from resprout.edge.broker.answering import Answering
 from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
@@ -25,14 +24,15 @@ from resprout.order.clock import Clock
 from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.order.totals.messages import Lock, TotalId
-from resprout.order.totals.totals import Totals
+from resprout.order.totals.totals import Totals, TotalsState
 from resprout.stacks.resprout.delivering import Charges, Delivering
 from resprout.stacks.resprout.disk_until_safe import DiskUntilSafe
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.pauses import Pauses, PauseSeen
 from resprout.stacks.resprout.total_way import TotalWay
-from resprout.wire.columns import check_columns
+from resprout.stacks.resprout.unsettled import UnsettledClients
+from resprout.wire.checks import check_columns
 
 
 class ClientPublishing:
@@ -50,7 +50,7 @@ class ClientPublishing:
         forwarding: Forwarding,
         total_way: TotalWay,
         pauses: Pauses,
-        answering: Answering,
+        unsettled: UnsettledClients,
         until_safe: DiskUntilSafe | None,
     ) -> None:
         self._life = life
@@ -65,7 +65,7 @@ class ClientPublishing:
         self._forwarding = forwarding
         self._total_way = total_way
         self._pauses = pauses
-        self._answering = answering
+        self._unsettled = unsettled
         self._until_safe = until_safe
         self._draining: set[str] = set()
         """Clients whose queues are being taken."""
@@ -138,9 +138,13 @@ class ClientPublishing:
 
     def _take_eventual(self, session: ClientSession, message: Publish) -> None:
         if self._seen.has(message.bundle):
-            self._sessions.known(session, message.bundle, everywhere=self._answering.is_settled(session))
+            self._known(session, message.bundle)
         else:
             self._accept(session, self._stamped(message.bundle), message)
+
+    def _known(self, session: ClientSession, bundle: Bundle) -> None:
+        everywhere = self._unsettled.is_delivered(session, bundle, self._life.now_us)
+        self._sessions.known(session, bundle, everywhere)
 
     def drain_all(self) -> None:
         """Beginning with another one each time: there may be room for one only."""
@@ -154,7 +158,7 @@ class ClientPublishing:
 
     def take_lock(self, link: Link, message: Lock) -> None:
         """A total has its place. If it is of a client here, that one may have one more without a place."""
-        self._totals.handlers[Lock](link.name, message)
+        self._totals.take_lock(link.name, message)
         session = self._sessions.all.get(message.bundle.publisher)
         if session is not None and session.waiting:
             self.drain(session)
@@ -164,7 +168,7 @@ class ClientPublishing:
         """Take what need not wait any longer."""
         life = self._life
         totals = self._totals
-        if totals.held or totals.unsubmitted or life.leaving or session.name in self._draining:
+        if totals.state is not TotalsState.RUNNING or life.leaving or session.name in self._draining:
             return
         self._draining.add(session.name)
         queue = session.waiting
@@ -175,7 +179,7 @@ class ClientPublishing:
                 self._split_head(session, message, rest[0])
             bundle = message.bundle
             if self._seen.has(bundle):
-                self._sessions.known(session, bundle, everywhere=self._answering.is_settled(session))
+                self._known(session, bundle)
             elif (self._pauses.seen and (pause := self._pauses.find(bundle)) is not None) or not self._take(
                 session, message
             ):

@@ -7,6 +7,7 @@ from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.order.left import Left
 from resprout.order.link import Link
+from resprout.order.log import Log
 from resprout.order.reports import Reports
 from resprout.order.timers import ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalBook
@@ -23,6 +24,7 @@ class Reporting:
         links: Mapping[str, Link],
         outbound: Outbound,
         left: Left,
+        log: Log,
         sessions: ClientSessions,
         reports: Reports,
         pressure: BackPressure,
@@ -34,6 +36,7 @@ class Reporting:
         self._links = links
         self._outbound = outbound
         self._left = left
+        self._log = log
         self._sessions = sessions
         self._reports = reports
         self._pressure = pressure
@@ -44,6 +47,8 @@ class Reporting:
     def end_step(self) -> None:
         """Tell neighbours and clients what this step has left to be told."""
         life, sessions, reports = self._life, self._sessions, self._reports
+        if self._log.repeats.changed:
+            self._log.advance_repeats()
         if self._outbound:
             self._speaking.say_all()
         if sessions.turned or sessions.ending:

@@ -16,11 +16,10 @@ because it was not asked for. So nobody looks after clients then, and those with
 what they missed cannot be made good: a loss that is told, and no hole in the order of what they are given.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from resprout.core.contract import SetTimer
-from resprout.edge.broker.answering import NothingKept
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
@@ -42,12 +41,12 @@ from resprout.stacks.resprout.former import BundleKey, Former, FormerWish, Owing
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.lost_brokers import LostBrokers
-from resprout.stacks.resprout.messages import NOBODY, Keeper, Recollected, Recollection, Revived
+from resprout.stacks.resprout.messages import NOBODY, Keeper, Recollect, Recollected, Recollection, Revived
 from resprout.stacks.resprout.outcomes import Settled
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.words import listed
 from resprout.stacks.routes import Routes
-from resprout.stacks.shell.outbox import Outbox
+from resprout.stacks.shell.peers import Peer, Peers
 
 if TYPE_CHECKING:
     from resprout.edge.broker.ports import HeldBundle
@@ -61,7 +60,7 @@ class Revival:
     def __init__(
         self,
         life: BrokerLife,
-        outbox: Outbox,
+        peers: Peers,
         waves: Waves,
         links: dict[str, Link],
         log: Log,
@@ -79,7 +78,7 @@ class Revival:
         book: ClientBook,
     ) -> None:
         self._life = life
-        self._outbox = outbox
+        self._peers = peers
         self._waves = waves
         self._links = links
         self._log = log
@@ -105,15 +104,6 @@ class Revival:
         self._on_its_way: dict[BundleKey, bool] = {}
         """Of each bundle that was restored: whether it was on its way to this broker."""
 
-    @property
-    def of_neighbours(self) -> dict[type, Callable[[Link, Any], None]]:
-        return {
-            Recollected: self.recollected,
-            Recollection: self.recollection,
-            Republished: self.restored,
-            Revived: self.revived,
-        }
-
     # -- beginning -----------------------------------------------------------------------------------------------------
 
     def recovered(self, records: Sequence[bytes]) -> None:
@@ -128,9 +118,9 @@ class Revival:
         """This broker leads the network after all have stopped, by the consent of those who are back."""
         self._lead()
 
-    def told(self, peer: str) -> None:
+    def told(self, peer: Peer, message: Recollect) -> None:
         """By whoever is about to take this broker in."""
-        self._told_by = peer
+        self._told_by = peer.name
 
     def joined(self, parent: str) -> None:
         """This broker has its place. In a network that lives, others have what it had."""
@@ -178,31 +168,32 @@ class Revival:
 
     def _hand_up(self) -> None:
         life = self._life
-        parent = life.view.parent
-        assert parent is not None
         self._said_us = life.now_us
         former = self._disk.former
         name = life.seat.name
         for entry in former.entries.values():
-            self._outbox.send(parent, Recollected(name, entry.bundle, entry.tseq, tuple(sorted(entry.sent_to))))
-        self._outbox.send(parent, Recollection(name, former.roster))
+            self._say_up(Recollected(name, entry.bundle, entry.tseq, tuple(sorted(entry.sent_to))))
+        self._say_up(Recollection(name, former.roster))
 
     def recollected(self, link: Link, message: Recollected) -> None:
-        self._pass_up(message)
+        if self._life.reviving:
+            self._say_up(message)
         if self._gathering is not None:
             self._gathering.add(message.broker, message)
 
     def recollection(self, link: Link, message: Recollection) -> None:
-        self._pass_up(message)
+        if self._life.reviving:
+            self._say_up(message)
         if self._gathering is not None:
             self._gathering.rosters[message.broker] = message.roster
             self._gathering.latest_us = self._life.now_us
             self._check()
 
-    def _pass_up(self, message: Recollected | Recollection) -> None:
+    def _say_up(self, message: Recollected | Recollection) -> None:
+        """To the parent. What is lost with its session is handed up again."""
         parent = self._life.view.parent
-        if parent is not None and self._life.reviving:
-            self._outbox.send(parent, message)
+        if parent is not None and self._peers.is_up(parent):
+            self._peers.post(parent, message)
 
     def _lead(self) -> None:
         life = self._life
@@ -298,7 +289,6 @@ class Revival:
         self._book.listeners.check((self._ghost, *(awaited or ())))
         life.view.looks_after = ghosts.lives()
         life.out.append(SetTimer(GhostOver(self._ghost), self._lost.kept_until_us))
-        life.out.append(SetTimer(NothingKept(), self._lost.kept_until_us))
         self._waves.start(life.view.publish_place(), life.view.reach, lambda: None)
         self._disk.let_go()
         self._delivering.show()

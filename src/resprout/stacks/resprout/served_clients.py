@@ -8,7 +8,6 @@ holds, and acts on the answer.
 from collections.abc import Callable
 
 from resprout.core.contract import Close, EndCode, LinkUp, Send, SetTimer
-from resprout.edge.broker.answering import Answering, NothingKept
 from resprout.edge.broker.ghosts import Ghosts, home_of
 from resprout.edge.broker.quotas import limit_reason
 from resprout.edge.broker.session import ClientSession
@@ -29,6 +28,8 @@ from resprout.stacks.resprout.lost_brokers import FoundSuccessor, LostBrokers
 from resprout.stacks.resprout.outcomes import Superseded
 from resprout.stacks.resprout.publishing import ClientPublishing
 from resprout.stacks.resprout.remembered import RememberedBrokers
+from resprout.stacks.resprout.unread import UnreadSearch, UnreadTold
+from resprout.stacks.resprout.unsettled import SearchDue, UnsettledClient, UnsettledClients
 from resprout.stacks.shell.peers import Peers
 
 
@@ -48,8 +49,9 @@ class ServedClients:
         remembered: RememberedBrokers,
         ghosts: Ghosts,
         book: ClientBook,
-        answering: Answering,
+        unsettled: UnsettledClients,
         publishing: ClientPublishing,
+        unread: UnreadSearch,
         left: Callable[[str], None],
         looked: Callable[[], None],
     ) -> None:
@@ -69,8 +71,11 @@ class ServedClients:
         self._remembered = remembered
         self._ghosts = ghosts
         self._book = book
-        self._answering = answering
+        self._unsettled = unsettled
         self._publishing = publishing
+        self._unread = unread
+        self._search_us: int | None = None
+        """When the timer `SearchDue` is set for."""
         self._waiting: dict[str, Attend] = {}
         """Clients that came and cannot be served yet."""
         self._since: dict[str, int] = {}
@@ -151,7 +156,7 @@ class ServedClients:
         self._waiting.pop(name, None)
         self._since.pop(name, None)
         self._coming.pop(name, None)
-        self._answering.leave(name)
+        self._unsettled.leave(name)
         self._publishing.leave(self._sessions.all[name])
         self._log.held_back.put_wall()  # it may go on elsewhere, and say there again what waits here
         self._client_interest.leave_slowly(name)
@@ -197,16 +202,32 @@ class ServedClients:
         self._looked()
 
     def settle(self) -> None:
-        """What a client published before it came here, and of which nothing is left here, may still be kept for others
-        by a ghost elsewhere. When no ghost is left, it is delivered. A ghost within view may outlast `ghost_us`."""
-        life = self._life
-        if not self._answering.unsettled:
-            return
-        if any(place.looks_after and not life.view.is_dead(place.name) for place in life.view.places.values()):
-            if min(self._answering.unsettled.values()) <= life.now_us:
-                life.out.append(SetTimer(NothingKept(), life.now_us + life.options.heartbeat_us))
-            return
-        self._answering.settle(life.now_us)
+        """With each heartbeat, ask the tree about clients whose earlier publications may be unread elsewhere."""
+        for client in self._unsettled.due(self._life.now_us):
+            self._ask_unread(client)
+
+    def search(self) -> None:
+        """Ask the tree about those about whom it was never asked."""
+        self._search_us = None
+        self.settle()
+        if (due_us := self._unsettled.first_due_us) is not None:
+            self._search_at(due_us)
+
+    def _search_at(self, due_us: int) -> None:
+        if self._search_us is None or due_us < self._search_us:
+            self._search_us = due_us
+            self._life.out.append(SetTimer(SearchDue(), due_us))
+
+    def _ask_unread(self, client: UnsettledClient) -> None:
+        life, marks = self._life, client.marks
+        self._unsettled.asked(client, life.now_us, life.options.heartbeat_us)
+
+        def answered(told: UnreadTold) -> None:
+            client.is_asking = False
+            if told.is_complete:
+                self._unsettled.told(client, marks, told.reached, told.is_read)
+
+        self._unread.ask(marks, client.asks > 1, answered)
 
     def tell_successors(self) -> None:
         """When they have changed."""
@@ -294,11 +315,10 @@ class ServedClients:
         if attend.tried:
             is_certain = self._ghosts.answers_for(home_of(attend))
             is_kept = home_of(attend) in self._lost.kept_by  # until then by others, after that by nobody
-            last_us = self._lost.kept_until_us if is_kept else life.now_us + life.options.ghost_us
-            due_us = None if is_certain else last_us
-            self._answering.adopt(session, self._answered_for(session), due_us)
-            if due_us is not None:  # all are settled by then; those who are due before are settled with a heartbeat
-                life.out.append(SetTimer(NothingKept(), max(self._answering.unsettled.values())))
+            due_us = self._lost.kept_until_us if is_kept else life.now_us
+            self._unsettled.adopt(session, self._answered_for(session), None if is_certain else due_us)
+            if not is_certain:
+                self._search_at(due_us)
         if attend.tried and resumed:
             self._give_share(session, attend)
         if attend.tried and self._ghosts.awaits(session.name):

@@ -20,7 +20,6 @@ from resprout.stacks.resprout.joining.newcomer import Newcomer, NewcomerState
 from resprout.stacks.resprout.joining.reunion import Reunion
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.repair.coordinator import Coordinator
-from resprout.stacks.resprout.repair.parcels import ParcelDesk
 from resprout.stacks.resprout.served_clients import ServedClients
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peers
@@ -42,7 +41,6 @@ class PeerSessions:
         newcomer: Newcomer,
         admission: Admission,
         coordinator: Coordinator,
-        parcels: ParcelDesk,
         durables: Durables,
         reunion: Reunion,
     ) -> None:
@@ -59,11 +57,8 @@ class PeerSessions:
         self._newcomer = newcomer
         self._admission = admission
         self._coordinator = coordinator
-        self._parcels = parcels
         self._durables = durables
         self._reunion = reunion
-        self._asked_back: dict[str, int] = {}
-        """Children that ended their sessions, and when: they are asked whether this broker was declared dead."""
         self._unresponsive: tuple[str, ...] = ()
         """Neighbours that keep their connections and answer nothing: the trace says so of each."""
 
@@ -85,7 +80,6 @@ class PeerSessions:
     def _met(self, name: str, incarnation: int) -> None:
         """A session with this life begins."""
         life = self._life
-        self._parcels.drop(name)
         self._council.connected(name, life.now_us, incarnation)
         self._coordinator.met(name)
 
@@ -97,7 +91,6 @@ class PeerSessions:
             return
         incarnation = self._peers.incarnation(name)
         self._peers.went_down(name)
-        self._parcels.drop(name)
         self._admission.lost(name)
         self._reunion.lost(name)
         self._newcomer.lost(name)
@@ -111,7 +104,7 @@ class PeerSessions:
             self._coordinator.unlink(link)
         elif event.cause is EndCause.CLOSED:
             link.silent = True
-            self._asked_back[name] = life.now_us
+            link.asked_back_us = life.now_us
             self._peers.post(name, Ping(life.now_us, life.view.decided.version))
         else:  # the session cannot go on, so this life of the neighbour is over for the tree
             self._council.silent(name, True, life.now_us)
@@ -129,7 +122,6 @@ class PeerSessions:
         life.note("suspect", f"{name}: {reason}")
         incarnation = self._peers.incarnation(name)
         self._peers.close(name, reason)
-        self._parcels.drop(name)
         if name in self._links and self._links[name].incarnation == incarnation:
             if name == life.view.parent:
                 life.retire(f"{name}: {reason}")
@@ -194,11 +186,11 @@ class PeerSessions:
             if name not in self._unresponsive:
                 life.note("suspect", f"{name} keeps its connection and answers nothing")
         self._unresponsive = unresponsive
-        for name, since_us in list(self._asked_back.items()):
-            if life.now_us - since_us > life.options.lease_us:
-                del self._asked_back[name]
-                if name in self._links and self._links[name].open:
-                    self._council.silent(name, False, life.now_us)
+        for link in list(self._links.values()):
+            if link.asked_back_us is not None and life.now_us - link.asked_back_us > life.options.lease_us:
+                link.asked_back_us = None
+                if link.open:
+                    self._council.silent(link.name, False, life.now_us)
 
     def _is_stranger(self, link: Link) -> bool:
         """A newcomer that was welcomed here and had gone elsewhere by then: it never spoke as a child."""

@@ -1,7 +1,14 @@
 """What neighbours are told besides bundles: in order with each other, or in order with the log.
 
-Everything leaves through the outbox. Two things are kept here: what is told at the end of a step (`outbound`), and
-what a dead neighbour would have been told, for whoever takes its place.
+A part that has something to say to a broker says it in one of four ways:
+
+- `Peers.post`: at once, to any broker, in a session that is opened for it if need be;
+- `outbound.append`: to a neighbour, at the end of the step, if its link is open (`say_all`). What a dead neighbour
+  would have been told is kept for whoever takes its place;
+- `say_in_order`: to a neighbour, behind everything that is in the log now;
+- `Outbox.pass_by`: what a peer may forget, before whatever waits for room.
+
+Bundles themselves leave through `forwarding`. All of it goes through the outbox, in order for each peer.
 """
 
 from resprout.core.contract import ProtocolMessage
@@ -28,8 +35,6 @@ class Speaking:
         self._links = links
         self._outbound = outbound
         self._log = log
-        self.unsaid: dict[str, list[ProtocolMessage]] = {}
-        """By dead neighbour: what was to be said on its link since this broker handed over what it had said before."""
 
     def say_all(self) -> None:
         """What neighbours must hear. One that does not listen hears everything at the beginning of its session, or, if
@@ -39,10 +44,12 @@ class Speaking:
             self._outbound.clear()
             for name, message in outbound:
                 link = self._links.get(name)
-                if link is not None and link.open:
+                if link is None:
+                    continue
+                if link.open:
                     self._outbox.send(name, message)
-                elif name in self.unsaid and isinstance(message, TO_ANY_NEIGHBOUR):
-                    self.unsaid[name].append(message)  # answers to the dead are for nobody else
+                elif link.unsaid is not None and isinstance(message, TO_ANY_NEIGHBOUR):
+                    link.unsaid.append(message)  # answers to the dead are for nobody else
 
     def say_in_order(self, name: str, message: ProtocolMessage) -> None:
         """To a neighbour, but not before everything that is in the log now; within its window.

@@ -17,7 +17,17 @@ from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.order.reports import Reports
 from resprout.order.totals.levels import TotalBook, TotalLevels
-from resprout.order.totals.messages import TotalCopy, TotalId, TotalPlace, check_locks, id_of, tseq_of
+from resprout.order.totals.messages import (
+    Closed,
+    Submit,
+    TotalCopy,
+    TotalId,
+    TotalPlace,
+    check_locks,
+    check_total,
+    id_of,
+    tseq_of,
+)
 from resprout.order.totals.totals import Totals
 from resprout.stacks.resprout.delivering import Delivering
 from resprout.stacks.resprout.disk_log import DiskLog
@@ -113,6 +123,15 @@ class TotalWay:
         self._log.held_back.put_wall()
         self._total_acks.add(entry, neighbours)
         return entry
+
+    def submitted(self, link: Link, message: Submit) -> None:
+        """A child wants a total ordered."""
+        check_total(message.bundle)
+        if not self._forwarding.is_forged_total(message.bundle):
+            self._totals.take_submit(link.name, message)
+
+    def closed(self, link: Link, message: Closed) -> None:
+        self._totals.take_closed(link.name, message)
 
     def kept(self, link: Link, message: TotalCopy) -> None:
         """A neighbour that was here before, and has delivered it, wants somebody to have it besides."""

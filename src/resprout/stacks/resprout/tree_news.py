@@ -1,12 +1,9 @@
 """What neighbours tell about the tree, in waves, and what this broker does in the light of it."""
 
-from collections.abc import Callable
-from typing import Any
-
 from resprout.core.contract import Locate
 from resprout.order.link import Link
 from resprout.overlay.council import Council
-from resprout.overlay.messages import Tell, Told
+from resprout.overlay.messages import Seek, Sought, Tell, Told
 from resprout.overlay.waves import Waves
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.life import BrokerLife
@@ -25,22 +22,16 @@ class TreeNews:
         self._waves = waves
         self._council = council
         self._admission = admission
-        self.handlers = {kind: self._heard(handler) for kind, handler in waves.handlers.items()}
 
-    def _heard(self, handler: Callable[[str, Any, int], None]) -> Callable[[Link, Any], None]:
-        def handle(link: Link, message: Any) -> None:
-            life = self._life
-            handler(link.name, message, life.now_us)
-            if isinstance(message, Tell):
-                known = life.view.places
-                here = [place for place in message.places if place.address and known.get(place.name) is place]
-                life.out.extend(
-                    [Locate(place.name, place.address) for place in here]
-                )  # it may have come back elsewhere
-            if isinstance(message, Tell | Told):  # a search for a name changes nothing
-                life.outcomes.append(TreeChanged())
-
-        return handle
+    def heard(self, link: Link, message: Tell | Told | Seek | Sought) -> None:
+        life = self._life
+        self._waves.handlers[type(message)](link.name, message, life.now_us)
+        if isinstance(message, Tell):
+            known = life.view.places
+            here = [place for place in message.places if place.address and known.get(place.name) is place]
+            life.out.extend([Locate(place.name, place.address) for place in here])  # it may have come back elsewhere
+        if isinstance(message, Tell | Told):  # a search for a name changes nothing
+            life.outcomes.append(TreeChanged())
 
     def changed(self, outcome: TreeChanged) -> None:
         life = self._life

@@ -1,6 +1,6 @@
 """What clients and neighbours say they want."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError, UsageError
@@ -18,8 +18,8 @@ from resprout.spread.outbound import Outbound
 from resprout.stacks.resprout.client_book import ListenerBook
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.postponed import PostponedRequests
 from resprout.stacks.routes import Routes
-from resprout.stacks.shell.desk import Handler
 
 
 class Wishes:
@@ -32,6 +32,7 @@ class Wishes:
         routes: Routes,
         disk: DiskLog | None,
         listeners: ListenerBook,
+        links: Mapping[str, Link],
     ) -> None:
         self._life = life
         self._outbound = outbound
@@ -40,29 +41,21 @@ class Wishes:
         self._routes = routes
         self._disk = disk
         self._listeners = listeners
-        self.of_neighbours: dict[type, Handler] = {
-            Interested: self._interested,
-            InterestConfirmed: self._confirmed,
-            Uninterested: self._uninterested,
-        }
-        self.of_clients: dict[type, Handler] = {
-            Subscribe: self._subscribe,
-            Unsubscribe: self._unsubscribe,
-        }
+        self.postponed = PostponedRequests(life, links, sessions.quotas, self._take)
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
-    def _interested(self, link: Link, message: Interested) -> None:
+    def interested(self, link: Link, message: Interested) -> None:
         try:
             predicate = parse_predicate(message.filter, message.where)
         except UsageError as error:
             raise PeerError(str(error)) from None
         self._confirm(self._interest.asked_by(link.name, message, predicate, self._outbound))
 
-    def _confirmed(self, link: Link, message: InterestConfirmed) -> None:
+    def confirmed(self, link: Link, message: InterestConfirmed) -> None:
         self._confirm(self._interest.confirmed_by(link.name, message, self._outbound))
 
-    def _uninterested(self, link: Link, message: Uninterested) -> None:
+    def uninterested(self, link: Link, message: Uninterested) -> None:
         self._confirm(self._interest.withdrawn_by(link.name, message, self._outbound))
 
     # -- links that begin and end --------------------------------------------------------------------------------------
@@ -85,6 +78,12 @@ class Wishes:
         self._routes.forget()
 
     # -- clients -------------------------------------------------------------------------------------------------------
+
+    def _take(self, client: ClientSession, message: Subscribe | Unsubscribe) -> None:
+        if isinstance(message, Subscribe):
+            self._subscribe(client, message)
+        else:
+            self._sessions.unsubscribe(client, message, self._life.out)
 
     def _subscribe(self, client: ClientSession, message: Subscribe) -> None:
         life = self._life
@@ -110,6 +109,3 @@ class Wishes:
             return self._interest.knows(parse_predicate(message.filter, message.where))
         except UsageError:
             return True
-
-    def _unsubscribe(self, client: ClientSession, message: Unsubscribe) -> None:
-        self._sessions.unsubscribe(client, message, self._life.out)

@@ -6,10 +6,23 @@ desk takes is a mistake of the peer (`PeerError`).
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+from resprout.core.contract import ProtocolMessage, Sender
 
 Handler = Callable[[Any, Any], object]
-"""(what the desk found, the message)."""
+"""(peer, message): who says it, as the desk found it, and what."""
+Heard = TypeVar("Heard", bound=ProtocolMessage)
+
+
+def on(kind: type[Heard], handler: Callable[[Any, Heard], object]) -> tuple[type[ProtocolMessage], Handler]:
+    """Return a row of a table of handlers: who hears messages of this kind."""
+    return kind, handler
+
+
+def said_by(sender: Sender, handlers: Mapping[type[ProtocolMessage], Handler]) -> dict[type, Handler]:
+    """Return the part of a table that is for such a sender, as the messages themselves declare."""
+    return {kind: handler for kind, handler in handlers.items() if sender in kind.said_by}
 
 
 class Desk:

@@ -1,12 +1,12 @@
 """Sessions with other brokers: neighbours, those that would lead a repair, and whoever there is a word to say to.
 
-What is said in a session goes through the outbox. What is said to somebody without one (`post`) waits here until there
-is a session, perhaps in vain.
+`post` says something to any broker, at once and in order. Without a session it opens one, and the message waits here
+until there is a session, perhaps in vain. What is said in a session goes through the outbox.
 """
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from resprout.core.contract import Adopt, Close, Open, ProtocolMessage
 from resprout.core.names import newcomer_name
@@ -20,7 +20,9 @@ PEERS_MAX: Final = 4_096
 
 
 class Peer:
-    __slots__ = ("errands", "idle_since_us", "incarnation", "is_newcomer", "liveness", "name", "opened", "up")
+    __slots__ = (
+        "errands", "idle_since_us", "incarnation", "is_newcomer", "liveness", "name", "opened", "unfinished", "up",
+    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -34,6 +36,8 @@ class Peer:
         """As the links say; before they have said anything, the best is hoped for."""
         self.errands: deque[ProtocolMessage] = deque(maxlen=ERRANDS_MAX)
         self.idle_since_us = 0
+        self.unfinished: Any = None
+        """What it has said so far of something that takes several messages; gone with the session."""
 
 
 class Peers:
@@ -119,7 +123,7 @@ class Peers:
                 self._step.out.append(Close(name, "no more brokers are taken here"))
                 return None
             peer = self._peers[name] = Peer(name)
-        peer.up, peer.liveness = True, Liveness.HEARD
+        peer.up, peer.liveness, peer.unfinished = True, Liveness.HEARD, None
         peer.incarnation = incarnation
         peer.idle_since_us = self._step.now_us
         self._outbox.begin(name, room)
@@ -144,7 +148,7 @@ class Peers:
     def went_down(self, name: str) -> None:
         peer = self._peers.get(name)
         if peer is not None:
-            peer.up = False
+            peer.up, peer.unfinished = False, None
             self._outbox.end(name)
             if not peer.opened:
                 del self._peers[name]
@@ -174,7 +178,7 @@ class Peers:
             peer = self.open(name)
             peer.errands.append(message)
         else:
-            if peer.liveness is not Liveness.HEARD:
-                self.open(name)  # whoever opened the session may be gone: call it
+            if peer.liveness is not Liveness.HEARD and not peer.is_newcomer:
+                self.open(name)  # whoever opened the session may be gone: call it; newcomers have no address yet
             self._outbox.send(name, message)
         peer.idle_since_us = self._step.now_us

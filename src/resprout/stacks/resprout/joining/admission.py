@@ -43,8 +43,7 @@ from resprout.stacks.resprout.repair.parcels import send_parcel, shared_rows
 from resprout.stacks.resprout.served_clients import ServedClients
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.wishes import Wishes
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peers
+from resprout.stacks.shell.peers import Peer, Peers
 
 
 class Admission:
@@ -52,7 +51,6 @@ class Admission:
         self,
         life: BrokerLife,
         peers: Peers,
-        outbox: Outbox,
         waves: Waves,
         links: dict[str, Link],
         clock: Clock,
@@ -75,7 +73,6 @@ class Admission:
     ) -> None:
         self._life = life
         self._peers = peers
-        self._outbox = outbox
         self._waves = waves
         self._links = links
         self._clock = clock
@@ -101,21 +98,21 @@ class Admission:
         """The session of one who asks is over, and the request with it."""
         self.claims.drop(peer)
 
-    def withdrawn(self, name: str, message: JoinWithdrawn) -> None:
+    def withdrawn(self, peer: Peer, message: JoinWithdrawn) -> None:
         """Too late when it is a child already: then it hears the Welcome first. And in vain while it is looked for in a
         tree that is wide: another broker would have to begin again, and would not be waited for either."""
-        life = self._life
+        life, name = self._life, peer.name
         if life.attached and self._room > 0 and life.is_calm and self.claims.gets_on(name):
             return
         if self.claims.drop(name) or name not in self._links:
-            self._outbox.send(name, JoinElsewhere(()))
+            self._peers.post(name, JoinElsewhere(()))
 
-    def requested(self, key: str, incarnation: int, message: JoinRequest) -> None:
-        """`key`: of the session, see `claims`."""
-        life = self._life
+    def requested(self, peer: Peer, message: JoinRequest) -> None:
+        """The name of the peer is the key of its session, see `claims`."""
+        key, incarnation = peer.name, peer.incarnation
         claim = Claim(key, incarnation, message.address)
         name = claim.name
-        view = life.view
+        view = self._life.view
         over = max(view.tombstones.get(name, -1), view.replaced.get(name, -1))
         if incarnation <= over:  # it has no place any more, and perhaps nobody who would tell it
             self._peers.post(key, Fenced(over))
@@ -131,7 +128,7 @@ class Admission:
         view = life.view
         latest = max(view.tombstones.get(name, 0), view.sessions.get(name, 0))
         if incarnation <= view.tombstones.get(name, -1) or incarnation < latest:
-            self._outbox.send(key, Fenced(latest))
+            self._peers.post(key, Fenced(latest))
             self._peers.close(key, "it was told why")
 
     @property
@@ -207,19 +204,17 @@ class Admission:
         life = self._life
         view = life.view
         self._speaking.say_all()  # what is to be said to the others has nothing to do with the newcomer
-        self._interest.add_neighbour(name)
+        link = self._neighbours.begin_links({name: incarnation}, {})[name]
         base = self._retained.marks()
         asks = self._interest.standing(name)[0]
         self._wishes.presume(name, [predicate for _, predicate, _ in asks], base)
         if life.reviving:
-            self._outbox.send(name, Recollect())
+            self._peers.post(name, Recollect())
         confirmed = [(id, predicate, True) for id, predicate, _ in asks]
         rows = shared_rows(view, self._seen, confirmed, newcomer_locks(self._totals), self._handover.last())
         head = Welcome(self._clock.now, view.epoch, view.configuration, view.network)
-        send_parcel(partial(self._outbox.send, name), head, chain(rows, self._book.rows()))
-        link = self._neighbours.add(name, incarnation)
+        send_parcel(partial(self._peers.post, name), head, chain(rows, self._book.rows()))
         joined(self._totals, name)
-        self._peers.open(name)
         self._neighbours.open(link)
         if not life.reviving:
             self._copies.share(link)

@@ -17,7 +17,6 @@ from resprout.overlay.messages import Fenced, Namesake
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import NameTaken
 from resprout.stacks.resprout.outcomes import Cleared
-from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peers
 
 
@@ -49,12 +48,10 @@ class Claims:
         self,
         life: BrokerLife,
         peers: Peers,
-        outbox: Outbox,
         census: Census,
     ) -> None:
         self._life = life
         self._peers = peers
-        self._outbox = outbox
         self._census = census
         self.waiting: dict[str, Claim] = {}
         """Those that ask, by the keys of their sessions."""
@@ -153,6 +150,6 @@ class Claims:
     def _turn_away(self, claim: Claim, answer: ProtocolMessage) -> None:
         """Its life is over, and so is its session."""
         del self.waiting[claim.key]
-        self._outbox.send(claim.key, answer)
+        self._peers.post(claim.key, answer)
         if claim.key != claim.name:
             self._peers.close(claim.key, "it was told why")

@@ -21,11 +21,9 @@ from resprout.overlay.configurations import Configurations
 from resprout.overlay.messages import Probed
 from resprout.overlay.places import Configuration
 from resprout.overlay.waves import Waves
-from resprout.spread.interest import Interest
-from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.joining.choosing import ChosenParent, ParentSearch, locate
-from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.life import BrokerLife, LifeState
 from resprout.stacks.resprout.messages import (
     JoinElsewhere,
     JoinRequest,
@@ -40,8 +38,7 @@ from resprout.stacks.resprout.outcomes import Settled, TakenIn
 from resprout.stacks.resprout.remembered import RememberedBrokers
 from resprout.stacks.resprout.repair.parcels import Parcel, learn
 from resprout.stacks.resprout.wishes import Wishes
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peers
+from resprout.stacks.shell.peers import Peer, Peers
 
 FIRST_PATIENCE_US = 20_000_000
 """How long a broker that starts waits for the parent it was given, which may be waiting for its own."""
@@ -103,29 +100,24 @@ class Newcomer:
         self,
         life: BrokerLife,
         peers: Peers,
-        outbox: Outbox,
         waves: Waves,
         links: dict[str, Link],
         clock: Clock,
         seen: Seen,
-        interest: Interest,
         totals: Totals,
         disk: DiskLog | None,
         neighbours: Neighbours,
         remembered: RememberedBrokers,
         wishes: Wishes,
         rng: random.Random,
-        book: ClientBook,
         configurations: Configurations,
     ) -> None:
         self._life = life
         self._peers = peers
-        self._outbox = outbox
         self._waves = waves
         self._links = links
         self._clock = clock
         self._seen = seen
-        self._interest = interest
         self._totals = totals
         self._disk = disk
         self._neighbours = neighbours
@@ -133,7 +125,6 @@ class Newcomer:
         self._wishes = wishes
         self._rng = rng
         self._configurations = configurations
-        self._book = book
         self.state = NewcomerState.OUTSIDE
         self._candidates: list[str] = []
         self._asked: str | None = None
@@ -184,7 +175,7 @@ class Newcomer:
     def placed(self) -> None:
         """This broker is the root."""
         life = self._life
-        life.attached = True
+        life.move_to(LifeState.PLACED)
         self._peers.is_newcomer = False
         life.out.append(CancelTimer(JoinAgain()))
         self._search = None
@@ -240,7 +231,7 @@ class Newcomer:
         if self.state not in (NewcomerState.ASKING, NewcomerState.PAUSING):
             return
         if self._asked is not None and self._peers.is_heard(self._asked) and len(self._candidates) > 1:
-            self._outbox.send(self._asked, JoinWithdrawn())
+            self._peers.post(self._asked, JoinWithdrawn())
             life.out.append(SetTimer(JoinAgain(), life.now_us + PATIENCE_US))
         else:
             if self._asked is not None and not self._peers.incarnation(self._asked):
@@ -271,9 +262,9 @@ class Newcomer:
         elif self.state is NewcomerState.ASKING and peer == self._asked:
             self._ask_next()
 
-    def sent_elsewhere(self, peer: str, message: JoinElsewhere) -> None:
+    def sent_elsewhere(self, peer: Peer, message: JoinElsewhere) -> None:
         life = self._life
-        if self.state is not NewcomerState.ASKING or peer != self._asked:
+        if self.state is not NewcomerState.ASKING or peer.name != self._asked:
             return
         offers = locate(life, message.offers)
         names = [offer.name for offer in offers]
@@ -310,24 +301,24 @@ class Newcomer:
             self._candidates.insert(0, chosen.name)
         self._ask_next()
 
-    def probed(self, peer: str, message: Probed) -> None:
+    def probed(self, peer: Peer, message: Probed) -> None:
         if self._search is not None:
-            self._look_at(self._search.probed(peer, message.number))
+            self._look_at(self._search.probed(peer.name, message.number))
 
     def choose(self) -> None:
         """Those that have not answered by now are too far away."""
         if self._search is not None:
             self._look_at(self._search.end())
 
-    def welcomed(self, parent: str, incarnation: int, parcel: Parcel) -> None:
-        life = self._life
+    def welcomed(self, peer: Peer, parcel: Parcel) -> None:
+        life, parent = self._life, peer.name
         head: Welcome = parcel.head
         if life.attached or parent != self._asked:
             self._peers.close(parent, f"{life.seat.name} has asked somebody else for a place")
             return
         if self._is_too_far(parent):
             return
-        life.attached = True
+        life.move_to(LifeState.PLACED)
         self._search = None
         self._move_to(NewcomerState.PLACED)
         self._peers.settle_name(parent)
@@ -337,13 +328,11 @@ class Newcomer:
         view.epoch = head.epoch
         self._follow(head.configuration, head.network)
         view.network = head.network
-        link = self._neighbours.add(parent, incarnation)
-        self._book.meet(parent, parcel)
+        link = self._neighbours.begin_links({parent: peer.incarnation}, {parent: parcel})[parent]
         learn(life, parcel)
         self._clock.raise_to(head.clock)
         for origin, reached in parcel.seen.items():
             self._seen.raise_to(origin, reached)
-        self._interest.add_neighbour(parent)
         self._wishes.reconcile(parent, parcel.asks)
         accept_welcome(self._totals, parcel.locks, parcel.last_totals, parent)
         self._neighbours.open(link)
@@ -389,16 +378,16 @@ class Newcomer:
         life.out.append(SetTimer(JoinAgain(), life.now_us + PATIENCE_US))
         return True
 
-    def refused(self, peer: str, message: NameTaken) -> None:
+    def refused(self, peer: Peer, message: NameTaken) -> None:
         """Only before this broker has a place: nobody else can take its name afterwards."""
-        if not self._life.attached and peer == self._asked:
-            self._life.refuse(f"{peer} does not take {self._life.seat.name}: {message.reason}")
+        if not self._life.attached and peer.name == self._asked:
+            self._life.refuse(f"{peer.name} does not take {self._life.seat.name}: {message.reason}")
 
     # -- going ---------------------------------------------------------------------------------------------------------
 
-    def move_away(self, parent: str, message: MoveAway) -> None:
+    def move_away(self, link: Link, message: MoveAway) -> None:
         """Asked by the parent, which has too many neighbours. Look for another place first: nobody goes in vain."""
-        life = self._life
+        life, parent = self._life, link.name
         if self._may_move(parent) and self.state is NewcomerState.PLACED:
             offers = [offer for offer in locate(life, message.offers) if offer.name != parent]
             self._move_to(NewcomerState.MOVING)
@@ -409,7 +398,7 @@ class Newcomer:
     def _move(self, parent: str, toward: str | None) -> None:
         life = self._life
         if toward is not None and self._may_move(parent):
-            self._outbox.send(parent, Leaving())
+            self._peers.post(parent, Leaving())
             life.retire(f"{parent} asked {life.seat.name} to move to {toward}", kind="moved", toward=toward)
 
     def _may_move(self, parent: str) -> bool:

@@ -31,7 +31,7 @@ from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.outcomes import Reunited, Settled
 from resprout.stacks.resprout.remembered import RememberedBrokers
 from resprout.stacks.resprout.words import listed
-from resprout.stacks.shell.peers import Peers
+from resprout.stacks.shell.peers import Peer, Peers
 
 SOUGHT_MAX: Final = 1_024
 """Brokers that one that looks for its network calls."""
@@ -144,8 +144,8 @@ class Reunion:
 
     # -- who is there --------------------------------------------------------------------------------------------------
 
-    def heard(self, session: str, incarnation: int, message: Whereabouts) -> None:
-        life = self._life
+    def heard(self, peer: Peer, message: Whereabouts) -> None:
+        life, session, incarnation = self._life, peer.name, peer.incarnation
         message.check()
         name = newcomer_name(session) or session
         if life.attached:
@@ -314,18 +314,18 @@ class Reunion:
         if proposal is not None and self.is_seeking and life.now_us - proposal.asked_us >= life.options.lease_us:
             self._ask()
 
-    def asked(self, session: str, message: Enrol) -> None:
+    def asked(self, peer: Peer, message: Enrol) -> None:
         """Another one proposes itself. One that has a place already says so instead."""
         life = self._life
-        name = newcomer_name(session) or session
+        name = newcomer_name(peer.name) or peer.name
         if life.attached:
-            self._peers.post(session, Whereabouts(life.view.network, True))
+            self._peers.post(peer.name, Whereabouts(life.view.network, True))
         elif self._remembered.memory is not None and not self._goes_before(name, message):
             self._proposal = None  # its turn comes when that one has failed
             self._met_us = life.now_us
             mind = self._council.configurations
             mind.withdraw()
-            self._council.handlers[Enrol](name, message, life.now_us)
+            self._council.take(name, message, life.now_us)
             self._learn((message.decided, *mind.agreed), ())
 
     def _goes_before(self, other: str, message: Enrol) -> bool:
@@ -335,10 +335,10 @@ class Reunion:
         order = {voter.name: rank for rank, voter in enumerate(self._needed()[-1].voters)}
         return order.get(self._life.seat.name, len(order)) < order.get(other, len(order))
 
-    def answered(self, session: str, message: Enrolled) -> None:
+    def answered(self, peer: Peer, message: Enrolled) -> None:
         """A voter's answer to a proposal of this broker."""
         life, proposal = self._life, self._proposal
-        name = newcomer_name(session) or session
+        name = newcomer_name(peer.name) or peer.name
         if life.attached:
             self._council.heir_enrolled(name, message, life.now_us)
             return

@@ -15,9 +15,9 @@ from resprout.stacks.resprout.client_book import Roll
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import Attach, AttachRequest, NotMember
 from resprout.stacks.resprout.neighbours import Neighbours
-from resprout.stacks.resprout.repair.finish import CoordinatorState, FinishRepair, LedRepair
+from resprout.stacks.resprout.repair.finish import AskedBroker, CoordinatorState, FinishRepair, LedRepair, MemberAnswer
 from resprout.stacks.resprout.repair.parcels import Parcel, learn
-from resprout.stacks.shell.peers import Peers
+from resprout.stacks.shell.peers import Peer, Peers
 
 
 class Coordinator:
@@ -79,11 +79,12 @@ class Coordinator:
                 if other not in repair.dead:
                     repair.dead[other] = life.view.life(other)
                     self._neighbours.mark_dead(repair.dead[other])
-        members = [name for name in life.view.members(repair.dead) if name not in repair.others]
-        for name in members:
+        around = life.view.members(repair.dead)
+        for name in around:
             if name not in repair.asked:
-                repair.asked[name] = life.now_us
+                repair.asked[name] = AskedBroker(life.now_us)
                 self._ask(repair, name)
+        members = [name for name in around if repair.asked[name].answer is not MemberAnswer.NOT_MEMBER]
         if not self._council.register(frozenset(repair.dead), life.now_us):
             return
         if self.current is repair and all(self._is_in(repair, name) for name in members):
@@ -108,16 +109,17 @@ class Coordinator:
         return self._peers.incarnation(name) == self._life.view.incarnation_of(name)
 
     def _is_in(self, repair: LedRepair, name: str) -> bool:
-        return name in repair.got and repair.got[name][0] == self._peers.incarnation(name)
+        one = repair.asked[name]
+        return one.answer is MemberAnswer.ATTACHED and one.incarnation == self._peers.incarnation(name)
 
     def tick(self) -> None:
         """Members that do not answer may be dead, too."""
         repair, life = self.current, self._life
         if repair is None:
             return
-        for name, asked_us in list(repair.asked.items()):
-            missing = name not in repair.got and name not in repair.others and not life.view.is_dead(name)
-            if missing and self._council.overdue(name, asked_us, life.now_us):
+        for name, one in list(repair.asked.items()):
+            missing = one.answer is MemberAnswer.AWAITED and not life.view.is_dead(name)
+            if missing and self._council.overdue(name, one.asked_us, life.now_us):
                 self.declared([name])
                 if self.current is not repair:
                     return
@@ -126,41 +128,43 @@ class Coordinator:
     @property
     def members(self) -> list[str]:
         """Brokers that the running repair needs a session with until it ends, so that nobody closes it as idle."""
-        repair = self.current
-        return [] if repair is None else [name for name in repair.asked if name not in repair.others]
+        asked = self.current.asked if self.current is not None else {}
+        return [name for name, one in asked.items() if one.answer is not MemberAnswer.NOT_MEMBER]
 
     def awaits(self, name: str) -> bool:
         """It was asked and has not answered."""
-        repair = self.current
-        return repair is not None and name in repair.asked and name not in repair.got and name not in repair.others
+        one = self.current.asked.get(name) if self.current is not None else None
+        return one is not None and one.answer is MemberAnswer.AWAITED
 
-    def attached(self, peer: str, incarnation: int, parcel: Parcel) -> None:
-        life, repair = self._life, self.current
+    def attached(self, peer: Peer, parcel: Parcel) -> None:
+        life, repair, name = self._life, self.current, peer.name
         head: Attach = parcel.head
-        if life.view.is_dead_speaker(peer):
-            self._peers.post(peer, Fenced(life.view.tombstones[peer]))
+        if life.view.is_dead_speaker(name):
+            self._peers.post(name, Fenced(life.view.tombstones[name]))
             return
-        if repair is None or head.token != repair.token or peer not in repair.asked:
+        if repair is None or head.token != repair.token or name not in repair.asked:
             return  # nobody asked for it, or only an earlier repair did
         believed = self._council.believed_deaths
-        parcel.tombstones = list(believed(peer, parcel.tombstones, life.now_us))
+        parcel.tombstones = list(believed(name, parcel.tombstones, life.now_us))
         learn(life, parcel)
         self._roll.learn(parcel.clients)
-        for dead in believed(peer, head.dead, life.now_us):
+        for dead in believed(name, head.dead, life.now_us):
             if dead.name not in repair.dead:
                 self._neighbours.mark_dead(dead)
                 repair.dead[dead.name] = dead
-        repair.got[peer] = (incarnation, parcel)
+        one = repair.asked[name]
+        if one.answer is not MemberAnswer.NOT_MEMBER:
+            one.answer, one.incarnation, one.parcel = MemberAnswer.ATTACHED, peer.incarnation, parcel
         self.check()
 
-    def not_member(self, peer: str, message: NotMember) -> None:
-        repair = self.current
+    def not_member(self, peer: Peer, message: NotMember) -> None:
+        repair, name = self.current, peer.name
         if repair is None or message.token != repair.token:
             return
-        if self._council.has_ended(peer) and not self._life.view.is_dead(peer):
-            self.declared([peer])  # a later life says so, which knows nothing: the one that stood there is dead, too
-        elif self._stands(peer):
-            repair.others[peer] = None
+        if self._council.has_ended(name) and not self._life.view.is_dead(name):
+            self.declared([name])  # a later life says so, which knows nothing: the one that stood there is dead, too
+        elif self._stands(name) and name in repair.asked:
+            repair.asked[name].answer = MemberAnswer.NOT_MEMBER
             self.check()
 
     def unlink(self, link: Link) -> None:

@@ -40,7 +40,6 @@ from resprout.stacks.resprout.repair.pool import OWN_SIDE, Inventory, Pool, Pool
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.wishes import Wishes
 from resprout.stacks.routes import Routes
-from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peers
 
 
@@ -61,6 +60,28 @@ COORDINATOR_STATES: Final[Mapping[CoordinatorState, frozenset[CoordinatorState]]
 }
 
 
+class MemberAnswer(Enum):
+    """What a broker around the dead has answered."""
+
+    AWAITED = auto()
+    ATTACHED = auto()
+    NOT_MEMBER = auto()
+
+
+class AskedBroker:
+    """One broker around the dead, as the coordinator knows it."""
+
+    __slots__ = ("answer", "asked_us", "incarnation", "parcel")
+
+    def __init__(self, asked_us: int) -> None:
+        self.asked_us = asked_us
+        self.answer = MemberAnswer.AWAITED
+        self.incarnation = 0
+        """The life that has attached."""
+        self.parcel: Parcel | None = None
+        """What it brought."""
+
+
 class LedRepair:
     """One repair that this broker leads."""
 
@@ -68,12 +89,7 @@ class LedRepair:
         self.token = token
         self.state = CoordinatorState.COLLECTING
         self.dead: dict[str, Life] = {}
-        self.asked: dict[str, int] = {}
-        """Members, and when they were asked."""
-        self.got: dict[str, tuple[int, Parcel]] = {}
-        """Members that have attached: their incarnation, and what they brought."""
-        self.others: dict[str, None] = {}
-        """Asked, and no members after all."""
+        self.asked: dict[str, AskedBroker] = {}
 
     def move_to(self, state: CoordinatorState) -> None:
         self.state = transition(COORDINATOR_STATES, self.state, state)
@@ -84,7 +100,6 @@ class FinishRepair:
         self,
         life: BrokerLife,
         peers: Peers,
-        outbox: Outbox,
         waves: Waves,
         links: dict[str, Link],
         outbound: Outbound,
@@ -109,7 +124,6 @@ class FinishRepair:
     ) -> None:
         self._life = life
         self._peers = peers
-        self._outbox = outbox
         self._waves = waves
         self._links = links
         self._outbound = outbound
@@ -135,10 +149,10 @@ class FinishRepair:
     def run(self, repair: LedRepair, members: list[str]) -> None:
         """`members`: all living brokers around the dead, each of which has attached."""
         life = self._life
-        assert all(name in repair.got for name in members), "a repair ends when everybody is in"
         # 1. What is said on the old links' terms is said before they go.
         self._speaking.say_all()
-        parcels = {name: repair.got[name][1] for name in members}
+        parcels = {name: parcel for name in members if (parcel := repair.asked[name].parcel) is not None}
+        assert len(parcels) == len(members), "a repair ends when everybody is in"
         old = [link for name, link in self._links.items() if name in repair.dead]
         inventory = Inventory(self._log, self._forwarding, *old)
         items = self._collect(members, parcels, inventory)
@@ -170,8 +184,7 @@ class FinishRepair:
             self._interest.rebase(name, base)
             self._grant(repair, members, name, items, merged, grants[name], spread)
             for message in later[name]:
-                self._outbox.send(name, message)
-            self._peers.open(name)
+                self._peers.post(name, message)
         for link in links.values():
             self._neighbours.open(link)
         self._handover.lead(merged)
@@ -260,17 +273,10 @@ class FinishRepair:
         for parcel in parcels.values():
             self._clock.raise_to(parcel.head.clock)
             view.epoch = max(view.epoch, parcel.head.epoch)
-        for name in parcels:  # before the dead go: a wish that waits only for them would count as confirmed
-            self._interest.add_neighbour(name)
-        for link in old:
-            self._wishes.remove_neighbour(link.name)
-            self._neighbours.remove(link)
         if view.parent in repair.dead:
             view.parent = None
             self._totals.become_root(view.epoch + 1)
-        links = {name: self._neighbours.add(name, repair.got[name][0]) for name in parcels}
-        for name, parcel in parcels.items():
-            self._book.meet(name, parcel)
+        links = self._neighbours.begin_links({name: repair.asked[name].incarnation for name in parcels}, parcels, old)
         here = view.publish_place()
         for name, link in links.items():
             place = view.places.get(name)
@@ -348,7 +354,7 @@ class FinishRepair:
             view.configuration, spread,
         )  # fmt: skip
         rows = chain(shared_rows(life.view, self._seen, asks, merged.locks, merged.last), self._book.rows(), items)
-        send_parcel(partial(self._outbox.send, name), head, rows)
+        send_parcel(partial(self._peers.post, name), head, rows)
 
     def _push(self, taking: Taking, fresh: dict[str, Link]) -> None:
         """Too few take the pool to make it safe: the other neighbours keep copies, and it is shown when they have."""

@@ -20,6 +20,7 @@ from resprout.order.retained import Retained
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.levels import TotalBook
 from resprout.order.totals.messages import Closed, KnownLock
+from resprout.overlay.council import Council
 from resprout.overlay.messages import Fenced
 from resprout.overlay.places import Life
 from resprout.overlay.waves import Waves
@@ -34,8 +35,7 @@ from resprout.stacks.resprout.repair.parcels import Parcel, learn, send_parcel, 
 from resprout.stacks.resprout.repair.pool import Inventory, PoolParts, Taking, in_order
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.wishes import Wishes
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peers
+from resprout.stacks.shell.peers import Peer, Peers
 
 
 class MemberState(Enum):
@@ -81,8 +81,8 @@ class Member:
         self,
         life: BrokerLife,
         peers: Peers,
-        outbox: Outbox,
         waves: Waves,
+        council: Council,
         links: dict[str, Link],
         log: Log,
         clock: Clock,
@@ -100,8 +100,8 @@ class Member:
     ) -> None:
         self._life = life
         self._peers = peers
-        self._outbox = outbox
         self._waves = waves
+        self._council = council
         self._links = links
         self._log = log
         self._clock = clock
@@ -121,16 +121,18 @@ class Member:
 
     # -- attach --------------------------------------------------------------------------------------------------------
 
-    def requested(self, peer: str, message: AttachRequest) -> None:
-        life = self._life
+    def requested(self, peer: Peer, message: AttachRequest) -> None:
+        life, coordinator = self._life, peer.name
         view = life.view
-        if view.is_dead_speaker(peer):
-            self._peers.post(peer, Fenced(view.tombstones[peer]))
+        if not self._council.may_repair(coordinator, message.dead, life.now_us):
+            return
+        if view.is_dead_speaker(coordinator):
+            self._peers.post(coordinator, Fenced(view.tombstones[coordinator]))
             return
         dead = {one.name: one for one in message.dead}
         mine = dead.get(life.seat.name)
         if mine is not None and mine.incarnation >= life.seat.incarnation:
-            life.retire(f"{peer} repairs the tree around this broker")
+            life.retire(f"{coordinator} repairs the tree around this broker")
             return
         hit = [name for name, link in self._links.items() if self._is_among(link, dead)]
         for name, repair in self._repairs.items():  # whoever led its repair is dead: it belongs to this star, too
@@ -138,15 +140,15 @@ class Member:
                 hit.append(name)
                 dead[name] = Life(name, self._links[name].incarnation)
         if not hit:
-            self._peers.post(peer, NotMember(message.token))
+            self._peers.post(coordinator, NotMember(message.token))
             return
         for one in dead.values():
             self._neighbours.mark_dead(one)
         for name in hit:
             known = self._repairs.get(name)
-            if known is not None and (known.coordinator, known.token) == (peer, message.token):
+            if known is not None and (known.coordinator, known.token) == (coordinator, message.token):
                 continue  # once for each repair: a second time would undo its Grant
-            self._attach(self._links[name], peer, message.token, tuple(dead.values()))
+            self._attach(self._links[name], coordinator, message.token, tuple(dead.values()))
 
     @staticmethod
     def _is_among(link: Link, dead: dict[str, Life]) -> bool:
@@ -160,7 +162,7 @@ class Member:
             self._repairs[link.name].move_to(MemberState.TAKEN_OVER)
         self._repairs[link.name] = AttachedRepair(coordinator, token, dead, inventory)
         life.view.attached[link.name] = coordinator
-        self._speaking.unsaid[link.name] = []
+        link.unsaid = []
         asks, served = self._interest.standing(link.name)
 
         send_parcel(
@@ -176,10 +178,11 @@ class Member:
 
     # -- grant ---------------------------------------------------------------------------------------------------------
 
-    def granted(self, peer: str, incarnation: int, parcel: Parcel) -> None:
+    def granted(self, peer: Peer, parcel: Parcel) -> None:
         life = self._life
         head: Grant = parcel.head
-        dead = next((name for name, r in self._repairs.items() if (r.coordinator, r.token) == (peer, head.token)), None)
+        sought = (peer.name, head.token)
+        dead = next((name for name, one in self._repairs.items() if (one.coordinator, one.token) == sought), None)
         if dead is None or dead not in self._links:
             return  # of a repair that another coordinator has taken over
         if life.seat.name not in head.members:
@@ -187,19 +190,18 @@ class Member:
         repair = self._repairs.pop(dead)
         repair.move_to(MemberState.FINISHING)
         life.view.attached.pop(dead, None)
-        self._replace(repair, self._links[dead], peer, incarnation, parcel)
+        self._replace(repair, self._links[dead], peer, parcel)
         names = tuple([one.name for one in head.dead])
         life.note("repair_end", " ".join(names))
-        life.outcomes.append(Repaired(names, peer))
+        life.outcomes.append(Repaired(names, peer.name))
         repair.move_to(MemberState.DONE)
 
-    def _replace(self, repair: AttachedRepair, old: Link, coordinator: str, incarnation: int, parcel: Parcel) -> None:
-        life = self._life
+    def _replace(self, repair: AttachedRepair, old: Link, peer: Peer, parcel: Parcel) -> None:
+        life, coordinator = self._life, peer.name
         head: Grant = parcel.head
         view = life.view
         # The terms of the dead link, before it goes.
         owed = self._interest.owing(old.name)
-        unsaid = self._speaking.unsaid.get(old.name, [])
         for one in head.dead:
             view.mark_dead(one.name, one.incarnation)
         view.mark_replaced([one.name for one in head.dead])
@@ -210,11 +212,9 @@ class Member:
             view.parent = coordinator
         # The link to the coordinator takes its place. Its cursor stands where this side attached, so that what was
         # logged since follows the pool.
-        self._interest.replace_neighbour(old.name, coordinator)
-        self._neighbours.remove(old)
         self._book.lost(old.name)
-        link = self._neighbours.add(coordinator, incarnation)
-        self._book.meet(coordinator, parcel)
+        lives = {coordinator: peer.incarnation}
+        link = self._neighbours.begin_links(lives, {coordinator: parcel}, [old], inherits=True)[coordinator]
         learn(life, parcel)
         link.cursor = repair.inventory.snapshot
         self._handover.take_locks(parcel.locks, parcel.last_totals, (old.name,), (coordinator,))
@@ -240,9 +240,8 @@ class Member:
         self._handover.follow(coordinator)
         self.close_behind(link, repair.inventory.snapshot)
         # What had to wait for the Grant, then everything as on any link.
-        for message in unsaid:
-            self._outbox.send(coordinator, message)
-        self._peers.open(coordinator)
+        for message in old.unsaid or ():
+            self._peers.post(coordinator, message)
         self._neighbours.open(link)
         taking.settle()
         self._waves.start(view.publish_place(), view.reach, lambda: None)

@@ -21,7 +21,6 @@ from resprout.overlay.view import MembershipView
 from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import (
-    PARCELS,
     AskedInterest,
     Attach,
     Grant,
@@ -175,39 +174,28 @@ class ParcelDesk:
         self,
         life: BrokerLife,
         council: Council,
-        whole: Mapping[type, Callable[[str, int, Parcel], None]],
+        whole: Mapping[type, Callable[[Peer, Parcel], None]],
     ) -> None:
-        """`whole`: by its head, who takes a parcel that is complete, from this peer in this life."""
+        """`whole`: by its head, who takes a parcel that is complete."""
         self._life = life
         self._council = council
         self._whole = whole
-        self._coming: dict[str, Parcel] = {}
-        """One from each peer at most."""
-        self.handlers: dict[type, Callable[[Peer, Any], None]] = {
-            **dict.fromkeys(PARCELS, self._begin),
-            ParcelRows: self._add,
-            ParcelEnd: self._complete,
-        }
 
-    def drop(self, peer: str) -> None:
-        """The session in which it came is over."""
-        self._coming.pop(peer, None)
+    def begin(self, peer: Peer, message: Attach | Grant | Welcome) -> None:
+        peer.unfinished = Parcel(message)
 
-    def _begin(self, peer: Peer, message: Any) -> None:
-        self._coming[peer.name] = Parcel(message)
-
-    def _add(self, peer: Peer, message: ParcelRows) -> None:
-        parcel = self._coming.get(peer.name)
-        if parcel is None:
+    def add(self, peer: Peer, message: ParcelRows) -> None:
+        parcel = peer.unfinished
+        if not isinstance(parcel, Parcel):
             raise PeerError("rows outside of a parcel")
         parcel.add(message.rows)
         self._council.stirred(peer.name, self._life.now_us)
 
-    def _complete(self, peer: Peer, message: ParcelEnd) -> None:
-        parcel = self._coming.pop(peer.name, None)
-        if parcel is None:
+    def complete(self, peer: Peer, message: ParcelEnd) -> None:
+        parcel, peer.unfinished = peer.unfinished, None
+        if not isinstance(parcel, Parcel):
             raise PeerError("the end of a parcel that never began")
-        self._whole[type(parcel.head)](peer.name, peer.incarnation, parcel)
+        self._whole[type(parcel.head)](peer, parcel)
 
 
 def _predicate(filter: str, where: str | None) -> Predicate:

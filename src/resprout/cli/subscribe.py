@@ -1,0 +1,256 @@
+"""`resprout sub`: prints messages as they arrive. `resprout read`: prints the past events that a broker keeps.
+
+Both say on standard error where the journal of events has gaps.
+"""
+
+import sys
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from resprout.cli.console import json_line, tell
+from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
+from resprout.cli.server import Access, access_arguments, connected, verbose_option
+from resprout.cli.standard_io import Output, Show, as_fields, as_json, as_payload, as_text
+from resprout.client.asking import EventsPage, Offset, Start, read_offset
+from resprout.client.durable import WHEN_FULL, WhenFullWord, read_policy, read_terms
+from resprout.client.durable_inbox import DurableInbox
+from resprout.client.events import ClientEvent, EventsMissing, MessagesDropped, gap_text
+from resprout.client.inbox import Inbox
+from resprout.client.replaying import read_start
+from resprout.core.errors import UsageError
+from resprout.core.names import check_name
+from resprout.edge.requests import StoredMessage
+from resprout.filters.predicate import parse_predicate
+from resprout.filters.topics import check_filter
+
+allow_gaps_option = click.option(
+    "--allow-gaps", is_flag=True, help="Go on where events are missing because the broker was down, and say so."
+)
+
+
+@click.command()
+@click.argument("filter")
+@click.option("--where", metavar="EXPR", help='Only messages whose attributes fulfil this, e.g. "amount > 100".')
+@click.option("--count", type=click.IntRange(1), metavar="N", help="End after N messages.")
+@click.option("--json", "json", is_flag=True, help="Print everything that is known, one JSON object a line.")
+@click.option("--raw", is_flag=True, help="Print payloads alone, as they came, each followed by a line end.")
+@click.option("--durable", metavar="NAME", help="A subscription that stays, under this name; goes on where it was.")
+@click.option("--group", metavar="NAME", help="The same, shared: each message goes to one of those who name it.")
+@click.option(
+    "--when-full", type=click.Choice(list(WHEN_FULL)), metavar="block|drop_oldest|disconnect|spill",
+    help="What the broker does when this is not read fast enough. Default: disconnect; with --durable or --group, "
+    "block. Only those can spill.",
+)  # fmt: skip
+@click.option("--replay-from", metavar="WHERE", help="First what is kept: from 'beginning', an offset or a time on.")
+@allow_gaps_option
+@access_arguments
+@verbose_option
+def sub(
+    filter: str,
+    where: str | None,
+    count: int | None,
+    json: bool,
+    raw: bool,
+    durable: str | None,
+    group: str | None,
+    when_full: WhenFullWord | None,
+    replay_from: str | None,
+    allow_gaps: bool,
+    access: Access,
+    verbose: bool,
+) -> int:
+    """Print what is published on topics that match FILTER, one message a line, until Ctrl-C.
+
+    In a filter, + stands for one level of a topic and a # at the end for all that follow. Control characters in topics
+    and payloads are printed as escapes such as \\x1b; --raw prints payloads as they came.
+
+    \b
+        resprout sub 'news/#'
+        resprout sub bank/+ --where "amount > 100 and currency = 'EUR'" --json
+        resprout sub logs/app --raw --count 100 > sample.log
+        resprout sub 'bank/#' --replay-from beginning --server tap.example:7450
+        resprout sub 'orders/#' --durable billing
+        resprout sub 'jobs/#' --group workers
+        resprout sub 'orders/#' --durable archive --when-full spill
+
+    What a durable subscription is given counts as processed when it is printed. `resprout end-subscription` ends it.
+    """
+    for name in (durable, group):
+        if name is not None:
+            check_name(name, "name of a durable subscription")
+    if replay_from is not None:
+        if group is not None:
+            raise UsageError("a group does not begin in the past: --replay-from is for others")
+        read_start(replay_from)
+    elif allow_gaps and durable is None:
+        raise UsageError("--allow-gaps is for what begins in the past: --replay-from says where")
+    if when_full is not None:
+        if durable is None and group is None:
+            read_policy(when_full)
+        else:
+            read_terms(filter, where, durable, group, when_full, None)
+    if json and raw:
+        raise UsageError("--json and --raw are two ways to print; choose one")
+    _check(filter, where)
+    show = as_json if json else as_payload if raw else as_text
+    is_told = verbose or sys.stderr.isatty()
+    work = _follow(filter, where, count, show, access, is_told, durable, group, when_full, replay_from, allow_gaps)
+    run_loop(_print_arriving(work))
+    return 0
+
+
+def _check(filter: str, where: str | None) -> None:
+    check_filter(filter)
+    try:
+        parse_predicate(filter, where)
+    except UsageError as error:
+        raise UsageError(f"--where {where!r}: {error}") from None
+
+
+async def _print_arriving(work: Coroutine[Any, Any, None]) -> None:
+    await unless_stopped(work, stopped_by_signals())
+
+
+def _warn(event: ClientEvent) -> None:
+    tell_missing(event)
+    if isinstance(event, MessagesDropped):
+        why = event.reason or "this is not read fast enough"
+        tell(f"resprout: {event.count} messages were dropped: {why}", err=True)
+
+
+async def _follow(
+    filter: str,
+    where: str | None,
+    count: int | None,
+    show: Show,
+    access: Access,
+    verbose: bool,
+    durable: str | None,
+    group: str | None,
+    when_full: WhenFullWord | None,
+    replay_from: str | None,
+    allow_gaps: bool,
+) -> None:
+    output = Output(sys.stdout.fileno())
+    async with connected(access, _warn) as client:
+        inbox: Inbox
+        if durable is None and group is None:
+            inbox = await client.subscribe(
+                filter, where, when_full=when_full, replay_from=replay_from, allow_gaps=allow_gaps
+            )
+        else:
+            # By hand: exactly what was printed counts as processed, and of what came with the last message, the rest
+            # is for the next one.
+            inbox = await client.subscribe(
+                filter, where, durable=durable, group=group, when_full=when_full, by_hand=True,
+                replay_from=replay_from, allow_gaps=allow_gaps,
+            )  # fmt: skip
+        if verbose:
+            tell(f"subscribed to {filter}" + (f" where {where}" if where else ""), err=True)
+        async for messages in inbox.batches():
+            wanted = messages if count is None else messages[:count]
+            await output.write(map(show, wanted))
+            if isinstance(inbox, DurableInbox):
+                inbox.acknowledge(*wanted)
+            if count is not None:
+                count -= len(wanted)
+                if not count:
+                    return
+
+
+@click.command()
+@click.argument("filter")
+@click.option("--where", metavar="EXPR", help='Only messages whose attributes fulfil this, e.g. "amount > 100".')
+@click.option(
+    "--from", "start", default="earliest", show_default=True, metavar="OFFSET",
+    help="Where to begin: an offset as it is printed, a time such as 2026-03-01T12:00:00Z, earliest or latest.",
+)  # fmt: skip
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="End after N messages.")
+@click.option("--json", "json", is_flag=True, help="Print everything that is known, one JSON object a line.")
+@allow_gaps_option
+@access_arguments
+def read(
+    filter: str, where: str | None, start: str, limit: int | None, json: bool, allow_gaps: bool, access: Access
+) -> int:
+    """Print what the broker keeps of topics that match FILTER, one message a line, and end.
+
+    Only a broker with `keep`, such as a tap, keeps events. Each line begins with the offset of the message, which is
+    one of that broker's journal: --from goes on there, for as long as it is kept.
+
+    What was published while the broker was down is missing in its journal. The command fails where it comes to such a
+    gap, and says what is missing; with --allow-gaps it says so on standard error and goes on.
+
+    \b
+        resprout read 'bank/#' --server localhost:7455
+        resprout read 'bank/#' --server localhost:7455 --from 2026-03-01T12:00:00Z --limit 10 --json
+    """
+    parse_predicate(filter, where)
+    work = _pages(filter, where, _start(start), limit, json, allow_gaps, access)
+    run_loop(_print_past(work))
+    return 0
+
+
+def _start(text: str) -> Start:
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
+    if "@" in text:
+        return read_offset(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--from {text}: neither an offset nor a time, earliest or latest") from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+async def _print_past(work: Coroutine[Any, Any, None]) -> None:
+    await unless_stopped(work, stopped_by_signals())
+
+
+async def _pages(
+    filter: str, where: str | None, start: Start, limit: int | None, json: bool, allow_gaps: bool, access: Access
+) -> None:
+    output = Output(sys.stdout.fileno())
+    async with connected(access) as client:
+        while True:
+            page = await client.read(filter, where, start=start, allow_gaps=allow_gaps)
+            tell_gaps(page)
+            wanted = page.messages if limit is None else page.messages[:limit]
+            await output.write(_line(page, stored, json) for stored in wanted)
+            if limit is not None:
+                limit -= len(wanted)
+            if page.at_end or limit == 0:
+                return
+            start = page.next
+
+
+def _line(page: EventsPage, stored: StoredMessage, json: bool) -> str:
+    offset = page.offset_of(stored)
+    return _object(offset, stored) if json else f"{offset} {as_text(stored.message)}"
+
+
+def _object(offset: Offset, stored: StoredMessage) -> str:
+    fields = as_fields(stored.message)
+    fields |= {"offset": str(offset), "journal": offset.journal, "index": stored.index, "life": stored.life}
+    fields["time_us"] = stored.time_us
+    return json_line(fields)
+
+
+def tell_gaps(page: EventsPage) -> None:
+    """One line each, on standard error."""
+    for gap in page.gaps:
+        _warn_of_gap(gap_text(page.journal, gap))
+
+
+def tell_missing(event: ClientEvent) -> None:
+    """For `connect(on_event=...)`."""
+    if isinstance(event, EventsMissing):
+        _warn_of_gap(event.reason)
+
+
+def _warn_of_gap(text: str) -> None:
+    tell(f"resprout: warning: {text}", err=True)

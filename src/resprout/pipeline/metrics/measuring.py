@@ -1,0 +1,242 @@
+"""All measurements of one run, and of many runs side by side.
+
+A run that recorded counts in place of its clients' rows (`trace.counts`) has measures from those. On Spark a task takes
+some runs from beginning to end and reads their files itself: rows of different runs never meet, so nothing is shuffled,
+and nothing but the results leaves a worker. Runs are dealt out by size.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from resprout.pipeline import results
+from resprout.pipeline.archive.manifest import verify
+from resprout.pipeline.errors import PipelineError
+from resprout.pipeline.metrics.latency import latency_rows, trouble_in
+from resprout.pipeline.metrics.observed import Observed, observe
+from resprout.pipeline.metrics.repairs import ObservedRepair, Stars, repairs_in
+from resprout.pipeline.metrics.setting import RunKey, Setting, faults_tolerated, key_of, labels_of, setting_of
+from resprout.pipeline.metrics.traffic import load_rows, traffic_row
+from resprout.pipeline.places import RunPlace, find_runs, is_archive, place_of
+from resprout.pipeline.stores import Location, location, source_of
+from resprout.pipeline.tables import MEASURED, LatencyRow, LoadRow, RepairRow, RunRow, TrafficRow
+from resprout.pipeline.tasks import cores_of, run_each
+from resprout.trace import kinds
+from resprout.trace.summary import latency_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ByGuarantee = dict[str, dict[str, int]]
+
+TASKS_PER_CORE: Final = 4
+"""More than one, because runs differ; not many more, because a task costs as much as a small run."""
+RUNS_AT_ONCE: Final = 250
+"""Results are kept after so many runs, so that an interruption costs little."""
+
+
+class Measurements(msgspec.Struct):
+    """Rows of the tables, of any number of runs."""
+
+    runs: list[RunRow] = []
+    latency: list[LatencyRow] = []
+    repairs: list[RepairRow] = []
+    traffic: list[TrafficRow] = []
+    load: list[LoadRow] = []
+
+
+def measure_run(place: RunPlace) -> Measurements:
+    run, setting, observed = key_of(place), setting_of(place), observe(place)
+    repairs = repairs_in(observed.events)
+    clients = frozenset(client.name for client in setting.clients)
+    stars = Stars(setting)
+    load = load_rows(run, observed, setting)
+    row, traffic = _run_row(run, place, setting, observed, clients), traffic_row(run, setting.stack, observed, load)
+    latency = latency_rows(run, observed, trouble_in(observed.events, repairs, clients))
+    if is_counted(place):
+        counts = counts_of(place)
+        row, traffic, latency = counted_run(row, counts), counted_traffic(traffic, counts), counted_latency(run, counts)
+    return Measurements(
+        runs=[row],
+        latency=latency,
+        repairs=[_repair_row(run, repair, repairs, stars) for repair in repairs],
+        traffic=[traffic],
+        load=load,
+    )
+
+
+def _run_row(run: RunKey, place: RunPlace, setting: Setting, observed: Observed, clients: frozenset[str]) -> RunRow:
+    info = place.info
+    back = {node: is_back for node, is_back in _crashed(observed).items() if node not in clients}
+    return RunRow(
+        **run,
+        stack=setting.stack,
+        seed=info.seed,
+        scenario=setting.name,
+        labels=labels_of(setting.name) or labels_of(Path(place.run).name),
+        options={name: msgspec.json.encode(value).decode() for name, value in info.options.items()},
+        faults=len(back),
+        gone=sum(not is_back for is_back in back.values()),
+        keys=setting.workloads[0].keys if setting.workloads else None,
+        faults_tolerated=faults_tolerated(place, setting.stack),
+        brokers=len(setting.brokers),
+        clients=len(setting.clients),
+        ended=info.ended,
+        duration_us=observed.last_us - observed.first_us,
+        publications=len(observed.publications.row),
+        deliveries=len(observed.deliveries.row),
+        rows=observed.rows,
+    )
+
+
+def _crashed(observed: Observed) -> dict[str, bool]:
+    """Who ever crashed, and whether it was back at the end."""
+    back: dict[str, bool] = {}
+    for event in observed.events:
+        if event.kind == kinds.CRASH:
+            back[event.node] = False
+        elif event.kind == kinds.RECOVER and event.node in back:
+            back[event.node] = True
+    return back
+
+
+def _repair_row(run: RunKey, repair: ObservedRepair, repairs: list[ObservedRepair], stars: Stars) -> RepairRow:
+    ended_us = repair.ended_us
+    has_rounds = any(other.rounds for other in repairs)
+    return RepairRow(
+        **run,
+        node=repair.node,
+        dead=tuple(repair.dead),
+        cause=repair.cause,
+        began_us=repair.began_us,
+        placed_us=repair.placed_us,
+        ended_us=ended_us,
+        duration_us=None if ended_us is None else ended_us - repair.began_us,
+        detection_us=None if repair.struck_us is None else repair.began_us - repair.struck_us,
+        rounds=repair.rounds if has_rounds else None,
+        round_trip_us=stars.round_trip_us(repair),
+    )
+
+
+def is_counted(place: RunPlace) -> bool:
+    return place.info.scenario.get("trace") == "counts"
+
+
+def counts_of(place: RunPlace) -> ByGuarantee:
+    """What the rows of counts say, by guarantee."""
+    found: ByGuarantee = {}
+    for part in place.parts:
+        table = pq.read_table(source_of(part.path), columns=["kind", "guarantee", "attributes"], use_threads=False)
+        for cells in table.filter(pc.equal(table["kind"], kinds.COUNTS)).to_pylist():
+            if cells["guarantee"] is not None:
+                found[cells["guarantee"]] = {name: int(text) for name, text in cells["attributes"]}
+    return found
+
+
+def counted_run(row: RunRow, counts: ByGuarantee) -> RunRow:
+    return msgspec.structs.replace(row, publications=_sum(counts, "published"), deliveries=_sum(counts, "delivered"))
+
+
+def counted_latency(run: RunKey, counts: ByGuarantee) -> list[LatencyRow]:
+    """Of the whole run: when something was published is not known, so there are no phases."""
+    rows = []
+    for guarantee, of in counts.items():
+        if "latency_max_us" in of:
+            latency = latency_in(of, "latency")
+            mean_us = of["latency_sum_us"] / latency.count
+            rows.append(
+                LatencyRow(
+                    **run, guarantee=guarantee, phase="all", count=latency.count, mean_us=mean_us,
+                    median_us=latency.median_us, p95_us=latency.p95_us, p99_us=latency.p99_us, max_us=latency.max_us,
+                )
+            )  # fmt: skip
+    return rows
+
+
+def counted_traffic(row: TrafficRow, counts: ByGuarantee) -> TrafficRow:
+    published, delivered = _sum(counts, "published"), _sum(counts, "delivered")
+    if not published or not delivered:
+        return row
+    begin_us = min(of["first_publish_us"] for of in counts.values() if of["published"])
+    span_us = max(of["last_delivery_us"] for of in counts.values()) - begin_us
+    sent = (row.messages or {}).get("publications", 0) + (row.messages or {}).get("reports", 0)
+    return msgspec.structs.replace(
+        row,
+        throughput=delivered * 1e6 / span_us if span_us > 0 else None,
+        converged_us=max(0, span_us),
+        hops_mean=_sum(counts, "hops") / delivered,
+        metadata_bytes_mean=_sum(counts, "metadata_bytes") / delivered,
+        metadata_bytes_max=max(of["metadata_bytes_max"] for of in counts.values()),
+        payload_bytes_mean=_sum(counts, "payload_bytes") / delivered,
+        messages_per_publication=sent / published if row.messages else None,
+        messages_per_delivery=sent / delivered if row.messages else None,
+    )
+
+
+def _sum(counts: ByGuarantee, name: str) -> int:
+    return sum(of[name] for of in counts.values())
+
+
+class _Order(msgspec.Struct, frozen=True):
+    number: int
+    folder: str
+    experiment: str
+    run: str
+
+
+def measure_runs(spark: "SparkSession | None", places: Sequence[RunPlace]) -> Measurements:
+    """All tables but those of verdicts, rows in the order of the runs. Without Spark, one run after the other here."""
+    if not places:
+        return Measurements()
+    if spark is None:
+        [orders_here] = _dealt(places, 1)
+        return _together((order.number, _measured(order)) for order in orders_here)
+    dealt = _dealt(places, TASKS_PER_CORE * cores_of(spark))
+    done = run_each(spark, lambda orders: [(order.number, _measured(order)) for order in orders], dealt, together=True)
+    return _together(found for portion in done for found in portion)
+
+
+def measure(
+    archive: Location, spark: "SparkSession | None", progress: Callable[[int, int], None] = lambda done, total: None
+) -> int:
+    """Measures the runs of an archive that were never measured, or have changed since; how many those were."""
+    if not is_archive(archive):
+        raise PipelineError(f"{archive}: not an archive; results are kept only beside archived runs")
+    places = results.missing(archive, MEASURED, find_runs([archive]))
+    for begin in range(0, len(places), RUNS_AT_ONCE):
+        progress(begin, len(places))
+        some = places[begin : begin + RUNS_AT_ONCE]
+        found = measure_runs(spark, some)
+        results.append(archive, LatencyRow, found.latency, some)
+        results.append(archive, RepairRow, found.repairs, some)
+        results.append(archive, TrafficRow, found.traffic, some)
+        results.append(archive, LoadRow, found.load, some)
+        results.append(archive, RunRow, found.runs, some)
+    progress(len(places), len(places))
+    return len(places)
+
+
+def _together(found: Iterable[tuple[int, Measurements]]) -> Measurements:
+    """In the order of the numbers."""
+    whole = Measurements()
+    for _, one in sorted(found, key=lambda item: item[0]):
+        for name in Measurements.__struct_fields__:
+            getattr(whole, name).extend(getattr(one, name))
+    return whole
+
+
+def _measured(order: _Order) -> Measurements:
+    place = place_of(location(order.folder), order.experiment, order.run)
+    verify(place)
+    return measure_run(place)
+
+
+def _dealt(places: Sequence[RunPlace], tasks: int) -> list[list[_Order]]:
+    """Each run to one task, the largest first and each to the next task in turn."""
+    orders = [_Order(number, place.folder, place.experiment, place.run) for number, place in enumerate(places)]
+    orders.sort(key=lambda order: -places[order.number].info.rows)
+    return [orders[task::tasks] for task in range(min(tasks, len(orders)))]

@@ -1,1 +1,0 @@
-"""Sweeps: many simulations as Spark tasks, straight into an archive."""
