@@ -147,6 +147,14 @@ def test_each_correction_removes_an_anomaly(correction: str, rule: str) -> None:
     play(_without(correction, with_it=True)).check_clean()
 
 
+def test_orphans_that_accept_each_other_leave_two_roots_as_published() -> None:
+    """G3: the root has no room for b4 and b5, and each asks the other one."""
+    case = {"operations": 25, "dead": ("b1",), "total_degree": 3}
+    published = play(small(EIGHT, SIX, corrected="all but acyclic", **case))  # type: ignore[arg-type]
+    assert sum(parent is None for parent in published.parents().values()) == 2
+    play(small(EIGHT, SIX, **case)).check_clean()  # type: ignore[arg-type]
+
+
 def test_totals_on_one_key_from_two_sides_of_a_broker_wait_for_ever_as_published() -> None:
     """G12, in the smallest tree: two children of a child of the root."""
     parents: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b1", "b3": "b1"}

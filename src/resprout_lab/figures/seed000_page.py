@@ -17,6 +17,7 @@ from resprout_lab.figures.seed000_runs import CRASHES, FAULTS, KEYS, SYSTEMS, Me
 
 GUARANTEES: Final = ("eventual", "causal", "total")
 CHILDREN: Final = {"b0": ("b1", "b2", "b3"), "b1": ("b4", "b5"), "b2": ("b6",), "b3": ("b7",), "b4": ()}
+DRIVERS: Final = ("crashes", "processes")
 Found = Sequence[Measured]
 
 
@@ -69,7 +70,9 @@ def figure_53(found: Found) -> tuple[str, dict[str, dict[str, float]]]:
         values = times[system].get(at, [])
         return f"{_ms(_mean(values))} ({len(values)})" if values else "–"
 
-    rows = [(str(at), cell("as published", at), cell("corrected", at)) for at in all_rounds]
+    rows = [
+        (str(at) if at else "0: the new root", cell("as published", at), cell("corrected", at)) for at in all_rounds
+    ]
     default = [ms for values in times["default"].values() for ms in values]
     rows.append(("none: the coordinator places all", "–", f"default: {_ms(_mean(default))} ({len(default)})"))
     chart = {
@@ -116,6 +119,12 @@ def crash_table(found: Found, part: str) -> str:
     return _table(head, rows)
 
 
+def _losing(found: Found) -> str:
+    """In how many crash cases messages are lost, as published."""
+    losing = [sum(one.anomalies.get("lost", 0) > 0 for one in _of(found, part, "as published")) for part in DRIVERS]
+    return f"{losing[0]} of the thesis' five cases in the simulator and {losing[1]} with processes"
+
+
 # -- the claims --------------------------------------------------------------------------------------------------------
 
 
@@ -153,7 +162,7 @@ def claims(found: Found, folder: Path, chart: dict[str, dict[str, float]]) -> st
         for keys in KEYS
         for g in GUARANTEES
     }
-    rounds = list(chart["as published"].items())
+    rounds = [(at, ms) for at, ms in chart["as published"].items() if at != "0"]
     growing = sum(_rises(values) for values in slower.values())
     ratio = {g: by_faults[g][-1] / by_faults[g][0] for g in GUARANTEES}
     faster = all(by_faults[g][at] < by_faults["total"][at] for g in ("eventual", "causal") for at in range(4))
@@ -213,7 +222,7 @@ def claims(found: Found, folder: Path, chart: dict[str, dict[str, float]]) -> st
          f"{growing} of {len(slower)} series rise throughout", _verdict(growing == len(slower))),
         ("6", "failures have only a slight impact on latency",
          ", ".join(f"{g} × {ratio[g]:.1f}" for g in GUARANTEES) + " with three faults",
-         _verdict(all(value < 1.5 for value in ratio.values()))),
+         "*cannot be judged*: the thesis gives no number"),
     ]  # fmt: skip
     return _table(("in the thesis", "claim", "here, as published", ""), rows)
 
@@ -288,6 +297,7 @@ def page(found: Found, folder: Path) -> tuple[str, dict[str, str]]:
         "FIGURE_53": table_53,
         "FIGURE_54": figure_54(found),
         "FIGURE_55": figure_55(found),
+        "LOSING": _losing(found),
         "CRASHES": crash_table(found, "crashes"),
         "PROCESSES": crash_table(found, "processes"),
     }
