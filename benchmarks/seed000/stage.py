@@ -24,7 +24,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 STACKS: Final = ("resprout", "ginger")
 
-GINGER: Final[dict[str, OptionValue]] = {"total_degree": 3, "buffer": 150, "timer_us": 2_000_000, "max_hops": 3}
+GINGER: Final[dict[str, OptionValue]] = {"total_degree": 3, "timer_us": 2_000_000, "max_hops": 3}
 """As the text of the experiments has them."""
 
 

@@ -16,7 +16,7 @@ ROW = ["topology.brokers=6", 'client.1.broker="b3"', 'client.2.broker="b5"']
 
 GINGER = [
     'stack="ginger"',
-    "options={total_degree=3, timer_us=1_000_000, client_timer_us=3_000_000}",
+    "options={total_degree=3, timer_us=1_000_000}",
     "workload.0.operations=12",
     "workload.0.start=5s",
 ]

@@ -47,7 +47,7 @@ name = "resprout"
 
 [[axis.point]]
 name = "ginger"
-set = ["stack=ginger", "options={ buffer = 150 }"]
+set = ["stack=ginger", "options={ buffer_size = 150 }"]
 """
 
 
@@ -91,7 +91,7 @@ def test_a_run_is_the_base_with_its_settings_and_nothing_else(tmp_path: Path) ->
 
 def test_the_setting_of_a_later_axis_wins(tmp_path: Path) -> None:
     runs = {run.name: run.scenario for run in sweep_of(tmp_path, GRID).runs()}
-    assert runs["keys=1,death=b1,stack=ginger,seed=1"].options == {"buffer": 150}
+    assert runs["keys=1,death=b1,stack=ginger,seed=1"].options == {"buffer_size": 150}
     assert runs["keys=1,death=b1,stack=resprout,seed=1"].options == {"faults_tolerated": 2}
 
 
