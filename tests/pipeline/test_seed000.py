@@ -30,10 +30,13 @@ def test_a_crash_case_comes_out_as_the_page_says(system: str) -> None:
     assert measure("seed000", wanted) == read(RUNS)[wanted.point]
 
 
-def test_corrected_and_the_default_stack_lose_nothing_in_either_driver() -> None:
+@pytest.mark.parametrize(
+    ("part", "operations", "system"),
+    [("crashes", 200, "corrected"), ("processes", 100, "corrected"), ("crashes", 200, "default")],
+)
+def test_the_page_tells_of_no_loss_in_the_crash_cases(part: str, operations: int, system: str) -> None:
+    """With processes the default stack loses messages in one case, which the page tells."""
     found = read(RUNS)
-    for part, operations in (("crashes", 200), ("processes", 100)):
-        for system in SYSTEMS[1:]:
-            for dead in CRASHES:
-                one = found[part, system, dead, 100, operations, 1, 3]
-                assert one.ended == "quiescent" and not one.anomalies.get("lost"), one
+    for dead in CRASHES:
+        one = found[part, system, dead, 100, operations, 1, 3]
+        assert one.ended == "quiescent" and not one.anomalies.get("lost"), one

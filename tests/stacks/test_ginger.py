@@ -104,6 +104,12 @@ def test_a_broker_that_is_refused_by_all_breaks_the_degree() -> None:
     assert any("breakDegree=True" in line for line in played.lines("b2"))
 
 
+def test_the_last_broker_keeps_messages_for_the_clients_of_the_dead_one() -> None:
+    """Seed 9062 of the swarm: it has no neighbour left, and clients that come later miss nothing."""
+    homes = {"c0": "b0", "c1": "b1", "c2": "b1"}
+    play(small({"b0": None, "b1": "b0"}, homes, dead=("b0",), operations=80, latency_us=9_000)).check_clean()
+
+
 # -- each correction ---------------------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,8 @@
 """The runs behind docs/experiments/seed000.md: the figures and crash cases of the thesis, measured and judged.
 
-`python -m resprout_lab.figures.seed000_runs seed000 docs/experiments/seed000.json` runs what the file
-does not hold yet, one after the other, and writes each result as it comes. Words behind that choose parts; `processes`
-runs the crash cases with real processes. The page is made from the file (`resprout_lab.figures.seed000_page`).
+`python -m resprout_lab.figures.seed000_runs SCENARIO FILE` runs what the file of results does not hold yet, one after
+the other, and writes each result as it comes. Words behind that choose parts; `processes` runs the crash cases with
+real processes. The page, which has the whole commands, is made from the file (`resprout_lab.figures.seed000_page`).
 """
 
 import asyncio

@@ -72,6 +72,7 @@ GINGER = Stack(
         "total_degree": (2, 3, 4, 1_000),
         "timer_us": (2_000_000, 3_000_000),
         "max_hops": (2, 3, 5),
+        "keep_us": (30_000_000,),  # the slowest tree that is drawn takes 16 s for a repair
         "work_us": (0, 0, 200),
         "workers": (2, 10),
     },

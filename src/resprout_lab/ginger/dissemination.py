@@ -261,7 +261,7 @@ class Dissemination:
         state.place(entry)
         state.sessions.address(entry, bundle, state.wishes.table.matches(bundle))
         state.held_back.append(entry)
-        if not state.neighbors:  # there is nobody to keep it for
+        if not state.neighbors and not state.dead:  # there is nobody to keep it for
             state.show_safe()
             return
         state.remember(entry)
