@@ -29,7 +29,7 @@ from resprout.stacks.stack import BrokerSeat
 
 PAGE: Final = Path("docs/messages.md")
 IN_BUNDLE: Final[dict[str, tuple[int, int]]] = {
-    "incarnation": (0, NUMBER_MAX),
+    "incarnation": (1, NUMBER_MAX),
     "first": (1, NUMBER_MAX),
     "count": (1, limits.BUNDLE_MESSAGES),
     "stamp": (0, STAMP_MAX),

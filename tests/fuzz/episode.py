@@ -34,6 +34,8 @@ from tests.stacks.tree import SOON_US, Tree
 
 STEP_SECONDS_MAX: Final = 5.0
 """Of processor time. An honest step takes milliseconds; the budgets of a broker are far below this."""
+TO_OTHERS: Final = 0.2
+"""Share of what a lying broker says to brokers that are not its parent."""
 LOOKS: Final = 10
 """How often a step is looked at in that time."""
 RECORDED: Final = 400
@@ -56,6 +58,10 @@ SERVED: Final = {
     broker: tuple([client for client, home in HONEST.items() if home == broker]) for broker in ("b0", "b2")
 }
 """By honest broker: its honest clients."""
+HONEST_NODES: Final = frozenset({*HONEST, *SERVED})
+SERVED_ELSEWHERE: Final = {
+    broker: tuple([client for client in HONEST if client not in clients]) for broker, clients in SERVED.items()
+}
 NAMES: Final = ("b0", "b1", "b2", "p", "near", "s", "q", "evil", "b9", "b0.events", "ghost")
 ALL_RIGHTS: Final = Rights(publish=("#",), subscribe=("#",), operate=True)
 LIARS_RIGHTS: Final = Rights(publish=("t", "t/#", "u/#"), subscribe=("t", "t/#", "u/#"))
@@ -134,8 +140,12 @@ class FuzzedTree(Tree):
     @property
     def outlived(self) -> int:
         """The highest life of the liar that an honest broker knows to be over. The liar can raise it."""
-        brokers = [broker for name, broker in self.brokers.items() if name != self.liar]
-        return max((broker.life.view.tombstones.get(self.liar, 0) for broker in brokers), default=0)
+        return max([self.honest_broker(name).life.view.tombstones.get(self.liar, 0) for name in SERVED])
+
+    def honest_broker(self, name: str) -> ResproutBroker:
+        broker = self.machines[name]
+        assert isinstance(broker, ResproutBroker)
+        return broker
 
     def one(self) -> bool:
         """Time passes only when nothing is under way, and never past a heartbeat: honest brokers keep their leases."""
@@ -168,8 +178,10 @@ class FuzzedTree(Tree):
     @property
     def parent_of_liar(self) -> str | None:
         """The honest broker that has an open link to a lying broker."""
-        linked = [peer for peer in SERVED if self.brokers[peer].life.view.neighbours.get(self.liar)]
-        return linked[0] if linked else None
+        for peer in SERVED:
+            if self.honest_broker(peer).life.view.neighbours.get(self.liar):
+                return peer
+        return None
 
     def step(self, name: str, event: Event) -> None:
         if name == self.liar:
@@ -203,7 +215,7 @@ class FuzzedTree(Tree):
         for effect in effects:
             if isinstance(effect, Send):
                 self._record(name, effect)
-            elif name != self.liar and isinstance(effect, Close) and effect.peer != self.liar:
+            elif name != self.liar and isinstance(effect, Close) and effect.peer in HONEST_NODES:
                 if effect.reason not in ORDINARY_ENDS:
                     raise FindingError(f"{name} closes its session with {effect.peer}: {effect.reason}")
             elif name == self.liar and isinstance(effect, Retire):
@@ -345,8 +357,8 @@ class Episode:
             self.tree.let_arrive(self.liar, peer)
 
     def _meet(self) -> str:
-        """Return the broker that is lied to, with a session: a client's own, and the parent of a member. To others, a
-        member can lie about their common root (docs/security.md)."""
+        """Return the broker that is lied to, with a session: a client's own; of a member mostly its parent, and
+        sometimes a broker of another branch, which may know it as a voter or not at all."""
         tree = self.tree
         if self.role == "client":
             if (self.liar, "b0") not in tree.sessions:
@@ -362,6 +374,8 @@ class Episode:
         peer = tree.parent_of_liar or "b0"
         if self.liar not in tree.machines:
             tree.recover(self.liar)
+        if self._rng.random() < TO_OTHERS:
+            peer = self._rng.choice([name for name in SERVED if name != peer])
         if (self.liar, peer) not in tree.sessions:
             tree.connect(self.liar, peer)
         return peer
@@ -369,9 +383,10 @@ class Episode:
     def _say(self, peer: str, message: Any) -> bool:
         """False when it is not said: the codec refuses it, or a member may say it by design."""
         message = self._wire.carry(message)
-        broker = self.tree.brokers[peer]
-        elsewhere = [client for client in HONEST if client not in SERVED[peer]]
-        if message is None or is_accepted(self.role, message, SERVED[peer], elsewhere, broker.parts.seen.has):
+        seen = self.tree.honest_broker(peer).parts.seen
+        is_parent = peer == self.tree.parent_of_liar
+        served, elsewhere = SERVED[peer], SERVED_ELSEWHERE[peer]
+        if message is None or is_accepted(self.role, message, served, elsewhere, seen.has, is_parent):
             self.refused_by_the_wire += message is None
             return False
         self.forged += 1

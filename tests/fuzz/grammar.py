@@ -13,6 +13,8 @@ from msgspec import inspect
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
+from resprout.core.marks import Mark
+from resprout.edge.durable_messages import Span
 from resprout.links.frames import Data, Express
 from resprout.wire.codec import Codec
 
@@ -21,14 +23,20 @@ EDGES: Final = (
     1 << 61, (1 << 62) - 3, (1 << 62) - 1, 1 << 62, (1 << 63) - 1, -1,
 )  # fmt: skip
 WHERES: Final = (
-    None, "amount > 1", "name like '%a%b%c%'", "a = 1 and (b = 2 or not c = 3)", "x >", "amount > 1" * 40,
+    None, "amount > 1", "name like '%a%b%c%'", "a = 1 and (b = 2 or not c = 3)",
     " and ".join(f"name like '%{'a%' * 20}{number}'" for number in range(30)),
 )  # fmt: skip
-FILTERS: Final = ("t", "#", "+", "t/#", "u/+/v", "a/#/b", "$reply/p", "$reply/#", "$x/#", "/" * 31)
+UNREADABLE_WHERES: Final = ("x >", "amount > 1" * 40)
+FILTERS: Final = ("t", "#", "+", "t/#", "u/+/v", "$reply/p", "$reply/#", "$x/#", "/" * 31)
+UNREADABLE_FILTER: Final = "a/#/b"
+UNREADABLE: Final = 0.03
+"""Share of the filters and conditions that nobody can read: no more than the parser is tried."""
 TEXTS: Final = ("", "ordered", "eventual", "total", "\x1b[2J", "x" * 600, "\u202e", "block", "drop_oldest", "spill")
 COUNTS: Final = (0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 8, 40)
 """Of items in a list."""
 NUMBERS_KEPT: Final = 64
+IN_ORDER: Final = 0.95
+"""Share of the marks and spans that are ones: a receiver looks at no others."""
 BEYOND_BOUNDS: Final = 0.02
 """Share of the numbers that may be beyond the bound that their type states."""
 
@@ -125,6 +133,8 @@ class Grammar:
             if not field.required and self._rng.random() < 0.3:
                 continue
             values[field.name] = self._value(field.type, field.name)
+        if info.cls in (Span, Mark) and self._rng.random() < IN_ORDER:
+            _put_in_order(values)
         return info.cls(**values)
 
     def _changed(self, value: Any, info: inspect.Type, name: str) -> Any:
@@ -207,10 +217,19 @@ class Grammar:
         if name in ("topic", "topics"):
             return rng.choice(("t", "u/1/v", "$reply/p", "t/x"))
         if name in ("filter", "filters"):
-            return rng.choice(FILTERS)
+            return UNREADABLE_FILTER if rng.random() < UNREADABLE else rng.choice(FILTERS)
         if name == "where":
-            return rng.choice(WHERES[1:])
+            return rng.choice(UNREADABLE_WHERES if rng.random() < UNREADABLE else WHERES[1:])
         return rng.choice((*TEXTS, *self._names))
+
+
+def _put_in_order(values: dict[str, Any]) -> None:
+    """Make a mark or a span one that an honest peer could say."""
+    for name in ("seq", "first", "last"):
+        if name in values:
+            values[name] = max(1, values[name])
+    if "last" in values:
+        values["last"] = max(values["first"], values["last"])
 
 
 class Wire:

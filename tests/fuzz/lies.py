@@ -12,17 +12,23 @@ import msgspec
 
 from resprout.core.bundle import Bundle
 from resprout.edge.durable_messages import Consume
-from resprout.edge.messages import Attend, Publish, Taken
-from resprout.overlay.messages import Namesake, Seek, Suspect
+from resprout.edge.messages import AskAudience, Attend, DropsAcknowledged, Publish, Taken
+from resprout.order.messages import Levels
+from resprout.order.totals.messages import Lock
+from resprout.overlay.memory import Whereabouts
+from resprout.overlay.messages import Decided, Enrol, Enrolled, Namesake, PreVote, Seek, Suspect, Vote
 from resprout.overlay.places import Life, Place, Voter
+from resprout.spread.messages import Uninterested
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.messages import (
     PARCEL_ROWS,
     PARCELS,
     Attach,
+    AttachRequest,
     ClientBegan,
     Grant,
     LastTotal,
+    Leaving,
     Offer,
     ParcelEnd,
     ParcelRows,
@@ -40,6 +46,11 @@ ROLES: Final[tuple[Role, ...]] = ("client", "member")
 IN_PARCELS: Final = frozenset({*PARCELS, ParcelRows, ParcelEnd})
 OUT_OF_PLACE: Final = 0.03
 """Share of what is said where an honest broker never says it."""
+FINAL_KEPT: Final = 0.1
+"""Share of the messages that end the session by what they are (`Lies._is_final`) that are said all the same. A member
+that was cut off joins again first: that took nine in ten steps when all of these were said."""
+DRAWS_MAX: Final = 8
+"""Until what was drawn is said, whatever it is."""
 ROWS_OF_A_PARCEL: Final = 6
 """At most; a real one has one or more of nearly every kind."""
 
@@ -56,6 +67,8 @@ def _kinds_of_roles() -> dict[Role, tuple[type, ...]]:
 
 
 KINDS: Final = _kinds_of_roles()
+HEARD_OF_MEMBERS: Final = IN_PARCELS.union(KINDS["member"])
+HEARD_OF_CLIENTS: Final = frozenset(KINDS["client"])
 
 
 class Lies:
@@ -66,25 +79,32 @@ class Lies:
     ) -> None:
         self._role: Role = role
         self._rng = rng
+        self._is_final = _is_final_of_client if role == "client" else _is_final_of_member
         self.grammars = {peer: Grammar(rng, names, some) for peer, some in publishers.items()}
 
     def next(self, peer: str, recorded: list[Any], said: list[Any]) -> list[Any]:
         """Return one message, or the messages of a parcel. `recorded`: what anybody said; `said`: what the liar did."""
-        rng, grammar = self._rng, self.grammars[peer]
-        draw = rng.random()
-        if draw < 0.08 and recorded:
-            messages = self._in_place(grammar, rng.choice(recorded))
-        elif draw < 0.5 and said:
-            messages = self._in_place(grammar, grammar.mutate(rng.choice(said)))
-        elif draw < 0.58 and self._role == "member":
-            messages = self._parcel(grammar)
-        elif draw < 0.59:
-            messages = [grammar.make(rng.choice(RESPROUT.messages))]
-        else:
-            messages = [grammar.make(rng.choice(KINDS[self._role]))]
+        grammar = self.grammars[peer]
+        for _ in range(DRAWS_MAX):
+            messages = self._draw(grammar, recorded, said)
+            if not self._is_final(messages[0]) or self._rng.random() < FINAL_KEPT:
+                break
         for message in messages:
             grammar.saw(message)
         return messages
+
+    def _draw(self, grammar: Grammar, recorded: list[Any], said: list[Any]) -> list[Any]:
+        rng = self._rng
+        draw = rng.random()
+        if draw < 0.08 and recorded:
+            return self._in_place(grammar, rng.choice(recorded))
+        if draw < 0.5 and said:
+            return self._in_place(grammar, grammar.mutate(rng.choice(said)))
+        if draw < 0.58 and self._role == "member":
+            return self._parcel(grammar)
+        if draw < 0.59:
+            return [grammar.make(rng.choice(RESPROUT.messages))]
+        return [grammar.make(rng.choice(KINDS[self._role]))]
 
     def publication(self, last: dict[str, int], gave: int) -> Any:
         """What an honest client could say next, often with a field changed: the broker gets past the numbers."""
@@ -127,9 +147,41 @@ class Lies:
         return grammar.make(Welcome if is_welcome else self._rng.choice((Attach, Grant)))
 
 
+LEVELS_SHAPE: Final = (1, 1, 0, 1)
+"""Lengths of the tuples of `Levels` where one fault is tolerated."""
+
+
+def _is_final_of_client(message: Any) -> bool:
+    """Whether a broker closes the session of the client `evil`, which it serves, for this."""
+    match message:
+        case Publish(bundle):
+            return bundle.publisher != "evil" or bundle.incarnation != 1
+        case Taken(count) | DropsAcknowledged(count):
+            return count > 0  # `Lies.publication` says what it was given
+        case AskAudience():
+            return not message.topics
+        case Attend() | Consume():
+            return True
+    return type(message) not in HEARD_OF_CLIENTS
+
+
+def _is_final_of_member(message: Any) -> bool:
+    """Whether a broker closes the session of a child for this, whatever was said before."""
+    match message:
+        case Levels(have, firm, back_have, back_firm):
+            return (len(have), len(firm), len(back_have), len(back_firm)) != LEVELS_SHAPE
+        case Leaving() | Lock() | Uninterested():
+            return True
+    return type(message) not in HEARD_OF_MEMBERS
+
+
 BUNDLE_FIELDS: Final = (
     "publisher", "incarnation", "first", "count", "stamp", "topic", "keys", "guarantee", "attributes", "payloads",
 )  # fmt: skip
+
+
+IN_OTHER_BRANCHES: Final = (AttachRequest, Decided, Enrol, Enrolled, PreVote, Vote, Whereabouts)
+"""By these a member leads a repair around the common root, or makes voters follow a list that nobody has made."""
 
 
 def _brokers_in(value: Any) -> list[str]:
@@ -147,13 +199,20 @@ def _brokers_in(value: Any) -> list[str]:
 
 
 def is_accepted(
-    role: Role, message: Any, served: Collection[str], elsewhere: Collection[str], is_seen: Callable[[Bundle], bool]
+    role: Role,
+    message: Any,
+    served: Collection[str],
+    elsewhere: Collection[str],
+    is_seen: Callable[[Bundle], bool],
+    is_parent: bool = True,
 ) -> bool:
     """What docs/security.md says that a malicious member can do anyway: have brokers forgotten, say that clients began
-    again, that brokers have the names of clients, and publish in the names of those that its neighbour does not serve.
-    `is_seen`: by that neighbour."""
+    again, that brokers have the names of clients, and publish in the names of those that its neighbour does not serve;
+    in another branch, repair around the common root and lie to voters. `is_seen`: by that neighbour."""
     if role != "member":
         return False
+    if not is_parent and isinstance(message, IN_OTHER_BRANCHES):
+        return True
     if any(name in served or name in elsewhere for name in _brokers_in(message)):
         return True
     parts = message.rows if isinstance(message, ParcelRows) else (message,)

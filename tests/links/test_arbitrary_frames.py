@@ -85,8 +85,8 @@ MOVES: st.SearchStrategy[tuple[str, Any, Any]] = st.one_of(
     st.tuples(st.just("timer"), st.integers(0, 100), TIMERS),
 )
 OPTIONS = LinkOptions(
-    window_bytes=60, ack_messages_max=2, outbox_messages_max=3, heartbeat_us=50, silence_us=200, sessions_max=3,
-    greetings_max=3, acquaintances_max=2,
+    window_bytes=60, ack_messages_max=2, outbox_messages_max=3, broker_messages_max=3, congested_messages=2,
+    heartbeat_us=50, silence_us=200, sessions_max=3, greetings_max=3, acquaintances_max=2,
 )  # fmt: skip
 
 

@@ -251,6 +251,7 @@ def test_small_outboxes_and_short_memories_lose_only_what_is_told(chosen: Moves)
         window_bytes=WINDOW_BYTES,
         broker_linger_us=60_000,
         outbox_messages_max=OUTBOX_MESSAGES_MAX,
+        broker_messages_max=OUTBOX_MESSAGES_MAX,
         heartbeat_us=20_000,
         silence_us=80_000,
         acquaintances_max=1,

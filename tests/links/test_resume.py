@@ -5,6 +5,7 @@ from random import Random
 from resprout.core.contract import (
     CancelTimer,
     Close,
+    Congested,
     Connect,
     Connected,
     Disconnect,
@@ -130,7 +131,7 @@ def test_a_stack_is_never_offered_more_room_than_the_outbox_can_keep() -> None:
 
 
 def test_an_opener_whose_session_overflows_begins_another() -> None:
-    desk = Desk(options=LinkOptions(outbox_messages_max=1))
+    desk = Desk(options=LinkOptions(broker_messages_max=1))
     desk.reach(5, "b0")
     desk.lose(5)
     desk.ask([("b0", Parcel(1)), ("b0", Parcel(2))])
@@ -140,7 +141,7 @@ def test_an_opener_whose_session_overflows_begins_another() -> None:
 
 
 def test_a_session_that_overflows_during_its_greeting_hangs_up() -> None:
-    desk = Desk(options=LinkOptions(outbox_messages_max=1))
+    desk = Desk(options=LinkOptions(broker_messages_max=1))
     desk.reach(5, "b0")
     desk.lose(5)
     desk.step(Connected(6, "b0"))
@@ -173,7 +174,7 @@ def test_the_other_side_of_a_close_hears_the_reason() -> None:
 
 
 def test_a_stack_that_closes_what_has_just_overflowed_does_not_hear_of_it() -> None:
-    desk = Desk(options=LinkOptions(outbox_messages_max=1))
+    desk = Desk(options=LinkOptions(broker_messages_max=1))
     desk.accept(5, "c1")
     desk.ask([Send("c1", Parcel(1)), Send("c1", Parcel(2)), Persist(b"record"), Close("c1", "bye")])
     assert desk.puppet.heard(LinkDown) == []
@@ -292,3 +293,27 @@ def test_a_session_that_ends_is_remembered_longer_than_those_that_were_met_befor
     desk.accept(7, "c3")
     desk.arrive(5, Goodbye("leaving"))
     assert frames(desk.accept(8, "c1")) == [Goodbye("session 1 of c1 is over", 1)]
+
+
+def test_a_session_with_a_broker_holds_more_messages_and_has_a_bound_of_its_own() -> None:
+    """A life ends with it, so what one client causes must not fill it."""
+    desk = Desk(options=LinkOptions(outbox_messages_max=3, broker_messages_max=5))
+    desk.reach(5, "b0")
+    desk.ask([("b0", Parcel(number)) for number in range(5)])
+    assert desk.puppet.heard(LinkDown) == []
+    desk.ask(("b0", Parcel(5)))
+    assert desk.puppet.heard(LinkDown) == [LinkDown("b0", "b0 acknowledges too little")]
+
+
+def test_a_stack_is_told_when_a_broker_has_much_to_acknowledge_and_when_little_is_left() -> None:
+    desk = Desk(options=LinkOptions(congested_messages=8))
+    desk.reach(5, "b0")
+    desk.accept(6, "c1")
+    desk.ask([(peer, Parcel(number)) for number in range(7) for peer in ("b0", "c1")])
+    assert desk.puppet.heard(Congested) == []
+    desk.ask([(peer, Parcel(number)) for number in range(7, 20) for peer in ("b0", "c1")])
+    assert desk.puppet.heard(Congested) == [Congested("b0", True)], "once, and not of clients"
+    desk.arrive(5, data(1, received=17))
+    assert desk.puppet.heard(Congested) == [Congested("b0", True)]
+    desk.arrive(5, data(1, received=18))
+    assert desk.puppet.heard(Congested) == [Congested("b0", True), Congested("b0", False)]

@@ -234,6 +234,19 @@ def test_a_root_with_a_lease_follows_no_configuration_that_it_has_not_made(voter
     assert tree.brokers["b0"].life.view.configuration == before == tree.brokers["b0"].life.view.decided
 
 
+def test_a_neighbour_is_not_blamed_for_a_configuration_that_a_broker_below_it_made_up() -> None:
+    """It registers the death of a child with the configuration that it believes. The root closed the link to it. Found
+    by `tests.fuzz`."""
+    tree = chain()
+    before = tree.brokers["b0"].life.view.configuration
+    false = Configuration(9, (Voter("x", 1, ""), *before.voters))
+    tree.forge("b1", "b0", Tell(99, 0, (), Registration((Life("b7", 1),), false)))
+    tree.run()
+    assert not tree.closed
+    view = tree.brokers["b0"].life.view
+    assert view.configuration == before and view.tombstones["b7"] == 1
+
+
 def test_an_orphan_that_calls_itself_its_parent_is_sought_once() -> None:
     """The question names each broker once, or whoever is asked closes the session. Found by `tests.fuzz`."""
     tree = chain()

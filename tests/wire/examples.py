@@ -80,7 +80,7 @@ def bundles(draw: st.DrawFn) -> Bundle:
     rows = draw(st.lists(attributes, min_size=len(payloads), max_size=len(payloads)))
     return Bundle(
         draw(st.one_of(st.sampled_from(["c0", "c1"]), plain_names)),
-        draw(numbers),
+        max(1, draw(numbers)),
         draw(st.one_of(st.integers(1, 300), st.integers(1, NUMBER_MAX - 4))),
         len(payloads),
         draw(numbers),

@@ -157,7 +157,7 @@ TERMS = Terms("jobs/#", "amount > 100", True, WhenFull.DROP_OLDEST, 1_000)
 SPAN = Span("c1", "ordered", 2, 40, 41)
 STATE = DurableState(
     "jobs", TERMS, 2, Life("b2", 3), "host:7402", 5, (MARK,), (MARK,), 3, ("w0.jobs",), "beginning", False,
-    owner="teller", drops=Drops(9, 7),
+    owner="teller", drops=Drops(9, 7), is_partial=True,
 )  # fmt: skip
 
 CONVERSATION: dict[str, Any] = {

@@ -42,7 +42,7 @@ def assert_is_a_bundle(found: Bundle) -> None:
     assert 1 <= found.first <= found.last <= NUMBER_MAX
     assert 1 <= found.count <= limits.BUNDLE_MESSAGES
     assert 0 <= found.stamp <= STAMP_MAX
-    assert 0 <= found.incarnation <= NUMBER_MAX
+    assert 1 <= found.incarnation <= NUMBER_MAX
     assert len(found.payloads) + len(found.attributes) <= limits.BUNDLE_BYTES
 
 

@@ -138,3 +138,11 @@ def test_a_decoder_that_refused_once_refuses_for_ever() -> None:
         decoder.decode(b"\xc1")
     with pytest.raises(WireError, match="earlier refusal"):
         decoder.decode(encoder.encode(publishing(named())))
+
+
+def test_a_life_that_no_client_can_have_is_refused() -> None:
+    """Lives are numbered from 1. A member repeated publications of a client as those of its life 0, and the broker that
+    serves the client took them for new."""
+    frame = publishing(bundle(incarnation=0))
+    with pytest.raises(WireError, match="an incarnation is a number from 1"):
+        CODEC.decoder().decode(CODEC.encoder().encode(frame))

@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -121,6 +122,39 @@ class Client(AskingClient, Conversing, Subscribing):
 
     # -- subscribing ---------------------------------------------------------------------------------------------------
 
+    async def _consume(
+        self,
+        name: str,
+        terms: Terms,
+        window: int | None,
+        by_hand: bool,
+        replay_from: Start | str | None,
+        read: Callable[[Start], Awaitable[EventsPage]],
+    ) -> Inbox:
+        """Begin to consume a durable subscription, or the share of a group."""
+        check_offered_here(self._machine.serving)
+        if any(other.name == name and not other.is_over for other in self._durables):
+            raise SubscribeError(f"this client consumes {name!r} already")
+        replay = ""
+        if replay_from is not None:
+            if terms.group:
+                raise UnsupportedSubscriptionError("a group does not begin in the past")
+            replay = replay_text(read_start(replay_from))
+            await read(read_start(replay_from))  # raises before the subscription exists
+
+        async def read_at(home: str, start: Start) -> EventsPage:
+            if home != self._machine.broker:
+                raise ReadError(f"{name!r} is held by {home}, and its past is read there: connect to that broker")
+            return await read(start)
+
+        consumed = await consume(
+            self._host, self.name, self._machine.brokers, self._links, name, terms,
+            window=window, by_hand=by_hand, on_event=self._on_event, replay=replay, read=read_at,
+            missing=self._missing(terms.filter),
+        )  # fmt: skip
+        self._durables.add(consumed)
+        return consumed
+
     async def _subscribe(
         self,
         filter: str,
@@ -136,36 +170,12 @@ class Client(AskingClient, Conversing, Subscribing):
         allow_gaps: bool,
     ) -> Inbox:
         self._check_open()
-
-        def read(start: Start) -> Awaitable[EventsPage]:
-            return self._read_whole(filter, where, start, allow_gaps)
-
+        read = partial(self._read_whole, filter, where, allow_gaps=allow_gaps)
         if durable is not None or group is not None:
             if into is not None:
                 raise UsageError("a durable subscription has an inbox of its own")
-            check_offered_here(self._machine.serving)
             name, terms = read_terms(filter, where, durable, group, when_full, most)
-            if any(other.name == name and not other.is_over for other in self._durables):
-                raise SubscribeError(f"this client consumes {name!r} already")
-            replay = ""
-            if replay_from is not None:
-                if group is not None:
-                    raise UnsupportedSubscriptionError("a group does not begin in the past")
-                replay = replay_text(read_start(replay_from))
-                await read(read_start(replay_from))  # or nothing is begun
-
-            async def read_at(home: str, start: Start) -> EventsPage:
-                if home != self._machine.broker:
-                    raise ReadError(f"{name!r} is held by {home}, and its past is read there: connect to that broker")
-                return await read(start)
-
-            consumed = await consume(
-                self._host, self.name, self._machine.brokers, self._links, name, terms,
-                window=window, by_hand=by_hand, on_event=self._on_event, replay=replay, read=read_at,
-                missing=self._missing(filter),
-            )  # fmt: skip
-            self._durables.add(consumed)
-            return consumed
+            return await self._consume(name, terms, window, by_hand, replay_from, read)
         if when_full is not None:
             policy = read_policy(when_full)
             if self._when_full not in (None, policy) and self._subscriptions:

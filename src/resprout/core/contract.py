@@ -240,6 +240,14 @@ class Writable(Event):
     room: int
 
 
+class Congested(Event):
+    """Whether many messages wait until this broker has acknowledged them. A stack that is told so takes less from its
+    clients until the backlog is gone: what it says to the peer waits behind all of that."""
+
+    peer: str
+    is_congested: bool
+
+
 class TimerFired(Event):
     timer: Timer
 

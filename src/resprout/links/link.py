@@ -21,6 +21,7 @@ class LinkSession(Session):
         "free_ack_due",
         "greeted_us",
         "heard_us",
+        "is_congested",
         "is_opener",
         "leaves_with_turn",
         "lingers",
@@ -73,6 +74,8 @@ class LinkSession(Session):
         self.lingers = False
         """`LingerOver` is set."""
         self.over = False
+        self.is_congested = False
+        """The stack was told that much waits for the acknowledgement of this broker."""
 
     def ship(self, now_us: int, out: list[Effect]) -> None:
         """Transmit what has not left yet, as far as it may be on its way; without a connection it waits for the

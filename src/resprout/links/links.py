@@ -25,6 +25,7 @@ from resprout.core.contract import (
     Adopt,
     Arrived,
     Close,
+    Congested,
     Connected,
     Departure,
     Disconnected,
@@ -120,6 +121,7 @@ class Links:
         self._live = board.sessions.live
         self._news = board.sessions.news
         self._deliveries_last = deliveries_last
+        self._is_broker = role == "broker"
         self._unsent: list[LinkSession] = []
         self._express: list[LinkSession] = []
         self._held_roles = HoldRoles(())
@@ -369,8 +371,15 @@ class Links:
         for link in unsent:
             link.unsent = False
             link.ship(now_us, out)
+            if link.unconfirmed >= self._options.congested_messages:
+                self._congest(link)
             if link.is_full and not link.over:
                 self._board.end(link, f"{link.peer} acknowledges too little", EndCause.LOST, True, now_us, out)
+
+    def _congest(self, link: LinkSession) -> None:
+        if link.role == "broker" and self._is_broker and not link.is_congested:
+            link.is_congested = True
+            self._news.append(Congested(link.peer, True))
 
     def _ship_express(self, now_us: int, out: Effects) -> None:
         links, self._express = self._express, []
@@ -398,6 +407,9 @@ class Links:
             return None
         if link.flight.marks:
             link.came(now_us)
+        if link.is_congested and 4 * link.unconfirmed <= self._options.congested_messages:
+            link.is_congested = False
+            self._tell(Congested(link.peer, False), now_us, out)
         left = len(messages)
         for message in messages:
             left -= 1

@@ -29,6 +29,13 @@ class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept for a peer that does not acknowledge; beyond either, the session is given up. A stack is never told
     of more room than half of these bytes, so only control messages and a stack that ignores its room can exceed them.
     At least four windows of the peer, or the link is slower than that window allows."""
+    broker_messages_max: int = 1 << 20
+    """Messages that are kept for a broker, in place of `outbox_messages_max`. A life ends with this session, so this is
+    more than one client can cause in a step: 100,000 subscriptions that something wider covered until then. A broker
+    that acknowledges nothing is declared dead long before."""
+    congested_messages: int = 4_096
+    """With so many messages kept for a broker, the stack is told (`Congested`) until a quarter of them is left. More:
+    what is said to the broker meanwhile, publications included, waits longer."""
 
     reconnect_us_min: int = 50_000
     reconnect_us_max: int = 5_000_000

@@ -41,7 +41,8 @@ ROOM_BYTES_MIN: Final = 32 << 10
 
 class Session:
     __slots__ = (
-        "_ack_messages_max", "_allowance", "_bodies", "_outbox_bytes_max", "_outbox_messages_max", "_window",
+        "_ack_messages_max", "_allowance", "_bodies", "_broker_messages_max", "_outbox_bytes_max",
+        "_outbox_messages_max", "_window",
         "acknowledged", "announced", "assembly", "body", "confirmed", "confirmed_bytes", "confirmed_weight",
         "departed", "ends", "epoch", "express", "flight", "full_at", "full_at_bytes", "full_at_weight", "grant",
         "granted", "held", "incarnation", "limit", "outbox", "part_at", "peer", "peer_window", "received",
@@ -58,6 +59,7 @@ class Session:
         self._ack_messages_max = options.ack_messages_max
         self._outbox_messages_max = options.outbox_messages_max
         self._outbox_bytes_max = options.outbox_bytes_max
+        self._broker_messages_max = options.broker_messages_max
 
         self.sent = 0
         """Messages put into the session so far; `shipped` of them left in frames, `confirmed` were acknowledged."""
@@ -117,6 +119,8 @@ class Session:
         self.incarnation = incarnation
         if role == "client":
             self.full_at_weight = FREE_BYTES_MAX
+        else:
+            self.full_at = self._outbox_messages_max = self._broker_messages_max
         self.confirm(received, grant)
         self.peer_window = max(1, min(grant, self._outbox_bytes_max // 2))
         self.announced = self.limit

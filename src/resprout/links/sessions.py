@@ -8,6 +8,7 @@ from collections import deque
 
 from resprout.core.contract import (
     CancelTimer,
+    Congested,
     Disconnect,
     Effect,
     EndCause,
@@ -27,7 +28,7 @@ from resprout.links.options import LinkOptions
 from resprout.links.timers import LingerOver
 
 Effects = list[Effect]
-News = LinkDown | Silent | Heard | Writable | LinkSession
+News = LinkDown | Silent | Heard | Writable | Congested | LinkSession
 """A link by itself: it has begun."""
 
 

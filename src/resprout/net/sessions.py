@@ -32,7 +32,8 @@ each acknowledgement would cost a broker with many publishers as much as their r
 
 _EPOCH_S: Final = 1_767_225_600
 """The beginning of 2026: incarnations count from here, so that they stay small."""
-_PER_SECOND: Final = 4
+_PER_SECOND: Final = 64
+"""A process needs longer than 16 ms to start, so two lives in a row never have the same number."""
 
 AHEAD_MAX: Final = 30 * 24 * 3600 * _PER_SECOND
 """How far the clock of another machine may be ahead, in lives: a month. A number beyond that is no mistake of a clock,

@@ -54,7 +54,7 @@ class Council:
         """(peer, now_us): something large gets on, from it or to it. It lives, and may need more time to answer."""
         self._probes = Probes(view, self._detector, self._post)
         self._credence = Credence(view, self._detector)
-        waves = self.waves = Waves(view, post, outcomes, self._credence.is_registered_by_right, claims)
+        waves = self.waves = Waves(view, post, outcomes, self._credence.judge_registration, claims)
         self.believed_deaths = self._credence.believed_deaths
         self._election = Election(view, self._detector, self._probes, self._post, outcomes)
         self._registry = Registry(

@@ -54,18 +54,23 @@ class Credence:
         self.unbelieved += 1
         return False
 
-    def is_registered_by_right(self, peer: str, registration: Registration, now_us: int) -> bool:
-        """A neighbour passes on who is dead. From below comes only what has happened below, unless this broker has lost
-        its lease, and with it its place."""
+    def judge_registration(self, peer: str, registration: Registration, now_us: int) -> Registration | None:
+        """Return what is believed of a registration that a neighbour passes on; None when it says what is not its to
+        judge. From below comes only what has happened below, unless this broker has lost its lease, and with it its
+        place. A configuration that is not followed here is left out, and the neighbour is not to blame: it may come
+        from a broker below it."""
         here = self._view
         if is_among(here.name, here.incarnation, registration.dead):
-            return self._may_end_this(peer, now_us)
+            return registration if self._may_end_this(peer, now_us) else None
         if self._has_authority(peer) or not self.holds_lease(now_us):
-            return True
-        if not self.may_follow(peer, registration.configuration, here.configuration.version, now_us):
-            return False
+            return registration
         ways = lineage.branches(here, here.reach + 1)
-        return all(ways.get(life.name, (0, peer))[1] == peer for life in registration.dead if self._stands(life.name))
+        if any(ways.get(life.name, (0, peer))[1] != peer for life in registration.dead if self._stands(life.name)):
+            return None
+        if self.may_follow(peer, registration.configuration, here.configuration.version, now_us):
+            return registration
+        self.unbelieved += 1
+        return Registration(registration.dead, here.configuration)
 
     def may_repair(self, peer: str, dead: tuple[Life, ...], now_us: int) -> bool:
         """Whether a broker leads a repair around these by right. One below this broker never repairs around a neighbour

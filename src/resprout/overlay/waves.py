@@ -34,15 +34,18 @@ class Waves:
         view: MembershipView,
         post: Callable[[str, ProtocolMessage], None],
         outcomes: deque[Outcome],
-        is_believed: Callable[[str, Registration, int], bool] = lambda peer, registration, now_us: True,
+        judge: Callable[[str, Registration, int], Registration | None] = lambda peer, registration, now_us: (
+            registration
+        ),
         claims: Callable[[str], list[Namesake]] = lambda name: [],
     ) -> None:
-        """`is_believed` tells whether a neighbour may say that these are dead; `claims` as in `Census`."""
+        """`judge` returns what is believed when a neighbour says that these are dead, and None when it may not say so;
+        `claims` as in `Census`."""
         self._view = view
         self._post = post
         self._outcomes = outcomes
         self._echo: Echo[int, Told] = Echo()
-        self._is_believed = is_believed
+        self._judge = judge
         self.census: Final = Census(view, post, claims)
         """Waves that bring answers back."""
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {
@@ -101,12 +104,14 @@ class Waves:
         self._view.learn(*places)
         if len(places) == 1:
             spared.add(places[0].name)
-        if message.registration is not None:
-            check_lives(message.registration.dead)
-            if not self._is_believed(peer, message.registration, now_us):
+        registration = message.registration
+        if registration is not None:
+            check_lives(registration.dead)
+            registration = self._judge(peer, registration, now_us)
+            if registration is None:
                 raise PeerError(f"{peer} calls brokers dead that are not its to judge")
-            spared.update(life.name for life in message.registration.dead)
-            if not self._view.record(message.registration):
+            spared.update(life.name for life in registration.dead)
+            if not self._view.record(registration):
                 self._outcomes.append(Expelled(f"{peer} says that this broker was declared dead"))
                 return
 
@@ -116,7 +121,7 @@ class Waves:
 
         onward = [name for name in self._view.neighbours if name not in spared]
         ttl = min(message.ttl, self._view.reach)
-        self._run(message.registration or places, ttl, onward, answer)
+        self._run(registration or places, ttl, onward, answer)
 
     def _on_told(self, peer: str, message: Told, now_us: int) -> None:
         self._echo.answered(message.number, peer, message)

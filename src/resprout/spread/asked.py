@@ -25,6 +25,8 @@ MOVES_PER_NEED: Final = 2
 """How often, for each new need, one may come to stand under another later."""
 REPLACED_MAX: Final = 10_000
 """Asks that one new ask replaces."""
+SIZE_MAX: Final = 10_000
+"""Needs that stand under one another in all. When the one that is asked goes, the others are asked in the same step."""
 HEIGHT_MAX: Final = 16
 """Needs over one another above the lowest: the way to the root is short. What is this high is not replaced."""
 
@@ -65,7 +67,7 @@ class Asked:
         self._moves += MOVES_PER_NEED
         need = self._needs[predicate] = Need(predicate)
         cover = self._covers.covering(predicate)
-        if cover is not None:
+        if cover is not None and cover.size < SIZE_MAX:
             need.stand_under(cover)
         else:
             self._ask(need, outbound)
@@ -182,6 +184,8 @@ class Asked:
         outbound.append((self._name, _interested(need)))
         self._moves -= len(replaced)
         for narrower in replaced:
+            if need.size + narrower.size > SIZE_MAX:
+                break
             self._covers.remove(narrower.predicate)
             self._unask(narrower)
             outbound.append((self._name, Uninterested(narrower.id)))
@@ -219,7 +223,7 @@ class Asked:
             successor.confirmed = True
             successor.base = self._bases.join(successor.base, lost.base)
         cover = self._covers.covering(successor.predicate) if self._moves else None
-        if cover is not None:
+        if cover is not None and cover.size + successor.size <= SIZE_MAX:
             self._moves -= 1
             successor.stand_under(cover)
         else:

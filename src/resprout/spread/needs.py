@@ -35,7 +35,19 @@ class Wish:
 class Need:
     """A predicate that is asked of a neighbour or covered by what is."""
 
-    __slots__ = ("above", "base", "confirmed", "height", "id", "predicate", "restless", "under", "waiting", "wanted")
+    __slots__ = (
+        "above",
+        "base",
+        "confirmed",
+        "height",
+        "id",
+        "predicate",
+        "restless",
+        "size",
+        "under",
+        "waiting",
+        "wanted",
+    )
 
     def __init__(self, predicate: Predicate) -> None:
         self.predicate = predicate
@@ -51,6 +63,8 @@ class Need:
         self.under: dict[Need, None] = _NOTHING
         self.height = 0
         """More than that of anything under it; perhaps more than it need be, after something left."""
+        self.size = 1
+        """Needs that stand under it, directly or not, and itself."""
         self.waiting: dict[Wish, None] = _NOTHING
         """Wishes for this very predicate that the root's confirmation will reach."""
         self.restless: dict[Need, None] = _NOTHING
@@ -69,6 +83,7 @@ class Need:
         if cover.under is _NOTHING:
             cover.under = {}
         cover.under[self] = None
+        cover._grow(self.size)
         cover.height = max(cover.height, self.height + 1) if len(cover.under) > 1 else self.height + 1
         if self.waiting or self.restless:
             cover._stir(self)
@@ -77,7 +92,14 @@ class Need:
         if self.above is not None:
             del self.above.under[self]
             self.above.restless.pop(self, None)
+            self.above._grow(-self.size)
             self.above = None
+
+    def _grow(self, count: int) -> None:
+        need: Need | None = self
+        while need is not None:
+            need.size += count
+            need = need.above
 
     def wait(self, wish: Wish) -> None:
         if self.waiting is _NOTHING:

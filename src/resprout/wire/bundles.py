@@ -142,8 +142,8 @@ class BundleReader:
         if type(columns) is not list or len(columns) != 4:
             raise WireError("an origin is a number or an array of 4")
         publisher, incarnation, first_high, stamp_high = columns
-        if type(incarnation) is not int or not 0 <= incarnation <= NUMBER_MAX:
-            raise WireError("an incarnation is a number from 0 to 2^53")
+        if type(incarnation) is not int or not 1 <= incarnation <= NUMBER_MAX:
+            raise WireError("an incarnation is a number from 1 to 2^53")
         for high in (first_high, stamp_high):
             if type(high) is not int or not 0 <= high <= _HIGH_MAX:
                 raise WireError("the high half of a number is from 0 to 2^31 - 1")

@@ -71,6 +71,8 @@ class HeldDurable:
         self.edition = 0
         self.base: Marks = ()
         """For the stack: how many brokers have held it, what was said of it, and what had passed before it."""
+        self.changes = 0
+        """For the stack: how often its consumers have changed since the last sign of life."""
         self.awaited: set[str] = set()
         """Consumers of the broker that held it before: they know what they have, and what they have done."""
         self.awaited_until_us = 0

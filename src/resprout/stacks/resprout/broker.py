@@ -9,6 +9,7 @@ import random
 from typing import Any
 
 from resprout.core.contract import (
+    Congested,
     Heard,
     LinkDown,
     LinkUp,
@@ -74,6 +75,7 @@ from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.outcomes import Cleared, Repaired, Reunited, Settled, Superseded, TakenIn, TreeChanged
 from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.pauses import ReadersPaused
+from resprout.stacks.resprout.postponed import TakeUpRequests
 from resprout.stacks.resprout.shares import LookAtReaders
 from resprout.stacks.resprout.unread import AskUnread, UnreadTold
 from resprout.stacks.resprout.unsettled import SearchDue
@@ -105,8 +107,9 @@ class ResproutBroker(Shell):
             parts.life,
             events={
                 Writable: parts.peer_sessions.writable,
-                LinkUp: parts.peer_sessions.up,
-                LinkDown: parts.peer_sessions.down,
+                LinkUp: self._link_up,
+                LinkDown: self._link_down,
+                Congested: parts.wishes.postponed.congested,
                 Silent: parts.peer_sessions.silent,
                 Heard: parts.peer_sessions.heard,
                 Stirred: parts.peer_sessions.stirred,
@@ -123,6 +126,7 @@ class ResproutBroker(Shell):
                 GhostOver: parts.ghost_expiry.due,
                 SearchDue: lambda timer: parts.served.search(),
                 DropMore: lambda timer: parts.served.drop_more(),
+                TakeUpRequests: lambda timer: parts.wishes.postponed.take_up(),
                 LookAtReaders: lambda timer: None,  # at the end of the step
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), parts.reporting.fired),
             },
@@ -211,7 +215,7 @@ class ResproutBroker(Shell):
             # clients
             on(Attend, parts.served.attend), on(Publish, parts.publishing.publish), on(Taken, parts.served.taken),
             on(DropsAcknowledged, parts.sessions.drops_acknowledged), on(ForgetBrokers, parts.forgetting.asked),
-            on(Subscribe, parts.wishes.subscribe), on(Unsubscribe, parts.wishes.unsubscribe),
+            on(Subscribe, parts.wishes.postponed.ask), on(Unsubscribe, parts.wishes.postponed.ask),
             on(AskAudience, parts.audience.asked), on(Consume, durables.consume),
             on(Acknowledge, durables.consumers.acknowledge), on(Replayed, durables.consumers.replayed),
             on(EndSubscription, durables.end_subscription),
@@ -280,6 +284,14 @@ class ResproutBroker(Shell):
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
+    def _link_up(self, event: LinkUp) -> None:
+        self.parts.wishes.postponed.forget_peer(event.peer)
+        self.parts.peer_sessions.up(event)
+
+    def _link_down(self, event: LinkDown) -> None:
+        self.parts.wishes.postponed.forget_peer(event.peer)
+        self.parts.peer_sessions.down(event)
+
     def _tick(self, timer: Tick) -> None:
         parts, life = self.parts, self.life
         parts.peer_sessions.tick()
@@ -299,6 +311,7 @@ class ResproutBroker(Shell):
                 parts.peers.post(*move)
             parts.served.decide_all()
             parts.durables.tick()
+            parts.wishes.postponed.take_up()
             parts.shares.look_at_copies()
             parts.pauses.tick()
             parts.served.settle()

@@ -2,14 +2,17 @@
 
 Dropping the interest of a client takes some 30 µs for each subscription. When a client leaves that has many, they are
 dropped a portion at a time (`drop_more`), so that no step takes seconds. Until then what matches is given to no
-session, and a client of the same name has to wait.
+session, and a client of the same name has to wait. Filters with wildcards go last: without a wide one, neighbours would
+be asked for all that it covered.
 """
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from resprout.core.contract import Timer
 from resprout.filters.predicate import Predicate
+from resprout.filters.topics import is_plain
 from resprout.spread.interest import Interest
 from resprout.spread.needs import Wish
 from resprout.spread.outbound import Outbound
@@ -63,4 +66,6 @@ class ClientInterest:
         predicates = self._interest.index.predicates_of(client)
         if len(predicates) <= PORTION:
             del self.leaving[client]
-        return self._interest.drop_some(client, predicates[:PORTION], self._outbound)
+            return self._interest.drop_some(client, predicates, self._outbound)
+        plain = tuple(islice((one for one in predicates if is_plain(one.filter)), PORTION))
+        return self._interest.drop_some(client, plain or predicates[:PORTION], self._outbound)

@@ -87,7 +87,7 @@ class DurableBook:
 
     def say(self, state: DurableState) -> None:
         """This broker holds it, or has ended it. `heard_of` is told later."""
-        self._keep(state)
+        self._keep(state, self.states.get(state.subscription))
         self._spread(state, "")
 
     def raise_done(self, subscription: str, marks: Marks, spans: Spans, drops: Drops) -> None:
@@ -115,10 +115,14 @@ class DurableBook:
             if state.age < before.age and source:
                 self._outbound.append((source, DurableKnown(self.whole(before))))
             return False
+        if state.is_partial and not _continues(state, before):
+            if before is not None and source:
+                self._outbound.append((source, DurableKnown(self.whole(before))))  # it answers with all that it knows
+            return False
         _check(state)
         if before is None and len(self.states) >= SUBSCRIPTIONS_MAX and not self._make_room():
             return False
-        self._keep(state)
+        self._keep(state, before)
         self._spread(state, source)
         self._changed(state)
         return True
@@ -151,18 +155,20 @@ class DurableBook:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _keep(self, state: DurableState) -> None:
-        before = self.states.pop(state.subscription, None)
+    def _keep(self, state: DurableState, before: DurableState | None) -> None:
+        self.states.pop(state.subscription, None)
         if before is None or before.over or state.over:
             self._done.pop(state.subscription, None)
         progress = self._done.setdefault(state.subscription, DurableProgress())
         progress.add(state.done, state.spans)
         progress.drops = progress.drops.joined(state.drops)
-        kept = self.states[state.subscription] = msgspec.structs.replace(state, done=(), spans=(), drops=NO_DROPS)
+        base = before.base if state.is_partial and before is not None else state.base
+        kept = msgspec.structs.replace(state, base=base, done=(), spans=(), drops=NO_DROPS, is_partial=False)
+        self.states[state.subscription] = kept
         if state.terms.when_full is WhenFull.SPILL:
             self._spilling.know(self.states.values())
         if self._disk is not None:
-            self._disk.durable(self.whole(kept))
+            self._disk.durable(state if state.is_partial else self.whole(kept))
 
     def _raise(self, subscription: str, marks: Marks, spans: Spans, drops: Drops) -> None:
         progress = self._done.setdefault(subscription, DurableProgress())
@@ -174,7 +180,7 @@ class DurableBook:
     def _spread(self, state: DurableState, source: str) -> None:
         """Tell everybody but `source`, which is answered when all know it; without one, `heard_of` is called."""
         wave = (state.subscription, state.term, state.edition)
-        news = DurableKnown(self.whole(state))
+        news = DurableKnown(state if state.is_partial else self.whole(state))
         self._echo.ask(
             wave,
             [name for name in self._links if name != source],
@@ -202,6 +208,11 @@ class DurableBook:
             self.passed_over += 1
             return False
         return True
+
+
+def _continues(state: DurableState, before: DurableState | None) -> bool:
+    """Whether what a partial state leaves out is known."""
+    return before is not None and not before.over and (before.term, before.home) == (state.term, state.home)
 
 
 def _check(state: DurableState) -> None:

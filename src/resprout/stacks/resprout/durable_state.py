@@ -42,6 +42,9 @@ class DurableState(msgspec.Struct, frozen=True, array_like=True):
     owner: str = ""
     """The identity that it belongs to (`edge.broker.grants`); empty: none."""
     drops: Drops = NO_DROPS
+    is_partial: bool = False
+    """Its home leaves out `base`, `done` and `spans`: they are what it has said of this term before. A consumer that
+    joins or leaves changes nothing about them, and with thousands of publishers they take 1.5 MB."""
 
     @property
     def age(self) -> tuple[int, str, int, int]:

@@ -50,6 +50,8 @@ from resprout.stacks.routes import Routes
 RETURN_LEASES: Final = 4
 """So long the next broker of a subscription waits for the consumers of the last one: what they have, and have done,
 only they know."""
+CHANGES_TOLD: Final = 8
+"""Changes of the consumers of a subscription that are told at once, between two signs of life."""
 GONE_BEATS: Final = 6
 """A consumer that shares, and was not heard for so many heartbeats, has what it has taken from it."""
 
@@ -128,6 +130,9 @@ class Durables:
         all_heard = not any(link.silent for link in self._links.values())
         self._unknown = {name: one for name, one in self._unknown.items() if name in self.consumers.held}
         for held in list(self.consumers.held.values()):
+            if held.changes > CHANGES_TOLD:
+                self._say_consumers(held)
+            held.changes = 0
             unknown = self._unknown.setdefault(held.name, UnknownDone(life.now_us))
             marks, spans = self.consumers.progress(held)
             if (marks or spans) and held.is_confirmed:
@@ -266,20 +271,28 @@ class Durables:
         if held is not None and not held.is_confirmed:
             self.consumers.confirmed(held, self._life.out)
 
-    def _state(self, held: HeldDurable) -> DurableState:
+    def _state(self, held: HeldDurable, is_partial: bool = False) -> DurableState:
         life = self._life
-        marks, spans = self._book.durables.done_of(held.name)
+        marks, spans = ((), ()) if is_partial else self._book.durables.done_of(held.name)
         return DurableState(
             held.name, held.terms, held.term, Life(life.seat.name, life.seat.incarnation), life.seat.address,
-            held.edition, held.base, marks, held.turn, tuple(held.queue.consumers)[:CONSUMERS_TOLD], held.replay,
-            spans=spans, owner=held.owner, drops=self._book.durables.drops_of(held.name),
+            held.edition, () if is_partial else held.base, marks, held.turn,
+            tuple(held.queue.consumers)[:CONSUMERS_TOLD], held.replay, spans=spans, owner=held.owner,
+            drops=self._book.durables.drops_of(held.name), is_partial=is_partial,
         )  # fmt: skip
 
     def _consumers_changed(self, held: HeldDurable) -> None:
-        """Whoever holds it next waits for these."""
-        if held.is_confirmed:
-            held.edition = next_number(held.edition)
-            self._book.durables.say(self._state(held))
+        """Tell everybody: whoever holds it next waits for these. After many changes between two signs of life, the
+        next one tells of all that follow."""
+        if not held.is_confirmed:
+            return
+        held.changes += 1
+        if held.changes <= CHANGES_TOLD:
+            self._say_consumers(held)
+
+    def _say_consumers(self, held: HeldDurable) -> None:
+        held.edition = next_number(held.edition)
+        self._book.durables.say(self._state(held, is_partial=True))
 
     def changed(self, state: DurableState) -> None:
         """Somebody else has said so."""

@@ -142,7 +142,8 @@ class Former:
             name, before = kept.state.subscription, self._durables.get(kept.state.subscription)
             if before is None or before.over:
                 self._done.pop(name, None)
-            self._durables[name] = kept.state
+            base = before.base if before is not None and kept.state.is_partial else kept.state.base
+            self._durables[name] = msgspec.structs.replace(kept.state, base=base, is_partial=False)
             self._raise_done(name, kept.state.done, kept.state.spans, kept.state.drops)
         elif isinstance(kept, KeptDone):
             self._raise_done(kept.subscription, kept.marks, kept.spans, kept.drops)

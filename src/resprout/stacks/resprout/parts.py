@@ -216,7 +216,7 @@ class BrokerParts:
         )
         self.wishes = Wishes(
             life, self.outbound, self.interest, self.sessions, self.routes, self.disk,
-            self.client_book.listeners,
+            self.client_book.listeners, self.links,
         )  # fmt: skip
 
     def _make_repair(self) -> None:
@@ -330,6 +330,7 @@ class BrokerParts:
     def _client_left(self, name: str) -> None:
         """A session with a client is over."""
         self.durables.leave(name)
+        self.wishes.postponed.leave(name)
 
     def _look_at_durables(self) -> None:
         """Clients that wait were looked at again."""

@@ -1,6 +1,6 @@
 """What clients and neighbours say they want."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError, UsageError
@@ -18,6 +18,7 @@ from resprout.spread.outbound import Outbound
 from resprout.stacks.resprout.client_book import ListenerBook
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.postponed import PostponedRequests
 from resprout.stacks.routes import Routes
 
 
@@ -31,6 +32,7 @@ class Wishes:
         routes: Routes,
         disk: DiskLog | None,
         listeners: ListenerBook,
+        links: Mapping[str, Link],
     ) -> None:
         self._life = life
         self._outbound = outbound
@@ -39,6 +41,7 @@ class Wishes:
         self._routes = routes
         self._disk = disk
         self._listeners = listeners
+        self.postponed = PostponedRequests(life, links, sessions.quotas, self._take)
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
@@ -76,7 +79,13 @@ class Wishes:
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
-    def subscribe(self, client: ClientSession, message: Subscribe) -> None:
+    def _take(self, client: ClientSession, message: Subscribe | Unsubscribe) -> None:
+        if isinstance(message, Subscribe):
+            self._subscribe(client, message)
+        else:
+            self._sessions.unsubscribe(client, message, self._life.out)
+
+    def _subscribe(self, client: ClientSession, message: Subscribe) -> None:
         life = self._life
         if message.where is not None:
             try:
@@ -100,6 +109,3 @@ class Wishes:
             return self._interest.knows(parse_predicate(message.filter, message.where))
         except UsageError:
             return True
-
-    def unsubscribe(self, client: ClientSession, message: Unsubscribe) -> None:
-        self._sessions.unsubscribe(client, message, self._life.out)
