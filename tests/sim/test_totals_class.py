@@ -2,6 +2,7 @@
 
 from resprout.sim.classes import CLASSES
 from resprout.sim.classes.totals import BROKERS_MIN, totals
+from resprout.sim.swarm import try_seed
 
 
 def test_totals_are_in_every_mix_and_those_who_lead_fall() -> None:
@@ -18,3 +19,10 @@ def test_totals_are_in_every_mix_and_those_who_lead_fall() -> None:
 
 def test_equal_seeds_give_equal_trials() -> None:
     assert totals(7_001) == totals(7_001)
+
+
+def test_a_member_that_is_asked_twice_does_not_say_that_it_is_no_member() -> None:
+    """It had attached because the coordinator of its own repair was dead. It was asked again when the session began,
+    and was left out of the repair: two brokers and their clients were cut off for ever."""
+    outcome = try_seed(93000050, "totals", check_period=0)
+    assert not outcome.failed, outcome.report

@@ -140,8 +140,10 @@ class Member:
                 hit.append(name)
                 dead[name] = Life(name, self._links[name].incarnation)
         if not hit:
-            self._peers.post(coordinator, NotMember(message.token))
-            return
+            asked = (coordinator, message.token)
+            if all((repair.coordinator, repair.token) != asked for repair in self._repairs.values()):
+                self._peers.post(coordinator, NotMember(message.token))
+            return  # asked a second time, it has attached by what it added to the list of the dead
         for one in dead.values():
             self._neighbours.mark_dead(one)
         for name in hit:
