@@ -8,7 +8,7 @@ import pytest
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import LinkUp, Received, Send
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import from_marks
+from resprout.core.message_fields import from_marks
 from resprout.edge.messages import Attend, Publish, Serving, Successor
 from resprout.scenario.model import BrokerSpec, FaultKind, FaultSpec, Mix
 from resprout.stacks.stack import BrokerSeat

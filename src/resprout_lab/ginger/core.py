@@ -12,7 +12,7 @@ from typing import Any
 
 from resprout.core.contract import ProtocolMessage
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import to_marks
+from resprout.core.message_fields import to_marks
 from resprout.core.seen import Seen
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Serving

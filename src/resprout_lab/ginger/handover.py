@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from resprout.core.bundle import shadow
 from resprout.core.contract import CancelTimer, Timer
-from resprout.core.marks import from_marks, to_marks
+from resprout.core.message_fields import from_marks, to_marks
 from resprout.spread.messages import Interested
 from resprout_lab.ginger.clients import GingerClients
 from resprout_lab.ginger.core import GingerCore

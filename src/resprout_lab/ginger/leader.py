@@ -7,7 +7,7 @@ have and where they go. An orphan that dies leaves the set; one that does not co
 from collections.abc import Iterable
 
 from resprout.core.contract import SetTimer
-from resprout.core.marks import from_marks, is_beyond
+from resprout.core.message_fields import from_marks, is_beyond
 from resprout.overlay.places import Life
 from resprout.spread.messages import Interested
 from resprout_lab.ginger.clients import GingerClients

@@ -13,9 +13,8 @@ Deadlock is impossible: pairs are only ever taken in the root's order, and nothi
 
 from collections import deque
 
-from resprout.core.bundle import Bundle
+from resprout.core.bundle import Bundle, Pair, pairs_of
 from resprout.core.errors import PeerError
-from resprout.core.keys import Pair, pairs_of
 from resprout_lab.ginger.core import GingerCore
 from resprout_lab.ginger.messages import ClientMessageId, TotalAck, TotalLock, TotalProcessed, TotalRequest
 from resprout_lab.ginger.window import GingerLink, WindowEntry, id_of

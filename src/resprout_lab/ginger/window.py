@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from resprout.core.bundle import Bundle, Origin
-from resprout.core.marks import Reached
+from resprout.core.message_fields import Reached
 from resprout_lab.blocks.crossing import CrossedLink
 from resprout_lab.blocks.item import KeptItem
 from resprout_lab.ginger.messages import ClientMessageId

@@ -10,8 +10,8 @@ from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Serving
 from resprout.edge.requests import LeaveRequest
+from resprout.replicas.ledger import HeartbeatDue, PatienceOver
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
-from resprout.replicas.replica import HeartbeatDue, PatienceOver
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer

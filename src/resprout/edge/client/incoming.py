@@ -14,10 +14,9 @@ from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.core.seen import Seen
-from resprout.edge.client.timers import TellTaken
+from resprout.edge.client.options import ClientOptions, TellTaken
 from resprout.edge.durable_messages import Span
 from resprout.edge.messages import DeliveriesDropped, Delivery, DropsAcknowledged, Taken
-from resprout.edge.options import ClientOptions
 from resprout.edge.requests import DeliveriesSkipped
 
 MESSAGE_BYTES = 300
