@@ -82,6 +82,8 @@ class Replica:
 
     def hear(self, peer: str, message: ProtocolMessage, now_us: int, out: list[Effect]) -> list[News]:
         """A message of this group, from a peer that has proved to be `peer`."""
+        if not isinstance(message, (Lead, Follow)) or getattr(message, "sleeps", True) is False:
+            self._leadership.rouse(now_us)
         self._on[type(message)](peer, message, now_us)
         return self._desk.hand_over(out)
 
@@ -95,6 +97,11 @@ class Replica:
     def stand(self, now_us: int, out: list[Effect]) -> list[News]:
         """The owner knows that nobody leads: it need not be waited for."""
         self._leadership.stand(now_us)
+        return self._desk.hand_over(out)
+
+    def wake(self, now_us: int, out: list[Effect]) -> list[News]:
+        """A member cannot be reached, or the owner needs to know whether this replica still leads."""
+        self._leadership.rouse(now_us)
         return self._desk.hand_over(out)
 
     def propose(self, command: bytes, now_us: int, out: list[Effect]) -> tuple[bool, list[News]]:

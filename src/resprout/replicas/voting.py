@@ -69,6 +69,8 @@ class Acceptor:
         self._heed(peer, message.ballot, now_us)
         self._say(peer, Follow(self._desk.group, message.ballot, message.sent_us))
         self._learner.learn_votes(message.ballot, message.chosen)
+        if message.sleeps:
+            self._leadership.sleep(peer, message.chosen)
 
     def _promise(self, message: Prepare) -> Promise:
         """With all votes after the candidate's slot, where one message may hold them. One that is further behind is

@@ -12,7 +12,7 @@ import msgspec
 from resprout.audit.judge import judge
 from resprout.audit.verdict import lines
 from resprout.core.errors import UsageError
-from resprout.scenario.draw import LATENCIES_US, draw_scenario
+from resprout.scenario.draw import LATENCIES_US, draw_scenario, with_conversation
 from resprout.scenario.model import FaultSpec, Scenario, random_for
 from resprout.scenario.write import describe
 from resprout.sim.checking import PERIOD
@@ -88,15 +88,16 @@ def swarm_trial(
     rng = random_for(seed, "options")
     given = {name: rng.choice(values) for name, values in tried.drawn.items()} | dict(fixed)
     options = tried.parse_options(given)
+    guarantees = tried.offered(options)
     scenario = draw_scenario(
         seed,
         stack=stack,
-        guarantees=tried.offered(options),
+        guarantees=guarantees,
         options={name: (value,) for name, value in given.items()},
         site_brokers=tried.site_brokers(options),
         reach_us=tried.reach_us or LATENCIES_US[-1],
     )
-    return with_mishaps(scenario)
+    return with_mishaps(with_conversation(scenario, guarantees))
 
 
 def try_seed(
