@@ -21,8 +21,6 @@ from resprout.trace.schema import Row
 from resprout.wire.codec import Codec
 
 ROOT: Final = Path(__file__).parents[2]
-SCENARIOS: Final = ROOT / "scenarios"
-SWEEPS: Final = ROOT / "sweeps"
 
 STACKS: Final = ("resprout", "ginger")
 
@@ -31,7 +29,7 @@ GINGER: Final[dict[str, OptionValue]] = {"total_degree": 3, "buffer": 150, "time
 
 
 def load(file: str, *overrides: str) -> Scenario:
-    return load_scenario(SCENARIOS / file, overrides)
+    return load_scenario(file, overrides)
 
 
 def on(stack: str, scenario: Scenario) -> Scenario:

@@ -50,8 +50,6 @@ name = "ginger"
 set = ["stack=ginger", "options={ buffer = 150 }"]
 """
 
-SWEEPS = Path(__file__).parents[2] / "sweeps"
-
 
 def sweep_of(folder: Path, text: str, base: str = BASE) -> Sweep:
     (folder / "base.toml").write_text(base)
@@ -181,7 +179,7 @@ def test_a_setting_that_cannot_be_is_blamed_on_itself_when_its_run_comes(tmp_pat
 
 @pytest.mark.parametrize(("figure", "runs"), [("5.3", 40), ("5.4", 40), ("5.5", 160)])
 def test_the_ready_made_sweeps_expand(figure: str, runs: int) -> None:
-    sweep = load_sweep(SWEEPS / f"seed000-{figure}.toml")
+    sweep = load_sweep(f"seed000-{figure}")
     scenarios = [run.scenario for run in sweep.runs()]
     assert len(sweep) == len(scenarios) == runs
     assert {scenario.stack for scenario in scenarios} == {"resprout", "ginger"}

@@ -140,6 +140,10 @@ class Leadership:
         """Who would promise the ballot that this replica wishes for."""
         self._followed: dict[str, int] = {}
         """While leading: member -> when the latest `Lead` was sent that it answered."""
+        self.is_asleep = False
+        """The leader gives no signs of life, and nobody waits for one."""
+        self._idle_beats = 0
+        """Signs of life that this leader gave since it had something to decide."""
 
     @property
     def is_leading(self) -> bool:
@@ -152,6 +156,7 @@ class Leadership:
             return False
         if not proposer.take(entry):
             return False
+        self.rouse(now_us)
         self.go_on(now_us)
         return True
 
@@ -178,6 +183,8 @@ class Leadership:
         leader, members = self.leader, self._ledger.members
         if leader is None or (members and leader not in members):  # whoever was left out leads no more
             return False
+        if self.is_asleep:
+            return True
         return now_us - self.heard_us < self._desk.options.patience_us
 
     def follow_leader(self, leader: str | None) -> None:
@@ -200,6 +207,8 @@ class Leadership:
 
     def look(self, now_us: int) -> None:
         """Is there a leader? If not, and this replica is a member, it tries."""
+        if self.is_asleep:
+            return
         self.wait_for_leader(now_us)
         if self.is_leading:
             if not self.has_company(now_us):
@@ -212,9 +221,36 @@ class Leadership:
 
     def stand(self, now_us: int) -> None:
         """Without waiting, if it may."""
+        self.rouse(now_us)
         if not self.is_leading and self._desk.is_member:
             self.give_up()
             self._wish(now_us)
+
+    # -- sleeping ------------------------------------------------------------------------------------------------------
+
+    def sleep(self, leader: str, chosen: int) -> None:
+        """The leader says that there is nothing to decide. Whoever lacks something stays awake, and asks for it."""
+        self.is_asleep = self.leader == leader and self._ledger.chosen >= chosen and self._desk.is_member
+
+    def rouse(self, now_us: int) -> None:
+        """There is something to do: signs of life are given, and waited for, again."""
+        self._idle_beats = 0
+        if self.is_asleep:
+            self.is_asleep = False
+            self.heard_us = now_us
+            self.wait_for_leader(now_us)
+            if self._proposer is not None:
+                self._followed = dict.fromkeys(self._ledger.members, now_us - self._desk.options.patience_us)
+                self.beat(now_us)
+
+    def _falls_asleep(self, proposer: Proposer, now_us: int) -> bool:
+        options = self._desk.options
+        recent_us = now_us - 2 * options.heartbeat_us
+        if proposer.is_idle and all(self._followed.get(member, 0) > recent_us for member in self._desk.others()):
+            self._idle_beats += 1
+        else:
+            self._idle_beats = 0
+        return 0 < options.idle_beats <= self._idle_beats
 
     # -- taking the lead -----------------------------------------------------------------------------------------------
 
@@ -326,7 +362,11 @@ class Leadership:
 
     def beat(self, now_us: int) -> None:
         proposer = self._proposer
-        if proposer is None:
+        if proposer is None or self.is_asleep:
+            return
+        if proposer.is_leading and self._falls_asleep(proposer, now_us):
+            self.is_asleep = True
+            self._tell_lead(proposer, now_us, sleeps=True)
             return
         self._wake_to_beat(now_us)
         if not proposer.is_leading:
@@ -339,12 +379,14 @@ class Leadership:
     def _wake_to_beat(self, now_us: int) -> None:
         self._desk.wake(HeartbeatDue(self._desk.group), now_us + self._desk.options.heartbeat_us)
 
-    def _tell_lead(self, proposer: Proposer, now_us: int) -> None:
-        """And what is decided, behind all that was said before: whoever knows less then asks for the rest."""
+    def _tell_lead(self, proposer: Proposer, now_us: int, sleeps: bool = False) -> None:
+        """And what is decided, behind all that was said before: whoever knows less then asks for the rest. Before a
+        leader sleeps, that was said."""
         desk, ballot, chosen = self._desk, proposer.ballot, self._ledger.chosen
         for member in desk.others():
-            desk.say(member, Lead(desk.group, ballot, chosen, now_us))
-            desk.say(member, Accept(desk.group, ballot, chosen + 1, (), chosen))
+            desk.say(member, Lead(desk.group, ballot, chosen, now_us, sleeps))
+            if not sleeps:
+                desk.say(member, Accept(desk.group, ballot, chosen + 1, (), chosen))
 
     def _say_again(self, proposer: Proposer, member: str) -> None:
         """What this member has not accepted, as far as one message holds it."""

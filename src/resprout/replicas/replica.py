@@ -91,6 +91,8 @@ class Acceptor:
         self._heed(peer, message.ballot, now_us)
         self._say(peer, Follow(self._desk.group, message.ballot, message.sent_us))
         self._learner.learn_votes(message.ballot, message.chosen)
+        if message.sleeps:
+            self._leadership.sleep(peer, message.chosen)
 
     def _promise(self, message: Prepare) -> Promise:
         """With all votes after the candidate's slot, where one message may hold them. One that is further behind is
@@ -158,6 +160,8 @@ class Replica:
 
     def hear(self, peer: str, message: ProtocolMessage, now_us: int, out: list[Effect]) -> list[News]:
         """A message of this group, from a peer that has proved to be `peer`."""
+        if not isinstance(message, (Lead, Follow)) or getattr(message, "sleeps", True) is False:
+            self._leadership.rouse(now_us)
         self._on[type(message)](peer, message, now_us)
         return self._desk.hand_over(out)
 
@@ -171,6 +175,11 @@ class Replica:
     def stand(self, now_us: int, out: list[Effect]) -> list[News]:
         """The owner knows that nobody leads: it need not be waited for."""
         self._leadership.stand(now_us)
+        return self._desk.hand_over(out)
+
+    def wake(self, now_us: int, out: list[Effect]) -> list[News]:
+        """A member cannot be reached, or the owner needs to know whether this replica still leads."""
+        self._leadership.rouse(now_us)
         return self._desk.hand_over(out)
 
     def propose(self, command: bytes, now_us: int, out: list[Effect]) -> tuple[bool, list[News]]:

@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from resprout_lab.blocks.holdback import ITEMS_HELD_MAX
+from resprout_lab.blocks.periods import Period
 
 
 class LocamuOptions(msgspec.Struct, frozen=True):
@@ -18,3 +19,8 @@ class LocamuOptions(msgspec.Struct, frozen=True):
     held_back: Annotated[int, msgspec.Meta(ge=1)] = ITEMS_HELD_MAX
     """Bundles that may wait for what they depend on, from all neighbours together. Whoever brings one more is cut off,
     and begins anew."""
+    suspect_us: Period = 2_000_000
+    """How long a broker may be silent before it is bypassed. It doubles for a broker that was suspected and lives.
+    Shorter: fewer messages wait for a dead broker, and more are sent twice around a living one."""
+    return_us: Period = 30_000_000
+    """How long a broker that has started again keeps messages for clients of its earlier lives."""

@@ -152,6 +152,10 @@ class HeldTopic:
                     self._house.post_holder(holder, known)
             self._group.configure(holders)
 
+    def wake(self) -> None:
+        """A holder cannot be reached, or it matters whether this broker still leads."""
+        self._group.wake()
+
     def stand(self) -> None:
         """If the leader is none of those who hold it any more, the owner need not wait to find that out."""
         if self.replica.leader not in (None, *self.holders) and self.holders[0] == self._me:
@@ -341,9 +345,13 @@ class HeldTopic:
                 self.is_leading = True
                 self._house.led(self)
             case Look() if command.holder == self._me and command.number in self._looks:
-                self._house.say(self._looks.pop(command.number), TopicLed(self.topic, self._me, self.log.position))
+                self._house.say(self._looks.pop(command.number), self._come)
             case _:
                 pass
+
+    @property
+    def _come(self) -> TopicLed:
+        return TopicLed(self.topic, self._me, self.log.position, self.log.watermark)
 
     def _say_placed(self, name: str, key: tuple[Origin, int]) -> None:
         self._answer(name, key, len(self.holders) // 2 + 1)

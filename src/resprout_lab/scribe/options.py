@@ -17,6 +17,9 @@ BATCH_BYTES: Final = 1 << 16
 """Of decisions that a holder is told at a time: signs of life come behind them, and must not come too late."""
 
 
+IDLE_BEATS: Final = 3
+"""After so many signs of life without news, the log and the tree of a topic sleep: they cost nothing until somebody
+publishes or joins, or a broker of theirs cannot be reached."""
 REPORTS: Final = 16
 """So often brokers of a tree say how far they have come while as much is published as is kept."""
 
@@ -69,11 +72,13 @@ class ScribeOptions(msgspec.Struct, frozen=True):
 
     @property
     def replicas(self) -> ReplicaOptions:
-        return ReplicaOptions(heartbeat_us=self.noop_us, patience_us=self.suspect_us, batch_bytes_max=BATCH_BYTES)
+        return ReplicaOptions(
+            heartbeat_us=self.noop_us, patience_us=self.suspect_us, idle_beats=IDLE_BEATS, batch_bytes_max=BATCH_BYTES
+        )
 
     @property
     def trees(self) -> TreeOptions:
         return TreeOptions(
-            beat_us=self.beat_us, silent_us=self.beat_us + 2 * self.suspect_us, join_us=self.again_us,
-            report_bytes=max(1, self.keep_bytes // REPORTS),
+            beat_us=self.beat_us, idle_beats=IDLE_BEATS, silent_us=self.beat_us + 2 * self.suspect_us,
+            join_us=self.again_us, report_bytes=max(1, self.keep_bytes // REPORTS),
         )  # fmt: skip

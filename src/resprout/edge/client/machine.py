@@ -48,6 +48,7 @@ from resprout.edge.messages import (
     Extra,
     GoTo,
     HoldTold,
+    PlacedDelivery,
     PublicationWaits,
     PublishRefused,
     SafeCopies,
@@ -56,6 +57,8 @@ from resprout.edge.messages import (
     SubscribeRefused,
     Successors,
     Taken,
+    TopicPlace,
+    TopicsReached,
     Turned,
     Unsubscribed,
 )  # fmt: skip
@@ -133,6 +136,8 @@ class ClientMachine:
         }
         self._on_message: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Delivery: self._deliver,
+            PlacedDelivery: self._deliver_placed,
+            TopicsReached: lambda message, now_us, out: self.incoming.reach(message.places),
             DeliveriesDropped: self._dropped,
             Turned: lambda message, now_us, out: self.publishing.turn(message, out),
             SafeCopies: lambda message, now_us, out: self.publishing.count(message, out),
@@ -269,7 +274,8 @@ class ClientMachine:
             if not tried and self.options.returns:  # perhaps it was here before, or elsewhere, in another process
                 tried, home = (event.peer,), event.incarnation
             safe = self.publishing.safe_undelivered() if tried else ()
-            attend = Attend(clock, tried, received, held, search.anyhow, home, safe, self._wanted.when_full)
+            places = self.incoming.known_places() if held else ()
+            attend = Attend(clock, tried, received, held, search.anyhow, home, safe, self._wanted.when_full, places)
             out.append(Send(event.peer, attend))
 
     def _latest_received(self) -> Marks:
@@ -369,6 +375,10 @@ class ClientMachine:
 
     def _deliver(self, message: Delivery, now_us: int, out: list[Effect]) -> None:
         self.incoming.deliver(message, self._search.home, out)
+
+    def _deliver_placed(self, message: PlacedDelivery, now_us: int, out: list[Effect]) -> None:
+        self.incoming.deliver(message, self._search.home, out)
+        self.incoming.reach((TopicPlace(message.bundle.topic, message.position),))
 
     def _dropped(self, message: DeliveriesDropped, now_us: int, out: list[Effect]) -> None:
         self.incoming.skip(message, self._search.home, out)
