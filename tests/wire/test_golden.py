@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.edge.durable_messages import (
     Acknowledge,
     Acknowledged,
@@ -140,8 +140,7 @@ from resprout.stacks.resprout.messages import (
 from resprout.stacks.resprout.pauses import PausedReader, ReadersPaused
 from resprout.stacks.resprout.unread import AskUnread, UnreadTold
 from resprout.wire.framing import FrameReader, FrameWriter
-
-from .examples import HELLO, WELCOME, bundle, data
+from tests.wire.examples import HELLO, WELCOME, bundle, data
 
 FILE = Path(__file__).parent / "golden" / "conversation.txt"
 

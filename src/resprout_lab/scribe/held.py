@@ -11,8 +11,9 @@ from typing import Final, Protocol
 
 from resprout.core.bundle import Origin
 from resprout.core.contract import ProtocolMessage
+from resprout.replicas.ledger import Chosen, HeartbeatDue, Led, News, PatienceOver, Restored
 from resprout.replicas.messages import NO_BALLOT, Ask, Known
-from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
+from resprout.replicas.replica import Replica
 from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.replicated import ReplicaInSessions
 from resprout_lab.scribe.chord.ring import number_of
