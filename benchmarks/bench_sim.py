@@ -6,7 +6,6 @@ per event. A link delivery is one publication that crosses one link between two 
 
 import heapq
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Measure, interleaved
@@ -20,7 +19,7 @@ from resprout.sim.world import World
 BROKERS = 511
 DEGREE = 3
 LATENCY_US = 1_000
-FLOOD = Path(__file__).parent.parent / "scenarios" / "flood.toml"
+FLOOD = "flood"
 
 
 class Flooder:

@@ -137,9 +137,12 @@ def broker_keeps(run: Run, name: str) -> Kept:
     assert process is not None
     machine: Any = process.machine
     broker = machine.machine
+    if hasattr(broker, "dissemination"):  # ginger
+        sessions = broker.state.sessions.all.values()
+        entries = {id(one): one for session in sessions for one in session.unfinished()}
+        entries.update({id(one): one for one in broker.state.buffer.values()})
+        return Kept(sum(entry.bundle.cost for entry in entries.values()), len(entries))
     core = broker.parts if hasattr(broker, "parts") else broker.core
-    if isinstance(core.log, dict):  # ginger
-        return Kept(sum(entry.bundle.cost for entry in core.log.values()), len(core.log))
     return Kept(core.log.bytes_held, len(core.log.entries))
 
 

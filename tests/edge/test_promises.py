@@ -48,7 +48,7 @@ STACKS: Final = (DEFAULT, *SYSTEMS)
 
 NARROW: Final[dict[str, dict[str, OptionValue]]] = {
     "resprout": {"subscriber_bytes": 65_536, "log_bytes": 65_536},
-    "ginger": {"buffer": 20},
+    "ginger": {"held_max": 20},
     "flood": {"buffer": 20},
     "cbcast": {"buffer": 20},
     "causal-barriers": {"buffer": 20},

@@ -337,7 +337,7 @@ def test_equal_seeds_give_equal_runs() -> None:
 
 
 def test_the_scenario_that_comes_with_it_is_clean() -> None:
-    played = play(load_scenario("scenarios/scribe.toml"))
+    played = play(load_scenario("scribe"))
     played.check_clean()
 
 

@@ -13,7 +13,7 @@ from tools.compiled import LISTED, all_modules, compiled_modules, interpreted, p
 from tests.soak import SOAKING
 
 ROOT = Path(__file__).parent.parent.parent
-SCENARIO = ROOT / "scenarios" / "crash-b1.toml"
+SCENARIO = "crash-b1"
 SOME = ("resprout.core.ranges", "resprout.links.flight")
 """Enough to show that compiled and interpreted modules work together; all of them take minutes."""
 

@@ -47,7 +47,8 @@ class NotOwed(ProtocolMessage, frozen=True, tag=185):
 
 
 class Around(ProtocolMessage, frozen=True, tag=188):
-    """This broker, next to both of us, is dead: we are neighbours now. The first message of the link."""
+    """This broker, next to both of us, is dead: we are neighbours now. The first message of the link. A broker that is
+    told so of itself was suspected, and begins another life."""
 
     dead: str
 
