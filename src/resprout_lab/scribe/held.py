@@ -37,6 +37,12 @@ DEFERRED_BYTES: Final = 16 << 20
 """Of publications that wait until the tree has come further; more is not taken, and has to be said again."""
 
 
+YOUNG_US: Final = 10_000_000
+"""For so long a client may be between two brokers. What is younger is kept although all of the tree have it, ..."""
+YOUNG_FACTOR: Final = 8
+"""... up to so many times `keep_bytes`."""
+
+
 class TopicHouse(Protocol):
     """The broker, as its topics know it."""
 
@@ -256,8 +262,10 @@ class HeldTopic:
         self.go_on()
         old_us, spare = self._step.now_us - self._options.keep_us, self.log.bytes - self._options.keep_bytes
         upto, floor = self.log.watermark, self._spread_upto
+        young_us, young_bytes = self._step.now_us - YOUNG_US, (YOUNG_FACTOR - 1) * self._options.keep_bytes
         for placed, (_, at_us) in zip(self.log.recent, self._times, strict=True):
-            if at_us > old_us and (spare <= 0 or placed.position > floor):
+            is_young = at_us > young_us and spare <= young_bytes
+            if at_us > old_us and (spare <= 0 or placed.position > floor or is_young):
                 break
             upto = placed.position
             spare -= placed.bundle.cost
