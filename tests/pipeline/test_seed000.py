@@ -27,7 +27,7 @@ def test_nothing_is_missing_from_the_results() -> None:
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_crash_case_comes_out_as_the_page_says(system: str) -> None:
     wanted = Measured("crashes", system, ("b1", "b4"), 100, 200, 1, 3)
-    assert measure(ROOT / "src" / "resprout_lab" / "scenarios" / "seed000.toml", wanted) == read(RUNS)[wanted.point]
+    assert measure("seed000", wanted) == read(RUNS)[wanted.point]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +26,7 @@ from resprout_lab.ginger import GINGER
 from resprout_lab.ginger.broker import GingerBroker
 from resprout_lab.ginger.state import State
 
-SEED000 = Path(__file__).parents[2] / "src" / "resprout_lab" / "scenarios" / "seed000.toml"
+SEED000 = "seed000"
 CRASH_CASES = (("b1",), ("b0",), ("b1", "b4"), ("b0", "b1"), ("b1", "b2", "b3"))
 """The five of section 5.2; the second names broker 2 and describes the root."""
 WORK_BEGINS_US = 1_000_000

@@ -43,7 +43,7 @@ def test_clients_of_a_broker_that_leaves_returns_or_freezes_miss_nothing(kinds: 
 
 
 def test_the_scenario_that_comes_with_the_stack_misses_nothing() -> None:
-    played = play(load_scenario("scenarios/scribe.toml"))
+    played = play(load_scenario("scribe"))
     assert not played.verdict.anomalies
 
 

@@ -117,10 +117,17 @@ class _Blows:
 
     def _passing(self, name: str) -> list[FaultKind]:
         """What a broker can undergo without an end of its process."""
+        if self._survival.clients_restart_at_home and self._a_client_crashes():
+            return []
         has_parent = self._is_first and self._model.parents[name] is not None
         freezes = [FaultKind.FREEZE, FaultKind.FREEZE] if self._survival.freezes else []
         cuts = [FaultKind.PARTITION, *([FaultKind.CUT] if has_parent else [])] if self._survival.cuts else []
         return [*freezes, *cuts]
+
+    def _a_client_crashes(self) -> bool:
+        clients = {client.name for client in self.scenario.clients}
+        crashes = [fault for fault in self.scenario.faults if fault.kind is FaultKind.CRASH]
+        return any(not clients.isdisjoint(fault.nodes) for fault in crashes)
 
     def _returns(self, fault: FaultSpec, name: str) -> bool:
         """Draws whether and when; False when it is gone for good."""

@@ -89,7 +89,7 @@ def process_points() -> Iterator[Measured]:
             yield Measured("processes", system, dead, 100, 100, 1, 3)
 
 
-def scenario_of(base: Path, point: Measured) -> Scenario:
+def scenario_of(base: str | Path, point: Measured) -> Scenario:
     """The thesis' network at one point of an experiment."""
     changes = [f"seed={point.seed}"]
     for number in (0, 1):
@@ -107,7 +107,7 @@ def scenario_of(base: Path, point: Measured) -> Scenario:
     return load_scenario(base, changes)
 
 
-def measure(base: Path, point: Measured) -> Measured:
+def measure(base: str | Path, point: Measured) -> Measured:
     scenario = scenario_of(base, point)
     if point.part == "processes":
         real = asyncio.run(RealRun(scenario).finish())
@@ -161,7 +161,7 @@ def read(file: Path) -> dict[Point, Measured]:
     return {one.point: one for one in found}
 
 
-def main(base: Path, file: Path, parts: Sequence[str]) -> None:
+def main(base: str, file: Path, parts: Sequence[str]) -> None:
     """`parts`: which to run; none for all that need no processes."""
     measured = read(file)
     for one in [*points(), *process_points()]:
@@ -174,4 +174,4 @@ def main(base: Path, file: Path, parts: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])

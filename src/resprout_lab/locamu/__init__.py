@@ -75,6 +75,7 @@ LOCAMU = Stack(
         2 * options.f + 1,
         silent_hosts=True,
         freezes=True,
+        clients_restart_at_home=True,
         cuts=True,
         recovers_with_disk=True,
         returns_early=True,

@@ -46,7 +46,9 @@ def multicast_stack(
             Family.CLIENTS: CLIENT_MESSAGES,
         },
         layers={"resprout_lab.blocks.crossing": "order"},
-        survives=lambda options: Survival(faults=1, silent_hosts=True, joins=True),
+        survives=lambda options: Survival(
+            faults=1, silent_hosts=True, freezes=True, clients_restart_at_home=True, joins=True
+        ),
         drawn={"buffer": (10_000, 10_000, 10), "held_back": (100_000, 100), "suspect_us": (4_000_000, 6_000_000)},
         waits=lambda options: WaitTimes(death_us=options.suspect_us),
         known_anomalies={"lost_told": _CLIENTS_TOLD},
