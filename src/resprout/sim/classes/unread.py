@@ -1,8 +1,9 @@
 """Subscribers that read slowly, or not at all for a while, and their brokers may die.
 
+Some runs have a durable subscription, or a group, whose oldest messages are dropped; some of its consumers are slow.
 Shares of subscribers are small in most runs, so that they are soon full: then a subscriber is cut off, its oldest
-messages are dropped, or publishers of its topics wait, as its policy says. Besides what the judge finds, this is wrong:
-a publication that no such subscriber is owed waits for its `delivered`.
+messages are dropped, or publishers of its topics wait, as its policy says. Besides what the judge finds, this is
+wrong: a publication that no such subscriber is owed waits for its `delivered`.
 """
 
 from random import Random
@@ -14,8 +15,9 @@ from resprout.audit.history import History
 from resprout.audit.records import seconds
 from resprout.filters.topics import topic_matches
 from resprout.scenario.draw import draw_scenario
-from resprout.scenario.model import ClientSpec, Scenario, random_for
+from resprout.scenario.model import ClientSpec, Scenario, SubscriptionSpec, random_for
 from resprout.sim.blows import with_blows
+from resprout.sim.classes.consumers import drop_oldest
 from resprout.sim.reading import reads_at_once
 from resprout.sim.run import RunResult
 from resprout.sim.trial import Trial, formed_us
@@ -46,6 +48,7 @@ def unread(seed: int) -> Trial:
     begin_us = formed_us(scenario)
     policies = POLICIES[:3] if scenario.bank_initial is not None else POLICIES  # replicas need every operation
     clients = tuple([_reader(rng, client, begin_us, policies) for client in scenario.clients])
+    clients += _consumers(scenario)
     share = {"subscriber_bytes": rng.choice(SHARE_BYTES), "slow_consumer_us": rng.choice(SLOW_US)}
     scenario = msgspec.structs.replace(scenario, clients=clients, options={**scenario.options, **share})
     if not calm:
@@ -66,6 +69,27 @@ def _reader(rng: Random, client: ClientSpec, from_us: int, policies: tuple[str, 
     return client
 
 
+def _consumers(scenario: Scenario) -> tuple[ClientSpec, ...]:
+    """Consumers of a durable subscription whose oldest messages are dropped, in one run of three."""
+    rng = random_for(scenario.seed, "unread consumers")
+    if rng.random() >= 1 / 3:
+        return ()
+    topics = list(dict.fromkeys(topic for work in scenario.workloads for topic in work.topics))
+    group = rng.random() < 0.5
+    wanted = drop_oldest(SubscriptionSpec(rng.choice((*topics, "#")), None, "s0", group), rng)
+    return tuple(
+        [
+            ClientSpec(
+                f"d{i}",
+                rng.choice(scenario.brokers).name,
+                subscriptions=(wanted,),
+                reading_us=rng.choice(READING_US),
+            )
+            for i in range(rng.randint(2, 3) if group else 1)
+        ]
+    )
+
+
 def held_up(scenario: Scenario, result: RunResult) -> list[str]:
     """What was told to be `delivered` late, though nobody who does not read at once asked for its topic. (Where one
     asked for some of a topic, what it did not ask for may travel in one bundle with what it did; and where one blocks
@@ -73,6 +97,7 @@ def held_up(scenario: Scenario, result: RunResult) -> list[str]:
     history = History(result.rows)
     slow = {client.name for client in scenario.clients if not reads_at_once(client)}
     filters = {s.predicate.filter for life in history.lives if life.node in slow for s in life.subscriptions}
+    filters |= {client.consumes.filter for client in scenario.clients if client.consumes is not None}
     told = {
         (row.publisher or "", row.incarnation or 0, row.stream or "", row.seq or 0): row.time_us
         for _, row in history.receipts
