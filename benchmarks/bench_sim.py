@@ -12,7 +12,7 @@ from benchmarks.measure import Measure, interleaved
 from resprout.core.contract import Arrived, Connect, Connected, Effect, Event, Request, Transmit
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import Scenario
-from resprout.sim.distances import Distances
+from resprout.sim.network import Distances
 from resprout.sim.run import run_scenario
 from resprout.sim.world import World
 

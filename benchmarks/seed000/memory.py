@@ -12,13 +12,13 @@ import msgspec
 
 from resprout.core.contract import Deliver, Effect, Event, Machine, Request
 from resprout.edge.client.machine import ClientMachine
+from resprout.edge.client.options import ClientOptions
 from resprout.edge.durable_messages import WhenFull
-from resprout.edge.options import ClientOptions
 from resprout.edge.requests import FlushRequest, TakeRequest
 from resprout.links.options import LinkOptions
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import ClientSpec, Scenario
-from resprout.sim.client import ClientSide
+from resprout.sim.clients import ClientSide
 from resprout.sim.run import Run
 from resprout.trace import kinds
 

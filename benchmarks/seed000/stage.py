@@ -12,7 +12,7 @@ from resprout.core.contract import Effect, Transmit
 from resprout.links.frames import Data, Goodbye, Hello, SessionWelcome
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import OptionValue, Scenario
-from resprout.sim.distances import Distances
+from resprout.sim.network import Distances
 from resprout.sim.nodes import Process
 from resprout.sim.run import Run
 from resprout.sim.world import World

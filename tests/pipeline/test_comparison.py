@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from resprout.core.guarantee import Guarantee
-from resprout.core.promises import OrderScope
+from resprout.core.guarantee import Guarantee, OrderScope
 from resprout.pipeline.report.facts import RunFacts, RunStanding
 from resprout.pipeline.report.page import page_of
 from resprout.pipeline.report.page_tables import PageTable

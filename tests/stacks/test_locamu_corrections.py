@@ -7,8 +7,8 @@ import pytest
 
 from resprout.core.contract import LinkUp, Received
 from resprout.scenario.load import parse_scenario
-from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import run_scenario
+from resprout.sim.trial import FaultModel
 from resprout.stacks.survival import Survival
 from resprout_lab.blocks.vector_clock import Changes
 from resprout_lab.locamu import LOCAMU, algorithm

@@ -9,8 +9,7 @@ import pytest
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Close, Effect, LinkUp, Received, Request, Retire
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.promises import OrderScope
+from resprout.core.guarantee import Guarantee, OrderScope, ReceiptLevel
 from resprout.edge.messages import Attend, Publish, PublishRefused, Subscribe, Turned
 from resprout.edge.requests import LeaveRequest
 from resprout.scenario.load import load_scenario

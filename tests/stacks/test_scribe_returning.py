@@ -47,6 +47,14 @@ def test_the_scenario_that_comes_with_the_stack_misses_nothing() -> None:
     assert not played.verdict.anomalies
 
 
+def test_what_is_young_is_kept_for_clients_between_two_brokers() -> None:
+    """Found by the swarm: a client turns to another broker some seconds after its own fell silent, and more than
+    `keep_bytes` had been published and spread by then."""
+    dead = fault("3500ms", "crash", "b3", host=True)
+    played = play(ring(7, operations=60, interval="100ms", options="keep_bytes = 12000", more=dead))
+    check_nothing_missed(played)
+
+
 # -- who can go on -----------------------------------------------------------------------------------------------------
 
 

@@ -13,8 +13,8 @@ from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario
 from resprout.scenario.source import ScenarioError
-from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import run_scenario
+from resprout.sim.trial import FaultModel
 from resprout.stacks.registry import find_stack
 from resprout.stacks.survival import Survival
 from resprout_lab.blocks import replicated

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from resprout.core.contract import LinkDown
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.edge.messages import Attend, Delivery, HeldSubscription, Serving, Subscribe
 from resprout.scenario.model import FaultKind, FaultSpec
 from resprout.sim.swarm import try_seed

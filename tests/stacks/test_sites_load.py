@@ -3,8 +3,8 @@
 import pytest
 
 from resprout.replicas import proposer
+from resprout.replicas.ledger import Chosen, News
 from resprout.replicas.messages import SlotEntry
-from resprout.replicas.replica import Chosen, News
 from resprout.scenario.model import ChatterOptions, Mix, Scenario, WorkloadSpec
 from resprout_lab.sites import agreement
 from resprout_lab.sites.commands import Keeping, decode

@@ -14,7 +14,7 @@ from tests.soak import SOAKING
 
 ROOT = Path(__file__).parent.parent.parent
 SCENARIO = "crash-b1"
-SOME = ("resprout.core.ranges", "resprout.links.flight")
+SOME = ("resprout.core.seen", "resprout.links.flight")
 """Enough to show that compiled and interpreted modules work together; all of them take minutes."""
 
 HOT = (

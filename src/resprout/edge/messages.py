@@ -6,23 +6,25 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
-from resprout.core.bounds import (
+from resprout.core.bundle import Bundle
+from resprout.core.contract import ClientMessage, ProtocolMessage, Sender
+from resprout.core.guarantee import ALL_LEVELS, Guarantee, ReceiptLevel
+from resprout.core.message_fields import (
     CLIENT_STAMPED,
+    MARK_BYTES,
     NUMBER_MAX,
     BoundedNumber,
+    BundleMessage,
     ClientStamp,
     Derived,
+    FreeBundleMessage,
     Hops,
+    Marks,
     Microseconds,
     Offsets,
     Otherwise,
     TotalSequence,
 )
-from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage, FreeBundleMessage
-from resprout.core.contract import ClientMessage, ProtocolMessage, Sender
-from resprout.core.guarantee import ALL_LEVELS, Guarantee, ReceiptLevel
-from resprout.core.marks import MARK_BYTES, Marks
 from resprout.edge.durable_messages import DURABLE_MESSAGES, Span, WhenFull
 
 _DELIVERED: Final = ReceiptLevel.DELIVERED.bit

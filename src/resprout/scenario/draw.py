@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from resprout.core.guarantee import Guarantee
-from resprout.filters.topics import topic_matches
+from resprout.filters.predicate import topic_matches
 from resprout.scenario.model import (
     CLIENT_LATENCY_US,
     BrokerSpec,

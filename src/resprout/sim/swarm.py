@@ -1,4 +1,8 @@
-"""A swarm: scenarios drawn from seeds, run and judged. A seed and its class are all it takes to see a failure again."""
+"""A swarm: scenarios drawn from seeds, run and judged. A seed and its class are all it takes to see a failure again.
+
+`homeless` finds brokers that run at the end of a run and have no place in the tree. The judge does not report them:
+what their clients would have received or published was never promised to anybody.
+"""
 
 import signal
 import traceback
@@ -13,19 +17,43 @@ from resprout.audit.judge import judge
 from resprout.audit.verdict import lines
 from resprout.core.errors import UsageError
 from resprout.scenario.draw import LATENCIES_US, draw_scenario, with_conversation
-from resprout.scenario.model import FaultSpec, Scenario, random_for
+from resprout.scenario.model import FaultKind, FaultSpec, Scenario, random_for
 from resprout.scenario.write import describe
 from resprout.sim.checking import PERIOD
 from resprout.sim.classes import ANY, CLASSES, FAULTS, class_of
 from resprout.sim.excuses import unexcused
-from resprout.sim.homeless import homeless
 from resprout.sim.mishaps import with_mishaps
 from resprout.sim.run import RunResult
 from resprout.sim.trial import Trial
 from resprout.stacks.registry import find_stack
+from resprout.trace import kinds
+from resprout.trace.schema import Row
+
+_BEGINS = frozenset((kinds.RECOVER, kinds.JOIN, "fenced", "moved"))
+"""A life without a place begins, or will at once."""
+_ENDS = frozenset((kinds.CRASH, kinds.LEAVE, "name_refused"))
+"""Whoever is refused because its name is taken has been answered, and runs no more."""
 
 DEFAULT_STACK: Final = "resprout"
 NOTHING_SET: Final[Mapping[str, Any]] = {}
+
+
+def homeless(scenario: Scenario, rows: Iterable[Row]) -> list[str]:
+    """In the order of the scenario."""
+    if scenario.stack != "resprout":
+        return []  # only this one tells when a broker has found its place
+    later = [name for fault in scenario.faults if fault.kind is FaultKind.JOIN for name in fault.nodes]
+    places = {broker.name: broker.parent is None for broker in scenario.brokers}
+    places.update({name: True for name in later if name not in places})
+    for row in rows:
+        if row.kind == kinds.DOUBLE:
+            places[row.node] = False  # a second broker of a name: it takes its place, or it is refused
+        elif row.node in places:
+            if row.kind in _BEGINS:
+                places[row.node] = row.detail is not None and kinds.ANEW in row.detail
+            elif row.kind in ("joined", "reunited") or row.kind in _ENDS:
+                places[row.node] = True
+    return [name for name, has_place in places.items() if not has_place]
 
 
 class TrialOutcome(msgspec.Struct, frozen=True):

@@ -9,8 +9,9 @@ from typing import Final, Protocol
 
 from resprout.core import limits
 from resprout.core.contract import Effect, Persist, ProtocolMessage, Send, SetTimer
+from resprout.replicas.ledger import Chosen, HeartbeatDue, News, PatienceOver, Restored
 from resprout.replicas.messages import NO_BALLOT, Accept, Ballot, Decisions, Fetch, Install, Prepare
-from resprout.replicas.replica import Chosen, HeartbeatDue, News, PatienceOver, Replica, Restored
+from resprout.replicas.replica import Replica
 from resprout.stacks.shell.step import Step
 
 SNAPSHOT_SLOTS: Final = 512

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from resprout.core.errors import PeerError
-from resprout.core.ranges import Ranges, as_ranges
+from resprout.core.seen import Ranges, as_ranges
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.item import KeptItem
 from resprout_lab.delta.messages import BarrierId, HopPath, RoutedMessage, RoutesConfirmed, VisitedNode

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from resprout.core.bundle import Pair, pairs_of
 from resprout.core.contract import SetTimer, Timer
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.keys import Pair, pairs_of
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Publish
 from resprout_lab.ginger.messages import Metadata, Stored

@@ -10,9 +10,8 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage, FreeBundleMessage
 from resprout.core.contract import ProtocolMessage
-from resprout.core.marks import MARK_BYTES, Marks
+from resprout.core.message_fields import MARK_BYTES, BundleMessage, FreeBundleMessage, Marks
 from resprout.spread.messages import Interested
 
 Place = Annotated[int, msgspec.Meta(ge=-1)]

@@ -138,8 +138,10 @@ class Overlay:
         view, state = self._view, self._state
         self.declined_by.clear()
         self._break_degree = False
-        self._follows_root = not view.ancestors and state.options.corrects("succession")
+        is_below_root = not any(known.is_above for known in view.ancestors.values())
+        self._follows_root = is_below_root and state.options.corrects("succession")
         if self._follows_root:
+            view.ancestors.clear()  # brokers below its siblings, taken for uncles
             for name in sorted(view.siblings, key=_node_id):
                 if _node_id(name) < _node_id(state.name):
                     view.ancestors[name] = Known(2 + len(view.ancestors), view.siblings.pop(name).address)

@@ -11,7 +11,7 @@ As published both are counters, and what was missed is found by the last identif
 from resprout.core.bundle import Origin
 from resprout.core.contract import CancelTimer, SetTimer, Timer
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import Marks, Reached, from_marks, to_marks
+from resprout.core.message_fields import Marks, Reached, from_marks, to_marks
 from resprout_lab.ginger.dissemination import Dissemination
 from resprout_lab.ginger.messages import (
     LostMessage,

@@ -13,9 +13,9 @@ it after. This is left as it is, and the judge reports it as `barrier`.
 from collections import deque
 from collections.abc import Mapping
 
+from resprout.core.bundle import Pair
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
-from resprout.core.keys import Pair
 from resprout_lab.ginger.dissemination import Dissemination
 from resprout_lab.ginger.messages import MessageId, Metadata, TotalAck, TotalLock, TotalProcessed, id_of
 from resprout_lab.ginger.state import Entry, Neighbor, State

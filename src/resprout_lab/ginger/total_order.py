@@ -9,8 +9,8 @@ Known to be wrong: acknowledgements are counted, so that of a dead child counts 
 below different children of a broker wait for each other for ever (G12). `root_order` replaces this file.
 """
 
+from resprout.core.bundle import Pair
 from resprout.core.guarantee import Guarantee
-from resprout.core.keys import Pair
 from resprout_lab.ginger.dissemination import Dissemination
 from resprout_lab.ginger.messages import MessageId, Metadata, TotalAck, TotalLock, TotalProcessed
 from resprout_lab.ginger.state import Entry, Neighbor, State, shown

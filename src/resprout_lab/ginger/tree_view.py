@@ -13,10 +13,12 @@ from resprout_lab.ginger.state import Neighbor, State
 class Known:
     """A broker in the view."""
 
-    __slots__ = ("address", "hops")
+    __slots__ = ("address", "hops", "is_above")
 
-    def __init__(self, hops: int, address: str) -> None:
+    def __init__(self, hops: int, address: str, is_above: bool = False) -> None:
         self.hops = hops
+        self.is_above = is_above
+        """It is on the way to the root, and no uncle."""
         self.address = address
 
 
@@ -71,7 +73,7 @@ class TreeView:
 
     def _store(self, kind: dict[str, Known], word: str, entry: PathEntry) -> None:
         self._state.log(f"adding {word} {entry.name}")
-        kind[entry.name] = Known(entry.hops, entry.address)
+        kind[entry.name] = Known(entry.hops, entry.address, entry.down)
         self.former[entry.name] = entry.address
         self._state.locate(entry.name, entry.address)
 

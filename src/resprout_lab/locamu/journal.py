@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.bundle_record import from_record, to_record
-from resprout.core.marks import Mark
-from resprout.core.ranges import Range
+from resprout.core.bundle import from_record, to_record
+from resprout.core.message_fields import Mark
+from resprout.core.seen import Range
 from resprout.overlay.places import Place
 from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.item import KeptItem

@@ -3,8 +3,8 @@
 from typing import Final
 
 from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
+from resprout.core.message_fields import BundleMessage
 from resprout_lab.blocks import vector_clock
 from resprout_lab.blocks.places import PlacesNear
 from resprout_lab.blocks.vector_clock import Changes

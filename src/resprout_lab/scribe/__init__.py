@@ -35,7 +35,7 @@ publications are not lost and not duplicated, and they miss nothing that the log
 broker is without a parent fit into `keep_bytes`, or its clients are told that they missed messages.
 """
 
-from resprout.core.promises import OrderScope
+from resprout.core.guarantee import OrderScope
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
 from resprout.stacks.families import Family

@@ -21,8 +21,8 @@ from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions, plain_delivery
 from resprout.edge.messages import TOPIC_PLACES_MAX, Attend, PlacedDelivery, Serving, TopicPlace, TopicsReached
 from resprout.edge.requests import LeaveRequest
+from resprout.replicas.ledger import HeartbeatDue, PatienceOver
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
-from resprout.replicas.replica import HeartbeatDue, PatienceOver
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer

@@ -11,8 +11,9 @@ from typing import Final, Protocol
 
 from resprout.core.bundle import Origin
 from resprout.core.contract import ProtocolMessage
+from resprout.replicas.ledger import Chosen, HeartbeatDue, Led, News, PatienceOver, Restored
 from resprout.replicas.messages import NO_BALLOT, Ask, Known
-from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
+from resprout.replicas.replica import Replica
 from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.replicated import ReplicaInSessions
 from resprout_lab.scribe.chord.ring import number_of
@@ -34,6 +35,12 @@ from resprout_lab.scribe.trees.messages import AskMissed, NotKept, Scribed
 
 DEFERRED_BYTES: Final = 16 << 20
 """Of publications that wait until the tree has come further; more is not taken, and has to be said again."""
+
+
+YOUNG_US: Final = 10_000_000
+"""For so long a client may be between two brokers. What is younger is kept although all of the tree have it, ..."""
+YOUNG_FACTOR: Final = 8
+"""... up to so many times `keep_bytes`."""
 
 
 class TopicHouse(Protocol):
@@ -255,8 +262,10 @@ class HeldTopic:
         self.go_on()
         old_us, spare = self._step.now_us - self._options.keep_us, self.log.bytes - self._options.keep_bytes
         upto, floor = self.log.watermark, self._spread_upto
+        young_us, young_bytes = self._step.now_us - YOUNG_US, (YOUNG_FACTOR - 1) * self._options.keep_bytes
         for placed, (_, at_us) in zip(self.log.recent, self._times, strict=True):
-            if at_us > old_us and (spare <= 0 or placed.position > floor):
+            is_young = at_us > young_us and spare <= young_bytes
+            if at_us > old_us and (spare <= 0 or placed.position > floor or is_young):
                 break
             upto = placed.position
             spare -= placed.bundle.cost

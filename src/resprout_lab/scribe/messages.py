@@ -6,8 +6,8 @@ from typing import Annotated, Final
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
+from resprout.core.message_fields import BundleMessage
 from resprout.overlay.wires import OverlayMember
 
 HOLDERS_MAX: Final = 16

@@ -47,7 +47,8 @@ class ScribeOptions(msgspec.Struct, frozen=True):
     keep_us: Period = 30_000_000
     """For so long publications are kept for those who missed them."""
     keep_bytes: Annotated[int, msgspec.Meta(ge=1, le=3 << 20)] = 2 << 20
-    """Of each topic, at most. Less is kept for those who missed it where much is published."""
+    """Of each topic, and eight times as much of the last ten seconds, for clients between two brokers. Less is kept for
+    those who missed it where more is published."""
     link_bytes: _Positive = 4 << 20
     """What may wait for room on one link; more is left out, and made good later."""
     buffer: _Positive = 10_000

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from resprout.core.contract import SetTimer, Timer
 from resprout.core.errors import PeerError
-from resprout.replicas.replica import HeartbeatDue, PatienceOver
+from resprout.replicas.ledger import HeartbeatDue, PatienceOver
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat

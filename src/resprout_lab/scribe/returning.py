@@ -12,7 +12,7 @@ from typing import Final
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend
-from resprout.filters.topics import is_plain, topic_matches
+from resprout.filters.predicate import is_plain, topic_matches
 from resprout_lab.scribe.wishes import DIRECTORY
 
 WAIT_US: Final = 9_000_000

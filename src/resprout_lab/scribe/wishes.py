@@ -16,8 +16,7 @@ beginning for the filter, and whoever has been shown something is not shown it a
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from resprout.filters.predicate import Predicate
-from resprout.filters.topics import is_plain, topic_matches
+from resprout.filters.predicate import Predicate, is_plain, topic_matches
 from resprout_lab.blocks.recorded import Recorded
 from resprout_lab.blocks.subscriptions import Subscriptions
 from resprout_lab.scribe.trees.trees import Trees

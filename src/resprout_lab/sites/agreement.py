@@ -14,8 +14,9 @@ from random import Random
 from typing import Final
 
 from resprout.core.contract import ProtocolMessage, SetTimer, Timer
+from resprout.replicas.ledger import Chosen, HeartbeatDue, Led, News, PatienceOver, Restored
 from resprout.replicas.messages import ReplicaOptions
-from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
+from resprout.replicas.replica import Replica
 from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.replicated import ReplicaInSessions
 from resprout_lab.sites.commands import Command, CommandKey, decode, encode, key_of, name_of

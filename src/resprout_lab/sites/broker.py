@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from resprout.core.contract import Heard, LinkUp, ProtocolMessage, Recovered, Retire
 from resprout.core.errors import PeerError
+from resprout.replicas.ledger import HeartbeatDue, PatienceOver
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
-from resprout.replicas.replica import HeartbeatDue, PatienceOver
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer

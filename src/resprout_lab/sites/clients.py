@@ -12,7 +12,7 @@ from typing import Final
 from resprout.core.bundle import Origin
 from resprout.core.contract import LinkUp, Send, SetTimer, Timer
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.marks import Mark, Reached
+from resprout.core.message_fields import Mark, Reached
 from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.owed import Owed
 from resprout.edge.broker.session import ClientSession

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from resprout.core.bundle import Bundle
-from resprout.core.bundle_record import from_fields, to_fields
+from resprout.core.bundle import Bundle, from_fields, to_fields
 from resprout.core.errors import PeerError
 
 CommandKey = tuple[Any, ...]

@@ -11,14 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from resprout.core.bundle import Bundle, Origin, pick
-from resprout.core.client_limits import DEFAULT_LIMITS, ClientLimits
+from resprout.core.bundle import Bundle, Origin, pick, whole
 from resprout.core.contract import Effect, Send
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.marks import NOTHING, Marks, Reached, from_marks, in_parts, to_marks
-from resprout.core.ranges import as_ranges
-from resprout.core.stowed import whole
+from resprout.core.limits import DEFAULT_LIMITS, ClientLimits
+from resprout.core.message_fields import NOTHING, Marks, Reached, from_marks, in_parts, to_marks
+from resprout.core.seen import as_ranges
 from resprout.edge.broker.owed import Owed, read_held
 from resprout.edge.broker.ports import Confirmation, HeldBundle, RetentionPort, SubscriptionPort
 from resprout.edge.broker.quotas import LimitError, Quotas

@@ -14,7 +14,7 @@ from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.core.seen import Seen
-from resprout.edge.client.timers import TellTaken
+from resprout.edge.client.options import ClientOptions, TellTaken
 from resprout.edge.durable_messages import Span
 from resprout.edge.messages import (
     TOPIC_PLACES_MAX,
@@ -24,7 +24,6 @@ from resprout.edge.messages import (
     Taken,
     TopicPlace,
 )  # fmt: skip
-from resprout.edge.options import ClientOptions
 from resprout.edge.requests import DeliveriesSkipped
 
 MESSAGE_BYTES = 300

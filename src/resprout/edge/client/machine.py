@@ -7,7 +7,7 @@ be offered leaves no gap in a stream.
 
 Every session begins with `Attend`; nothing else is said before the broker answers `Serving`. When a broker is gone
 another one serves (`search`), with the same subscriptions (`wanted`) and everything again that is not known to be safe
-(`unconfirmed`). The application is told the new broker's name, and notices nothing else.
+(`Unconfirmed`). The application is told the new broker's name, and notices nothing else.
 """
 
 from collections import deque
@@ -32,12 +32,13 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import ALL_LEVELS
-from resprout.core.marks import Marks
+from resprout.core.message_fields import Marks
 from resprout.edge.client.incoming import Incoming
+from resprout.edge.client.options import ClientOptions as ClientOptions
+from resprout.edge.client.options import TellTaken
 from resprout.edge.client.publishing import Publishing
 from resprout.edge.client.questions import Questions
 from resprout.edge.client.search import BrokerSearch
-from resprout.edge.client.timers import TellTaken
 from resprout.edge.client.wanted import WantedSubscriptions, WishMessage, bytes_of
 from resprout.edge.durable_messages import WhenFull
 from resprout.edge.messages import (
@@ -61,7 +62,6 @@ from resprout.edge.messages import (
     Turned,
     Unsubscribed,
 )  # fmt: skip
-from resprout.edge.options import ClientOptions as ClientOptions
 from resprout.edge.requests import (
     BrokerChanged,
     ClientRequest,

@@ -24,9 +24,9 @@ from resprout.scenario.model import (
     WorkloadSpec,
     random_for,
 )
-from resprout.sim.blows import with_blows
 from resprout.sim.classes.drawing import brokers_in
 from resprout.sim.classes.restarts import with_disks
+from resprout.sim.mishaps import with_blows
 from resprout.sim.trial import Trial, formed_us
 
 BROKERS_MAX: Final = 6
@@ -116,7 +116,9 @@ def _with_clients(drawn: Scenario, rng: Random, is_between: bool) -> Scenario:
 def _subscription(number: int, rng: Random, brokers: list[str]) -> list[ClientSpec]:
     group = rng.random() < 0.4
     where = "amount < 500" if rng.random() < 0.2 else None
-    wanted = SubscriptionSpec(rng.choice(FILTERS), where, f"s{number}", group, spills=rng.random() < 0.85)
+    wanted = SubscriptionSpec(
+        rng.choice(FILTERS), where, f"s{number}", group, "spill" if rng.random() < 0.85 else "block"
+    )
     count = rng.randint(1, 3) if group else 1
     return [
         ClientSpec(

@@ -3,8 +3,8 @@
 from typing import Final
 
 from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
+from resprout.core.message_fields import BundleMessage
 from resprout_lab.blocks.crossing import Progress
 from resprout_lab.blocks.parts import parts_of
 from resprout_lab.blocks.places import PlacesNear

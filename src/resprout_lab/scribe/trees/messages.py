@@ -6,8 +6,8 @@ from typing import Annotated, Final
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
+from resprout.core.message_fields import BundleMessage
 
 NOWHERE: Final = -1
 """The position of one that has lost its own way from the root."""

@@ -1,8 +1,9 @@
-"""What can be set about a client, with the trade-off of each."""
+"""What can be set about a client, with the trade-off of each, and its timers."""
 
 import msgspec
 
 from resprout.core import limits
+from resprout.core.contract import Timer
 
 
 class ClientOptions(msgspec.Struct, frozen=True):
@@ -37,3 +38,24 @@ class ClientOptions(msgspec.Struct, frozen=True):
     patience_us: int = 3_000_000
     """How long a broker may be silent before others are asked; one whose host says that it is gone is not waited for.
     Shorter: less waiting for the dead, more needless questions about those who only paused."""
+
+
+class TellTaken(Timer, frozen=True):
+    """When to tell the broker which deliveries the application has."""
+
+
+class AskOthers(Timer, frozen=True):
+    """When to turn to others, because the broker is still silent."""
+
+
+class AnswerDue(Timer, frozen=True):
+    """When to ask the next one, because this one does not answer."""
+
+    broker: str
+
+
+class AskAgain(Timer, frozen=True):
+    """When to begin another round."""
+
+    brokers: tuple[str, ...]
+    """Whom it will ask; a driver that knows all of them to be gone need not wait for it."""
