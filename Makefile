@@ -13,7 +13,7 @@ WORKERS ?= 3
 # Eight brokers and five clients, each a process; after five seconds one of the brokers is killed. What happened is then
 # archived, judged, measured and drawn on Spark. The rate is that of the experiment: 50 ms, .4/.3/.3.
 demo: $(READY)
-	@$(BIN)/resprout run scenarios/crash-b1.toml --trace out/demo --set workload.0.operations=300
+	@$(BIN)/resprout run crash-b1 --trace out/demo --set workload.0.operations=300
 	@$(BIN)/resprout conclude out/demo --archive out/archive --out out/demo.html
 	@echo "next: $(BIN)/python examples/bank_on_spark.py, where Spark computes the balances of a bank while brokers are killed"
 

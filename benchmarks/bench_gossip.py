@@ -16,7 +16,7 @@ from tests.overlay.hyparview_net import Members
 
 from benchmarks.measure import Measure
 from resprout.audit.judge import judge
-from resprout.core.promises import Promises
+from resprout.core.guarantee import Promises
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.sim.run import RunResult, run_scenario

@@ -40,7 +40,7 @@ def run(quick: bool = False) -> list[Measure]:
 
 
 def _bank(operations: int, interval: str, mix: Mix | None = None) -> Scenario:
-    scenario = load("bank.toml", f"workload.0.operations={operations}", f"workload.0.interval={interval}")
+    scenario = load("bank", f"workload.0.operations={operations}", f"workload.0.interval={interval}")
     if mix is None:
         return scenario
     (workload,) = scenario.workloads
@@ -61,7 +61,7 @@ def _seeded(scenario: Scenario, seeds: Sequence[int]) -> dict[str, list[Played]]
 
 def _repairs(seeds: Sequence[int]) -> Iterator[Measure]:
     for crash in CRASHES:
-        scenario = load(f"{crash}.toml")
+        scenario = load(crash)
         found: dict[str, list[Repair]] = {stack: [] for stack in STACKS}
         for seed in seeds:
             for stack in STACKS:

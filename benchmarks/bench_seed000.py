@@ -1,4 +1,4 @@
-"""Figures 5.3, 5.4 and 5.5 of the tree system that the default stack descends from, for both: the sweeps of `sweeps/`.
+"""Figures 5.3, 5.4 and 5.5 of the tree system that the default stack descends from, for both: the sweeps `seed000-*`.
 
 At the rate of these experiments clients publish faster than their own totals are delivered. `ginger` keeps what a
 client publishes behind its undelivered total, so its latencies are mostly the wait in that queue; the default stack
@@ -13,7 +13,7 @@ import msgspec
 from benchmarks.measure import Measure
 from benchmarks.seed000.latency import deliveries
 from benchmarks.seed000.repair import Repair, repair_of
-from benchmarks.seed000.stage import STACKS, SWEEPS, play
+from benchmarks.seed000.stage import STACKS, play
 from resprout.scenario.model import Scenario
 from resprout.scenario.sweep import Sweep, load_sweep
 
@@ -45,7 +45,7 @@ def run(quick: bool = False) -> list[Measure]:
 
 
 def _load(figure: str, quick: bool) -> Sweep:
-    sweep = load_sweep(SWEEPS / f"seed000-{figure}.toml")
+    sweep = load_sweep(f"seed000-{figure}")
     if not quick:
         return sweep
     base = sweep.base.overridden([f"workload.0.operations={QUICK_OPERATIONS}"])

@@ -6,21 +6,20 @@ per event. A link delivery is one publication that crosses one link between two 
 
 import heapq
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Measure, interleaved
 from resprout.core.contract import Arrived, Connect, Connected, Effect, Event, Request, Transmit
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import Scenario
-from resprout.sim.distances import Distances
+from resprout.sim.network import Distances
 from resprout.sim.run import run_scenario
 from resprout.sim.world import World
 
 BROKERS = 511
 DEGREE = 3
 LATENCY_US = 1_000
-FLOOD = Path(__file__).parent.parent / "scenarios" / "flood.toml"
+FLOOD = "flood"
 
 
 class Flooder:

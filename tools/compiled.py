@@ -29,7 +29,7 @@ LISTED: Final = {
     "resprout.core.guarantee": _ANY_TYPE,
     "resprout.core.names": _ANY_TYPE,
     "resprout.edge.client.publishing": _ANY_TYPE,
-    "resprout.filters.topics": _ANY_TYPE,
+    "resprout.filters.predicate": _ANY_TYPE,
     "resprout.filters.where": _ANY_TYPE,
 }
 """Modules that stay as they are for a reason that cannot be seen in their classes."""

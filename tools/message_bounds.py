@@ -1,8 +1,8 @@
 """`python -m tools.message_bounds`: write docs/messages.md, the bounds of all numbers in frames and messages.
 
-The rows come from the code: from the types of the fields (`core.bounds`), from what is declared beside them, and from
-the tables of the broker that say which peer may send which message. `--check` only compares, and ends with status 1
-when the page differs or a number has no bound.
+The rows come from the code: from the types of the fields (`core.message_fields`), from what is declared beside them,
+and from the tables of the broker that say which peer may send which message. `--check` only compares, and ends with
+status 1 when the page differs or a number has no bound.
 """
 
 import argparse
@@ -18,8 +18,8 @@ from typing import Annotated, Any, Final, get_args, get_origin
 import msgspec
 
 from resprout.core import limits
-from resprout.core.bounds import NUMBER_MAX, STAMP_MAX, Derived, Otherwise, derived_of
 from resprout.core.bundle import Bundle
+from resprout.core.message_fields import NUMBER_MAX, STAMP_MAX, Derived, Otherwise, derived_of
 from resprout.edge.messages import CLIENT_MESSAGES, ReadEvents
 from resprout.links.frames import FRAMES
 from resprout.net.frames import MORE_FRAMES
@@ -129,7 +129,11 @@ def _numbers(hint: Any, path: str, declared: tuple[Derived, ...]) -> Iterator[Fo
 
 def unbounded(found: list[Row]) -> list[str]:
     """Numbers without a constant bound."""
-    return [f"{row.name} has no bound: use a type of core/bounds.py" for row in found if None in (row.least, row.most)]
+    return [
+        f"{row.name} has no bound: use a type of core/message_fields.py"
+        for row in found
+        if None in (row.least, row.most)
+    ]
 
 
 HEAD: Final = """# Numbers in messages

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from benchmarks.seed000.stage import distances_in
 from resprout.scenario.model import Scenario
-from resprout.sim.distances import Distances
+from resprout.sim.network import Distances
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 

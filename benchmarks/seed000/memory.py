@@ -12,13 +12,13 @@ import msgspec
 
 from resprout.core.contract import Deliver, Effect, Event, Machine, Request
 from resprout.edge.client.machine import ClientMachine
+from resprout.edge.client.options import ClientOptions
 from resprout.edge.durable_messages import WhenFull
-from resprout.edge.options import ClientOptions
 from resprout.edge.requests import FlushRequest, TakeRequest
 from resprout.links.options import LinkOptions
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import ClientSpec, Scenario
-from resprout.sim.client import ClientSide
+from resprout.sim.clients import ClientSide
 from resprout.sim.run import Run
 from resprout.trace import kinds
 
@@ -137,9 +137,12 @@ def broker_keeps(run: Run, name: str) -> Kept:
     assert process is not None
     machine: Any = process.machine
     broker = machine.machine
+    if hasattr(broker, "dissemination"):  # ginger
+        sessions = broker.state.sessions.all.values()
+        entries = {id(one): one for session in sessions for one in session.unfinished()}
+        entries.update({id(one): one for one in broker.state.buffer.values()})
+        return Kept(sum(entry.bundle.cost for entry in entries.values()), len(entries))
     core = broker.parts if hasattr(broker, "parts") else broker.core
-    if isinstance(core.log, dict):  # ginger
-        return Kept(sum(entry.bundle.cost for entry in core.log.values()), len(core.log))
     return Kept(core.log.bytes_held, len(core.log.entries))
 
 

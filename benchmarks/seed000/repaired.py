@@ -8,7 +8,7 @@ import msgspec
 from benchmarks.seed000.latency import Barrier, Delivered, deliveries, link_sum_us
 from benchmarks.seed000.stage import Played, distances_in
 from resprout.scenario.model import Scenario
-from resprout.sim.client import ClientSide
+from resprout.sim.clients import ClientSide
 from resprout.stacks.resprout.broker import ResproutBroker
 
 SETTLED_US: Final = 6_000_000

@@ -12,7 +12,7 @@ from resprout.core.contract import Effect, Transmit
 from resprout.links.frames import Data, Goodbye, Hello, SessionWelcome
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import OptionValue, Scenario
-from resprout.sim.distances import Distances
+from resprout.sim.network import Distances
 from resprout.sim.nodes import Process
 from resprout.sim.run import Run
 from resprout.sim.world import World
@@ -21,17 +21,15 @@ from resprout.trace.schema import Row
 from resprout.wire.codec import Codec
 
 ROOT: Final = Path(__file__).parents[2]
-SCENARIOS: Final = ROOT / "scenarios"
-SWEEPS: Final = ROOT / "sweeps"
 
 STACKS: Final = ("resprout", "ginger")
 
-GINGER: Final[dict[str, OptionValue]] = {"total_degree": 3, "buffer": 150, "timer_us": 2_000_000, "max_hops": 3}
+GINGER: Final[dict[str, OptionValue]] = {"total_degree": 3, "timer_us": 2_000_000, "max_hops": 3}
 """As the text of the experiments has them."""
 
 
 def load(file: str, *overrides: str) -> Scenario:
-    return load_scenario(SCENARIOS / file, overrides)
+    return load_scenario(file, overrides)
 
 
 def on(stack: str, scenario: Scenario) -> Scenario:

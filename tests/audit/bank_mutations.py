@@ -2,7 +2,7 @@
 
 import random
 
-from resprout.core.keys import pairs_of
+from resprout.core.bundle import pairs_of
 from resprout.trace.schema import Row
 from tests.audit.spoiling import (
     Rows,

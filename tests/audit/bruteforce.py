@@ -6,7 +6,7 @@ reports. It understands conditions of the form `amount > N` only, and expects ro
 
 from itertools import product
 
-from resprout.core.promises import Promises
+from resprout.core.guarantee import Promises
 from resprout.trace.schema import Row
 from tests.audit.bruteforce_world import Finding, Id, World, ident
 

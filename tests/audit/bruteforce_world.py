@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from resprout.core.promises import OrderScope, Promises, Reliability
+from resprout.core.guarantee import OrderScope, Promises, Reliability
 from resprout.trace.schema import Row
 
 Id = tuple[Any, ...]

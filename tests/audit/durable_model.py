@@ -7,7 +7,7 @@ dies with what it has not acknowledged, which is handed out again and says so.
 import functools
 import random
 
-from resprout.filters.topics import topic_matches
+from resprout.filters.predicate import topic_matches
 from resprout.trace.schema import Row
 from tests.audit.model import good_trace
 from tests.audit.spoiling import Id, change, ident, lines

@@ -11,7 +11,7 @@ from typing import Any, Final
 from resprout.audit.live.judge import LIVE_RULES, LiveJudge
 from resprout.audit.live.memory import LiveOptions
 from resprout.audit.verdict import Anomaly, Verdict
-from resprout.core.promises import Promises
+from resprout.core.guarantee import Promises
 from resprout.trace.schema import Row
 
 EVER: Final = 10**15

@@ -9,8 +9,8 @@ follow from it.
 import random
 from collections.abc import Iterator
 
-from resprout.core.keys import topics_of
-from resprout.filters.topics import topic_matches
+from resprout.core.bundle import topics_of
+from resprout.filters.predicate import topic_matches
 from resprout.trace.schema import Row
 from tests.audit import bank_mutations, durable_mutations  # noqa: F401 - they put themselves on the list
 from tests.audit.spoiling import (

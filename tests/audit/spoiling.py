@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from resprout.core.keys import Pair, pairs_of, topics_of
-from resprout.filters.topics import topic_matches
+from resprout.core.bundle import Pair, pairs_of, topics_of
+from resprout.filters.predicate import topic_matches
 from resprout.trace.schema import Row
 
 Rows = list[Row]

@@ -8,7 +8,7 @@ import pytest
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import Verdict
-from resprout.core.promises import OrderScope, Promises, Reliability
+from resprout.core.guarantee import OrderScope, Promises, Reliability
 from resprout.trace.schema import Row
 from tests.audit.bruteforce import findings
 from tests.audit.bruteforce_world import World, ident

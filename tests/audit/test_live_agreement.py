@@ -6,7 +6,7 @@ import pytest
 
 from resprout.audit.judge import judge
 from resprout.audit.live.judge import LIVE_RULES, LiveJudge, reliability
-from resprout.core.promises import Promises
+from resprout.core.guarantee import Promises
 from resprout.trace.live_folder import promise_row
 from resprout.trace.schema import Row
 from tests.audit.live_comparison import PATIENT, assert_agree, watched

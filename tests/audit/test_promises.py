@@ -4,7 +4,7 @@ import pytest
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import CLEAN, MEASURED, NOT_JUDGED, VIOLATED, as_dict, lines
-from resprout.core.promises import OrderScope, Promises, Reliability
+from resprout.core.guarantee import OrderScope, Promises, Reliability
 from resprout.trace.schema import Row
 from resprout.trace.store import RunInfo, Trace
 from tests.audit.trace_builder import TraceBuilder

@@ -19,9 +19,8 @@ from resprout.cli.standard_io import Output, as_json, as_payload, as_text
 from resprout.cli.voice import LOG_FORMATS, Voice
 from resprout.core.contract import Note
 from resprout.core.errors import PeerError, ResproutError
-from resprout.core.escaping import LINE_LETTERS_MAX, escape, escape_json
+from resprout.core.escaping import LINE_LETTERS_MAX, escape, escape_json, logger
 from resprout.core.guarantee import Guarantee
-from resprout.core.logger import logger
 from resprout.core.message import Message
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.net.frames import Login, make_codec

@@ -49,6 +49,19 @@ def test_another_stack_is_tried_with_the_faults_that_it_survives(
     assert parse_scenario(file.read_text()).stack == "ginger"
 
 
+def test_an_option_that_is_set_is_not_drawn_and_is_told_with_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "seed.toml"
+    words = ["swarm", "--stack", "delta", "--set", "window=3", "--set", "delta=2", "--first", "4", "--seeds", "1"]
+    assert run([*words, "--write", str(file)]) == 0
+    options = parse_scenario(file.read_text()).options
+    assert (options["window"], options["delta"]) == (3, 2)
+    monkeypatch.setattr(Trial, "run", explode)
+    assert run(words) == 1
+    assert "resprout swarm --stack delta --set window=3 --set delta=2 --first 4 --seeds 1" in capfd.readouterr().out
+
+
 def test_a_failure_ends_with_status_1_and_tells_how_to_see_it_again(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,6 +99,9 @@ def test_help_names_every_class(capfd: pytest.CaptureFixture[str]) -> None:
         (("--class", "fault"), "there is no class 'fault' for the stack 'resprout'; there is any, faults, "),
         (("--class", "hung", "--stack", "ginger"), "there is no class 'hung' for the stack 'ginger'; there is any, "),
         (("--stack", "ginge"), "unknown stack 'ginge'"),
+        (("--stack", "delta", "--set", "delta=x"), "option 'delta': expected `int`, got `str`"),
+        (("--stack", "delta", "--set", "f=1"), "the stack 'delta' has no such option"),
+        (("--set", "faults_tolerated=1"), "the classes of the stack 'resprout' draw its options: none can be set"),
         (("--write", ""), "'' names no file or folder"),
         (("--write", "nowhere/seed.toml"), "nowhere/seed.toml cannot be written: No such file or directory"),
         (("seven",), "unexpected extra argument (seven)"),

@@ -66,12 +66,12 @@ def test_a_checkpoint_that_is_damaged_is_refused(tmp_path: Path, capfd: pytest.C
 
 def test_live_rows_are_not_mixed_with_other_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "letter.txt").write_text("mine")
-    line = refused(capfd, "run", "scenarios/single.toml", "--live", str(tmp_path))
+    line = refused(capfd, "run", "single", "--live", str(tmp_path))
     assert "the folder holds 'letter.txt'" in line
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
 def test_live_rows_need_a_folder_that_can_be_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    line = refused(capfd, "run", "scenarios/single.toml", "--live", str(tmp_path / "file" / "live"))
+    line = refused(capfd, "run", "single", "--live", str(tmp_path / "file" / "live"))
     assert "cannot be prepared for live rows" in line

@@ -13,7 +13,7 @@ from resprout.client.local import Local
 from resprout.client.receipts import Receipt
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import GuaranteeName
-from resprout.edge.options import ClientOptions
+from resprout.edge.client.options import ClientOptions
 from resprout.net.tree import LocalTree
 from resprout.scenario.model import BrokerSpec, OptionValue, Scenario
 from tests.patience import PATIENCE_S

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resprout.core.keys import pairs_of, topics_of
+from resprout.core.bundle import pairs_of, topics_of
 
 
 def test_a_plain_key_belongs_to_the_topic_of_the_publication() -> None:

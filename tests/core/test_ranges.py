@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resprout.core.ranges import Ranges, as_ranges
+from resprout.core.seen import Ranges, as_ranges
 from tests.soak import cases
 
 

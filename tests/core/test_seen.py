@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from resprout.core import seen as seen_module
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import NOTHING, Mark
+from resprout.core.message_fields import NOTHING, Mark
 from resprout.core.seen import Seen
 from tests.order.examples import bundle
 from tests.soak import cases

@@ -166,11 +166,12 @@ def test_a_scenario_and_a_document_that_no_list_names_are_found(house: Path) -> 
         ("docs/sweeps.md", ""),
     ):
         (house / name).write_text(text)
-    (house / "scenarios").mkdir()
+    folder = house / "src/resprout/scenario/files"
+    folder.mkdir(parents=True)
     for name in ("bank.toml", "chain.toml"):
-        (house / "scenarios" / name).touch()
+        (folder / name).touch()
     assert [line for line in listed.complaints(house) if "client" in line or "toml" in line] == [
-        "docs/scenarios.md: does not list scenarios/chain.toml"
+        "docs/scenarios.md: does not list src/resprout/scenario/files/chain.toml"
     ]
     assert "docs/README.md: does not list docs/wire.md" in listed.complaints(house)
 

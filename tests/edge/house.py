@@ -13,7 +13,7 @@ from resprout.edge.messages import Attend, Delivery, Serving, Subscribe, Success
 from resprout.order.entry import Entry
 from resprout.order.log import Log
 from resprout.spread.interest import Interest
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import Outbound
 from resprout.stacks.resprout.client_interest import ClientInterest
 
 ROOM = 1 << 20

@@ -28,7 +28,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 from resprout.edge.client.machine import ClientMachine, ClientOptions
-from resprout.edge.client.timers import TellTaken
+from resprout.edge.client.options import TellTaken
 from resprout.edge.messages import Attend, Delivery, Extra, Publish, Serving, Successor
 
 E = TypeVar("E", bound=Effect)

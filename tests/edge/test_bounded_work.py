@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from resprout.core.bundle import Bundle, pack_payloads
-from resprout.core.client_limits import ClientLimits
 from resprout.core.contract import Received, Send
 from resprout.core.errors import PeerError, WireError
 from resprout.core.event_journal import EventsFetched, FetchEvents, Kept
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import Mark, to_marks
+from resprout.core.limits import ClientLimits
+from resprout.core.message_fields import Mark, to_marks
 from resprout.edge.broker import quotas as quotas_module
 from resprout.edge.broker import recorder as recorder_module
 from resprout.edge.broker import sessions as sessions_module

@@ -14,10 +14,11 @@ from resprout.core.contract import (
     Locate,
     SetTimer,
 )
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.edge.client import machine as client_module
 from resprout.edge.client import wanted as wanted_module
 from resprout.edge.client.machine import ClientOptions
+from resprout.edge.client.options import AnswerDue, AskAgain, AskOthers
 from resprout.edge.client.search import (
     ANSWER_US,
     BRIEF_MAX,
@@ -27,7 +28,6 @@ from resprout.edge.client.search import (
     ROUND_US_MIN,
     SUCCESSORS_MAX,
 )
-from resprout.edge.client.timers import AnswerDue, AskAgain, AskOthers
 from resprout.edge.messages import (
     Attend,
     GoTo,

@@ -4,7 +4,7 @@ import pytest
 
 from resprout.core.contract import Answer
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.edge.client.forgetting import NAMES_MAX, REQUESTS_MAX, check_names
+from resprout.edge.client.questions import NAMES_MAX, REQUESTS_MAX, check_names
 from resprout.edge.messages import BrokersForgotten, Extra, ForgetBrokers, PublicationWaits, Serving, Subscribe, Turned
 from resprout.edge.requests import (
     ForgetAnswered,

@@ -4,13 +4,12 @@ import itertools
 
 import pytest
 
-from resprout.core.client_limits import ClientLimits
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
+from resprout.core.limits import ClientLimits
 from resprout.edge.broker.quotas import LimitError
 from resprout.edge.messages import Attend, HeldSubscription, Subscribed, SubscribeRefused, Taken
-from resprout.filters.predicate import parse_predicate
-from resprout.filters.topics import placement_of, topic_matches
+from resprout.filters.predicate import parse_predicate, placement_of, topic_matches
 from tests.edge.house import ROOM, House
 
 

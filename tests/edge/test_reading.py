@@ -4,7 +4,7 @@ import pytest
 
 from resprout.core.contract import Answer
 from resprout.core.guarantee import Guarantee
-from resprout.edge.client.reading import REQUESTS_MAX, messages_of
+from resprout.edge.client.questions import REQUESTS_MAX, messages_of
 from resprout.edge.messages import EventRead, EventsEnd, Extra, ReadEvents, Serving
 from resprout.edge.requests import EventsAnswered, ReadRequest, Refused, SessionLost
 from tests.edge.puppets import Puppet

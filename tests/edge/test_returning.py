@@ -10,7 +10,7 @@ from resprout.core.bundle import Bundle, pack_payloads, unpack_payloads
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.marks import Mark, from_marks
+from resprout.core.message_fields import Mark, from_marks
 from resprout.edge.broker import owed as owed_module
 from resprout.edge.broker.ghosts import home_of
 from resprout.edge.broker.owed import Owed, read_held

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.edge.rights import NOTHING, Rights, includes, is_listed, may_hear, may_publish, may_subscribe
-from resprout.filters.topics import topic_matches
+from resprout.filters.predicate import topic_matches
 from tests.soak import cases
 
 SETTINGS = settings(deadline=None, derandomize=True, max_examples=cases(100, 300))

@@ -4,10 +4,10 @@ import tracemalloc
 
 import pytest
 
-from resprout.core.bounds import NUMBER_MAX
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, Subscribe, Taken, Turned
 from resprout.order.entry import Entry

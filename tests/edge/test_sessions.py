@@ -3,10 +3,10 @@
 import pytest
 
 from resprout.core.bundle import unpack_payloads
-from resprout.core.client_limits import ClientLimits
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.core.limits import ClientLimits
 from resprout.edge.messages import (
     Attend,
     Delivery,

@@ -6,7 +6,7 @@ import pytest
 
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.edge.broker.portion import Portion
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sharing import SPANS_TOLD_MAX, Consumer, SharedQueue

@@ -18,10 +18,10 @@ from resprout.core.contract import (
     Writable,
 )
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.edge.client.machine import ClientOptions
+from resprout.edge.client.options import AnswerDue, AskOthers
 from resprout.edge.client.search import BRIEF_US
-from resprout.edge.client.timers import AnswerDue, AskOthers
 from resprout.edge.messages import (
     HeldSubscription,
     Publish,

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from resprout.core.errors import UsageError
 from resprout.filters import implication
+from resprout.filters.errors import WhereError
 from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.filters.where import WhereError, parse
+from resprout.filters.where import parse
 from tests.filters import reference
 from tests.soak import cases
 

@@ -3,9 +3,9 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resprout.filters import ranges
+from resprout.filters import shelves
 from resprout.filters.access import INFINITE, text_rank
-from resprout.filters.ranges import RangeSet
+from resprout.filters.shelves import RangeSet
 from tests.soak import cases
 
 SETTINGS = settings(deadline=None, derandomize=True, max_examples=cases(80, 250))
@@ -30,7 +30,7 @@ asked = st.lists(st.one_of(numbers, st.sampled_from([INFINITE, -INFINITE])), max
 def test_a_number_finds_exactly_the_ranges_that_hold_it(
     spans: list[tuple[float, float]], data: st.DataObject, values: list[float], run: int
 ) -> None:
-    with mock.patch.object(ranges, "_RUN", run):
+    with mock.patch.object(shelves, "_RUN", run):
         kept: RangeSet[int] = RangeSet()
         for serial, (low, high) in enumerate(spans):
             kept.add(low, high, serial, serial)
@@ -51,7 +51,7 @@ def test_lengths_made_to_be_all_different_share_a_bounded_number_of_classes() ->
     for exponent in range(-1070, 1024):
         kept.add(0, 2.0**exponent, exponent, exponent)
     kept.add(-1.7e308, 1.7e308, 5000, 5000)
-    assert len(kept._spans) <= ranges.CLASSES_MAX
+    assert len(kept._spans) <= shelves.CLASSES_MAX
     found: list[int] = []
     kept.collect(2.0**10, found)
     assert sorted(found) == [*range(10, 1024), 5000]

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from resprout.core import limits
 from resprout.core.errors import UsageError
-from resprout.filters.where import WhereError, parse
+from resprout.filters.errors import WhereError
+from resprout.filters.where import parse
 from tests.filters import reference
 from tests.soak import cases
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from resprout.core import limits
 from resprout.core.errors import UsageError
-from resprout.filters.topics import check_filter, filter_covers, is_plain, topic_matches
+from resprout.filters.predicate import check_filter, filter_covers, is_plain, topic_matches
 from tests.soak import cases
 
 SETTINGS = settings(deadline=None, derandomize=True, max_examples=cases(130, 400))

@@ -21,9 +21,9 @@ from typing import Any, Final
 
 import msgspec
 
-from resprout.core.bounds import NUMBER_MAX
 from resprout.core.contract import Close, Effect, Event, Machine, Received, Retire, Send, Timer
 from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.broker.guard import Guard, Permit
 from resprout.edge.requests import Published, PublishRequest, ReceiptTurned, SubscribeRequest
 from resprout.edge.rights import Rights

@@ -13,7 +13,7 @@ from msgspec import inspect
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.edge.durable_messages import Span
 from resprout.links.frames import Data, Express
 from resprout.wire.codec import Codec

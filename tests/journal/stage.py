@@ -6,7 +6,7 @@ from itertools import count
 from resprout.core.event_journal import Kept
 from resprout.journal.journal import Journal, open_journal
 from resprout.journal.options import JournalOptions
-from resprout.sim.files import VirtualFiles
+from resprout.sim.disk import VirtualFiles
 
 SMALL = JournalOptions(segment_bytes=4_096)
 KEEPING = JournalOptions(segment_bytes=4_096, retain_bytes=1 << 30)

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from resprout.journal.errors import DamagedError, DiskError
+from resprout.journal.files import DamagedError, DiskError
 from resprout.journal.journal import Journal
 from resprout.journal.mending import mend
 from resprout.journal.options import Flush, JournalOptions
-from resprout.sim.files import VirtualFiles
-
-from .judge import proved
-from .stage import KEEPING, contents, opened, records_of
+from resprout.sim.disk import VirtualFiles
+from tests.journal.judge import proved
+from tests.journal.stage import KEEPING, contents, opened, records_of
 
 OPTIONS = JournalOptions(segment_bytes=4_096, retain_bytes=9_000)
 

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from resprout.journal.errors import DamagedError, DiskError, NotKeptError
-from resprout.journal.format import BATCH_BYTES, HEAD_BYTES, HEADER_BYTES, MAGIC, SegmentHead
+from resprout.journal.files import DamagedError, DiskError, NotKeptError
+from resprout.journal.format import BATCH_BYTES, HEAD_BYTES, HEADER_BYTES, MAGIC, SegmentHead, survey
 from resprout.journal.mending import mend
 from resprout.journal.segments import segment_name
-from resprout.journal.survey import survey
-from resprout.sim.files import VirtualFiles
-
-from .stage import KEEPING, contents, fill, opened, records_of
+from resprout.sim.disk import VirtualFiles
+from tests.journal.stage import KEEPING, contents, fill, opened, records_of
 
 SIZE = 20
 """Of each record."""

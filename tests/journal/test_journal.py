@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.core.contract import Forget, Persist
-from resprout.journal.errors import DiskError, NotKeptError
+from resprout.journal.files import DiskError, NotKeptError
 from resprout.journal.journal import Records
 from resprout.journal.options import Flush, JournalOptions
 from resprout.journal.reading import POINT_BYTES, open_reader
-from resprout.sim.files import VirtualFiles
+from resprout.sim.disk import VirtualFiles
 from tests.journal.judge import proved
 from tests.journal.stage import KEEPING, SMALL, contents, everything, fill, opened, records_of
 

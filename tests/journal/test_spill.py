@@ -9,7 +9,7 @@ import pytest
 from resprout.core.errors import StoreError
 from resprout.journal.spill import SpillFiles, SpillSegments
 from resprout.net.disk import UnnamedFiles
-from resprout.sim.files import VirtualFiles
+from resprout.sim.disk import VirtualFiles
 
 
 @pytest.mark.parametrize("kind", ["virtual", "real"])

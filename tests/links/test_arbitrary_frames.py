@@ -25,10 +25,21 @@ from resprout.core.contract import (
     Transmit,
     Trickled,
 )
-from resprout.links.frames import Data, Express, Goodbye, Hello, Part, Parted, SessionWelcome
+from resprout.links.frames import (
+    AcknowledgeDue,
+    Data,
+    Express,
+    Goodbye,
+    Hello,
+    LingerOver,
+    Part,
+    Parted,
+    ReconnectDue,
+    SessionWelcome,
+    WatchDue,
+)
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Slice
-from resprout.links.timers import AcknowledgeDue, LingerOver, ReconnectDue, WatchDue
 from tests.links.puppet import Desk, Parcel, Sign
 from tests.soak import cases
 

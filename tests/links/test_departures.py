@@ -3,9 +3,8 @@
 from typing import Any, ClassVar
 
 from resprout.core.contract import Close, Connected, Departure, Effect, Persist, Retire, Send, SetTimer, TimerFired
-from resprout.links.frames import Parted
+from resprout.links.frames import AcknowledgeDue, Parted, TurnOver
 from resprout.links.options import LinkOptions
-from resprout.links.timers import AcknowledgeDue, TurnOver
 from tests.links.puppet import Desk, Parcel, data, frames
 
 MANY = 1 << 30

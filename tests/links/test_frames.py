@@ -11,7 +11,7 @@ from resprout.core import limits
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Effect, ProtocolMessage, Transmit
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import MARK_BYTES, Mark
+from resprout.core.message_fields import MARK_BYTES, Mark
 from resprout.edge.messages import CLIENT_MESSAGES, Attend, HeldSubscription, Publish, Subscribed
 from resprout.links.flight import START_BYTES, Beginnings
 from resprout.links.frames import FRAMES, Data, Part

@@ -22,11 +22,10 @@ from resprout.core.contract import (
     Transmit,
 )
 from resprout.core.errors import UsageError
-from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, SessionWelcome
+from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, ReconnectDue, SessionWelcome
 from resprout.links.handshake import Acquaintances, fault_of_version
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
-from resprout.links.timers import ReconnectDue
 from tests.links.puppet import Desk, Parcel, Puppet, data, frames
 
 

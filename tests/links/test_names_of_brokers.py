@@ -16,7 +16,7 @@ from resprout.core.contract import (
     Transmit,
 )
 from resprout.links.frames import Goodbye, SessionWelcome
-from resprout.links.lives import KnowsBrokers
+from resprout.links.handshake import KnowsBrokers
 from tests.links.puppet import Desk, Puppet, frames
 
 GOES = "b2 is the name of a broker, which has come"

@@ -18,12 +18,11 @@ from resprout.core.contract import (
     TimerFired,
     Transmit,
 )
-from resprout.links.dialer import Dial, Dialer
 from resprout.links.flight import START_BYTES
-from resprout.links.frames import Data, Goodbye, SessionWelcome
+from resprout.links.frames import Data, Goodbye, LingerOver, ReconnectDue, SessionWelcome
+from resprout.links.handshake import Dial, Dialer
 from resprout.links.options import LinkOptions
 from resprout.links.session import MESSAGES_PER_FRAME
-from resprout.links.timers import LingerOver, ReconnectDue
 from tests.links.puppet import Desk, Parcel, data, frames
 
 

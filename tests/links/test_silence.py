@@ -21,9 +21,8 @@ from resprout.core.contract import (
     Transmit,
 )
 from resprout.links.flight import START_BYTES
-from resprout.links.frames import Goodbye
+from resprout.links.frames import Goodbye, LingerOver, ReconnectDue, WatchDue
 from resprout.links.options import LinkOptions
-from resprout.links.timers import LingerOver, ReconnectDue, WatchDue
 from tests.links.puppet import Desk, Parcel, frames
 
 

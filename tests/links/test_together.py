@@ -17,8 +17,8 @@ from resprout.core.contract import (
     TimerFired,
     Transmit,
 )
+from resprout.links.frames import AcknowledgeDue, FreeAcknowledgeDue
 from resprout.links.options import LinkOptions
-from resprout.links.timers import AcknowledgeDue, FreeAcknowledgeDue
 from tests.links.puppet import Desk, Parcel, data, frames
 
 MANY = 1 << 30

@@ -14,10 +14,9 @@ from resprout.core.contract import (
     Transmit,
 )
 from resprout.core.errors import UsageError
-from resprout.links.frames import Data
+from resprout.links.frames import Data, LingerOver, ReconnectDue, WatchDue
 from resprout.links.options import LinkOptions
-from resprout.links.timers import LingerOver, ReconnectDue, WatchDue
-from resprout.links.watch import PERIOD_US, TOLD_MAX
+from resprout.links.switchboard import PERIOD_US, TOLD_MAX
 from tests.links.puppet import Desk, Parcel, data, frames
 
 BEATING = LinkOptions(heartbeat_us=100, silence_us=400)

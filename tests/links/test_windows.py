@@ -14,9 +14,8 @@ from resprout.core.contract import (
     Transmit,
     Writable,
 )
-from resprout.links.frames import Data
+from resprout.links.frames import AcknowledgeDue, Data, LingerOver, ReconnectDue, WatchDue
 from resprout.links.options import LinkOptions
-from resprout.links.timers import AcknowledgeDue, LingerOver, ReconnectDue, WatchDue
 from tests.links.puppet import Desk, Parcel, data, frames
 
 WINDOW_100 = LinkOptions(window_bytes=100)

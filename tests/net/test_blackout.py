@@ -1,7 +1,6 @@
 """All broker processes are killed at once under load, and started again with their folders."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from resprout.scenario.load import load_scenario
 from tests.net.arrived import assert_everything_arrived
 from tests.soak import cases
 
-SCENARIO = Path(__file__).parents[2] / "scenarios" / "blackout.toml"
+SCENARIO = "blackout"
 PATIENT = ["options.ghost_us=20_000_000"]
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from resprout.core.bounds import STAMP_MAX
 from resprout.core.contract import EndCode
+from resprout.core.message_fields import STAMP_MAX
 from resprout.edge.messages import Attend, StreamMark, Taken
 from resprout.links.frames import Data, Goodbye
 from resprout.stacks.resprout.account import OUT_OF_BOUNDS

@@ -14,7 +14,7 @@ import pytest
 from resprout.cli.main import run as command
 from resprout.core.contract import Forget, Persist
 from resprout.core.errors import UsageError
-from resprout.journal.errors import DamagedError, DiskError
+from resprout.journal.files import DamagedError, DiskError
 from resprout.journal.options import JournalOptions
 from resprout.net.child import environment
 from resprout.net.data_folder import JOURNAL, open_folder
@@ -24,7 +24,7 @@ WRITER = """
 import resource, signal, sys
 from pathlib import Path
 from resprout.core.contract import Persist
-from resprout.journal.errors import DiskError
+from resprout.journal.files import DiskError
 from resprout.journal.options import JournalOptions
 from resprout.net.data_folder import open_folder
 

@@ -17,7 +17,7 @@ from resprout.journal.journal import Records
 from resprout.journal.options import JournalOptions, WhenDiskFull
 from resprout.net.disk_space import left_out_mark
 from resprout.net.durable import DurableEffects, LostEvents
-from resprout.sim.files import VirtualFiles
+from resprout.sim.disk import VirtualFiles
 from tests.edge.test_recorder import ME, SERVING, StubStack, bundle
 from tests.journal.stage import everything, opened
 from tests.net.stage import run, until

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import resprout
-from resprout.core.bounds import NUMBER_MAX
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.links.frames import Goodbye, SessionWelcome
 from resprout.net import network_search as lookout_module
 from resprout.net import sessions as session_module

@@ -1,7 +1,6 @@
 """A scenario comes to the same verdict in the virtual world and with real processes."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -10,10 +9,9 @@ from resprout.audit.verdict import Verdict, lines
 from resprout.net.run.coordinator import RealRun
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import Scenario
+from resprout.scenario.shipped import shipped
 from resprout.sim.run import run_scenario
 from resprout.trace.schema import Row
-
-FOLDER = Path(__file__).parents[2] / "scenarios"
 
 SMALLER = {
     "bank": ["workload.0.operations=20", "workload.0.interval=20ms", "workload.0.start=6s"],
@@ -48,13 +46,13 @@ def verdict_on(scenario: Scenario, rows: list[Row]) -> Verdict:
 
 
 def test_every_ready_made_scenario_without_faults_is_compared() -> None:
-    calm = [path.stem for path in FOLDER.glob("*.toml") if not load_scenario(path).faults]
+    calm = [name for name in shipped("scenarios") if not load_scenario(name).faults]
     assert sorted(SMALLER) == sorted(calm)
 
 
 @pytest.mark.parametrize("name", SMALLER)
 def test_processes_and_the_virtual_world_come_to_the_same_verdict(name: str) -> None:
-    scenario = load_scenario(FOLDER / f"{name}.toml", SMALLER[name])
+    scenario = load_scenario(name, SMALLER[name])
     virtual = run_scenario(scenario)
     real = asyncio.run(RealRun(scenario).finish())
     assert (virtual.ended, real.ended) == ("quiescent", "quiescent")
@@ -68,7 +66,7 @@ def test_processes_and_the_virtual_world_come_to_the_same_verdict(name: str) -> 
 
 def test_subscriptions_that_come_and_go_keep_every_promise() -> None:
     """When they are confirmed depends on timing, so the numbers differ from those of the virtual world."""
-    scenario = load_scenario(FOLDER / "random.toml", ["workload.0.operations=40", "workload.0.churn=0.3"])
+    scenario = load_scenario("random", ["workload.0.operations=40", "workload.0.churn=0.3"])
     real = asyncio.run(RealRun(scenario).finish())
     assert real.ended == "quiescent"
     assert verdict_on(scenario, real.rows).counts["publications"] == 200

@@ -20,7 +20,7 @@ from resprout.core.contract import (
     Timer,
 )
 from resprout.core.errors import UsageError
-from resprout.journal.errors import DiskError
+from resprout.journal.files import DiskError
 from resprout.journal.journal import Records
 from resprout.journal.options import Flush, JournalOptions
 from resprout.net.data_folder import open_folder

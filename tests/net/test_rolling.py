@@ -1,7 +1,6 @@
 """Every broker of a tree is restarted by SIGTERM, one after the other, while clients publish: nobody misses a thing."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -11,8 +10,6 @@ from resprout.net.run.coordinator import ProcessRunResult, RealRun
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import Scenario
 from tests.soak import SOAKING, cases
-
-FOLDER = Path(__file__).parents[2] / "scenarios"
 
 BUSY = """
 name = "a rolling restart at 5,000 messages a second"
@@ -77,7 +74,7 @@ def test_a_tree_is_restarted_broker_by_broker_and_nobody_misses_anything() -> No
         "topology.brokers=3", "workload.0.operations=60", "workload.0.start=2s", "fault.0.at=2500ms",
         'fault.0.nodes=["b0", "b2"]', "options.ghost_us=20_000_000",
     ]  # fmt: skip
-    scenario = load_scenario(FOLDER / "rolling.toml", small)
+    scenario = load_scenario("rolling", small)
     result = restarted(scenario)
     goings = [(row.kind, row.node) for row in result.rows if row.kind in ("leave", "drain", "join")]
     assert goings == [(kind, name) for name in ("b0", "b2") for kind in ("leave", "drain", "join")]

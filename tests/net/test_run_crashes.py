@@ -1,7 +1,6 @@
 """Real brokers are killed, frozen, started again, asked to leave: the tree grows back, and every promise holds."""
 
 import asyncio
-from pathlib import Path
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import Verdict, lines
@@ -9,8 +8,6 @@ from resprout.net.run.coordinator import ProcessRunResult, RealRun
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import Scenario
 from tests.net.arrived import assert_everything_arrived
-
-FOLDER = Path(__file__).parents[2] / "scenarios"
 
 PATIENT = ["options.lease_us=6_000_000", "options.ghost_us=20_000_000"]
 """A broker that the machine lets wait is not declared dead, and a client has time to find another one."""
@@ -30,7 +27,7 @@ def notes(result: ProcessRunResult, kind: str, node: str) -> list[str | None]:
 
 def test_a_broker_that_is_killed_is_repaired_and_its_client_misses_nothing() -> None:
     small = ["workload.0.operations=16", "workload.0.start=1s", "fault.0.at=1500ms"]
-    result, verdict = run(load_scenario(FOLDER / "crash-b1.toml", PATIENT + small))
+    result, verdict = run(load_scenario("crash-b1", PATIENT + small))
     assert notes(result, "crash", "b1") == [None]
     assert notes(result, "repair_end", "b0")[:1] == ["b1"]
     assert notes(result, "note", "c1"), "another broker serves it"
@@ -39,7 +36,7 @@ def test_a_broker_that_is_killed_is_repaired_and_its_client_misses_nothing() -> 
 
 def test_a_broker_that_was_frozen_begins_a_new_life_and_nobody_misses_anything() -> None:
     small = ["workload.0.operations=16", "workload.0.start=1s", "fault.0.at=1500ms", "fault.1.at=14s"]
-    result, verdict = run(load_scenario(FOLDER / "freeze-b1.toml", PATIENT + small))
+    result, verdict = run(load_scenario("freeze-b1", PATIENT + small))
     assert "b1" in notes(result, "repair_end", "b0")
     (over,) = [text for text in notes(result, "note", "b1") if text is not None and "is over" in text]
     assert over.startswith("life 1 is over: ")

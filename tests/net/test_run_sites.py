@@ -1,7 +1,6 @@
 """A tree of sites with real processes: brokers that are killed, stopped by SIGSTOP and started again."""
 
 import asyncio
-from pathlib import Path
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import Verdict, lines
@@ -11,7 +10,7 @@ from resprout.trace.schema import Row
 from resprout_lab.sites import SITES
 from tests.net.arrived import assert_everything_arrived
 
-SCENARIO = Path(__file__).parents[2] / "scenarios" / "sites.toml"
+SCENARIO = "sites"
 
 
 def run(faults: str, operations: int = 12) -> tuple[ProcessRunResult, Verdict]:

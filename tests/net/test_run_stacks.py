@@ -1,7 +1,6 @@
 """Stacks beside the default one, with real processes: the same scenarios, the same judge."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -12,20 +11,19 @@ from resprout.scenario.load import load_scenario
 from resprout.stacks.registry import find_stack
 from tests.net.arrived import assert_everything_arrived
 
-FOLDER = Path(__file__).parents[2] / "scenarios"
 ROW = ["topology.brokers=6", 'client.1.broker="b3"', 'client.2.broker="b5"']
 """Six in a row are a neighbourhood and those beyond it, and start in half the time of ten."""
 
 GINGER = [
     'stack="ginger"',
-    "options={total_degree=3, timer_us=1_000_000, client_timer_us=3_000_000}",
+    "options={total_degree=3, timer_us=1_000_000}",
     "workload.0.operations=12",
     "workload.0.start=5s",
 ]
 
 
 def run(name: str, changes: list[str]) -> tuple[ProcessRunResult, Verdict]:
-    scenario = load_scenario(FOLDER / f"{name}.toml", changes)
+    scenario = load_scenario(name, changes)
     stack = find_stack(scenario.stack)
     result = asyncio.run(RealRun(scenario).finish())
     verdict = judge(result.rows, bank_initial=scenario.bank_initial, promise=stack.promise())

@@ -13,7 +13,7 @@ from resprout.client.connect import connect
 from resprout.core.contract import Effect, Note
 from resprout.core.errors import UsageError
 from resprout.links.options import LinkOptions
-from resprout.links.refusals import PERIOD_US, Refusals
+from resprout.links.sessions import PERIOD_US, Refusals
 from resprout.net.connection_limits import CONNECTIONS_MIN, RESERVED, Unidentified, raise_limit, room_for, source_of
 from resprout.net.frames import Here, Who
 from tests.net.stage import Bare, Running, broker, run, until

@@ -2,9 +2,9 @@
 
 import pytest
 
-from resprout.core.bounds import STAMP_MAX
 from resprout.core.bundle import shadow
 from resprout.core.errors import BoundError, PeerError
+from resprout.core.message_fields import STAMP_MAX
 from resprout.order.clock import LEAD, Clock
 
 NOW_US = 1_800_000_000_000_000

@@ -82,9 +82,16 @@ def test_what_waits_for_something_else_is_not_looked_at() -> None:
 def test_what_does_not_fit_is_not_kept_and_there_is_room_again_when_something_is_taken() -> None:
     stage = Stage(items_max=2)
     assert stage.put("x", a=1) and stage.put("y")
-    assert not stage.queue.has_room and not stage.put("z")
+    assert not stage.queue.has_room and not stage.put("z", a=1)
     assert stage.taken() == ["y"]
     assert stage.put("z") and stage.taken() == ["z"]
+
+
+def test_there_is_always_room_for_what_may_be_delivered_at_once() -> None:
+    """Seed 310027 of `locamu`: the very message that all others waited for found no room, again and again."""
+    stage = Stage(items_max=1)
+    assert stage.put("x", a=1)
+    assert stage.put("y") and stage.taken() == ["y"]
 
 
 SOURCES = ("a", "b", "c", "d")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.links.frames import Data
 from resprout.order.totals import submissions
 from resprout.order.totals.locks import LockRecord, LockTable

@@ -9,7 +9,7 @@ import pytest
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.order.clock import Clock
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.messages import (

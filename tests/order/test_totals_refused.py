@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from resprout.core.bounds import STAMP_MAX
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
+from resprout.core.message_fields import STAMP_MAX
 from resprout.order.totals import backlog
 from resprout.order.totals.handover import MemberLocks, Piece
 from resprout.order.totals.messages import (

@@ -7,9 +7,9 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resprout.core.bounds import NUMBER_MAX
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.core.errors import PeerError
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.links.frames import Data
 from resprout.overlay.council import Council
 from resprout.overlay.lease_detector import UNHEARD_POSTS_MAX

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from resprout.core.bounds import NUMBER_MAX
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.overlay import lineage, view
 from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
 from resprout.overlay.view import MembershipView

@@ -1,6 +1,6 @@
 """Writes the tables of docs/experiments/comparison.md anew: `python -m tests.pipeline.comparison_page`, some minutes.
 
-Of the first seed of `sweeps/stacks.toml`, with what the report makes of it. What the page says in words beside them is
+Of the first seed of `stacks`, with what the report makes of it. What the page says in words beside them is
 for people to read again.
 """
 

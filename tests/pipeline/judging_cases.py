@@ -8,7 +8,7 @@ from typing import Any
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import MEASURED, NOT_JUDGED, Verdict
-from resprout.core.promises import Promises
+from resprout.core.guarantee import Promises
 from resprout.pipeline.judging.detected import Detected
 from resprout.pipeline.places import RunPlace, place_of
 from resprout.scenario.load import load_scenario
@@ -23,7 +23,6 @@ from tests.audit.spoiling import change
 from tests.audit.test_bruteforce import arbitrary_trace, disturbed
 
 ALL_TOPICS = Promises()
-SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 
 class Case:
@@ -94,7 +93,7 @@ def _base(rule: str, seed: int) -> list[Row]:
 def simulated() -> tuple[Case, ...]:
     """Runs with crashes, a freeze, a return, conditions, durable subscriptions and banks."""
     return tuple(
-        Case(f"simulated-{name}", run_scenario(load_scenario(SCENARIOS / f"{name}.toml")).rows)
+        Case(f"simulated-{name}", run_scenario(load_scenario(name)).rows)
         for name in ("content", "crash-b1", "durable", "freeze-b1", "recover")
     )
 

@@ -16,20 +16,16 @@ from resprout.pipeline.tables import (
     TrafficRow,
     VerdictRow,
 )
+from resprout.scenario.shipped import shipped
 
-SWEEPS = Path(__file__).parents[2] / "sweeps"
 ASKED = GivenCommand((Path("out/archive"),), Path("out/page.html"))
 GUARANTEES = ("eventual", "causal", "total")
 
 
 def reports_of(prefix: str) -> list[SweepReport]:
-    """What the ready-made sweeps ask for, as if the command had been given in the folder above them."""
-    found = map(load_report, sorted(SWEEPS.glob(f"{prefix}*.toml")))
-    return [
-        msgspec.structs.replace(report, sweep=f"sweeps/{Path(report.sweep).name}")
-        for report in found
-        if not report.is_empty
-    ]
+    """Return the reports of the ready-made sweeps that have figures."""
+    found = map(load_report, sorted(name for name in shipped("sweeps") if name.startswith(prefix)))
+    return [report for report in found if not report.is_empty]
 
 
 class Key(dict[str, str]):

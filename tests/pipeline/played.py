@@ -14,12 +14,10 @@ from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
 from resprout.trace.store import write_trace
 
-SWEEPS = Path(__file__).parents[2] / "sweeps"
-
 
 def runs_of(name: str, changes: Sequence[str] = (), **labels: tuple[str, ...]) -> Iterator[SweepRun]:
     """Of the first seed: those whose labels are among these, with changes that come after all others."""
-    for run in load_plan(SWEEPS / f"{name}.toml", changes, seeds=1).sweep.runs():
+    for run in load_plan(name, changes, seeds=1).sweep.runs():
         if all(run.labels[axis] in wanted for axis, wanted in labels.items()):
             yield run
 

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from resprout.core.guarantee import Guarantee
-from resprout.core.promises import OrderScope
+from resprout.core.guarantee import Guarantee, OrderScope
 from resprout.pipeline.report.facts import RunFacts, RunStanding
 from resprout.pipeline.report.page import page_of
 from resprout.pipeline.report.page_tables import PageTable
@@ -52,7 +51,7 @@ def test_every_stack_is_compared_at_eventual_and_at_the_strongest_that_it_offers
         (guarantee,) = [one for one in Guarantee if getattr(workload.mix, one.label)]
         asked.setdefault(run.scenario.stack, set()).add(guarantee)
     wanted = {name: {Guarantee.EVENTUAL, max(stack.guarantees)} for name, stack in STACKS.items()}
-    assert asked == wanted, "a stack needs its points in sweeps/stacks.toml"
+    assert asked == wanted, "a stack needs its points in the sweep stacks"
 
 
 def test_all_of_them_have_the_same_network_and_the_same_workload() -> None:
@@ -95,7 +94,7 @@ def test_the_page_has_one_table_with_what_each_stack_says_of_itself(played: list
     for name, stack in STACKS.items():
         assert f"<strong>{name}</strong> guarantees " in page
         assert survives_in_words(stack.survives(stack.parse_options({}))) in page
-    assert "resprout sweep sweeps/stacks.toml" in page
+    assert "resprout sweep stacks" in page
     assert re.search(r'<th scope="col">judged</th>\s*<th scope="col">asked for</th>', page), "a phone shows it first"
 
 

@@ -21,7 +21,7 @@ SMALL = ["--set", "workload.0.operations=5"]
 
 
 def a_trace(folder: Path, seed: int = 1) -> Path:
-    scenario = Path(__file__).parents[2] / "scenarios" / "crash-b1.toml"
+    scenario = "crash-b1"
     assert run(["sim", str(scenario), "--trace", str(folder), "--seed", str(seed), *SMALL]) == 0
     return folder
 

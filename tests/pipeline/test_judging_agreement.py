@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from resprout.audit.verdict import RULES
-from resprout.core.promises import OrderScope, Promises, Reliability
+from resprout.core.guarantee import OrderScope, Promises, Reliability
 from resprout.pipeline.judging import judge_runs
 from resprout.pipeline.judging.detect import detect
 from resprout.pipeline.places import RunPlace

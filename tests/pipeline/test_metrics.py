@@ -21,8 +21,6 @@ from resprout.trace.schema import Row, TraceError
 from resprout.trace.store import RunInfo, TraceWriter, write_trace
 from resprout.trace.summary import summarize
 
-SCENARIOS = Path(__file__).parents[2] / "scenarios"
-
 
 def publish(time_us: int, seq: int, guarantee: str = "fifo", node: str = "p", **columns: Any) -> Row:
     stream = "eventual" if guarantee == "eventual" else "ordered"
@@ -187,10 +185,10 @@ def test_parts_of_a_trace_are_one_run(tmp_path: Path) -> None:
     assert measure_run(place_of(tmp_path / "three", "e", "r")) == together
 
 
-@pytest.mark.parametrize("file", ["bank.toml", "content.toml", "crash-b1-b4.toml"])
+@pytest.mark.parametrize("file", ["bank", "content", "crash-b1-b4"])
 @pytest.mark.parametrize("stack", ["resprout", "ginger"])
 def test_latencies_are_those_of_the_summary(tmp_path: Path, file: str, stack: str) -> None:
-    scenario = load_scenario(SCENARIOS / file, ["workload.0.operations=20", f"stack={stack}", "options={}"])
+    scenario = load_scenario(file, ["workload.0.operations=20", f"stack={stack}", "options={}"])
     found, rows = simulated(tmp_path / "t", scenario)
     summary = summarize(rows)
     latency = {row.guarantee: row for row in found.latency if row.phase == "all"}
@@ -207,7 +205,7 @@ def test_latencies_are_those_of_the_summary(tmp_path: Path, file: str, stack: st
 
 
 def test_the_simulator_counts_what_its_nodes_send(tmp_path: Path) -> None:
-    scenario = load_scenario(SCENARIOS / "bank.toml", ["workload.0.operations=20"])
+    scenario = load_scenario("bank", ["workload.0.operations=20"])
     found, _ = simulated(tmp_path / "t", scenario)
     assert [row.node for row in found.load] == [b.name for b in scenario.brokers] + [c.name for c in scenario.clients]
     sent, received = (sum(map(count, found.load)) for count in (_frames_sent, _frames_received))
@@ -227,7 +225,7 @@ def test_the_simulator_counts_what_its_nodes_send(tmp_path: Path) -> None:
 
 def test_bytes_are_counted_where_a_bandwidth_asks_for_them(tmp_path: Path) -> None:
     settings = ["topology.brokers=5", "workload.0.operations=20", "topology.bandwidth=10Mbit"]
-    found, _ = simulated(tmp_path / "t", load_scenario(SCENARIOS / "flood.toml", settings))
+    found, _ = simulated(tmp_path / "t", load_scenario("flood", settings))
     for row in found.load:
         assert (row.bytes_sent is not None) == (row.role == "broker")
     assert found.traffic[0].frame_bytes == sum(row.bytes_sent or 0 for row in found.load)
@@ -237,7 +235,7 @@ def test_bytes_are_counted_where_a_bandwidth_asks_for_them(tmp_path: Path) -> No
 
 def test_a_network_card_with_a_bandwidth_has_a_busy_share(tmp_path: Path) -> None:
     settings = ["topology.brokers=5", "workload.0.operations=20", "topology.bandwidth=1Mbit"]
-    found, _ = simulated(tmp_path / "t", load_scenario(SCENARIOS / "flood.toml", settings))
+    found, _ = simulated(tmp_path / "t", load_scenario("flood", settings))
     for row in found.load:
         if row.role == "client":
             assert row.busy_share is None
@@ -249,8 +247,8 @@ def test_a_network_card_with_a_bandwidth_has_a_busy_share(tmp_path: Path) -> Non
 
 def test_a_run_that_records_counts_has_the_same_measures(tmp_path: Path) -> None:
     settings = ["topology.brokers=7", "workload.0.operations=60", "count_bytes=true"]
-    rows, _ = simulated(tmp_path / "r", load_scenario(SCENARIOS / "flood.toml", settings))
-    counts, _ = simulated(tmp_path / "c", load_scenario(SCENARIOS / "flood.toml", [*settings, "trace=counts"]))
+    rows, _ = simulated(tmp_path / "r", load_scenario("flood", settings))
+    counts, _ = simulated(tmp_path / "c", load_scenario("flood", [*settings, "trace=counts"]))
     assert (counts.runs[0].publications, counts.runs[0].deliveries) == (60, 420)
     unknown = {"settled_us": None}  # counts do not say when the last publication was made
     assert msgspec.structs.replace(counts.traffic[0], digest=rows.traffic[0].digest) == msgspec.structs.replace(

@@ -9,9 +9,9 @@ from resprout.pipeline.metrics.observed import ObservedEvent
 from resprout.pipeline.metrics.repairs import ObservedRepair, repairs_in
 from resprout.pipeline.tables import RepairRow
 from resprout.scenario.load import load_scenario
-from tests.pipeline.test_metrics import SCENARIOS, deliver, measured, publish, row, simulated
+from tests.pipeline.test_metrics import deliver, measured, publish, row, simulated
 
-GINGER = ["stack=ginger", "options={ total_degree = 3, buffer = 150, timer_us = 2000000, max_hops = 3 }"]
+GINGER = ["stack=ginger", "options={ total_degree = 3, timer_us = 2000000, max_hops = 3 }"]
 
 
 def events(*texts: str) -> list[ObservedEvent]:
@@ -28,7 +28,7 @@ def repairs(*texts: str) -> list[ObservedRepair]:
 
 
 def repaired(folder: Path, file: str, *settings: str) -> list[RepairRow]:
-    found, _ = simulated(folder, load_scenario(SCENARIOS / file, ["workload.0.operations=40", *settings]))
+    found, _ = simulated(folder, load_scenario(file, ["workload.0.operations=40", *settings]))
     return found.repairs
 
 
@@ -122,7 +122,7 @@ def test_a_delivery_belongs_to_the_phase_in_which_it_was_published(tmp_path: Pat
 
 
 def test_the_repair_of_a_crash_takes_one_round_trip_at_its_coordinator(tmp_path: Path) -> None:
-    repair, *moves = repaired(tmp_path / "t", "crash-b1.toml")
+    repair, *moves = repaired(tmp_path / "t", "crash-b1")
     assert (repair.node, repair.dead, repair.cause, repair.rounds) == ("b0", ("b1",), "crash", None)
     assert repair.round_trip_us == 2 * (115_000 + 40_000)
     assert repair.placed_us is not None
@@ -133,26 +133,26 @@ def test_the_repair_of_a_crash_takes_one_round_trip_at_its_coordinator(tmp_path:
 
 
 def test_rounds_are_counted_where_the_stack_asks_for_parents(tmp_path: Path) -> None:
-    [repair] = repaired(tmp_path / "t", "crash-b1.toml", *GINGER)
-    assert (repair.dead, repair.rounds, repair.round_trip_us) == (("b1",), 3, 310_000)
+    [repair] = repaired(tmp_path / "t", "crash-b1", *GINGER)
+    assert (repair.dead, repair.rounds, repair.round_trip_us) == (("b1",), 7, 310_000)
     assert repair.node in ("b4", "b5")
 
 
 def test_the_nearest_heir_is_the_centre_when_the_root_dies(tmp_path: Path) -> None:
-    repair, *_ = repaired(tmp_path / "t", "crash-root.toml")
+    repair, *_ = repaired(tmp_path / "t", "crash-root")
     assert (repair.node, repair.round_trip_us) == ("b2", 2 * (37_000 + 240_000))
 
 
 @pytest.mark.parametrize("settings", [[], GINGER])
 def test_a_dead_child_of_the_dead_is_not_waited_for(tmp_path: Path, settings: list[str]) -> None:
-    repair, *_ = repaired(tmp_path / "t", "crash-b1-b4.toml", *settings)
+    repair, *_ = repaired(tmp_path / "t", "crash-b1-b4", *settings)
     assert repair.round_trip_us == 2 * (115_000 + 25_000)
 
 
 @pytest.mark.parametrize("stack", ["resprout", "ginger"])
 def test_phases_of_a_crash_divide_all_deliveries(tmp_path: Path, stack: str) -> None:
     settings = ["workload.0.operations=60", *(GINGER if stack == "ginger" else [])]
-    found, _ = simulated(tmp_path / "t", load_scenario(SCENARIOS / "crash-b1.toml", settings))
+    found, _ = simulated(tmp_path / "t", load_scenario("crash-b1", settings))
     for guarantee in ("eventual", "causal", "total"):
         counts = {row.phase: row.count for row in found.latency if row.guarantee == guarantee}
         assert counts.pop("all") == sum(counts.values())
@@ -160,6 +160,6 @@ def test_phases_of_a_crash_divide_all_deliveries(tmp_path: Path, stack: str) -> 
 
 
 def test_a_calm_run_has_no_phases(tmp_path: Path) -> None:
-    found, _ = simulated(tmp_path / "t", load_scenario(SCENARIOS / "bank.toml", ["workload.0.operations=10"]))
+    found, _ = simulated(tmp_path / "t", load_scenario("bank", ["workload.0.operations=10"]))
     assert {row.phase for row in found.latency} == {"all"}
     assert found.repairs == []

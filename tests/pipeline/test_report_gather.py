@@ -17,8 +17,8 @@ from resprout.sim.run import run_scenario
 from resprout.trace.schema import Row
 from resprout.trace.store import Recorder, RunInfo, write_trace
 
-CRASH = Path(__file__).parents[2] / "scenarios" / "crash-b1.toml"
-FIGURES = CRASH.parents[1] / "sweeps" / "seed000-5.4.toml"
+CRASH = "crash-b1"
+FIGURES = "seed000-5.4"
 SHORT = ("workload.0.operations=12", "workload.0.keys=3")
 
 
@@ -52,7 +52,7 @@ def test_an_archive_is_judged_and_measured_once_and_shown_twice(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "page.html"
-    words = ["report", str(archive), "--out", str(out), "--sweep", str(FIGURES)]
+    words = ["report", str(archive), "--out", str(out), "--sweep", FIGURES]
     assert command([*words, "--master", "local[2]"]) == 0
     assert capsys.readouterr().out == f"2 runs: {out}\n"
     first, kept = out.read_text(), result_files(archive)
@@ -104,7 +104,7 @@ def test_different_runs_of_one_name_are_not_mixed_up(archive: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["crash-b1", "partition", "chatter", "random", "content"])
 def test_the_scenario_on_the_page_makes_the_run_again(name: str) -> None:
-    of = load_scenario(CRASH.with_name(f"{name}.toml"), [])
+    of = load_scenario(name)
     recipe = recipe_of(run_info(of, "quiescent"))
     assert recipe is not None
     assert parse_scenario(recipe, "recipe", []) == of

@@ -269,11 +269,8 @@ def test_sweeps_without_runs_are_listed_with_the_command_that_makes_them(whole: 
     facts = [sweep_run("seed000-5.4", "resprout", 1, 1000, faults="0")]
     text = text_of(page_of(facts, {}, ASKED, reports_of("seed000-")))
     assert "No data yet" in text
-    assert "resprout sweep sweeps/seed000-5.3.toml --out DIR" in text
-    assert (
-        "resprout sweep sweeps/seed000-5.4.toml --out out/archive resprout report out/archive --out out/page.html"
-        in text
-    )
+    assert "resprout sweep seed000-5.3 --out DIR" in text
+    assert "resprout sweep seed000-5.4 --out out/archive resprout report out/archive --out out/page.html" in text
     assert "No data yet" not in text_of(whole)
 
 

@@ -1,5 +1,5 @@
 """The experiments of seed 001 on small trees: the sweeps can be run, and their figures have the shapes that
-docs/experiments/seed001.md tells of. The full ones are `resprout sweep sweeps/seed001-*.toml`."""
+docs/experiments/seed001.md tells of. The full ones are `resprout sweep seed001-*`."""
 
 from collections.abc import Callable
 from functools import cache
@@ -21,7 +21,6 @@ from resprout.sim.run import run_scenario
 from resprout.stacks.registry import find_stack
 from resprout.trace.store import write_trace
 
-FOLDER = Path(__file__).parents[2] / "sweeps"
 FIGURES = ("5.1a", "5.1b", "5.1c", "5.1d", "5.1e", "5.1f", "5.2", "5.3", "5.4")
 BROKERS = 15
 OPERATIONS = 96
@@ -36,7 +35,7 @@ def played(figure: str, stack: str, changes: tuple[str, ...] = (), **labels: str
     publishes, half as long; judged as well."""
     small = () if "brokers" in labels else (f"topology.brokers={BROKERS}",)
     short = (f"workload.0.operations={OPERATIONS}",) if figure.startswith("5.1") else ()
-    sweep = load_plan(FOLDER / f"seed001-{figure}.toml", [*small, *short, *changes]).sweep
+    sweep = load_plan(f"seed001-{figure}", [*small, *short, *changes]).sweep
     wanted = {**labels, "stack": stack}
     axes = [Axis(axis.name, tuple(p for p in axis.points if p.label == wanted[axis.name])) for axis in sweep.axes]
     (run,) = msgspec.structs.replace(sweep, axes=tuple(axes)).runs()
@@ -67,7 +66,7 @@ def ordering_bytes(facts: RunFacts) -> int:
 
 @pytest.mark.parametrize("figure", FIGURES)
 def test_every_sweep_can_be_built_and_has_the_default_stack_beside_the_others(figure: str) -> None:
-    runs = list(load_sweep(FOLDER / f"seed001-{figure}.toml").runs())
+    runs = list(load_sweep(f"seed001-{figure}").runs())
     assert {"resprout", "locamu"} <= {run.scenario.stack for run in runs}
     assert all(run.scenario.has_free_client_links for run in runs)
     one = [run for run in runs if run.labels.get("bundles", "one") == "one" and figure != "5.4"]

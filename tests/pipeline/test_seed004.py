@@ -1,5 +1,5 @@
 """The experiments of seed 004 on few messages: the sweeps are the text's, and their figures have the shapes that
-docs/experiments/seed004.md tells of. The full ones are `resprout sweep sweeps/seed004-*.toml`."""
+docs/experiments/seed004.md tells of. The full ones are `resprout sweep seed004-*`."""
 
 from functools import cache
 

@@ -16,12 +16,13 @@ from resprout.pipeline.report.measures import MEASURES
 from resprout.pipeline.report.page import page_of
 from resprout.pipeline.report.sweep_report import SweepReport, keep_report, known_reports, load_report
 from resprout.pipeline.stores import StorePath
+from resprout.scenario.shipped import shipped
 from resprout.scenario.source import ScenarioError
 from resprout.scenario.sweep import load_sweep
 from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
 from resprout.trace.store import write_trace
-from tests.pipeline.made_up import ASKED, SWEEPS, gossip, reports_of, seed000, seed001, seed004, sweep_run
+from tests.pipeline.made_up import ASKED, gossip, reports_of, seed000, seed001, seed004, sweep_run
 from tests.pipeline.object_store import ObjectStore, object_store
 from tests.pipeline.small import a_sweep, files
 from tests.pipeline.test_report_page import HOSTILE, Reader
@@ -58,9 +59,7 @@ def a_report(experiment: str = "mine", **changes: object) -> SweepReport:
 
 def test_every_sweep_loads_with_its_figures_and_draws_all_of_them_from_its_runs() -> None:
     reports = {report.experiment: report for report in reports_of("")}
-    assert {path.stem for path in SWEEPS.glob("*.toml")} - set(reports) == {"seed000-crashes"}, (
-        "it has the general ones"
-    )
+    assert set(shipped("sweeps")) - set(reports) == {"seed000-crashes"}, "it has the general ones"
     facts = [*seed000(seeds=2), *seed001(), *seed004(), *gossip()]
     for name, report in reports.items():
         own = [one for one in facts if one.run.experiment == name]
@@ -82,7 +81,7 @@ def test_measures_say_by_which_axes_their_numbers_differ() -> None:
 
 
 def test_all_measures_are_in_the_documents() -> None:
-    text = (SWEEPS.parent / "docs" / "sweeps.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
     assert [name for name in MEASURES if f"| `{name}` |" not in text] == []
 
 

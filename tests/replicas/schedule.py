@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from resprout.core.contract import Effect, Persist, Send, SetTimer
+from resprout.replicas.ledger import Chosen, Led, News, Restored
 from resprout.replicas.messages import ReplicaOptions
-from resprout.replicas.replica import Chosen, Led, News, Replica, Restored
+from resprout.replicas.replica import Replica
 from tests.network import Time
 from tests.replicas.decisions import Decisions, Word
 

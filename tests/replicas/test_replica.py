@@ -7,10 +7,11 @@ import pytest
 from resprout.core.contract import Effect, Persist, Send
 from resprout.net.frames import make_codec
 from resprout.replicas.leading import Leadership
-from resprout.replicas.ledger import Ledger
+from resprout.replicas.ledger import Chosen, HeartbeatDue, Led, Ledger, News, PatienceOver
 from resprout.replicas.messages import (
     MEMBERS_MAX,
     MESSAGES,
+    ROUND_LEAP_MAX,
     Accept,
     Accepted,
     AcceptedEntry,
@@ -28,7 +29,7 @@ from resprout.replicas.messages import (
     Willing,
 )
 from resprout.replicas.proposer import UNDER_WAY_BYTES_MAX, Proposer
-from resprout.replicas.replica import ROUND_LEAP_MAX, Chosen, HeartbeatDue, Led, News, PatienceOver, Replica
+from resprout.replicas.replica import Replica
 
 MEMBERS = ("a", "b", "c")
 LATER_US = 10_000_000

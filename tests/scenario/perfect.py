@@ -3,8 +3,8 @@
 The least that applications need in order to run, and a reference for what they may assume: it keeps every guarantee.
 """
 
+from resprout.core.bundle import topics_of
 from resprout.core.guarantee import ReceiptLevel
-from resprout.core.keys import topics_of
 from resprout.core.message import Message
 from resprout.edge.requests import (
     ClientNews,

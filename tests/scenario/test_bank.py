@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resprout.core.bundle import pairs_of
 from resprout.core.guarantee import Guarantee
-from resprout.core.keys import pairs_of
 from resprout.core.message import Message
 from resprout.core.names import check_attributes, check_keys
 from resprout.edge.requests import PublishRequest, SubscriptionConfirmed

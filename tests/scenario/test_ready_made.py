@@ -1,14 +1,14 @@
-"""The runs in scenarios/: each can be loaded, and its applications come to an end."""
+"""The scenarios that come with the packages: each can be loaded, and its applications come to an end."""
 
 from pathlib import Path
 
 import pytest
 
 from resprout.scenario.load import load_scenario
+from resprout.scenario.shipped import shipped
 from tests.scenario.perfect import PerfectNetwork
 
-FOLDER = Path(__file__).parents[2] / "scenarios"
-READY_MADE = sorted(FOLDER.glob("*.toml"))
+READY_MADE = sorted(shipped("scenarios").values())
 
 
 @pytest.mark.parametrize("path", READY_MADE, ids=lambda path: path.stem)
@@ -22,7 +22,7 @@ def test_the_applications_of_a_ready_made_scenario_come_to_an_end_in_time(path: 
 
 
 def test_the_bank_is_the_one_of_the_experiment() -> None:
-    scenario = load_scenario(FOLDER / "bank.toml")
+    scenario = load_scenario("bank")
     assert [(b.name, b.parent, b.latency_us) for b in scenario.brokers[1:]] == [
         ("b1", "b0", 115_000), ("b2", "b0", 37_000), ("b3", "b0", 240_000), ("b4", "b1", 40_000),
         ("b5", "b1", 25_000), ("b6", "b2", 30_000), ("b7", "b3", 50_000),
@@ -34,7 +34,7 @@ def test_the_bank_is_the_one_of_the_experiment() -> None:
 
 
 def test_the_flood_is_the_complete_binary_tree() -> None:
-    scenario = load_scenario(FOLDER / "flood.toml")
+    scenario = load_scenario("flood")
     assert len(scenario.brokers) == 31
     assert {b.bandwidth_bps for b in scenario.brokers} == {100_000_000}
     assert [b.parent for b in scenario.brokers].count("b14") == 2

@@ -47,10 +47,8 @@ name = "resprout"
 
 [[axis.point]]
 name = "ginger"
-set = ["stack=ginger", "options={ buffer = 150 }"]
+set = ["stack=ginger", "options={ buffer_size = 150 }"]
 """
-
-SWEEPS = Path(__file__).parents[2] / "sweeps"
 
 
 def sweep_of(folder: Path, text: str, base: str = BASE) -> Sweep:
@@ -93,7 +91,7 @@ def test_a_run_is_the_base_with_its_settings_and_nothing_else(tmp_path: Path) ->
 
 def test_the_setting_of_a_later_axis_wins(tmp_path: Path) -> None:
     runs = {run.name: run.scenario for run in sweep_of(tmp_path, GRID).runs()}
-    assert runs["keys=1,death=b1,stack=ginger,seed=1"].options == {"buffer": 150}
+    assert runs["keys=1,death=b1,stack=ginger,seed=1"].options == {"buffer_size": 150}
     assert runs["keys=1,death=b1,stack=resprout,seed=1"].options == {"faults_tolerated": 2}
 
 
@@ -181,7 +179,7 @@ def test_a_setting_that_cannot_be_is_blamed_on_itself_when_its_run_comes(tmp_pat
 
 @pytest.mark.parametrize(("figure", "runs"), [("5.3", 40), ("5.4", 40), ("5.5", 160)])
 def test_the_ready_made_sweeps_expand(figure: str, runs: int) -> None:
-    sweep = load_sweep(SWEEPS / f"seed000-{figure}.toml")
+    sweep = load_sweep(f"seed000-{figure}")
     scenarios = [run.scenario for run in sweep.runs()]
     assert len(sweep) == len(scenarios) == runs
     assert {scenario.stack for scenario in scenarios} == {"resprout", "ginger"}

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import BrokerSpec, Scenario
+from resprout.scenario.shipped import shipped
 from resprout.scenario.write import to_toml
 from tests.soak import cases
 
-READY_MADE = sorted((Path(__file__).parents[2] / "scenarios").glob("*.toml"))
+READY_MADE = sorted(shipped("scenarios").values())
 
 
 @pytest.mark.parametrize("path", READY_MADE, ids=lambda path: path.stem)

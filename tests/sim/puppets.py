@@ -18,8 +18,8 @@ from resprout.core.contract import (
     TimerFired,
     Transmit,
 )
-from resprout.sim.distances import Distances
 from resprout.sim.faults import VirtualFaults
+from resprout.sim.network import Distances
 from resprout.sim.nodes import Above, Process
 from resprout.sim.world import World
 

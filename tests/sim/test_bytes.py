@@ -12,10 +12,8 @@ from resprout.core.guarantee import Guarantee
 from resprout.links.frames import FRAMES, Data
 from resprout.order.messages import Forward
 from resprout.scenario.load import parse_scenario
-from resprout.sim.bodies import WeighedBodies
-from resprout.sim.load import NodeLoad
+from resprout.sim.load import NodeLoad, Scales, WeighedBodies, claims_size
 from resprout.sim.run import RunResult, run_scenario
-from resprout.sim.scales import Scales, claims_size
 from resprout.stacks.registry import DEFAULT, find_stack
 from resprout.wire.codec import Codec
 from resprout_lab import SYSTEMS

@@ -29,7 +29,7 @@ from resprout.core.contract import (
 from resprout.edge.requests import LeaveRequest
 from resprout.scenario.model import BrokerSpec, FaultKind, FaultSpec, Scenario
 from resprout.sim import cast
-from resprout.sim.patience import SETTLE_US, SILENCE_US, link_options, settle_us
+from resprout.sim.cast import SETTLE_US, SILENCE_US, link_options, settle_us
 from resprout.sim.run import FaultAtEvent, RunResult, run_scenario
 from resprout.stacks.stack import BrokerSeat, Stack, WaitTimes
 from tests.sim.puppets import Bell, Heartbeat, Pulse, Word

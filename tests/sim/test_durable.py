@@ -1,7 +1,6 @@
 """Durable subscriptions in the virtual world: consumers and brokers die, also all brokers at once."""
 
 import random
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,7 +16,7 @@ from resprout.sim.run import run_scenario
 from resprout.trace.schema import Row
 from tests.soak import cases
 
-SCENARIO = Path(__file__).parents[2] / "scenarios" / "durable.toml"
+SCENARIO = "durable"
 SPILLING = 'client.2.subscribe=[{filter="orders/#", durable="billing", when_full="spill"}]'
 BROKERS = ("b0", "b1", "b2", "b3", "b4")
 CONSUMERS = ("billing-1", "worker-1", "worker-2", "worker-3")

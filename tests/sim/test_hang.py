@@ -23,7 +23,7 @@ from resprout.net.run.plan import check_runnable
 from resprout.overlay.messages import Probe, Probed
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.source import ScenarioError
-from resprout.sim.hang import HungStack
+from resprout.sim.faults import HungStack
 from resprout.sim.swarm import try_seeds
 from tests.soak import cases
 

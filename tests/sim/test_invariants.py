@@ -235,7 +235,7 @@ def test_a_swarm_reports_a_broken_invariant_with_its_step_and_the_command_that_s
 ) -> None:
     """A swarm does not check every step; the run is repeated to find the one."""
     trial = Trial(small())
-    monkeypatch.setattr(swarm, "swarm_trial", lambda seed, drawn, stack: trial)
+    monkeypatch.setattr(swarm, "swarm_trial", lambda *_: trial)
     monkeypatch.setattr(ClientSession, "took", lambda self, item: None)
     outcome = try_seed(7)
     assert outcome.failed

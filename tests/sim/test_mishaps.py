@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import BrokerSpec, FaultKind, random_for
-from resprout.sim.blows import REPAIRED_US
-from resprout.sim.fault_model import FaultModel
-from resprout.sim.mishaps import SHORT_US_MAX, with_mishaps
+from resprout.sim.mishaps import REPAIRED_US, SHORT_US_MAX, with_mishaps
 from resprout.sim.run import RunResult
 from resprout.sim.swarm import complaint_about, swarm_trial
-from resprout.sim.trial import EVENTS_MAX, EndlessError, Trial, formed_us, rehearse
+from resprout.sim.trial import EVENTS_MAX, EndlessError, FaultModel, Trial, formed_us, rehearse
 from resprout.stacks.survival import Survival, everything
 from tests.soak import cases
 

@@ -4,7 +4,7 @@ import pytest
 
 from resprout.core.contract import Connect, Connected, Disconnect, Disconnected, SetTimer, Transmit
 from resprout.core.errors import UsageError
-from resprout.sim.distances import Distances
+from resprout.sim.network import Distances
 from tests.sim.puppets import Bell, Village
 
 HOUR_US = 3_600_000_000

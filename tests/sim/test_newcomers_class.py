@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from resprout.scenario.model import FaultKind, FaultSpec
-from resprout.sim.homeless import homeless
-from resprout.sim.swarm import swarm_trial, try_seeds
+from resprout.sim.swarm import homeless, swarm_trial, try_seeds
 from resprout.trace.schema import Row
 from tests.soak import cases
 

@@ -7,7 +7,7 @@ from resprout.core.errors import UsageError
 from resprout.net.run.plan import check_runnable
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.source import ScenarioError
-from resprout.sim.classes.producers import unconfirmed
+from resprout.sim.classes.clients import unconfirmed
 from resprout.sim.run import RunResult, run_scenario
 from resprout.sim.swarm import swarm_trial, try_seed
 from tests.sim.test_swarm import forged

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from resprout.scenario.load import load_scenario
+from resprout.scenario.shipped import shipped
 from resprout.sim.run import run_scenario
 from resprout.sim.swarm import complaint_about
 from tests.soak import cases
 
-FOLDER = Path(__file__).parents[2] / "scenarios"
-FILES = sorted(FOLDER.glob("*.toml"))
+FILES = sorted(shipped("scenarios").values())
 SMALLER = {
     "bank": ["workload.0.operations=100"],
     "chain": ["workload.0.operations=100"],

@@ -4,7 +4,6 @@ The simulator encodes nothing, so a number that the decoder refuses would be fou
 said a probe with a number above 2^53, and were suspected.
 """
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +15,10 @@ from resprout.sim.run import run_scenario
 from resprout.stacks.registry import find_stack
 from resprout.wire.codec import Codec
 
-SCENARIOS = Path(__file__).parents[2] / "scenarios"
-
 
 @pytest.mark.parametrize("name", ["crash-root", "durable", "rolling", "recover", "blackout"])
 def test_what_is_said_passes_the_decoder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = load_scenario(SCENARIOS / f"{name}.toml")
+    scenario = load_scenario(name)
     codec = Codec(FRAMES, find_stack(scenario.stack).messages)
     said: set[str] = set()
     sent = NodeLoad.sent

@@ -10,7 +10,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.names import AttributeValue
 from resprout.edge.messages import EventGap, EventRead
 from resprout.edge.requests import EventsAnswered, ReadRequest
-from resprout.filters.topics import topic_matches
+from resprout.filters.predicate import topic_matches
 
 
 def event(

@@ -12,7 +12,7 @@ from resprout_lab.scribe.trees.messages import AskMissed, NotKept, Scribed
 from resprout_lab.scribe.trees.options import TreeOptions
 from resprout_lab.scribe.trees.trees import Trees
 
-OPTIONS = TreeOptions(beat_us=1, silent_us=3, join_us=2, report_bytes=1)
+OPTIONS = TreeOptions(beat_us=1, silent_us=3, retry_us=2, join_us=2, report_bytes=1)
 MESSAGES_MAX = 10_000
 """Until a net must have come to rest."""
 
@@ -32,6 +32,10 @@ class TreeMember:
         self.got: list[int] = []
         self.timers: dict[Timer, None] = {}
         self.told: list[Outcome] = []
+        self.roots: list[str] = []
+        """Who was said to lead."""
+        self.waits_us: list[int] = []
+        """How long it was to be waited each time."""
         self.trees.begin()
 
     @property
@@ -46,6 +50,9 @@ class TreeMember:
         self.net.on_the_way.append((self.name, name, message))
 
     push = say
+
+    def rooted(self, topic: str, root: str) -> None:
+        self.roots.append(root)
 
     def ask_root(self, missed: AskMissed) -> None:
         self.net.said.append((self.name, "root", missed))
@@ -67,6 +74,7 @@ class TreeMember:
 
     def wake(self, timer: Timer, after_us: int) -> None:
         self.timers[timer] = None
+        self.waits_us += [after_us] if isinstance(timer, JoinOverdue) else []
 
     def let_sleep(self, timer: Timer) -> None:
         self.timers.pop(timer, None)
@@ -80,7 +88,7 @@ class TreeMember:
 
     @property
     def has_skipped(self) -> bool:
-        return TreeSkipped("t") in self.told
+        return any(isinstance(outcome, TreeSkipped) for outcome in self.told)
 
     @property
     def parent(self) -> str | None:

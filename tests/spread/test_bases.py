@@ -2,8 +2,8 @@
 
 from random import Random
 
-from resprout.core.marks import Mark
-from resprout.spread.bases import REMEMBERED_MAX, Base, Bases
+from resprout.core.message_fields import Mark
+from resprout.spread.needs import REMEMBERED_MAX, Base, Bases
 
 A, B, C = ("alice", "f", 1), ("bob", "f", 1), ("carol", "f", 2)
 

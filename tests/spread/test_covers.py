@@ -5,8 +5,7 @@ import random
 
 import pytest
 
-from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.filters.topics import filter_covers
+from resprout.filters.predicate import Predicate, filter_covers, parse_predicate
 from resprout.spread import covers
 from resprout.spread.covers import Covers
 from tests.footprint import kept_by

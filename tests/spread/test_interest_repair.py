@@ -3,11 +3,10 @@ is owed. Whole trees of brokers that die are in `tests/stacks/test_interest_repa
 
 from resprout.core.bundle import Bundle, Origin, pack_payloads
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import Mark, Reached
+from resprout.core.message_fields import Mark, Reached
 from resprout.filters.predicate import parse_predicate
 from resprout.spread.interest import Interest
-from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import InterestConfirmed, Interested, Outbound, Uninterested
 from tests.spread.test_interest import asked, broker, claims, confirm, drop, want
 
 A, AB, A_ALL, ALL = (parse_predicate(text) for text in ("a", "a/b", "a/#", "#"))

@@ -11,8 +11,7 @@ from resprout.filters.implication import implies as really_implies
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.spread import asked, covers
 from resprout.spread.interest import Interest
-from resprout.spread.messages import Interested
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import Interested, Outbound
 from tests.spread.test_interest import asks_of
 
 FEW, MANY = 250, 1000

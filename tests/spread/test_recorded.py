@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from resprout.core.errors import PeerError
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.filters.predicate import parse_predicate
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout_lab.blocks.recorded import RecordedSubscriptions

@@ -4,7 +4,17 @@ import pytest
 
 from resprout.filters.predicate import parse_predicate
 from resprout_lab.scribe.trees.lines import BeatDue, JoinOverdue
-from resprout_lab.scribe.trees.messages import NOWHERE, AskMissed, JoinTree, LeaveTree, Scribed, TreeHas, TreeJoined
+from resprout_lab.scribe.trees.messages import (
+    NOWHERE,
+    AskMissed,
+    JoinTree,
+    LeaveTree,
+    Scribed,
+    TreeBeat,
+    TreeHas,
+    TreeJoined,
+)
+from resprout_lab.scribe.trees.options import TreeOptions
 from resprout_lab.scribe.trees.tree import EARLY_MAX, MISSED_TOGETHER
 from resprout_lab.scribe.trees.trees import Trees
 from resprout_lab.scribe.wishes import TopicWishes
@@ -377,3 +387,45 @@ def test_one_answer_of_how_far_a_topic_has_come_is_for_all_wishes_of_a_client() 
     wishes.has_come("t", 5)
     assert [recorded.predicate for recorded in wishes.look()] == predicates and asked == ["t"]
     assert not wishes.shows("c", "t", 5) and wishes.shows("c", "t", 6)
+
+
+def test_whoever_is_not_in_the_tree_asks_again_soon_and_then_ever_more_rarely() -> None:
+    net = TreeNet({"a": "root"})
+    net.members["a"].trees = Trees(TreeOptions(retry_us=20, join_us=300), net["a"])
+    net["a"].trees.want("t")
+    for _ in range(6):
+        net["a"].trees.join_overdue(JoinOverdue("t"))
+    assert net["a"].waits_us == [20, 40, 80, 160, 300, 300, 300]
+    net.settle()
+    assert net["a"].is_confirmed
+    net["a"].trees.unreachable("root")
+    assert net["a"].waits_us[-1] == 20
+
+
+def test_members_of_a_tree_hear_who_leads_its_topic() -> None:
+    net = TreeNet({"a": "root", "b": "a"})
+    net["root"].trees.root("t", 0, "root/1@here")
+    net.want("a", "b")
+    net.settle()
+    assert net["b"].roots == ["root/1@here"]
+
+
+def test_who_joins_a_sleeping_tree_late_waits_for_no_sign_of_life() -> None:
+    """Found by the swarm: a member that had missed something was taken for awake when that came, and looked for another
+    parent every few seconds."""
+    options = TreeOptions(beat_us=1, idle_beats=2, silent_us=3, retry_us=2, join_us=2, report_bytes=1)
+    net = TreeNet({"a": "root", "b": "a"})
+    for member in net.members.values():
+        member.trees = Trees(options, member)
+    net["root"].trees.root("t", 0)
+    net.want("a")
+    net.publish(3)
+    net.pass_time(4)
+    beats = len(net.messages(TreeBeat))
+    net.want("b", after=0)
+    net.pass_time(8)
+    assert net["b"].got == [1, 2, 3]
+    assert len(net.messages(TreeBeat)) == beats and len(net.messages(JoinTree)) == 2
+    net.publish()
+    net.pass_time(1)
+    assert net["b"].got == [1, 2, 3, 4] and len(net.messages(TreeBeat)) > beats

@@ -12,7 +12,7 @@ from unittest import mock
 
 from resprout.core.bundle import Bundle, Origin, pick
 from resprout.core.contract import Effect, Event, Send, SetTimer, Timer, TimerFired
-from resprout.core.marks import Reached
+from resprout.core.message_fields import Reached
 from resprout.core.seen import Seen
 from resprout.edge.broker.ports import Picks
 from resprout.edge.broker.session import ClientSession

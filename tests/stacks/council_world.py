@@ -17,8 +17,8 @@ from resprout.core.contract import Machine, Note, Request
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.overlay.places import Life
-from resprout.sim.distances import Distances
 from resprout.sim.faults import VirtualFaults
+from resprout.sim.network import Distances
 from resprout.sim.nodes import Process
 from resprout.sim.world import World
 from resprout.stacks.resprout import ResproutOptions, parts

@@ -12,6 +12,7 @@ from resprout.core.contract import (
     EndCause,
     Event,
     Forget,
+    Heard,
     Hold,
     LinkDown,
     LinkUp,
@@ -26,8 +27,9 @@ from resprout.core.contract import (
     Timer,
     TimerFired,
 )  # fmt: skip
-from resprout.edge.messages import Attend, Delivery, Publish, Subscribe, Taken
+from resprout.edge.messages import Attend, Delivery, Publish, Serving, Subscribe, Taken
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.detector import SuspectDue
 from resprout_lab.locamu.broker import LocamuBroker
 from resprout_lab.locamu.messages import Carried
 from resprout_lab.locamu.options import LocamuOptions
@@ -66,6 +68,8 @@ class Hands:
         self.past: dict[Key, tuple[Key, ...]] = {}
         """By publication: what its publisher had read or published before."""
         self.were_down: set[str] = set()
+        self.served: set[str] = set()
+        """Brokers that serve their client."""
         self.closed: list[tuple[str, str, str]] = []
         self.held: set[tuple[str, str]] = set()
         """(broker, who is held back by it)."""
@@ -99,13 +103,13 @@ class Hands:
         if self.lives[name] == 1:
             self.settle()  # until it has its place
         self.step(name, LinkUp(f"c{name}", "client", 1, ROOM))
-        for message in (Attend(0), Subscribe(1, "#", None)):
-            self.step(name, Received(f"c{name}", message))
+        self.step(name, Received(f"c{name}", Attend(0)))
 
     def kill(self, name: str, *, is_noticed: bool = True) -> None:
         """What is on its way from it, or to it, is lost."""
         del self.machines[name]
         self.were_down.add(name)
+        self.served.discard(name)
         for pair in [pair for pair in self.streams.busy() if name in pair]:
             self.streams.cut(*pair)
         for pair in [pair for pair in self._wanted if pair[0] == name]:
@@ -125,6 +129,24 @@ class Hands:
             self.streams.cut(name, peer)
             self.step(name, LinkDown(peer, "lost"))
         self._connect(one, other)
+
+    def suspect(self, one: str, *others: str) -> None:
+        """It does not hear these, for longer than its timeout."""
+        for other in others:
+            self.step(one, Silent(other, refused=False))
+            self._asleep[one].pop(SuspectDue(other), None)
+            self.step(one, TimerFired(SuspectDue(other)))
+
+    def break_link(self, one: str, *others: str) -> None:
+        """Nothing comes from one to these, or from these to it, and both sides notice."""
+        for other in others:
+            self.suspect(one, other)
+            self.suspect(other, one)
+
+    def mend_link(self, one: str, *others: str) -> None:
+        for other in others:
+            self.step(one, Heard(other))
+            self.step(other, Heard(one))
 
     def _connect(self, one: str, other: str) -> None:
         pair = frozenset((one, other))
@@ -163,7 +185,10 @@ class Hands:
                     pass
 
     def _sent(self, name: str, peer: str, message: Any) -> None:
-        if isinstance(message, Delivery):
+        if isinstance(message, Serving):
+            self.served.add(name)
+            self.step(name, Received(peer, Subscribe(1, "#", None)))
+        elif isinstance(message, Delivery):
             self.read[name].append(key_of(message.bundle))
         elif frozenset((name, peer)) in self._up:
             if isinstance(message, Carried):
@@ -242,7 +267,7 @@ class Chance(Hands):
         for _ in range(operations):
             match rng.choice(("publish", "publish", "kill", "start", "carry")):
                 case "publish":
-                    self.publish(rng.choice(list(self.machines)))
+                    self.publish(rng.choice([name for name in self.machines if name in self.served]))
                 case "kill":
                     name = rng.choice(list(self.machines))
                     if rng.random() < 0.3 and self._bears([*self.down, name]):

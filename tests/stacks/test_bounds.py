@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from tools.message_bounds import Row, complaints, rows, unbounded
 
-from resprout.core.bounds import NUMBER_MAX, BoundedNumber
 from resprout.core.contract import Close, Connected, EndCode, LinkDown, LinkUp, Received, Send
 from resprout.core.errors import WireError
 from resprout.core.event_journal import FetchEvents
 from resprout.core.guarantee import Guarantee
+from resprout.core.message_fields import NUMBER_MAX, BoundedNumber
 from resprout.edge.broker.consumers import WINDOW_MAX
 from resprout.edge.broker.recorder import PAGE_BYTES
 from resprout.edge.durable_messages import Acknowledge, Consume, Consuming, Handed, Span, Standing, Terms
@@ -62,7 +62,7 @@ def test_a_number_without_a_bound_and_a_page_that_differs_are_complaints(tmp_pat
         other: BoundedNumber
 
     loose = Row(Unbounded, "count", "client", None, None, None)
-    assert unbounded([loose, *ROWS]) == ["Unbounded.count has no bound: use a type of core/bounds.py"]
+    assert unbounded([loose, *ROWS]) == ["Unbounded.count has no bound: use a type of core/message_fields.py"]
     assert [line.split(":")[0] for line in complaints(tmp_path)] == ["docs/messages.md"]
 
 

@@ -5,11 +5,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from resprout.core.bundle import Bundle, pack_payloads
-from resprout.core.bundle_record import to_record
+from resprout.core.bundle import Bundle, pack_payloads, to_record
 from resprout.core.contract import Effect, Forget, LinkUp, Persist, Received, Recovered
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.edge.messages import Attend, Publish
 from resprout.edge.requests import PublishRequest, ReceiptTurned, SubscribeRequest
 from resprout.order.totals.backlog import UNORDERED_TOTALS

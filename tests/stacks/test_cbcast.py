@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.core.contract import Hold, LinkDown, Release
+from resprout.core.contract import Hold, LinkDown, Release, Retire
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Publish, Unsubscribe, Unsubscribed
@@ -187,10 +187,11 @@ def test_what_is_held_back_counts_against_the_neighbour_that_brought_it() -> Non
     assert [effect.peer for effect in net.effects if isinstance(effect, Release)] == ["b1"]
 
 
-def test_a_neighbour_that_brings_more_than_can_be_held_back_is_cut_off() -> None:
+def test_a_broker_that_is_brought_more_than_it_can_hold_back_begins_anew() -> None:
     net = OneBroker(held_back=1)
     net.say("b1", SECOND, message("x", "b7/1", (("t", (("b7/1", 3),)),), first=3))
-    assert net.closed == {"b1": "too much that cannot be delivered waits here"}
+    told = [effect.reason for effect in net.effects if isinstance(effect, Retire)]
+    assert told == ["too much that cannot be delivered waits here"]
 
 
 # -- a calm network ----------------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from resprout.core.bundle import topics_of
 from resprout.core.guarantee import Guarantee
-from resprout.core.keys import topics_of
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 from resprout.edge.requests import Published, PublishRequest, SubscribeRequest, SubscriptionConfirmed

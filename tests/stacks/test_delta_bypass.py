@@ -4,9 +4,7 @@ import pytest
 
 from resprout.edge.messages import Serving
 from resprout.edge.requests import SessionLost
-from resprout.scenario.model import FaultKind, FaultSpec
 from resprout_lab.delta import DELTA, recovery
-from resprout_lab.delta.broker import DeltaBroker
 from resprout_lab.delta.messages import (
     MeetRequest,
     RoutedHeal,
@@ -16,6 +14,7 @@ from resprout_lab.delta.messages import (
     SyncSnapshot,
 )  # fmt: skip
 from resprout_lab.delta.options import DeltaOptions
+from resprout_lab.delta.publishing import PublishOperation
 from resprout_lab.delta.tree import KnownTree
 from tests.stacks.asking import ask
 from tests.stacks.delta_net import DeltaNet, chain, crash, recover, row, rules, strike
@@ -58,12 +57,6 @@ def test_two_dead_in_a_row_are_beyond_delta_one_and_the_judge_says_so() -> None:
     assert DELTA.survives(DeltaOptions()).faults == 1, "it never said that it would survive this"
 
 
-def test_a_host_that_falls_silent_is_beyond_it_and_the_run_waits() -> None:
-    silent = FaultSpec(1_200_000, FaultKind.CRASH, nodes=("b2",), host=True)
-    assert rules(strike(BUSY, silent)) & {"lost", "stuck", "receipt"}
-    assert not DELTA.survives(DeltaOptions()).silent_hosts
-
-
 # -- clients of the dead -----------------------------------------------------------------------------------------------
 
 
@@ -90,7 +83,7 @@ def test_what_a_dead_broker_sent_to_one_neighbour_only_reaches_the_others_even_i
 
 
 def test_without_adoption_what_only_one_neighbour_has_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DeltaBroker, "_adopt", lambda self: None)
+    monkeypatch.setattr(PublishOperation, "adopt", lambda self: None)
     net = orphaned()
     net.crash("b0")
     net.settle()
@@ -344,6 +337,23 @@ def test_before_a_barrier_is_over_nobody_is_shown_what_may_have_passed_brokers_t
     assert [(one.bundle.first, one.barriers) for one in marked] == [(2, (("b2", "b3"),))]
     assert net.read("cb0") == [("p", 2)], "this one was confirmed before there was a barrier"
     assert not net.read("late"), "not the second without the first"
+
+
+def test_a_barrier_hides_nothing_from_another_subscription_of_the_same_client() -> None:
+    net = divided()
+    net.subscribe("cb0", "v", id=2)  # unrelated to what it had before the barrier
+    net.settle()
+    net.start("b2")
+    net.start("b3")
+    net.settle(
+        until=lambda: any(isinstance(one, RoutedSubscription) for *names, one in net.on_the_way if names == B3_B4)
+    )
+    net.stop("b3", "b4")
+    net.publish("p", "t")
+    net.settle()
+    (marked,) = net.between("b1", "b0", RoutedPublication)
+    assert marked.barriers == (("b2", "b3"),)
+    assert net.read("cb0") == [("p", 1)], "its subscription to t was confirmed before there was a barrier"
 
 
 def test_who_is_met_around_the_dead_is_told_of_whom() -> None:

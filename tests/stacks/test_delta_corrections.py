@@ -8,7 +8,7 @@ import pytest
 from resprout.core.contract import Received, Retire
 from resprout.overlay.places import Life
 from resprout.stacks.shell.step import Step
-from resprout_lab.delta import broker
+from resprout_lab.delta import forwarding, subscriptions
 from resprout_lab.delta.broker import DeltaBroker
 from resprout_lab.delta.forwarding import ReliableForwarding, Transit
 from resprout_lab.delta.messages import (
@@ -20,6 +20,7 @@ from resprout_lab.delta.messages import (
     SyncSnapshot,
     VisitedNode,
 )  # fmt: skip
+from resprout_lab.delta.publishing import PublishOperation
 from resprout_lab.delta.recipients import source_at
 from resprout_lab.delta.recovery import RecoveringTree
 from resprout_lab.delta.subscriptions import KnownSubscriptions
@@ -82,13 +83,13 @@ def test_delta_d3_whoever_is_in_the_recipient_set_is_shown_it() -> None:
 
 
 def test_delta_d3_off_a_broker_that_is_no_connection_of_its_own_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    show = DeltaBroker._show
+    show = PublishOperation._show
 
-    def if_out(self: DeltaBroker, item: Any, barriers: Any) -> None:
-        if self._seat.name in self._forwarding.links:
+    def if_out(self: PublishOperation, item: Any, barriers: Any) -> None:
+        if self._parts.seat.name in self._parts.forwarding.links:
             show(self, item, barriers)
 
-    monkeypatch.setattr(DeltaBroker, "_show", if_out)
+    monkeypatch.setattr(PublishOperation, "_show", if_out)
     net = reading("b0", "b1", "b2")
     net.publish("p")
     net.settle()
@@ -107,8 +108,8 @@ def test_delta_d4_nothing_goes_back_where_it_came_from() -> None:
 
 def test_delta_d4_off_two_brokers_send_each_other_the_same_and_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     net = reading("b0", "b1")
-    monkeypatch.setattr(broker, "onward", lambda view, sender, nodes: [name for name in nodes if name != view.name])
-    monkeypatch.setattr(ReliableForwarding, "_check", wait_for_all)
+    monkeypatch.setattr(forwarding, "onward", lambda view, sender, nodes: [name for name in nodes if name != view.name])
+    monkeypatch.setattr(ReliableForwarding, "_check_done", wait_for_all)
     net.publish("p")
     net.settle()
     assert net.between("b1", "b0", RoutedPublication) and net.safe("p") == 0
@@ -134,7 +135,7 @@ def test_delta_d5_off_with_the_printed_sign_nobody_far_away_is_reached(monkeypat
     def printed(path: tuple[str, ...], distance: int, delta: int) -> str:
         return path[-1] if distance + len(path) - 1 <= delta + 1 else path[distance - (delta + 1)]
 
-    monkeypatch.setattr(broker, "source_at", printed)
+    monkeypatch.setattr(subscriptions, "source_at", printed)
     assert rules(CALM) & {"lost", "stuck"}
 
 

@@ -10,15 +10,14 @@ import pytest
 
 from resprout.core.bundle import Bundle
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.promises import OrderScope, Promises, Reliability
+from resprout.core.guarantee import Guarantee, OrderScope, Promises, ReceiptLevel, Reliability
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import BrokerSpec, FaultKind
 from resprout.scenario.source import ScenarioError
 from resprout.scenario.write import run_info
-from resprout.sim.fault_model import FaultModel, survival_of
 from resprout.sim.run import RunResult
 from resprout.sim.swarm import complaint_about, swarm_trial
+from resprout.sim.trial import FaultModel, survival_of
 from resprout.stacks import registry
 from resprout.stacks.resprout import RESPROUT, ResproutOptions
 from resprout.stacks.stack import Stack, WaitTimes

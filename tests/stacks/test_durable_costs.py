@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from resprout.core.contract import LinkUp, Received, Send, TimerFired
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.edge.durable_messages import NO_DROPS, Consume, Terms
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.broker import Tick

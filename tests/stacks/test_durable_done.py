@@ -5,9 +5,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from resprout.core.bounds import NUMBER_MAX
 from resprout.core.errors import PeerError
-from resprout.core.marks import MARKS_MAX, Mark
+from resprout.core.message_fields import MARKS_MAX, NUMBER_MAX, Mark
 from resprout.edge.broker.sharing import SPANS_TOLD_MAX
 from resprout.edge.durable_messages import NO_DROPS, Drops, Span
 from resprout.stacks.resprout.durable_done import GAPS_MAX, DurableProgress, UnknownDone, check_progress

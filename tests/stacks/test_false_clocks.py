@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from resprout.core.bounds import STAMP_MAX
-from resprout.core.bundle_record import to_record
+from resprout.core.bundle import to_record
 from resprout.core.contract import Close, Effect, LinkUp, Persist, Received, Recovered, Send
 from resprout.core.guarantee import Guarantee
+from resprout.core.message_fields import STAMP_MAX
 from resprout.edge.messages import Attend, Delivery, Publish, Subscribe, Turned
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.clock import LEAD

@@ -5,11 +5,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from resprout.core.bundle import Bundle, pack_payloads
-from resprout.core.bundle_record import to_record
+from resprout.core.bundle import Bundle, pack_payloads, to_record
 from resprout.core.contract import Forget, LinkUp, Persist, Received, Recovered, Send
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.edge.messages import Attend, Subscribe
 from resprout.overlay.places import Life
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions

@@ -6,8 +6,7 @@ import pytest
 from resprout.audit.judge import judge
 from resprout.audit.verdict import Verdict
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee
-from resprout.core.promises import Reliability
+from resprout.core.guarantee import Guarantee, Reliability
 from resprout.edge.requests import SessionLost
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import parse_scenario

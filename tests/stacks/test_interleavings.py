@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
+from resprout.core.bundle import pairs_of, topics_of
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.keys import pairs_of, topics_of
 from resprout.core.message import Message
 from resprout.edge.requests import (
     ClientRequest,
@@ -19,7 +19,7 @@ from resprout.edge.requests import (
     SubscriptionEnded,
     UnsubscribeRequest,
 )
-from resprout.filters.topics import topic_matches
+from resprout.filters.predicate import topic_matches
 from resprout.stacks.resprout import ResproutOptions
 from tests.soak import cases
 from tests.stacks.tree import Tree

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import pytest
 
-from resprout.core.client_limits import ClientLimits
 from resprout.core.contract import EndCode
+from resprout.core.limits import ClientLimits
 from resprout.core.names import Attributes
 from resprout.edge.requests import PublishRequest, SessionLost, SubscribeRequest
 from resprout.filters.predicate import parse_predicate

@@ -10,8 +10,8 @@ from resprout.core.contract import Effect, Event, LinkUp, Received, Send, SetTim
 from resprout.overlay.messages import Seek, Sought, Tell, Told
 from resprout.overlay.places import Place
 from resprout.scenario.model import BrokerSpec, Scenario
-from resprout.sim.homeless import homeless
 from resprout.sim.run import run_scenario
+from resprout.sim.swarm import homeless
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.joining.newcomer import JoinAgain
 from resprout.stacks.resprout.messages import JoinElsewhere, JoinRequest, JoinWithdrawn, Welcome

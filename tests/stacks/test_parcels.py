@@ -11,7 +11,7 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.core.seen import Seen
 from resprout.filters.predicate import parse_predicate
 from resprout.links.frames import Data

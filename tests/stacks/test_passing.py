@@ -10,7 +10,7 @@ from resprout.core.message import Message
 from resprout.edge.messages import Publish
 from resprout.edge.requests import ClientRequest, PublishRequest, SubscribeRequest
 from resprout.order.messages import Forward, Levels
-from resprout.sim.distances import Distances
+from resprout.sim.network import Distances
 from resprout.stacks.resprout import ResproutOptions
 from tests.stacks.stage import FORK, play, scenario
 from tests.stacks.test_interleavings import check_orders, check_totals

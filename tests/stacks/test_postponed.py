@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from resprout.core.client_limits import ClientLimits
 from resprout.core.contract import Congested, LinkDown, LinkUp, Received, Send, TimerFired
+from resprout.core.limits import ClientLimits
 from resprout.edge.messages import Attend, Subscribe, SubscribeRefused, Unsubscribe, Unsubscribed
 from resprout.spread.messages import Interested, Uninterested
 from resprout.stacks.resprout import ResproutBroker

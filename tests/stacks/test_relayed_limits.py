@@ -8,8 +8,8 @@ from unittest import mock
 
 import pytest
 
-from resprout.core.bounds import NUMBER_MAX, next_number
 from resprout.core.contract import LinkUp, Received, Send
+from resprout.core.message_fields import NUMBER_MAX, next_number
 from resprout.edge.durable_messages import Consume, Consuming, Standing, Terms
 from resprout.edge.messages import Publish, Subscribe, SubscribeRefused
 from resprout.edge.requests import PublishRequest, SubscribeRequest

@@ -1,7 +1,5 @@
 """Brokers die, and the tree grows back: small crashes made by hand, each with the judge and with what it is about."""
 
-from pathlib import Path
-
 import pytest
 
 from resprout.scenario.load import load_scenario
@@ -24,7 +22,6 @@ from tests.stacks.stage import (
     scenario,
 )
 
-SCENARIOS = Path(__file__).parents[2] / "scenarios"
 CAUSAL = "mix = { fifo = 0.5, causal = 0.5 }"
 TOTALS = "mix = { causal = 0.4, total = 0.6 }"
 
@@ -40,7 +37,7 @@ def delivered(played: Played, client: str) -> list[Row]:
 
 def test_what_only_a_repair_makes_safe_is_shown_as_soon_as_the_repair_has_come() -> None:
     """With f = 2, b7 shows what c4 published only once b0 says that it has it: with the repair, not a timer later."""
-    scene = load_scenario(SCENARIOS / "crash-b1-b2-b3.toml", ["workload.0.operations=20"])
+    scene = load_scenario("crash-b1-b2-b3", ["workload.0.operations=20"])
     rows = Run(scene, None, ()).finish().rows
     (crash_us,) = {row.time_us for row in rows if row.kind == "crash"}
     (repaired_us,) = {row.time_us for row in rows if row.kind == "repair_end" and row.node == "b7"}

@@ -3,6 +3,7 @@
 import random
 
 from resprout.core.contract import ProtocolMessage
+from resprout.replicas.ledger import HeartbeatDue, News
 from resprout.replicas.messages import (
     Accept,
     Ask,
@@ -15,7 +16,7 @@ from resprout.replicas.messages import (
     SlotEntry,
     Willing,
 )
-from resprout.replicas.replica import HeartbeatDue, News, Replica
+from resprout.replicas.replica import Replica
 from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.replicated import ReplicaInSessions
 

@@ -6,7 +6,7 @@ import pytest
 
 from resprout.order.link import Link
 from resprout.overlay.places import Life
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import Outbound
 from resprout.stacks.resprout import client_book
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.messages import ClientBegan, ListenersChanged, ListenersHeard

@@ -9,8 +9,7 @@ import pytest
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Close, Effect, LinkUp, Received, Request, Retire
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.promises import OrderScope
+from resprout.core.guarantee import Guarantee, OrderScope, ReceiptLevel
 from resprout.edge.messages import Attend, Publish, PublishRefused, Subscribe, Turned
 from resprout.edge.requests import LeaveRequest
 from resprout.scenario.load import load_scenario
@@ -281,17 +280,14 @@ def test_one_after_the_other_may_fall_when_the_topics_are_held_by_three_again() 
     assert len(played.brokers) == 4
 
 
-def test_living_clients_of_a_dead_broker_go_on_elsewhere_and_are_told_that_they_may_have_missed_something() -> None:
+def test_living_clients_of_a_dead_broker_go_on_elsewhere_in_the_same_order() -> None:
     dead = after_owner("t", 6, 4)
     played = play(ring(6, operations=40, more=fault("3300ms", "crash", dead)))
     played.check_clean()
     orphan, other = dead.replace("b", "c"), owner_of("t", 6).replace("b", "c")
     got, all_of_it = played.delivered(orphan), played.delivered(other)
     assert len(all_of_it) == 6 * 40, "nothing that anybody published is lost, the orphan's included"
-    assert len(set(got)) == len(got) and got == [one for one in all_of_it if one in set(got)], "in the same order"
-    assert got[-1] == all_of_it[-1]
-    told = [row for row in played.rows if row.node == orphan and row.kind == "session_lost"]
-    assert len(got) == len(all_of_it) or told
+    assert got == all_of_it, "in the same order"
 
 
 def test_a_leader_that_freezes_is_replaced_and_what_it_says_afterwards_is_refused() -> None:
@@ -323,8 +319,7 @@ def test_a_broker_that_missed_more_than_is_kept_tells_its_clients() -> None:
     frozen = fault("3300ms", "freeze", reader) + fault("20s", "unfreeze", reader)
     scenario = ring(5, operations=200, interval="50ms", options="keep_bytes = 2000", more=frozen)
     played = play(scenario)
-    assert played.result.ended == "quiescent" and not played.broken()
-    assert "lost_told" in {anomaly.rule for anomaly in played.verdict.anomalies}
+    assert played.result.ended == "quiescent" and played.broken() == {"lost_told"}
 
 
 def test_a_second_wish_for_a_topic_takes_nothing_from_the_first() -> None:
@@ -341,5 +336,38 @@ def test_equal_seeds_give_equal_runs() -> None:
 
 
 def test_the_scenario_that_comes_with_it_is_clean() -> None:
-    played = play(load_scenario("scenarios/scribe.toml"))
+    played = play(load_scenario("scribe"))
     played.check_clean()
+
+
+# -- in time -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("brokers", [5, 12, 20])
+def test_without_a_fault_nothing_is_late(brokers: int) -> None:
+    """From the moment at which the last broker says that it has its place: 99.9 % of deliveries within three round
+    trips of their path, from the publisher's broker to the leader and down the tree. While a ring forms, leaders
+    change; brokers that had stepped aside from a parent without a way used to be out of the tree for two seconds."""
+    hop_us, deliveries, late = 4_000, 0, []
+    for seed in (1, 2):
+        played = play(ring(brokers, seed=seed, topics='"t", "u", "v"', subscribe='"t", "u", "v"', operations=20))
+        published = {(row.node, row.stream, row.seq): row.time_us for row in played.rows if row.kind == "publish"}
+        for row in played.rows:
+            if row.kind == "deliver":
+                assert row.publisher is not None and row.hops is not None
+                took_us = row.time_us - published[row.publisher, row.stream, row.seq]
+                deliveries += 1
+                late += [(row.node, row.topic, took_us)] if took_us > 3 * 2 * hop_us * (1 + row.hops) else []
+    assert len(late) <= deliveries / 1_000, f"{len(late)} of {deliveries}, for example {late[:3]}"
+
+
+def test_the_status_tells_which_topics_a_broker_leads_owns_and_holds() -> None:
+    played = play(ring(5, operations=3))
+    roles = {name: broker.status().roles for name, broker in played.brokers.items()}
+    assert (
+        "leads 1 topics (t)" in roles[played.leader("t")]
+        or "leads 2 topics ($scribe/topics, t)" in roles[played.leader("t")]
+    )
+    owned = [int(told[-1].split()[1].rstrip(",")) for told in roles.values()]
+    held = [int(told[-1].split()[3]) for told in roles.values()]
+    assert sum(owned) == 2 and sum(held) == 2 * 3, "the directory is a topic, too"

@@ -1,5 +1,7 @@
 """A tree of sites without faults: order, routing, receipts, and what is left when nobody wants anything any more."""
 
+from collections import Counter
+
 import msgspec
 import pytest
 
@@ -11,13 +13,14 @@ from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario
 from resprout.scenario.source import ScenarioError
-from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import run_scenario
+from resprout.sim.trial import FaultModel
 from resprout.stacks.registry import find_stack
 from resprout.stacks.survival import Survival
 from resprout_lab.blocks import replicated
 from resprout_lab.blocks.periods import PERIOD_US_MAX
 from resprout_lab.sites import SITES
+from resprout_lab.sites.commands import name_of
 from resprout_lab.sites.image import dump, load
 from resprout_lab.sites.messages import Proposal, SiteCarries, SiteWants, SiteWantsNot
 from resprout_lab.sites.options import SitesOptions
@@ -173,6 +176,16 @@ def test_where_the_load_is_shared_the_ways_to_neighbours_have_different_brokers(
     played.check_clean()
     state = played.state("s1a")
     assert len({state.gateway(site) for site in state.links}) == 3, "one for the parent, one for each child"
+
+
+def test_ways_to_neighbours_fall_to_brokers_by_chance() -> None:
+    parents = {"s0": None, **{f"s{number}": "s0" for number in range(1, 9)}}
+    homes = {f"c{number}": f"s{number}b" for number in range(9)}
+    played = play(scenario(sites(parents), clients(homes, "t"), work(list(homes), "t", operations=5), sharing="random"))
+    played.check_clean()
+    state = played.state("s0a")
+    shares = Counter(name_of(state.gateway(site)) for site in state.links)
+    assert set(shares) == {"s0a", "s0b", "s0c"} and sum(shares.values()) == 8
 
 
 # -- brokers without sites, and other numbers of replicas --------------------------------------------------------------

@@ -14,7 +14,7 @@ from resprout.core.contract import Effect, LinkUp, Received, Send
 from resprout.core.guarantee import Guarantee
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend
-from resprout.replicas.desk import Chosen, News, PatienceOver
+from resprout.replicas.ledger import Chosen, News, PatienceOver
 from resprout.replicas.messages import Accept
 from resprout.replicas.replica import Replica
 from resprout.scenario.model import FaultKind, FaultSpec, Mix

@@ -4,11 +4,12 @@ import msgspec
 import pytest
 
 from resprout.core.contract import LinkDown
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.edge.messages import Attend, Delivery, HeldSubscription, Serving, Subscribe
 from resprout.scenario.model import FaultKind, FaultSpec
 from resprout.sim.swarm import try_seed
 from resprout_lab.blocks import replicated
+from resprout_lab.sites.commands import name_of
 from resprout_lab.sites.messages import SiteLed
 from tests.edge.desk import Desk
 from tests.stacks.sites_runs import (
@@ -56,7 +57,7 @@ def tseqs(played: Played) -> dict[int, set[tuple[str, int]]]:
 # -- crashes -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sharing", ["leader", "links"])
+@pytest.mark.parametrize("sharing", ["leader", "links", "random"])
 def test_the_leader_of_every_site_may_die_at_the_same_time(sharing: str) -> None:
     played = run(crash(MIDDLE_US, "s0a", "s1a", "s2a"), sharing=sharing)
     played.check_clean()
@@ -145,7 +146,7 @@ def test_a_site_forms_though_one_of_its_brokers_cannot_be_reached_at_first(name:
 # -- freezes -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sharing", ["leader", "links"])
+@pytest.mark.parametrize("sharing", ["leader", "links", "random"])
 def test_a_leader_that_freezes_and_wakes_up_sequences_nothing_a_second_time(sharing: str) -> None:
     played = run(*freeze(MIDDLE_US, MIDDLE_US + 4_000_000, "s0a"), sharing=sharing)
     played.check_clean()
@@ -251,3 +252,12 @@ def test_on_thin_lines_a_site_finds_a_leader_again_though_promises_take_longer_t
 def test_what_swarms_have_found_stays_mended(seed: int) -> None:
     outcome = try_seed(seed, stack="sites")
     assert not outcome.failed, outcome.report
+
+
+def test_the_status_names_leaders_and_the_sequencer() -> None:
+    played = run(crash(MIDDLE_US, "s0a"))
+    roles = {name: broker.status().roles for name, broker in played.brokers.items()}
+    leader = name_of(played.state("s0b").leader)
+    assert roles[leader] == (f"leads the site s0 since term {played.state('s0b').term}", "orders all publications")
+    assert roles["s1a"] == (f"leads the site s1 since term {played.state('s1a').term}",)
+    assert sum(bool(told) for told in roles.values()) == 3

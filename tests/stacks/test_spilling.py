@@ -14,7 +14,7 @@ from resprout.edge.durable_messages import Standing, Terms, WhenFull
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.journal.spill import SpillSegments
 from resprout.order.entry import SpillState
-from resprout.sim.files import VirtualFiles
+from resprout.sim.disk import VirtualFiles
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat
 from tests.stacks.test_durable_subscriptions import acknowledging, over, settle

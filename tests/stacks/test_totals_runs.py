@@ -7,7 +7,7 @@ import pytest
 from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest
 from resprout.scenario.model import BrokerSpec, ClientSpec, Mix, RandomOptions, Scenario, SubscriptionSpec, WorkloadSpec
-from resprout.sim.distances import Distances
+from resprout.sim.network import Distances
 from resprout.sim.run import run_scenario
 from resprout.trace.schema import Row
 from tests.soak import cases

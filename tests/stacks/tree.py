@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from resprout.core.bundle import SpillStore
 from resprout.core.contract import (
     Answer,
     CancelTimer,
@@ -39,13 +40,12 @@ from resprout.core.contract import (
     Writable,
 )
 from resprout.core.message import Message
-from resprout.core.stowed import SpillStore
 from resprout.edge.client.consumer import ConsumerMachine
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.durable_messages import Terms
 from resprout.edge.requests import ClientRequest
 from resprout.journal.spill import SpillSegments
-from resprout.sim.files import VirtualFiles
+from resprout.sim.disk import VirtualFiles
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat
 from tests.network import Alarms, Pair, Streams

@@ -13,8 +13,8 @@ from tools.compiled import LISTED, all_modules, compiled_modules, interpreted, p
 from tests.soak import SOAKING
 
 ROOT = Path(__file__).parent.parent.parent
-SCENARIO = ROOT / "scenarios" / "crash-b1.toml"
-SOME = ("resprout.core.ranges", "resprout.links.flight")
+SCENARIO = "crash-b1"
+SOME = ("resprout.core.seen", "resprout.links.flight")
 """Enough to show that compiled and interpreted modules work together; all of them take minutes."""
 
 HOT = (

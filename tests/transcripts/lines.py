@@ -10,7 +10,7 @@ import msgspec
 
 from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.order.totals.levels import TotalLevel
 from resprout.overlay.places import Configuration, Life, Place, Voter
 from resprout.stacks.resprout.messages import PARCELS, AskedInterest, ParcelEnd, ParcelRows, ServedInterest

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from resprout.core.bounds import NUMBER_MAX
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.guarantee import Guarantee
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.messages import Publish
 from resprout.links.frames import FRAMES as FRAMES
 from resprout.links.frames import Data, Express, Goodbye, Hello, Part, Parted, SessionWelcome

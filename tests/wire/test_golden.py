@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.edge.durable_messages import (
     Acknowledge,
     Acknowledged,
@@ -38,6 +38,7 @@ from resprout.edge.messages import (
     GoTo,
     HeldSubscription,
     HoldTold,
+    PlacedDelivery,
     PublicationWaits,
     Publish,
     PublishRefused,
@@ -50,6 +51,8 @@ from resprout.edge.messages import (
     Successor,
     Successors,
     Taken,
+    TopicPlace,
+    TopicsReached,
     Turned,
     Unsubscribe,
     Unsubscribed,
@@ -140,8 +143,7 @@ from resprout.stacks.resprout.messages import (
 from resprout.stacks.resprout.pauses import PausedReader, ReadersPaused
 from resprout.stacks.resprout.unread import AskUnread, UnreadTold
 from resprout.wire.framing import FrameReader, FrameWriter
-
-from .examples import HELLO, WELCOME, bundle, data
+from tests.wire.examples import HELLO, WELCOME, bundle, data
 
 FILE = Path(__file__).parent / "golden" / "conversation.txt"
 
@@ -196,6 +198,7 @@ CONVERSATION: dict[str, Any] = {
         ),
         GoTo(Successor("b0", "host:7400")), Successors((Successor("b3", ""),)), Subscribed(1, (MARK,)),
         Delivery(TOTAL, 0, 6, None, True, 1 << 40),
+        PlacedDelivery(TOTAL, 0, 6, None, True, 1 << 40, 7), TopicsReached((TopicPlace("bank/pt", 7),)),
     ),
     "what waits, and what never returns": data(
         PublicationWaits("ordered", 5, "b2 is not heard"), ForgetBrokers(("b2", "b3")),

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.core import limits, names
-from resprout.core.bounds import NUMBER_MAX, STAMP_MAX
 from resprout.core.bundle import Bundle
 from resprout.core.errors import WireError
 from resprout.core.guarantee import ALL_LEVELS
+from resprout.core.message_fields import NUMBER_MAX, STAMP_MAX
 from resprout.edge.messages import Attend, Delivery, Publish
 from resprout.links.frames import Data, Goodbye
 from resprout.overlay.messages import Tell
@@ -24,8 +24,7 @@ from resprout.stacks.resprout.pauses import PausedReader, ReadersPaused
 from resprout.wire.framing import PREAMBLE, FrameReader, FrameWriter
 from tests.footprint import kept_by
 from tests.soak import cases
-
-from .examples import CODEC, FRAMES, HELLO, WELCOME, bundle, data, frames, publishing, steady
+from tests.wire.examples import CODEC, FRAMES, HELLO, WELCOME, bundle, data, frames, publishing, steady
 
 encode = msgspec.msgpack.encode
 

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resprout.core.bounds import NUMBER_MAX, STAMP_MAX
 from resprout.core.bundle import Bundle
+from resprout.core.message_fields import NUMBER_MAX, STAMP_MAX
 from resprout.edge.messages import Publish
 from resprout.stacks.resprout import RESPROUT
 from tests.soak import cases
-
-from .examples import CODEC, bundle, bundles, data, frames, publishing, steady, structs
+from tests.wire.examples import CODEC, bundle, bundles, data, frames, publishing, steady, structs
 
 
 @pytest.mark.parametrize("kind", RESPROUT.messages)

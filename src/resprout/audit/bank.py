@@ -29,9 +29,8 @@ from resprout.audit.records import PublicationRecord, pair_name
 from resprout.audit.subscriptions import NEVER
 from resprout.audit.totals import successors, topological_rank
 from resprout.audit.verdict import Anomaly
-from resprout.core.guarantee import Guarantee
-from resprout.core.keys import Pair
-from resprout.core.promises import OrderScope, Promises
+from resprout.core.bundle import Pair
+from resprout.core.guarantee import Guarantee, OrderScope, Promises
 
 TOGETHER: Final = ("bank_balance", "bank_outcome", "bank_replay")
 """Rules that compare replicas."""

@@ -18,7 +18,7 @@ import msgspec
 
 from resprout.audit.history import History
 from resprout.audit.records import PublicationRecord
-from resprout.core.keys import Pair, pairs_of
+from resprout.core.bundle import Pair, pairs_of
 from resprout.core.names import AttributeValue
 from resprout.trace.schema import Row, TraceError, from_text
 

@@ -21,8 +21,8 @@ from resprout.audit.history import History
 from resprout.audit.records import pair_name
 from resprout.audit.totals import ByLife, TotalOrder, shortest_way, successors
 from resprout.audit.verdict import Anomaly, Witness
+from resprout.core.bundle import Pair
 from resprout.core.guarantee import Guarantee
-from resprout.core.keys import Pair
 
 Neighbour = tuple[int, int, int]
 """(rank of a total, life, the total): next to a publication at a subscriber."""

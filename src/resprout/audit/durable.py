@@ -25,8 +25,8 @@ from resprout.audit.interest import matches
 from resprout.audit.records import MessageId, PublicationRecord, durable_of, identity_of, seconds
 from resprout.audit.subscriptions import NEVER
 from resprout.audit.verdict import Anomaly
+from resprout.core.bundle import Pair
 from resprout.core.errors import UsageError
-from resprout.core.keys import Pair
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.trace import kinds
 from resprout.trace.schema import Row, TraceError

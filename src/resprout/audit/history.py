@@ -37,8 +37,7 @@ from resprout.audit.records import (
 )
 from resprout.audit.subscriptions import NEVER
 from resprout.audit.verdict import Anomaly
-from resprout.core.guarantee import Guarantee
-from resprout.core.promises import Promises
+from resprout.core.guarantee import Guarantee, Promises
 from resprout.trace import kinds
 from resprout.trace.schema import Row, TraceError
 

@@ -14,8 +14,7 @@ from resprout.audit.records import PublicationFacts
 from resprout.audit.subscriptions import NEVER, SubscriptionBook, SubscriptionRecord
 from resprout.core.errors import UsageError
 from resprout.core.names import AttributeValue
-from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.filters.topics import is_plain, topic_matches
+from resprout.filters.predicate import Predicate, is_plain, parse_predicate, topic_matches
 from resprout.trace.schema import TraceError, values
 
 Topics = tuple[str, ...]

@@ -1,7 +1,7 @@
 """The judge: all checks on one trace.
 
-It looks only at what clients asked and got, never inside a protocol, and knows nothing of the stack that made the
-trace but what the run promises (`core.promises`). Every check is near-linear in the rows, also of a run that breaks its
+It looks only at what clients asked and got, never inside a protocol, and knows nothing of the stack that made the trace
+but what the run promises (`core.guarantee`). Every check is near-linear in the rows, also of a run that breaks its
 promises; causal order takes one pass over the publications per subscriber.
 """
 
@@ -20,9 +20,8 @@ from resprout.audit.loss import PROBABLE, check_loss, count_deliveries, not_judg
 from resprout.audit.receipts import check_receipts
 from resprout.audit.totals import ByLife, TotalOrder, by_pair, check_places, check_totals
 from resprout.audit.verdict import RULES, Anomaly, Verdict, verdict_of
-from resprout.core.guarantee import Guarantee
-from resprout.core.keys import Pair
-from resprout.core.promises import Promises
+from resprout.core.bundle import Pair
+from resprout.core.guarantee import Guarantee, Promises
 from resprout.trace.schema import Row
 from resprout.trace.store import Trace, check_judgeable
 

@@ -13,9 +13,9 @@ from functools import lru_cache
 import msgspec
 
 from resprout.audit.subscriptions import NEVER, SubscriptionRecord
+from resprout.core.bundle import Pair, pairs_of, topics_of
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
-from resprout.core.keys import Pair, pairs_of, topics_of
 from resprout.trace import kinds
 from resprout.trace.schema import Row, TraceError
 
@@ -34,7 +34,7 @@ class PublicationFacts(msgspec.Struct, array_like=True, gc=False):
     topic: str
     keys: tuple[str, ...]
     lane: str
-    """What it is in order with has the same; see `core.promises`."""
+    """What it is in order with has the same; see `core.guarantee`."""
     topics: tuple[str, ...]
     """Every topic it names; it matches a filter when any of them does."""
     lines: tuple[Pair, ...]

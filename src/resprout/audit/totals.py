@@ -21,8 +21,8 @@ from itertools import pairwise
 from resprout.audit.history import History
 from resprout.audit.records import ClaimedPlace, MessageId, listed, pair_name
 from resprout.audit.verdict import Anomaly, NamedLife, Witness
+from resprout.core.bundle import Pair
 from resprout.core.guarantee import Guarantee
-from resprout.core.keys import Pair
 
 ByLife = dict[int, list[int]]
 """For each subscriber, the publications it delivered, by position."""

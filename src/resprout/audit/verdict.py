@@ -10,7 +10,7 @@ import msgspec
 
 from resprout.audit.interest import TraceInterest
 from resprout.audit.records import MessageId, Naming
-from resprout.core.promises import Promises
+from resprout.core.guarantee import Promises
 
 RULES: Final[dict[str, str]] = {
     "identity": "publications are numbered in the order they were made",

@@ -11,7 +11,7 @@ from resprout.cli.console import tell, tell_json
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments, connected
 from resprout.core.names import check_name
-from resprout.edge.client.forgetting import check_names
+from resprout.edge.client.questions import check_names
 
 
 class Forgotten(msgspec.Struct, frozen=True):

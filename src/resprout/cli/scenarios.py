@@ -20,6 +20,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import Scenario
+from resprout.scenario.shipped import shipped
 from resprout.scenario.write import to_toml
 from resprout.trace.summary import Latency, Summary
 
@@ -58,7 +59,7 @@ def choose_scenario(
             raise UsageError("give a scenario or --draw, not both")
         return parse_scenario(to_toml(draw_scenario(draw)), f"drawn from {draw}", changes)
     if path is None:
-        raise UsageError("which scenario? Give a file, e.g. scenarios/bank.toml")
+        raise UsageError(f"which scenario? Give a file or a name: {', '.join(sorted(shipped('scenarios')))}")
     return load_scenario(path, changes)
 
 

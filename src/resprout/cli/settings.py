@@ -46,7 +46,7 @@ from resprout.cli.arguments import address_of_peer, local_path
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
 from resprout.edge.requests import DRAIN_US
-from resprout.filters.topics import check_filter
+from resprout.filters.predicate import check_filter
 from resprout.journal.options import JournalOptions
 from resprout.links.options import LinkOptions
 from resprout.net.address import DEFAULT_PORT, Address, parse_address

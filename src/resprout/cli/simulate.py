@@ -1,8 +1,9 @@
 """Scenarios in virtual time. `resprout sim`: one of them. `resprout swarm`: many, drawn from seeds and judged."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -10,6 +11,7 @@ from resprout.cli.arguments import LocalPath
 from resprout.cli.console import overwrite, tell, tell_lines
 from resprout.cli.scenarios import RunOutcome, choose_scenario, say, scenario_arguments
 from resprout.core.errors import UsageError
+from resprout.scenario.source import parse_source
 from resprout.scenario.write import describe, run_info, to_toml
 from resprout.sim.checking import PERIOD
 from resprout.sim.classes import ANY
@@ -56,10 +58,22 @@ def sim(
 )
 @click.option("--class", "wanted", default=ANY, show_default=True, metavar="NAME", help="What to draw; see below.")
 @click.option("--stack", default=DEFAULT_STACK, show_default=True, metavar="NAME", help="Which protocol to try.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="OPTION=VALUE", help="An option of the stack that is not drawn."
+)
 @click.option("--workers", type=click.IntRange(1, 256), default=1, show_default=True, metavar="N", help="Processes.")
 @click.option("--no-invariants", is_flag=True, help="Do not check the state of brokers on the way; a fifth less time.")
 @click.option("--write", "file", type=LocalPath(), metavar="FILE", help="Write the scenario of the first seed as TOML.")
-def swarm(seeds: int, first: int, wanted: str, stack: str, workers: int, no_invariants: bool, file: Path | None) -> int:
+def swarm(
+    seeds: int,
+    first: int,
+    wanted: str,
+    stack: str,
+    overrides: tuple[str, ...],
+    workers: int,
+    no_invariants: bool,
+    file: Path | None,
+) -> int:
     """Draw scenarios from seeds, run them in virtual time and judge them.
 
     Faults are drawn within what the stack says that it survives, so every promise has to be kept. A failure tells what
@@ -73,12 +87,14 @@ def swarm(seeds: int, first: int, wanted: str, stack: str, workers: int, no_inva
     consumers, cut-repairs, disks, hung, moved-clocks, newcomers, producers, restarts, rolling, slow-links, spilling and
     unread; any draws the class, too. Other stacks have faults only.
     """
-    check_drawn(wanted, stack)
+    fixed = parse_source("", "--set").overridden(overrides).tree
+    check_drawn(wanted, stack, fixed)
     if file is not None:
-        _write(file, first, wanted, stack)
+        _write(file, first, wanted, stack, fixed)
     begin, period = time.monotonic(), 0 if no_invariants else PERIOD
     failed: list[int] = []
-    for number, outcome in enumerate(try_seeds(range(first, first + seeds), workers, wanted, stack, period), 1):
+    outcomes = try_seeds(range(first, first + seeds), workers, wanted, stack, period, fixed)
+    for number, outcome in enumerate(outcomes, 1):
         overwrite(f"{number} of {seeds}, {len(failed)} failed")
         if outcome.failed:
             failed.append(outcome.seed)
@@ -90,9 +106,9 @@ def swarm(seeds: int, first: int, wanted: str, stack: str, workers: int, no_inva
     return 1 if failed else 0
 
 
-def _write(file: Path, seed: int, wanted: str, stack: str) -> None:
+def _write(file: Path, seed: int, wanted: str, stack: str, fixed: Mapping[str, Any]) -> None:
     try:
-        scenario = swarm_trial(seed, class_for(seed, wanted, stack), stack).timed
+        scenario = swarm_trial(seed, class_for(seed, wanted, stack), stack, fixed).timed
     except Exception:  # there is nothing to write; what went wrong is told when the seed is tried
         return
     try:

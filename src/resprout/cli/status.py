@@ -93,10 +93,11 @@ def counted(count: int, what: str) -> str:
 
 def heading(survey: TreeSurvey) -> str:
     brokers = survey.brokers
-    network = f"network {survey.network}" if survey.network else "no network yet"
+    is_serving = any(one.ready for one in brokers)  # only the default stack gives its networks names
+    network = f"network {survey.network}, " if survey.network else "" if is_serving else "no network yet, "
     silent = f", {len(survey.missing)} without an answer" if survey.missing else ""
     return (
-        f"{network}, stack {brokers[0].stack}: {counted(len(brokers), 'broker')}{silent},"
+        f"{network}stack {brokers[0].stack}: {counted(len(brokers), 'broker')}{silent},"
         f" {counted(sum(one.clients_count for one in brokers), 'client')},"
         f" {sum(one.rates.publications for one in brokers):.1f} publications/s,"
         f" {sum(one.rates.deliveries for one in brokers):.1f} deliveries/s"
@@ -173,6 +174,7 @@ def _line(node: Node) -> str:
     ]
     if node.site is not msgspec.UNSET:
         parts.append(f"site {node.site}")
+    parts += node.roles
     if not node.ready:
         parts.append("not ready")
     return "  ".join(parts)

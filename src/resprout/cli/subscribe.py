@@ -23,8 +23,7 @@ from resprout.client.replaying import read_start
 from resprout.core.errors import UsageError
 from resprout.core.names import check_name
 from resprout.edge.requests import StoredMessage
-from resprout.filters.predicate import parse_predicate
-from resprout.filters.topics import check_filter
+from resprout.filters.predicate import check_filter, parse_predicate
 
 allow_gaps_option = click.option(
     "--allow-gaps", is_flag=True, help="Go on where events are missing because the broker was down, and say so."

@@ -87,7 +87,7 @@ def up(
 
     \b
         resprout up
-        resprout up scenarios/bank.toml --emulate-latency
+        resprout up bank --emulate-latency
 
     Clients, workloads and faults of the scenario are left out; bandwidths are not emulated. When a broker dies the
     others go on, and what they do about it is told on standard error. The exit status is 1 when none is left.

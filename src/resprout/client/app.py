@@ -30,8 +30,8 @@ from resprout.client.errors import PublishError
 from resprout.client.requesting import ServedRequest, Service
 from resprout.client.typed import decoder_of
 from resprout.core.errors import UsageError
+from resprout.core.escaping import logger
 from resprout.core.guarantee import Guarantee, GuaranteeName
-from resprout.core.logger import logger
 from resprout.core.message import Message
 from resprout.core.names import check_topic
 from resprout.filters.predicate import parse_predicate

@@ -12,9 +12,8 @@ from resprout.client.publisher import Publisher
 from resprout.client.requesting import Requester
 from resprout.core.contract import Request
 from resprout.core.errors import UsageError, WireError
-from resprout.edge.client.forgetting import check_names
 from resprout.edge.client.machine import ClientMachine
-from resprout.edge.client.reading import messages_of
+from resprout.edge.client.questions import check_names, messages_of
 from resprout.edge.messages import EventGap
 from resprout.edge.requests import (
     AudienceAnswered,

@@ -17,9 +17,9 @@ import msgspec
 
 from resprout.client.errors import PublishError
 from resprout.core.errors import UnsupportedReceiptError
+from resprout.core.escaping import logger
 from resprout.core.guarantee import ALL_LEVELS, ReceiptLevel
-from resprout.core.logger import logger
-from resprout.core.ranges import Ranges
+from resprout.core.seen import Ranges
 
 CHANGES_KEPT = 1024
 """Of the number of copies; what is older than that many is told as the oldest of them."""

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 from resprout.client.errors import ClosedError, NobodyListensError, NoReplyError, RequestFailedError, SubscribeError
 from resprout.client.inbox import Inbox
 from resprout.client.typed import Payload, TypedMessage, decoder_of
+from resprout.core.bundle import topics_of
 from resprout.core.contract import Request
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, GuaranteeName
-from resprout.core.keys import topics_of
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 from resprout.edge.requests import AudienceRequest

@@ -3,18 +3,33 @@
 Two columns hold what differs between its messages, each packed once by the publisher and unpacked once by whoever reads
 it: `payloads` (brokers never look inside) and `attributes` (looked at only where a content filter asks; empty when no
 message has any). A bundle is atomic: it is accepted, logged, ordered, acknowledged and dropped as a whole.
+
+Its keys belong to topics: a barrier closes over (topic, key) pairs.
+
+A key written plainly belongs to the publication's own topic; `other/topic#key` names a key of another topic (a topic
+cannot hold `#`, so the first one divides). A publication is delivered to the subscribers of every topic it names: a
+transfer between two banks reaches the replicas of both.
+
+`to_record` and `from_record` write a bundle as a record on disk and read it back. A record that cannot be read is None:
+the caller reports it and goes on without it.
+
+A `StowedBundle` has its columns elsewhere, on a disk, until somebody needs them. Everything that is asked of a bundle
+again and again stays: its publisher, its numbers, its topic. `whole` brings the bundle back as it was; that is what
+leaves a broker, and what is read. A stowed bundle has no columns at all: a caller that forgets to ask for the whole
+gets an error, and not an empty message.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from resprout.core import limits
 from resprout.core.errors import WireError
 from resprout.core.guarantee import STREAM_OF, Guarantee
-from resprout.core.keys import topics_of
 from resprout.core.names import Attributes, AttributeValue
+
+Pair = tuple[str, str]
 
 Origin = tuple[str, str, int]
 """(publisher, stream, incarnation): one sequence of publications. Each life of a client counts for itself, so that
@@ -29,6 +44,30 @@ KEY_HEAD_BYTES: Final = 3
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_payloads: Final = msgspec.msgpack.Decoder(list[bytes]).decode
 _decode_attributes: Final = msgspec.msgpack.Decoder(list[dict[str, str | int | float | bool]]).decode
+
+_Fields = tuple[str, int, int, int, int, str, tuple[str, ...], int, bytes, bytes]
+_decode: Final = msgspec.msgpack.Decoder(_Fields).decode
+
+
+def pairs_of(topic: str, keys: tuple[str, ...] | list[str]) -> tuple[Pair, ...]:
+    """The (topic, key) pairs that a publication names, each once however it was written."""
+    return tuple(dict.fromkeys(_pair(topic, key) for key in keys))
+
+
+def topics_of(topic: str, keys: tuple[str, ...] | list[str]) -> tuple[str, ...]:
+    """Every topic that a publication names, its own first."""
+    topics = [topic]
+    for key in keys:
+        if "#" in key and (other := key.partition("#")[0]) not in topics:
+            topics.append(other)
+    return tuple(topics)
+
+
+def _pair(topic: str, key: str) -> Pair:
+    if "#" not in key:
+        return (topic, key)
+    other, _, rest = key.partition("#")
+    return (other, rest)
 
 
 def _in_frame(keys: tuple[str, ...]) -> int:
@@ -181,3 +220,108 @@ def split(bundle: Bundle, last: int) -> tuple[Bundle, Bundle]:
 def fits(payload_bytes: int, attribute_bytes: int, count: int) -> bool:
     """Whether a bundle of this size keeps the limits."""
     return count <= limits.BUNDLE_MESSAGES and payload_bytes + attribute_bytes <= limits.BUNDLE_BYTES
+
+
+def to_record(bundle: Bundle) -> bytes:
+    return _encode(to_fields(bundle))
+
+
+def from_record(record: bytes) -> Bundle | None:
+    try:
+        bundle: Bundle = from_fields(Bundle, _decode(record))
+        return bundle
+    except (msgspec.MsgspecError, ValueError):
+        return None
+
+
+def to_fields(value: Any) -> Any:
+    """Of a bundle inside something else: for whoever has msgspec write that (`enc_hook`)."""
+    assert isinstance(value, Bundle), "nothing else needs help"
+    return (
+        value.publisher, value.incarnation, value.first, value.count, value.stamp, value.topic, value.keys,
+        int(value.guarantee), value.attributes, value.payloads,
+    )  # fmt: skip
+
+
+def from_fields(kind: type, fields: Any) -> Any:
+    """The same, to read it (`dec_hook`). ValueError when they are no bundle's."""
+    publisher, incarnation, first, count, stamp, topic, keys, guarantee, attributes, payloads = fields
+    return Bundle(
+        publisher, incarnation, first, count, stamp, topic, tuple(keys), Guarantee(guarantee), attributes, payloads
+    )  # fmt: skip
+
+
+class SpillStore(Protocol):
+    """Where bytes lie that need not survive the process. None of it takes time as far as a machine can tell."""
+
+    @property
+    def used(self) -> int:
+        """Bytes on the disk now."""
+
+    @property
+    def places(self) -> int:
+        """How many things lie there."""
+
+    @property
+    def trouble(self) -> str:
+        """What the disk said last, if it refused something."""
+
+    def put(self, content: bytes) -> Any | None:
+        """Where it lies from now on; None when there is no room, or the disk does not take it."""
+
+    def get(self, place: Any) -> bytes:
+        """`StoreError` when it cannot be read, or is not what was put there."""
+
+    def forget(self, place: Any) -> None: ...
+
+
+MakeStore = Callable[[int], SpillStore]
+"""A store for so many bytes at most."""
+
+STOWED_COST: Final = 64
+"""Bytes that one counts with where it was put aside: the allowance for everything around its columns."""
+
+
+class StowedBundle(Bundle):
+    __slots__ = ("_at", "_place", "_store")
+
+    def __init__(self, bundle: Bundle, store: SpillStore, place: Any) -> None:
+        self.publisher = bundle.publisher
+        self.incarnation = bundle.incarnation
+        self.first = bundle.first
+        self.count = bundle.count
+        self.stamp = bundle.stamp
+        self.topic = bundle.topic
+        self.keys = bundle.keys
+        self.guarantee = bundle.guarantee
+        self.last = bundle.last
+        self.stream = bundle.stream
+        self.origin = bundle.origin
+        self.cost = bundle.cost
+        self.key_bytes = bundle.key_bytes
+        self._at = len(bundle.attributes)
+        self._store = store
+        self._place = place
+
+    def fetch(self) -> Bundle:
+        content = self._store.get(self._place)
+        at = self._at
+        return Bundle(
+            self.publisher, self.incarnation, self.first, self.count, self.stamp, self.topic, self.keys,
+            self.guarantee, content[:at], content[at:],
+        )  # fmt: skip
+
+    def forget(self) -> None:
+        """Nobody will ask for it any more."""
+        self._store.forget(self._place)
+
+
+def stow(bundle: Bundle, store: SpillStore) -> StowedBundle | None:
+    """None where there is no room."""
+    place = store.put(bundle.attributes + bundle.payloads)
+    return StowedBundle(bundle, store, place) if place is not None else None
+
+
+def whole(bundle: Bundle) -> Bundle:
+    """As it was before it was stowed, if it was."""
+    return bundle.fetch() if isinstance(bundle, StowedBundle) else bundle

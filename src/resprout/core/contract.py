@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from resprout.core.client_limits import DEFAULT_LIMITS, ClientLimits
+from resprout.core.limits import DEFAULT_LIMITS, ClientLimits
 from resprout.core.message import Message
 
 

@@ -3,9 +3,12 @@
 Names, topics, reasons and payloads come from other nodes. They may contain control characters that change a terminal,
 split a log line, or reorder the text that is shown. Every module escapes with `escape`, at the point where text leaves
 the process (docs/decisions/23), not where text is put together.
+
+`logger` is the logger of the library: the text of its records is escaped, whatever a program does with them.
 """
 
 import json
+import logging
 from typing import Final
 
 LINE_LETTERS_MAX: Final = 16_384
@@ -44,3 +47,20 @@ def _json_code_of(letter: str) -> str:
     if letter in "\n\r\t":
         return letter
     return f"\\u{ord(letter):04x}" if letter < "\x80" else json.dumps(letter)[1:-1]
+
+
+def _escape_record(record: logging.LogRecord) -> bool:
+    """Escape the arguments: the texts into which they are put are our own."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            escape(str(one), letters_max=LINE_LETTERS_MAX) if _is_text(one) else one for one in record.args
+        )
+    return True
+
+
+def _is_text(argument: object) -> bool:
+    return isinstance(argument, str | BaseException)
+
+
+logger: Final = logging.getLogger("resprout")
+logger.addFilter(_escape_record)

@@ -1,8 +1,14 @@
-"""What a publication asks of its delivery, and what its publisher may be told about it."""
+"""The guarantee and the receipts that a publication asks for, and what a network promises beside them.
+
+`Promises` say how far the order of a network reaches, whether everything owed is delivered for certain, and which
+receipts it gives. They are recorded with a run, and the judges judge by them.
+"""
 
 import enum
 from collections.abc import Collection
 from typing import Final, Literal
+
+import msgspec
 
 from resprout.core.errors import UnsupportedGuaranteeError, UsageError
 
@@ -73,3 +79,39 @@ class ReceiptLevel(enum.IntEnum):
 
 ALL_LEVELS: Final = 7
 """The set of all of them."""
+
+
+class OrderScope(enum.StrEnum):
+    """Among which publications `fifo`, `causal` and `total` hold."""
+
+    ALL_TOPICS = "all topics"
+    EACH_TOPIC = "each topic"
+    """Publications of different topics have no order with each other. A publication belongs to the topic it is made
+    on; a key of another topic, which it may name, binds it to nothing."""
+
+
+class Reliability(enum.StrEnum):
+    """Whether a publication comes to everybody that it is owed to."""
+
+    CERTAIN = "certain"
+    PROBABLE = "probable"
+    """With a probability that the stack's options decide. The share that came is reported, and nothing that is missing
+    is called a violation."""
+
+
+ALL_RECEIPTS: Final = tuple(receipt.label for receipt in ReceiptLevel)
+
+
+class Promises(msgspec.Struct, frozen=True):
+    order: OrderScope = OrderScope.ALL_TOPICS
+    reliability: Reliability = Reliability.CERTAIN
+    receipts: tuple[str, ...] = ALL_RECEIPTS
+    """Labels of the receipts that are given, in the order of `ReceiptLevel`."""
+
+    def lane(self, topic: str) -> str:
+        """Publications with one lane are in order with each other."""
+        return topic if self.order is OrderScope.EACH_TOPIC else ""
+
+    @property
+    def is_probable(self) -> bool:
+        return self.reliability is Reliability.PROBABLE

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
+from resprout.core.bundle import topics_of
 from resprout.core.guarantee import Guarantee
-from resprout.core.keys import topics_of
 from resprout.core.names import AttributeValue
 
 

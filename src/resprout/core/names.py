@@ -54,7 +54,7 @@ def check_keys(keys: Sequence[str]) -> tuple[str, ...]:
     if isinstance(keys, str) or not isinstance(keys, tuple | Collection):
         raise NameRefusedError(f"keys are a list of texts, not {_quoted(keys)}")
     for key in keys:
-        foreign = isinstance(key, str) and "#" in key  # a key of another topic, see `core.keys`
+        foreign = isinstance(key, str) and "#" in key  # a key of another topic, see `core.bundle`
         _check_text(key, "key", limits.KEY_BYTES + limits.TOPIC_BYTES if foreign else limits.KEY_BYTES)
         if foreign:
             topic, _, rest = key.partition("#")

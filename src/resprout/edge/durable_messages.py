@@ -10,11 +10,20 @@ from typing import Annotated, Final
 
 import msgspec
 
-from resprout.core.bounds import NUMBER_MAX, BoundedNumber, Derived, Hops, Offsets, Otherwise, TotalSequence
 from resprout.core.bundle import Bundle, Origin
-from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ClientMessage, ProtocolMessage
-from resprout.core.marks import MARK_BYTES, Marks
+from resprout.core.message_fields import (
+    MARK_BYTES,
+    NUMBER_MAX,
+    BoundedNumber,
+    BundleMessage,
+    Derived,
+    Hops,
+    Marks,
+    Offsets,
+    Otherwise,
+    TotalSequence,
+)
 
 SPANS_MAX: Final = 16_384
 """In one message."""

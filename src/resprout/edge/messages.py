@@ -6,23 +6,25 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
-from resprout.core.bounds import (
+from resprout.core.bundle import Bundle
+from resprout.core.contract import ClientMessage, ProtocolMessage, Sender
+from resprout.core.guarantee import ALL_LEVELS, Guarantee, ReceiptLevel
+from resprout.core.message_fields import (
     CLIENT_STAMPED,
+    MARK_BYTES,
     NUMBER_MAX,
     BoundedNumber,
+    BundleMessage,
     ClientStamp,
     Derived,
+    FreeBundleMessage,
     Hops,
+    Marks,
     Microseconds,
     Offsets,
     Otherwise,
     TotalSequence,
 )
-from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage, FreeBundleMessage
-from resprout.core.contract import ClientMessage, ProtocolMessage, Sender
-from resprout.core.guarantee import ALL_LEVELS, Guarantee, ReceiptLevel
-from resprout.core.marks import MARK_BYTES, Marks
 from resprout.edge.durable_messages import DURABLE_MESSAGES, Span, WhenFull
 
 _DELIVERED: Final = ReceiptLevel.DELIVERED.bit
@@ -53,6 +55,10 @@ class Successor(msgspec.Struct, frozen=True, array_like=True):
     """Empty where names are enough to connect."""
 
 
+TOPIC_PLACES_MAX: Final = 2_000
+"""Topics whose positions one message tells."""
+
+
 class HeldSubscription(msgspec.Struct, frozen=True, array_like=True):
     """A confirmed subscription that a client brings along."""
 
@@ -68,6 +74,13 @@ class StreamMark(msgspec.Struct, frozen=True, array_like=True):
 
     stream: str
     last: BoundedNumber
+
+
+class TopicPlace(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How far a client has come on a topic that has an order of its own: by the position of a publication there."""
+
+    topic: str
+    position: BoundedNumber
 
 
 class Attend(ClientMessage, frozen=True, tag=22):
@@ -87,11 +100,15 @@ class Attend(ClientMessage, frozen=True, tag=22):
     not have seen these publications."""
     when_full: WhenFull = WhenFull.DISCONNECT
     """As in `Subscribe`, for the subscriptions that it brings along."""
+    places: Annotated[tuple[TopicPlace, ...], msgspec.Meta(max_length=TOPIC_PLACES_MAX)] = ()
+    """Where brokers tell positions (`PlacedDelivery`): how far it has come on each topic. None at all when there are
+    more than fit."""
 
     @property
     def bulk(self) -> int:
         marks = len(self.received) + sum(len(held.base) for held in self.subscriptions)
-        return MARK_BYTES * marks + sum(4 * len(held.filter) + 4 * len(held.where or "") for held in self.subscriptions)
+        texts = sum(4 * len(held.filter) + 4 * len(held.where or "") for held in self.subscriptions)
+        return MARK_BYTES * marks + texts + sum(16 + 4 * len(place.topic) for place in self.places)
 
 
 class Publish(BundleMessage, frozen=True, tag=16):
@@ -273,6 +290,23 @@ class Delivery(BundleMessage, frozen=True, tag=36):
     bundle; those behind it follow. -1 for others."""
 
 
+class PlacedDelivery(Delivery, frozen=True, tag=310):
+    """A delivery in a network in which each topic has an order of its own."""
+
+    position: BoundedNumber = 0
+    """In the order of its topic: the client brings the last one of each topic along to its next broker (`Attend`)."""
+
+
+class TopicsReached(ProtocolMessage, frozen=True, tag=311):
+    """Before `Subscribed`, in such a network: what is published on these topics behind these positions is delivered."""
+
+    places: Annotated[tuple[TopicPlace, ...], msgspec.Meta(max_length=TOPIC_PLACES_MAX)]
+
+    @property
+    def bulk(self) -> int:
+        return sum(16 + 4 * len(place.topic) for place in self.places)
+
+
 class Turned(ProtocolMessage, frozen=True, tag=37):
     """Every publication of the stream up to this one has reached this receipt; with `first`, those from there on, and
     nothing is said of the ones before."""
@@ -407,5 +441,6 @@ CLIENT_MESSAGES = (
     Publish, Subscribe, Unsubscribe, Taken, DropsAcknowledged, Attend, ForgetBrokers, ReadEvents, AskAudience,
     Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Successors,
     BrokersForgotten, PublicationWaits, HoldTold, SafeCopies, EventRead, EventsEnd, AudienceTold, DeliveriesDropped,
+    PlacedDelivery, TopicsReached,
     *DURABLE_MESSAGES,
 )  # fmt: skip

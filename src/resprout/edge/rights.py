@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.filters.topics import filter_covers, topic_matches
+from resprout.filters.predicate import filter_covers, topic_matches
 
 REPLIES: Final = "$reply"
 """The first level of the topics on which clients are answered."""

@@ -21,7 +21,6 @@ from typing import Final, NoReturn
 from resprout.core import limits
 from resprout.core.names import AttributeValue
 from resprout.filters.errors import WhereError
-from resprout.filters.lexer import Token, tokens_of
 from resprout.filters.like import check_pattern, has_wildcards, unescaped
 from resprout.filters.nodes import (
     MIRRORED,
@@ -34,7 +33,9 @@ from resprout.filters.nodes import (
     Like,
     Null,
     Or,
+    Token,
     joined,
+    tokens_of,
     within,
 )
 

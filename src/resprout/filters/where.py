@@ -21,18 +21,51 @@ Meaning, as in SQL:
   itself) means that character. It is unknown for what is not text.
 
 There is no arithmetic and there are no functions; `= null` is refused, since it would never be true.
+
+`Price` is an upper bound of the steps that it costs to test a condition, known before anything is tested, so that a
+broker can bound the work that it does for one subscriber inside one bundle. A step is one comparison: about 0.1 us.
 """
 
 from typing import Final
 
+import msgspec
+
 from resprout.core import limits
 from resprout.filters.errors import WhereError
-from resprout.filters.evaluation import Test, test_of
-from resprout.filters.nodes import ConditionNode
+from resprout.filters.evaluation import COMPILED_MAX, Test, test_of
+from resprout.filters.like import steps_of
+from resprout.filters.nodes import And, ConditionNode, Like, Or
 from resprout.filters.parser import read
-from resprout.filters.price import price_of
 
-__all__ = ["Condition", "WhereError", "parse"]
+UNCOMPILED_STEPS: Final = 8
+"""For a comparison that is compiled when it is tested."""
+TEXT_CHARACTERS: Final = 1024
+
+
+class Price(msgspec.Struct, frozen=True, gc=False):
+    steps: int
+    """For any message."""
+    text_steps: int = 0
+    """On top, for each 1024 characters of the longest text among the attributes."""
+
+    def of(self, characters: int) -> int:
+        """For a message whose longest text has so many characters."""
+        return self.steps + self.text_steps * characters // TEXT_CHARACTERS
+
+    @property
+    def most(self) -> int:
+        """For a message with the longest text that there may be."""
+        return self.steps + self.text_steps
+
+
+def price_of(node: ConditionNode) -> Price:
+    if isinstance(node, And | Or):
+        parts = [price_of(part) for part in node.parts]
+        each = UNCOMPILED_STEPS if len(parts) > COMPILED_MAX else 0
+        return Price(1 + sum(part.steps + each for part in parts), sum(part.text_steps for part in parts))
+    if isinstance(node, Like):
+        return Price(*steps_of(node.pattern))
+    return Price(1)
 
 
 class Condition:

@@ -20,13 +20,11 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from resprout.core.contract import Forget, Persist
-from resprout.journal.errors import DiskError
-from resprout.journal.files import Files
-from resprout.journal.format import HEAD_BYTES, SegmentHead, batch_bytes, head_bytes, read_head
+from resprout.journal.files import DiskError, Files
+from resprout.journal.format import HEAD_BYTES, SegmentHead, batch_bytes, head_bytes, read_head, survey
 from resprout.journal.options import Flush, JournalOptions
 from resprout.journal.reading import Index, JournalReader, index_of, write_index
 from resprout.journal.segments import bases_of, damaged, index_name, leftovers, segment_name
-from resprout.journal.survey import survey
 
 
 class Journal:

@@ -9,11 +9,9 @@ from itertools import pairwise
 
 import msgspec
 
-from resprout.journal.errors import DiskError, NotKeptError
-from resprout.journal.files import Files
-from resprout.journal.format import HEAD_BYTES, SegmentHead, batch_bytes, head_bytes, read_head
+from resprout.journal.files import DiskError, Files, NotKeptError
+from resprout.journal.format import HEAD_BYTES, SegmentHead, Stretch, Survey, batch_bytes, head_bytes, read_head, survey
 from resprout.journal.segments import bases_of, draft_name, index_name, segment_name
-from resprout.journal.survey import Stretch, Survey, survey
 
 
 class Mended(msgspec.Struct, frozen=True):

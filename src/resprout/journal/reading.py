@@ -13,11 +13,9 @@ from itertools import pairwise
 from typing import Final
 
 from resprout.core.event_journal import Kept
-from resprout.journal.errors import DiskError, NotKeptError
-from resprout.journal.files import Files
-from resprout.journal.format import BATCH_BYTES, HEAD_BYTES, WrittenBatch, batch_at, read_head, spans_at
+from resprout.journal.files import DiskError, Files, NotKeptError
+from resprout.journal.format import BATCH_BYTES, HEAD_BYTES, WrittenBatch, batch_at, read_head, spans_at, survey
 from resprout.journal.segments import bases_of, damaged, draft_name, gap, head_of, index_name, segment_name
-from resprout.journal.survey import survey
 
 CHUNK_BYTES: Final = 256 << 10
 """Read at once, unless a batch is larger."""

@@ -7,10 +7,8 @@ is intact.
 
 from typing import Final
 
-from resprout.journal.errors import DamagedError
-from resprout.journal.files import Files
-from resprout.journal.format import HEAD_BYTES, MAGIC, SegmentHead, read_head
-from resprout.journal.survey import Hole, survey
+from resprout.journal.files import DamagedError, Files
+from resprout.journal.format import HEAD_BYTES, MAGIC, Hole, SegmentHead, read_head, survey
 
 SUFFIX: Final = ".journal"
 _INDEX: Final = ".index"

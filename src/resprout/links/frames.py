@@ -4,14 +4,17 @@ The opener says `Hello`, the other side `SessionWelcome` (or `Goodbye`), then bo
 `Goodbye` or the connection breaks; a large message travels as several `Part`, and signs of life as `Express`. A session
 outlives its connections: `epoch` names it, and `received` tells from where to resume, down to the bytes of a message
 in parts.
+
+The timers of the links stand here as well, because structures are not compiled. Acknowledgements and the watch serve
+all sessions with one timer each.
 """
 
 from typing import Annotated, ClassVar, Final, Generic, TypeVar
 
 import msgspec
 
-from resprout.core.bounds import BoundedNumber, Derived, EchoedNumber, Otherwise
-from resprout.core.contract import EndCode
+from resprout.core.contract import EndCode, Timer
+from resprout.core.message_fields import BoundedNumber, Derived, EchoedNumber, Otherwise
 
 M = TypeVar("M")
 
@@ -122,3 +125,39 @@ class Goodbye(msgspec.Struct, frozen=True, tag=4, array_like=True):
 
 FRAMES: Final[tuple[type[msgspec.Struct], ...]] = (Hello, SessionWelcome, Data, Part, Parted, Express, Goodbye)
 """All of them."""
+
+
+class AcknowledgeDue(Timer, frozen=True):
+    """When to acknowledge what no data has acknowledged meanwhile. A peer that waits for room does not depend on it."""
+
+    @property
+    def background(self) -> bool:
+        return True
+
+
+class FreeAcknowledgeDue(AcknowledgeDue, frozen=True):
+    """When to acknowledge what cost nothing, and has found nothing to ride on."""
+
+
+class TurnOver(Timer, frozen=True):
+    """When to ship what waits for whatever else comes at the same moment."""
+
+
+class WatchDue(Timer, frozen=True):
+    """When to look at every connection: is a heartbeat due, has the peer fallen silent."""
+
+    @property
+    def background(self) -> bool:
+        return True
+
+
+class ReconnectDue(Timer, frozen=True):
+    """When to try again to connect to a peer. Not housekeeping: messages may be waiting on either side."""
+
+    peer: str
+
+
+class LingerOver(Timer, frozen=True):
+    """When to give up a session whose peer has opened it, lost its connection and not come back."""
+
+    peer: str

@@ -1,27 +1,55 @@
-"""Who may begin or resume a session: decisions about greetings, without doing anything.
+"""How sessions begin: whom the stack wants sessions with and when to connect, and who may begin or resume one.
 
-A session is named by the opener's incarnation and epoch, and belongs to one life of the acceptor. An acceptor never
-begins the same one twice within its life, so a `Hello` that was long under way does no harm, and an opener that asks to
-resume is either understood exactly or refused; it then begins its next epoch.
+`Dialer` says when to try. After a connection broke the first attempt comes at once: everybody waits to learn whether
+the peer refuses or answers. Further attempts back off, and so does the first one while connections break again before
+they have lasted.
 
-Whoever can say `Hello` on a connection is believed: proving a name is the business of the connection below.
+The functions decide about greetings and do nothing else. A session is named by the opener's incarnation and epoch, and
+belongs to one life of the acceptor. An acceptor never begins the same one twice within its life, so a `Hello` that was
+long under way does no harm, and an opener that asks to resume is either understood exactly or refused; it then begins
+its next epoch.
+
+A peer that can say `Hello` on a connection is believed: proving a name is the business of the connection below.
+`KnowsLives` and `KnowsBrokers` are what a stack may know of clients and brokers beyond its own sessions.
 """
 
 import enum
-from typing import Any
+from random import Random
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from resprout.core import limits
-from resprout.core.contract import EndCause
+from resprout.core.contract import CancelTimer, Connect, Effect, EndCause, SetTimer
 from resprout.core.errors import NameRefusedError, PeerError
 from resprout.core.names import check_name
-from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, SessionWelcome
+from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, ReconnectDue, SessionWelcome
 from resprout.links.link import LinkSession
+from resprout.links.options import LinkOptions
 
 ROLES = ("broker", "client")
 NEWCOMER = "newcomer"
 """The role of a broker in sessions that it opens while its name may be taken: they never replace another one's."""
+
+Effects = list[Effect]
+
+
+@runtime_checkable
+class KnowsLives(Protocol):
+    """A stack that hears of clients that are elsewhere."""
+
+    def latest_life(self, client: str) -> int:
+        """0 for none."""
+        ...
+
+
+@runtime_checkable
+class KnowsBrokers(Protocol):
+    """A stack that knows brokers with which it has no session."""
+
+    def knows_broker(self, name: str) -> bool:
+        """Whether a broker is, or was, called so: then no client is."""
+        ...
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -168,3 +196,88 @@ def _fault_of(hello: Hello, me: Identity) -> str:
 def shorten(text: str, bytes_max: int = limits.NAME_BYTES) -> str:
     """A peer's text, safe to pass on: not longer than this, and encodable whatever it holds."""
     return text.encode("utf-8", "replace")[:bytes_max].decode("utf-8", "ignore")
+
+
+class Dial:
+    """A peer that the stack wants a session with, until it closes it."""
+
+    __slots__ = ("attempts", "breaks", "connecting", "connection", "link", "newcomer", "peer", "waiting")
+
+    def __init__(self, peer: str, newcomer: bool = False) -> None:
+        self.peer = peer
+        self.newcomer = newcomer
+        """It is greeted as a stranger whose name may be taken."""
+        self.attempts = 0
+        """Made since the session last had a connection."""
+        self.breaks = 0
+        """Connections in a row that did not last."""
+        self.link: LinkSession | None = None
+        """The session that is, or will be, opened by this side. It keeps its epoch until it is known to be
+        over: the same `Hello` again never begins a second session where the first answer was lost."""
+        self.connection = 0
+        """On which `Welcome` is awaited; 0 for none."""
+        self.connecting = False
+        """`Connect` is not answered yet."""
+        self.waiting = False
+        """`ReconnectDue` is set."""
+
+
+class Greeting(msgspec.Struct, frozen=True):
+    """A connection without a session yet."""
+
+    dial: Dial | None
+    """Whose `Welcome` is awaited; None when the other side has to say `Hello`."""
+    since_us: int
+
+
+class Dialer:
+    def __init__(self, options: LinkOptions, rng: Random) -> None:
+        self.dials: dict[str, Dial] = {}
+        self._us_min = options.reconnect_us_min
+        self._us_max = options.reconnect_us_max
+        self._rng = rng
+
+    def call(self, dial: Dial, out: Effects) -> None:
+        """Try now."""
+        self.stop_waiting(dial, out)
+        dial.connecting = True
+        dial.attempts += 1
+        out.append(Connect(dial.peer))
+
+    def call_again(self, dial: Dial, now_us: int, out: Effects) -> None:
+        """There is no connection: try when it is time to, unless an attempt is under way or planned already."""
+        if dial.connecting or dial.connection or dial.waiting:
+            return
+        delay_us = self.delay_us(dial)
+        if delay_us:
+            dial.waiting = True
+            out.append(SetTimer(ReconnectDue(dial.peer), now_us + delay_us))
+        else:
+            self.call(dial, out)
+
+    def stood(self, dial: Dial, out: Effects) -> None:
+        """The session has a connection, whoever made it."""
+        dial.attempts = 0
+        self.stop_waiting(dial, out)
+
+    def broke(self, dial: Dial, lasted_us: int) -> None:
+        """The connection of the session is gone. One that has outlasted the next delay makes good for earlier ones."""
+        if lasted_us >= self._backoff_us(dial.breaks):
+            dial.breaks = 0
+        dial.attempts = dial.breaks
+        dial.breaks += 1
+
+    def stop_waiting(self, dial: Dial, out: Effects) -> None:
+        if dial.waiting:
+            dial.waiting = False
+            out.append(CancelTimer(ReconnectDue(dial.peer)))
+
+    def delay_us(self, dial: Dial) -> int:
+        """How long to wait after the attempts that were made."""
+        if dial.attempts == 0:
+            return 0
+        delay_us = self._backoff_us(dial.attempts - 1)
+        return delay_us - int(self._rng.random() * delay_us / 2)
+
+    def _backoff_us(self, doublings: int) -> int:
+        return min(self._us_max, self._us_min << min(doublings, 32))

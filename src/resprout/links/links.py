@@ -20,7 +20,6 @@ from random import Random
 from typing import Any, Final
 
 from resprout.core import limits
-from resprout.core.client_limits import DEFAULT_LIMITS, ClientLimits
 from resprout.core.contract import (
     Adopt,
     Arrived,
@@ -51,26 +50,27 @@ from resprout.core.contract import (
 )
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.event_journal import RecordEvent
+from resprout.core.limits import DEFAULT_LIMITS, ClientLimits
 from resprout.core.names import check_name
-from resprout.links.acknowledging import Acknowledging
-from resprout.links.frames import Data, Express, Part, Parted
-from resprout.links.handshake import ROLES, Identity, shorten
-from resprout.links.link import LinkSession, gives
-from resprout.links.lives import KnowsBrokers, KnowsLives
-from resprout.links.options import LinkOptions
-from resprout.links.parts import Bodies, SharedBodies
-from resprout.links.session import DRIVER
-from resprout.links.status import LinkStatus
-from resprout.links.switchboard import Switchboard
-from resprout.links.timers import (
+from resprout.links.frames import (
     AcknowledgeDue,
+    Data,
+    Express,
     FreeAcknowledgeDue,
     LingerOver,
+    Part,
+    Parted,
     ReconnectDue,
     TurnOver,
     WatchDue,
 )  # fmt: skip
-from resprout.links.watch import Watch
+from resprout.links.handshake import ROLES, Identity, KnowsBrokers, KnowsLives, shorten
+from resprout.links.link import Acknowledging, LinkSession, gives
+from resprout.links.options import LinkOptions
+from resprout.links.parts import Bodies, SharedBodies
+from resprout.links.session import DRIVER
+from resprout.links.status import LinkStatus
+from resprout.links.switchboard import Switchboard, Watch
 
 Effects = list[Effect]
 Handler = Callable[[Any, int, Effects], None]

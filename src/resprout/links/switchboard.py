@@ -5,6 +5,10 @@ It knows nothing of the stack: see `LinkSessions.news`.
 A session that the peer opened and that lacks its connection is asked for from this side too, if the stack wants it. The
 peer that still has it says so, and connects itself; one that has forgotten it, or has begun another life, takes the new
 one. So neither waits for a peer that will not come.
+
+`Watch` sends signs of life on quiet connections, and suspects silent ones. A suspicion costs a connection, never a
+session: a peer that is alive connects again or is connected to, and resumes. A node that looks much later than it meant
+to was asleep itself, and handles first what has arrived meanwhile.
 """
 
 from collections.abc import Callable
@@ -21,34 +25,41 @@ from resprout.core.contract import (
     EndCode,
     LinkDown,
     Note,
+    SetTimer,
     Silent,
     Transmit,
-)  # fmt: skip
+)
 from resprout.core.errors import PeerError
 from resprout.core.names import newcomer_key
-from resprout.links.dialer import Dial, Dialer, Greeting
-from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, SessionWelcome
+from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, LingerOver, ReconnectDue, SessionWelcome, WatchDue
 from resprout.links.handshake import (
     NEWCOMER,
+    Dial,
+    Dialer,
+    Greeting,
     Identity,
     Ruling,
     cause_of,
     check_welcome,
     judge_hello,
     shorten,
-)  # fmt: skip
+)
 from resprout.links.link import LinkSession
 from resprout.links.options import LinkOptions
 from resprout.links.parts import Bodies
-from resprout.links.refusals import Refusals
-from resprout.links.sessions import LinkSessions, refuse
-from resprout.links.timers import LingerOver, ReconnectDue
+from resprout.links.sessions import LinkSessions, Refusals, refuse
 
 Effects = list[Effect]
 
 _NEVER_TAKEN: Final = (EndCode.OUTLIVED, EndCode.FORBIDDEN)
 """A client that is told so need not ask again."""
 _CODES: Final = {Ruling.OUTLIVED: EndCode.OUTLIVED, Ruling.FORBID: EndCode.FORBIDDEN}
+
+_WATCH: Final = WatchDue()
+
+TOLD_MAX: Final = 64
+PERIOD_US: Final = 10_000_000
+"""Silent clients that are told one by one in so long; of more, their number is told. Anybody can be a silent client."""
 
 
 class Switchboard:
@@ -391,3 +402,58 @@ class Switchboard:
             self._hang_up(dial, reason, out)
             dial.attempts = max(dial.attempts, 1)  # whoever ends one session after the other is not called at once
             self._dialer.call_again(dial, now_us, out)
+
+
+class Watch:
+    def __init__(self, board: Switchboard, options: LinkOptions) -> None:
+        self._board = board
+        self._heartbeat_us = options.heartbeat_us
+        self._silence_us = options.silence_us
+        delays = [delay for delay in (options.heartbeat_us, options.silence_us) if delay is not None]
+        self._every_us = max(1, min(delays) // 2) if delays else None
+        """Twice in the shorter of the two delays."""
+        self._due_us = 0
+        self._told_since_us = 0
+        self._told = 0
+        """Silent clients since then, told or not."""
+
+    def set(self, now_us: int, out: list[Effect]) -> None:
+        if self._every_us is not None:
+            self._due_us = now_us + self._every_us
+            out.append(SetTimer(_WATCH, self._due_us))
+
+    def look(self, timer: WatchDue, now_us: int, out: list[Effect]) -> None:
+        every_us = self._every_us or 0
+        if self._silence_us is not None and now_us <= self._due_us + every_us:
+            self._suspect(self._silence_us, now_us, out)
+        sessions = self._board.sessions
+        for link in sessions.live.values():
+            link.rest(len(sessions.live), sessions.beginnings)
+        if self._heartbeat_us is not None:
+            quiet_since_us = now_us + every_us - self._heartbeat_us  # at the next look it would be too late
+            for link in self._board.sessions.live.values():
+                if link.spoke_us < quiet_since_us:
+                    link.nod(now_us, out)
+        self.set(now_us, out)
+
+    def _suspect(self, silence_us: int, now_us: int, out: list[Effect]) -> None:
+        board = self._board
+        for link in [link for link in board.sessions.live.values() if now_us - link.heard_us >= silence_us]:
+            reason = f"{link.peer} was silent for {now_us - link.heard_us} us"
+            if link.role != "client" or self._may_tell(now_us, out):
+                out.append(Note("suspect", {"detail": reason}))
+            out.append(Disconnect(link.connection, reason))
+            board.lose(link, now_us, out)
+        for connection in [c for c, greeting in board.greetings.items() if now_us - greeting.since_us >= silence_us]:
+            out.append(Disconnect(connection, "no greeting came"))
+            board.stop_greeting(connection, now_us, out)
+
+    def _may_tell(self, now_us: int, out: list[Effect]) -> bool:
+        """Of one more client that was silent; first how many were left out."""
+        if now_us - self._told_since_us >= PERIOD_US:
+            left_out = self._told - TOLD_MAX
+            self._told_since_us, self._told = now_us, 0
+            if left_out > 0:
+                out.append(Note("note", {"detail": f"{left_out} more clients were silent and lost their connections"}))
+        self._told += 1
+        return self._told <= TOLD_MAX

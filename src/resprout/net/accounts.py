@@ -159,6 +159,8 @@ class BrokerAccount(msgspec.Struct, frozen=True):
     """Subscribers anywhere that publishers wait for, as this broker knows them."""
     held: tuple[HeldPublisher, ...] = ()
     """Publishers here that wait, and why."""
+    roles: tuple[str, ...] = ()
+    """What it does for others now, in a few words each."""
     slow_consumers: int = 0
     """Subscribers that were cut off in this life of the broker, because they did not read."""
     dropped_messages: int = 0

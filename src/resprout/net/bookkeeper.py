@@ -247,6 +247,7 @@ class Bookkeeper:
             stores=tuple(self.stores()),
             paused=status.paused,
             held=status.held,
+            roles=status.roles,
             slow_consumers=status.slow_consumers,
             dropped_messages=status.dropped_messages,
         )

@@ -18,8 +18,8 @@ from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from resprout.core.client_limits import ClientLimits
 from resprout.core.errors import UsageError, WireError
+from resprout.core.limits import ClientLimits
 from resprout.edge.broker.guard import Permit
 from resprout.links.frames import Data, Hello
 from resprout.net.clock import LateBytes

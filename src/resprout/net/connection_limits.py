@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from resprout.core.client_limits import ClientLimits
 from resprout.core.errors import UsageError
+from resprout.core.limits import ClientLimits
 from resprout.edge.rights import Rights
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import msgspec
 
 from resprout.core.errors import UsageError
 from resprout.core.event_journal import Kept
-from resprout.journal.errors import FULL, DamagedError, DiskError
+from resprout.journal.files import FULL, DamagedError, DiskError
 from resprout.journal.journal import Journal, Records, open_journal
 from resprout.journal.mending import Mended, mend
 from resprout.journal.options import JournalOptions

@@ -39,7 +39,7 @@ from resprout.core.contract import (
     Transmit,
 )
 from resprout.core.event_journal import EventsFetched, FetchEvents, Kept, RecordEvent
-from resprout.journal.errors import DiskError
+from resprout.journal.files import DiskError
 from resprout.journal.journal import Journal, Records
 from resprout.journal.options import Flush, WhenDiskFull
 from resprout.links.frames import Data, Express, SessionWelcome

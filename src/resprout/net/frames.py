@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from resprout.core.bounds import BoundedNumber, Derived, Otherwise
+from resprout.core.message_fields import BoundedNumber, Derived, Otherwise
 from resprout.links.frames import FRAMES
 from resprout.net.identity.scram import ITERATIONS_MAX, ITERATIONS_MIN
 from resprout.wire.codec import Codec

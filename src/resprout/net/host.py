@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Sequence
 from time import monotonic
 from typing import Any, Final
 
-from resprout.core.client_limits import ClientLimits
 from resprout.core.contract import (
     Answer,
     Arrived,
@@ -37,9 +36,10 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.core.errors import UsageError
 from resprout.core.event_journal import FetchEvents, RecordEvent
+from resprout.core.limits import ClientLimits
 from resprout.edge.broker.guard import Permit
 from resprout.edge.rights import NOTHING
-from resprout.journal.errors import DiskError
+from resprout.journal.files import DiskError
 from resprout.journal.journal import Journal, Records
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address, AddressBook

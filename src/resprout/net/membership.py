@@ -10,7 +10,7 @@ from typing import Final
 
 from resprout.core.contract import Note, Remember, Request
 from resprout.edge.requests import LookForRequest
-from resprout.journal.errors import DiskError
+from resprout.journal.files import DiskError
 from resprout.net.address import Address, AddressBook
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.data_folder import DataFolder

@@ -13,10 +13,9 @@ from resprout.core.contract import Connected, Disconnected, Effect, EndCode, Tim
 from resprout.core.errors import UsageError
 from resprout.edge.broker.guard import Permit
 from resprout.edge.rights import includes
-from resprout.links.frames import Goodbye, Hello
+from resprout.links.frames import Goodbye, Hello, LingerOver
 from resprout.links.handshake import shorten
-from resprout.links.refusals import TURNED_AWAY, Refusals
-from resprout.links.timers import LingerOver
+from resprout.links.sessions import TURNED_AWAY, Refusals
 from resprout.net.clock import now_us
 from resprout.net.connection_limits import (
     Crowd,

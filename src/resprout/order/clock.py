@@ -20,9 +20,9 @@ Where time is virtual, it begins with 0, and the leads are room for 10^12 events
 from collections.abc import Callable
 from typing import Final
 
-from resprout.core.bounds import STAMP_MAX
 from resprout.core.bundle import Bundle
 from resprout.core.errors import BoundError, PeerError
+from resprout.core.message_fields import STAMP_MAX
 
 LEAD: Final = 1 << 40
 CLIENT_LEADS: Final = 1

@@ -1,7 +1,7 @@
 """What neighbours were told the last of a moment ago, as marks: they may not have heard it yet."""
 
 from resprout.core.bundle import Origin
-from resprout.core.marks import NOTHING, Reached
+from resprout.core.message_fields import NOTHING, Reached
 from resprout.order.entry import Entry
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
-from resprout.core.ranges import Range, Ranges, as_ranges
+from resprout.core.seen import Range, Ranges, as_ranges
 from resprout.core.states import transition
 from resprout.order.entry import Entry
 from resprout.order.left import Left

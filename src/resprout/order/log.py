@@ -17,9 +17,8 @@ charged here and by the shares of the readers, here and within f hops.
 from collections.abc import Callable
 from typing import Any
 
-from resprout.core.bundle import Bundle
+from resprout.core.bundle import Bundle, StowedBundle
 from resprout.core.guarantee import Guarantee
-from resprout.core.stowed import StowedBundle
 from resprout.order.entry import Entry, SpillState
 from resprout.order.link import Link
 from resprout.order.log_holdback import LogHoldBack

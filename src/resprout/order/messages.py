@@ -4,10 +4,17 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
-from resprout.core.bounds import BROKER_STAMPED, BoundedNumber, Derived, Hops, Otherwise, TotalSequence
 from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import NeighbourMessage, Sender
+from resprout.core.message_fields import (
+    BROKER_STAMPED,
+    BoundedNumber,
+    BundleMessage,
+    Derived,
+    Hops,
+    Otherwise,
+    TotalSequence,
+)
 
 CROSSED: Final = Derived("bundles that crossed the link in that direction", Otherwise.CUT_OFF)
 

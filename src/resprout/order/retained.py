@@ -9,7 +9,7 @@ was said only a moment ago: a report that is on its way when this broker dies ne
 from collections.abc import Iterable, Mapping
 
 from resprout.core.bundle import Origin
-from resprout.core.marks import NOTHING, Reached
+from resprout.core.message_fields import NOTHING, Reached
 from resprout.order.entry import Entry
 from resprout.order.left import Left
 from resprout.order.link import Link

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from resprout.core.bounds import NUMBER_MAX
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.overlay.echo import Echo
 from resprout.overlay.messages import Namesake, Seek, Sought
 from resprout.overlay.view import MembershipView

@@ -11,9 +11,9 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from resprout.core.bounds import NUMBER_MAX, BoundedNumber, Epoch
 from resprout.core.contract import BrokerMessage, Sender
 from resprout.core.errors import PeerError
+from resprout.core.message_fields import NUMBER_MAX, BoundedNumber, Epoch
 from resprout.overlay.configurations import UNDECIDED_MAX
 from resprout.overlay.places import LIVES_MAX, Configuration, Life
 

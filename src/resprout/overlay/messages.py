@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from resprout.core.bounds import BoundedNumber, Derived, Microseconds, Otherwise
 from resprout.core.contract import BrokerMessage, Departure, NeighbourMessage, Sender
+from resprout.core.message_fields import BoundedNumber, Derived, Microseconds, Otherwise
 from resprout.overlay.places import Configuration, Life, Place, Registration
 
 # signs of life

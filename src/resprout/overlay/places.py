@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from resprout.core import limits
-from resprout.core.bounds import NUMBER_MAX, BoundedNumber
 from resprout.core.errors import PeerError
+from resprout.core.message_fields import NUMBER_MAX, BoundedNumber
 
 NEIGHBOURS_MAX: Final = 4096
 """Of one place. As many as a node keeps sessions."""

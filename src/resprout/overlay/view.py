@@ -11,7 +11,7 @@ a place by the newcomer should wait as well (`admits`).
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
-from resprout.core.bounds import NUMBER_MAX
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.overlay import lineage
 from resprout.overlay.liveness import Liveness
 from resprout.overlay.outcomes import Declared

@@ -15,7 +15,8 @@ from resprout.pipeline.places import info_in, run_folder, version_in
 from resprout.pipeline.report.sweep_report import SweepReport, load_report
 from resprout.pipeline.stores import Location
 from resprout.scenario.model import Scenario
-from resprout.scenario.source import apply_overrides, read_source
+from resprout.scenario.shipped import read_shipped
+from resprout.scenario.source import apply_overrides
 from resprout.scenario.sweep import Axis, Point, Sweep, SweepRun, load_sweep
 from resprout.scenario.write import scenario_data
 
@@ -66,10 +67,10 @@ class SweepProgress(msgspec.Struct, frozen=True):
     """What is to be run again, because it was another scenario then: its name, and what is different."""
 
 
-def load_plan(path: Path, settings: Sequence[str] = (), seeds: int | None = None) -> SweepPlan:
+def load_plan(path: str | Path, settings: Sequence[str] = (), seeds: int | None = None) -> SweepPlan:
     """`settings` come after those of the file and its axes; `seeds`: only so many of them, the first."""
     sweep, report = load_sweep(path), load_report(path)
-    shared = tuple(read_source(path).tree.get("set", ()))
+    shared = tuple(read_shipped(path, "sweeps").tree.get("set", ()))
     if seeds is not None:
         sweep = msgspec.structs.replace(sweep, seeds=sweep.seeds[:seeds])
     if not settings:

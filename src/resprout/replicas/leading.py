@@ -2,21 +2,28 @@
 
 What is proposed, and when it is decided, is the business of `proposer`. This is everything around it: asking first
 whether a majority hears no leader, sending again what was not answered, and giving up when no majority answers.
+
+`Learner` learns what is decided: from a leader, from others that know more, or from a snapshot. A replica that was left
+out of the configuration knows so, and may be the only one: it passes on what it knows until a majority of the members
+has it.
 """
 
 from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from resprout.replicas.desk import HeartbeatDue, Led, PatienceOver, ReplicaDesk
-from resprout.replicas.learning import Learner
+from resprout.replicas.ledger import HeartbeatDue, Led, PatienceOver, ReplicaDesk
 from resprout.replicas.messages import (
     ROUND_LEAP_MAX,
     Accept,
     Accepted,
     Ask,
     Ballot,
+    Decisions,
+    Fetch,
     Follow,
+    Install,
+    Known,
     Lead,
     Prepare,
     Promise,
@@ -32,6 +39,86 @@ ELECTIONS_MAX: Final = 2
 makes them take longer."""
 DOUBLINGS_MAX: Final = 5
 """But no more than so many do."""
+
+
+class Learner:
+    def __init__(self, desk: ReplicaDesk) -> None:
+        self._desk = desk
+        self._ledger = desk.ledger
+        self._upto = 0
+        """Something was asked for because all up to here is decided."""
+        self._informed: dict[str, int] = {}
+        """By one that was left out: member -> how much it is known to know."""
+
+    def learn_upto(self, leader: str, ballot: Ballot, chosen: int) -> None:
+        """What was accepted from this very leader is what it knows to be decided; anything else is asked for."""
+        self.learn_votes(ballot, chosen)
+        self.ask_for(leader, chosen)
+
+    def learn_votes(self, ballot: Ballot, chosen: int) -> None:
+        """The same, where the rest may be on its way."""
+        ledger = self._ledger
+        upto = ledger.chosen
+        while upto < chosen and (vote := ledger.votes.get(upto + 1)) is not None and vote.ballot == ballot:
+            upto += 1
+        ledger.choose(upto)
+
+    def ask_for(self, peer: str, chosen: int) -> None:
+        """What this peer knows and is not known here."""
+        if self._ledger.chosen < chosen:
+            self._upto = max(self._upto, chosen)
+            self._desk.say(peer, Fetch(self._desk.group, self._ledger.chosen))
+
+    def learn(self, first: int, entries: Sequence[SlotEntry]) -> None:
+        for slot, entry in enumerate(entries, first):
+            if slot == self._ledger.chosen + 1:
+                self._desk.persist(self._ledger.learn(slot, entry))
+
+    # -- asked, and answered -------------------------------------------------------------------------------------------
+
+    def hear_fetch(self, peer: str, message: Fetch) -> None:
+        ledger, desk = self._ledger, self._desk
+        if message.after < ledger.snapshot.slot:
+            desk.say(peer, Install(desk.group, ledger.snapshot))
+        else:  # an answer without entries, too: whoever asked may ask the same again later
+            entries = desk.batch(list(ledger.decided(message.after + 1, ledger.chosen)))
+            desk.say(peer, Decisions(desk.group, message.after + 1, entries))
+
+    def hear_decisions(self, peer: str, message: Decisions) -> None:
+        """Not all of it may have fitted into one message."""
+        before = self._ledger.chosen
+        self.learn(message.first, message.entries)
+        if self._ledger.chosen > before:
+            self.ask_for(peer, self._upto)
+
+    def hear_install(self, peer: str, message: Install) -> None:
+        ledger, desk = self._ledger, self._desk
+        if message.snapshot.slot <= ledger.chosen:
+            return
+        ledger.keep(message.snapshot)
+        desk.restore(message.snapshot)
+        for record in ledger.records():
+            desk.persist(record)
+        desk.say(peer, Fetch(desk.group, ledger.chosen))
+
+    # -- left out ------------------------------------------------------------------------------------------------------
+
+    def pass_on(self) -> None:
+        """Whoever decided that this replica is left out may be gone before the others heard of it."""
+        ledger, desk = self._ledger, self._desk
+        informed = {member for member, chosen in self._informed.items() if chosen >= ledger.chosen}
+        if not is_majority(ledger.members, informed):
+            for member in ledger.members:
+                desk.say(member, Known(desk.group, ledger.chosen))
+
+    def hear_known(self, peer: str, message: Known) -> None:
+        ledger, desk = self._ledger, self._desk
+        if not desk.is_member and peer in ledger.members:
+            self._informed[peer] = max(self._informed.get(peer, 0), message.chosen)
+        if message.chosen > ledger.chosen:
+            self.ask_for(peer, message.chosen)
+        elif desk.is_member and peer not in ledger.members:
+            desk.say(peer, Known(desk.group, ledger.chosen))
 
 
 class Leadership:
@@ -53,6 +140,10 @@ class Leadership:
         """Who would promise the ballot that this replica wishes for."""
         self._followed: dict[str, int] = {}
         """While leading: member -> when the latest `Lead` was sent that it answered."""
+        self.is_asleep = False
+        """The leader gives no signs of life, and nobody waits for one."""
+        self._idle_beats = 0
+        """Signs of life that this leader gave since it had something to decide."""
 
     @property
     def is_leading(self) -> bool:
@@ -65,6 +156,7 @@ class Leadership:
             return False
         if not proposer.take(entry):
             return False
+        self.rouse(now_us)
         self.go_on(now_us)
         return True
 
@@ -91,6 +183,8 @@ class Leadership:
         leader, members = self.leader, self._ledger.members
         if leader is None or (members and leader not in members):  # whoever was left out leads no more
             return False
+        if self.is_asleep:
+            return True
         return now_us - self.heard_us < self._desk.options.patience_us
 
     def follow_leader(self, leader: str | None) -> None:
@@ -113,6 +207,8 @@ class Leadership:
 
     def look(self, now_us: int) -> None:
         """Is there a leader? If not, and this replica is a member, it tries."""
+        if self.is_asleep:
+            return
         self.wait_for_leader(now_us)
         if self.is_leading:
             if not self.has_company(now_us):
@@ -125,9 +221,36 @@ class Leadership:
 
     def stand(self, now_us: int) -> None:
         """Without waiting, if it may."""
+        self.rouse(now_us)
         if not self.is_leading and self._desk.is_member:
             self.give_up()
             self._wish(now_us)
+
+    # -- sleeping ------------------------------------------------------------------------------------------------------
+
+    def sleep(self, leader: str, chosen: int) -> None:
+        """The leader says that there is nothing to decide. Whoever lacks something stays awake, and asks for it."""
+        self.is_asleep = self.leader == leader and self._ledger.chosen >= chosen and self._desk.is_member
+
+    def rouse(self, now_us: int) -> None:
+        """There is something to do: signs of life are given, and waited for, again."""
+        self._idle_beats = 0
+        if self.is_asleep:
+            self.is_asleep = False
+            self.heard_us = now_us
+            self.wait_for_leader(now_us)
+            if self._proposer is not None:
+                self._followed = dict.fromkeys(self._ledger.members, now_us - self._desk.options.patience_us)
+                self.beat(now_us)
+
+    def _falls_asleep(self, proposer: Proposer, now_us: int) -> bool:
+        options = self._desk.options
+        recent_us = now_us - 2 * options.heartbeat_us
+        if proposer.is_idle and all(self._followed.get(member, 0) > recent_us for member in self._desk.others()):
+            self._idle_beats += 1
+        else:
+            self._idle_beats = 0
+        return 0 < options.idle_beats <= self._idle_beats
 
     # -- taking the lead -----------------------------------------------------------------------------------------------
 
@@ -239,7 +362,11 @@ class Leadership:
 
     def beat(self, now_us: int) -> None:
         proposer = self._proposer
-        if proposer is None:
+        if proposer is None or self.is_asleep:
+            return
+        if proposer.is_leading and self._falls_asleep(proposer, now_us):
+            self.is_asleep = True
+            self._tell_lead(proposer, now_us, sleeps=True)
             return
         self._wake_to_beat(now_us)
         if not proposer.is_leading:
@@ -252,12 +379,14 @@ class Leadership:
     def _wake_to_beat(self, now_us: int) -> None:
         self._desk.wake(HeartbeatDue(self._desk.group), now_us + self._desk.options.heartbeat_us)
 
-    def _tell_lead(self, proposer: Proposer, now_us: int) -> None:
-        """And what is decided, behind all that was said before: whoever knows less then asks for the rest."""
+    def _tell_lead(self, proposer: Proposer, now_us: int, sleeps: bool = False) -> None:
+        """And what is decided, behind all that was said before: whoever knows less then asks for the rest. Before a
+        leader sleeps, that was said."""
         desk, ballot, chosen = self._desk, proposer.ballot, self._ledger.chosen
         for member in desk.others():
-            desk.say(member, Lead(desk.group, ballot, chosen, now_us))
-            desk.say(member, Accept(desk.group, ballot, chosen + 1, (), chosen))
+            desk.say(member, Lead(desk.group, ballot, chosen, now_us, sleeps))
+            if not sleeps:
+                desk.say(member, Accept(desk.group, ballot, chosen + 1, (), chosen))
 
     def _say_again(self, proposer: Proposer, member: str) -> None:
         """What this member has not accepted, as far as one message holds it."""

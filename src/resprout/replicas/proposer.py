@@ -59,6 +59,11 @@ class Proposer:
         return self.phase is Phase.LEADING
 
     @property
+    def is_idle(self) -> bool:
+        """Nothing waits or is under way."""
+        return not self._pending and not self.under_way
+
+    @property
     def is_changing(self) -> bool:
         """A configuration waits or is under way."""
         return any(e.is_configuration for e in self._pending) or any(e.is_configuration for e in self._entries.values())

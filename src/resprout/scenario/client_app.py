@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from resprout.core.message import Message
 from resprout.edge.requests import ClientNews, Refused, SubscribeRequest, SubscriptionConfirmed
-from resprout.filters.topics import topic_matches
+from resprout.filters.predicate import topic_matches
 from resprout.scenario.app import App, AppWish
 from resprout.scenario.model import (
     BankOptions,

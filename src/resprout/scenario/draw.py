@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from resprout.core.guarantee import Guarantee
-from resprout.filters.topics import topic_matches
+from resprout.filters.predicate import topic_matches
 from resprout.scenario.model import (
     CLIENT_LATENCY_US,
     BrokerSpec,
@@ -31,6 +31,8 @@ from resprout.scenario.workloads.random import draw_filter, draw_where
 
 KEEPERS: Final = 0.2
 """How many of the drawn scenarios have brokers that keep events."""
+CONVERSATIONS: Final = 0.05
+"""How many of the drawn scenarios of stacks other than the default one have a conversation that overflows queues."""
 BROKERS_MAX: Final = 12
 CLIENTS_MAX: Final = 8
 OPERATIONS_MAX: Final = 60
@@ -106,6 +108,21 @@ def with_keepers(scenario: Scenario) -> Scenario:
         keep = rng.choice((("#",), ("a/#", "g"), ("+/b",))) if rng.random() < share else ()
         brokers.append(msgspec.structs.replace(broker, keep=keep))
     return msgspec.structs.replace(scenario, brokers=tuple(brokers))
+
+
+def with_conversation(scenario: Scenario, guarantees: Sequence[Guarantee]) -> Scenario:
+    """Let all clients of some drawn scenarios answer each other, thousands of times: more at once than the queues of
+    any broker take. Everything else stays as the seed has it."""
+    rng = random_for(scenario.seed, "conversation")
+    if rng.random() >= CONVERSATIONS:
+        return scenario
+    names = tuple(client.name for client in scenario.clients)
+    topics = tuple(dict.fromkeys(topic for workload in scenario.workloads for topic in workload.topics))
+    said = WorkloadSpec(
+        "chatter", names, topics, keys=rng.choice((0, 1, 10)), operations=8, mix=_mix(rng, guarantees),
+        interval_us=20_000, payload=32, start_us=1_000_000, options=ChatterOptions(answers_max=1_000),
+    )  # fmt: skip
+    return msgspec.structs.replace(scenario, workloads=(*scenario.workloads, said))
 
 
 def _brokers(rng: random.Random, count: int, longest_us: int) -> tuple[BrokerSpec, ...]:

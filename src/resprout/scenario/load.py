@@ -19,7 +19,8 @@ from resprout.scenario.read_faults import read_faults, settle_faults
 from resprout.scenario.read_nodes import read_brokers, read_clients
 from resprout.scenario.read_workloads import read_workloads
 from resprout.scenario.reader import TomlTable
-from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
+from resprout.scenario.shipped import read_shipped
+from resprout.scenario.source import TomlSource, apply_overrides, parse_source
 from resprout.stacks.registry import DEFAULT, find_stack
 from resprout.stacks.stack import Stack
 
@@ -33,8 +34,11 @@ _KEYS: Final = (
 
 
 def load_scenario(path: str | Path, overrides: Iterable[str] = ()) -> Scenario:
-    """Reads a file; `overrides` are texts like `workload.0.operations=10`, see `apply_overrides`."""
-    return build_scenario(apply_overrides(read_source(path), overrides))
+    """Read a file, or a scenario that comes with a package by its name.
+
+    `overrides` are texts like `workload.0.operations=10`, see `apply_overrides`.
+    """
+    return build_scenario(apply_overrides(read_shipped(path, "scenarios"), overrides))
 
 
 def parse_scenario(text: str, name: str = "<text>", overrides: Iterable[str] = ()) -> Scenario:

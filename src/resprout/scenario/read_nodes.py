@@ -6,8 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from resprout.core.names import check_name
-from resprout.filters.predicate import parse_predicate
-from resprout.filters.topics import check_filter
+from resprout.filters.predicate import check_filter, parse_predicate
 from resprout.scenario.model import (
     CLIENT_LATENCY_US,
     LINK_LATENCY_US,

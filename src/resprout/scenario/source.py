@@ -77,19 +77,20 @@ class TomlSource:
         return changed
 
 
-def read_source(path: str | FilePath) -> TomlSource:
-    """A scenario file. Raises ScenarioError when it cannot be read or is not TOML."""
+def read_source(path: str | FilePath, name: str | None = None) -> TomlSource:
+    """Read a scenario file; `name` stands for it in errors. Raises ScenarioError if it is not readable TOML."""
+    name = name or str(path)
     try:
         with FilePath(path).open("rb") as file:
             data = file.read(SOURCE_BYTES_MAX + 1)
         text = data.decode()
     except OSError as error:
-        raise ScenarioError(f"{path}: {error.strerror or error}") from None
+        raise ScenarioError(f"{name}: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise ScenarioError(f"{path}: not UTF-8 text") from None
+        raise ScenarioError(f"{name}: not UTF-8 text") from None
     if len(data) > SOURCE_BYTES_MAX:
-        raise ScenarioError(f"{path}: larger than {SOURCE_BYTES_MAX >> 20} MiB")
-    return parse_source(text, str(path))
+        raise ScenarioError(f"{name}: larger than {SOURCE_BYTES_MAX >> 20} MiB")
+    return parse_source(text, name)
 
 
 def parse_source(text: str, name: str) -> TomlSource:

@@ -22,6 +22,7 @@ import msgspec
 from resprout.scenario.load import NAME_LETTERS_MAX, SEED_MAX, build_scenario
 from resprout.scenario.model import Scenario
 from resprout.scenario.reader import TomlTable
+from resprout.scenario.shipped import find_file, read_shipped, shipped
 from resprout.scenario.source import ScenarioError, TomlSource, apply_overrides, read_source
 
 AXES_MAX: Final = 16
@@ -84,17 +85,27 @@ class Sweep(msgspec.Struct, frozen=True):
                 yield SweepRun(name, labels, seed, msgspec.structs.replace(scenario, name=name))
 
 
+def _read_base(sweep: Path, base: str) -> TomlSource:
+    """Read the scenario that a sweep starts from: a path from its folder, or a name that comes with a package."""
+    beside = sweep.parent / base
+    if beside.exists() or base not in shipped("scenarios"):
+        return read_source(beside)
+    return read_shipped(base, "scenarios")
+
+
 def load_sweep(path: str | Path) -> Sweep:
-    """Reads a sweep file and its base. ScenarioError, in one line with the place, for what cannot be expanded; what
-    only the combination of settings makes impossible is found by `Sweep.runs`, what is wrong with `[report]` and
-    `[[figure]]` by `pipeline.report.sweep_report`."""
-    source = read_source(path)
+    """Read a sweep file, or a sweep that comes with a package by its name, and its base scenario.
+
+    Raises ScenarioError, in one line with the place, for what cannot be expanded. `Sweep.runs` finds what only the
+    combination of settings makes impossible, and `pipeline.report.sweep_report` what is wrong with figures.
+    """
+    source = read_shipped(path, "sweeps")
     file = TomlTable(source, ())
     file.only(("name", "base", "set", "seeds", "axis", "report", "figure"))
     name = file.text("name", Path(path).stem)
     if not _NAME.fullmatch(name):
         file.fail("name", f"{name!r} cannot name a folder: use letters and digits, inside also . _ + -")
-    base = read_source(Path(path).parent / file.text("base"))
+    base = _read_base(find_file(path, "sweeps"), file.text("base"))
     shared = _settings(file)
     axes = tuple(_axis(table) for table in file.tables("axis", AXES_MAX, "axis"))
     _check_unique(file, [axis.name for axis in axes])

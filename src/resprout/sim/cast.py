@@ -1,6 +1,13 @@
-"""Who takes part in a scenario: puts its brokers, clients and applications into a world."""
+"""Who takes part in a scenario: puts its brokers, clients and applications into a world.
 
-from collections.abc import Callable
+`Masks` are for clients that connect under the name of another one. The network knows them by that name; in the trace
+each has its own, because those who look at a trace have to tell programs apart that a network cannot.
+
+`link_options` and `settle_us` say how long nodes of a virtual world wait for each other, and how long the world waits
+before a run is over.
+"""
+
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from random import Random
 from typing import Any, Final
@@ -11,12 +18,11 @@ from resprout.core import limits
 from resprout.core.contract import Machine, Timer
 from resprout.edge.broker.recorder import EventRecorder
 from resprout.edge.client.machine import ClientMachine
-from resprout.edge.client.timers import AskAgain
+from resprout.edge.client.options import AskAgain
 from resprout.journal.spill import SpillSegments
-from resprout.links.frames import FRAMES
+from resprout.links.frames import FRAMES, ReconnectDue
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
-from resprout.links.timers import ReconnectDue
 from resprout.scenario.app import App
 from resprout.scenario.app_runner import make_consumer
 from resprout.scenario.client_app import AppMaker
@@ -24,34 +30,88 @@ from resprout.scenario.model import (
     PLAIN_WHEN_FULL,
     BrokerSpec,
     ClientSpec,
+    FaultKind,
     FaultSpec,
     Scenario,
     SubscriptionSpec,
     random_for,
 )
-from resprout.sim.bodies import WeighedBodies
-from resprout.sim.client import ClientSide
-from resprout.sim.consumer import ConsumerSide
-from resprout.sim.distances import Distances
-from resprout.sim.files import VirtualFiles
-from resprout.sim.masks import Masks
+from resprout.sim.clients import ClientSide, ConsumerSide, RepeatingProducer, options_of, window_of
+from resprout.sim.disk import VirtualFiles
+from resprout.sim.load import Scales, WeighedBodies
+from resprout.sim.network import Distances
 from resprout.sim.nodes import Make, Node, Process
-from resprout.sim.patience import link_options, settle_us
-from resprout.sim.reading import options_of, window_of
-from resprout.sim.repeating import RepeatingProducer
-from resprout.sim.scales import Scales
 from resprout.sim.world import OnNote, World
 from resprout.stacks.registry import find_stack
-from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.stack import BrokerSeat, WaitTimes
 from resprout.trace.counts import Counts
 from resprout.trace.schema import Row
 from resprout.wire.codec import Codec
+
+LATER_BY: Final = 1_000
+"""Lives of the client that takes a name are so much later than those of the one that has it."""
+
+Record = Callable[[Row], None]
+
+HEARTBEAT_US: Final = 500_000
+SILENCE_US: Final = 2_000_000
+
+SETTLE_US: Final = 10_000_000
+"""Links try again at intervals of up to half of this."""
 
 INCARNATION_MAX: Final = 1 << 20
 """Nobody begins so many lives in a run: they count from 1."""
 
 SESSIONS_MAX: Final = 1 << 20
 """No process of a client begins so many sessions. Those of its next process, in the same life, have higher numbers."""
+
+
+class Masks:
+    def __init__(self, clients: Sequence[ClientSpec]) -> None:
+        self._wearer = {client.called: client.name for client in clients if client.called is not None}
+
+    def worn_by(self, client: ClientSpec, incarnation: int) -> tuple[str, int]:
+        """The name and the incarnation that the network is told."""
+        return (client.name, incarnation) if client.called is None else (client.called, incarnation + LATER_BY)
+
+    def unmasking(self, client: ClientSpec, record: Record) -> Record:
+        if not self._wearer:
+            return record
+
+        def unmasked(row: Row) -> None:
+            true: dict[str, Any] = {"node": client.name}
+            if row.publisher in self._wearer and row.incarnation is not None and row.incarnation > LATER_BY:
+                true |= {"publisher": self._wearer[row.publisher], "incarnation": row.incarnation - LATER_BY}
+            record(msgspec.structs.replace(row, **true))
+
+        return unmasked
+
+
+def link_options(scenario: Scenario) -> LinkOptions:
+    """Of every node. Whoever is far away is not taken for silent: a greeting takes two ways, and the first heartbeat
+    comes one way after that."""
+    silence_us = max(SILENCE_US, HEARTBEAT_US + 4 * _reach_us(scenario))
+    return LinkOptions(heartbeat_us=HEARTBEAT_US, silence_us=silence_us)
+
+
+def settle_us(links: LinkOptions, waits: WaitTimes) -> int:
+    """After a fault, nodes act on what they do not hear, so a run is over only when it was calm for longer than that
+    takes: silence, then as long as the stack waits before it declares a broker dead. Whatever it waits for beyond that
+    has a timer, which keeps the run going by itself."""
+    return max(SETTLE_US, 2 * ((links.silence_us or 0) + waits.death_us))
+
+
+def _reach_us(scenario: Scenario) -> int:
+    places = Distances()
+    for broker in scenario.brokers:
+        places.place(broker.name, broker.parent, broker.latency_us)
+    for fault in scenario.faults:
+        if fault.kind in (FaultKind.JOIN, FaultKind.DOUBLE):
+            for broker in scenario.joining(fault):
+                places.place(broker.name, broker.parent, broker.latency_us)
+    for client in scenario.clients:
+        places.place(client.name, client.broker, client.latency_us)
+    return places.reach_us
 
 
 def _make_store(most: int) -> SpillSegments:

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from resprout.core.bundle import Origin
 from resprout.core.contract import Effect, Event
-from resprout.core.marks import Reached
+from resprout.core.message_fields import Reached
 from resprout.links.links import Links
 from resprout.order.entry import Entry
 from resprout.order.totals.messages import TotalId, TotalPlace
 from resprout.overlay.places import Life
-from resprout.sim.hang import HungStack
+from resprout.sim.faults import HungStack
 from resprout.sim.invariants import (
     InvariantError,
     check_broker,

@@ -1,28 +1,77 @@
-"""What can go wrong, done to a world.
+"""Faults, done to a world.
 
 A crash ends a process: its host resets the connections, so peers learn of it one latency later, and of what it had
 sent a prefix drawn by chance still arrives. When the whole host dies, peers learn nothing from the network. A frozen
-process handles nothing; its frames and timers queue up and are handled in order when it goes on. One that hangs does
-the same above its links, which go on (`hang`). A cut breaks connections on both sides and loses what is on the way;
-while it lasts, nobody can connect across it.
+process handles nothing; its frames and timers queue up and are handled in order when it goes on. A cut breaks
+connections on both sides and loses what is on the way; while it lasts, nobody can connect across it. A fault that has
+nothing to do (a crash of a node that does not run) changes nothing and is told as a note.
 
-A fault that has nothing to do (a crash of a node that does not run) changes nothing and is told as a note.
+A stack that hangs (`HungStack`) handles nothing while the links below it go on: they keep the connections, acknowledge,
+and give their signs of life. To its peers it is a broker that is there and answers nothing. What comes meanwhile waits,
+and is handled in order when the stack goes on. What it then says in a session that has ended, or begun, in the meantime
+is lost, as if it had been said in time. Room in a session is told as it is when the stack goes on: `Writable` replaces
+the number known before, so an old one would grant once more what was just used.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
+from resprout.core.contract import Close, Effect, Event, Hold, LinkDown, LinkUp, Machine, Release, Send, Writable
 from resprout.links.links import Links
 from resprout.scenario.model import random_for
-from resprout.sim.hang import HungStack
 from resprout.sim.nodes import Node, Process
 from resprout.sim.world import World
 from resprout.trace import kinds
 
 Tell = Callable[[str, str, str | None], None]
 """Told of each fault before it is done: the kind of row, the node, and a detail."""
+
+
+class HungStack:
+    """Stands in for the stack of one life while it hangs."""
+
+    def __init__(self, links: Links) -> None:
+        self.machine: Final[Machine] = links.machine
+        """The one that hangs."""
+        self._links = links
+        self._waiting: deque[Event] = deque()
+        self._replayed: Event | None = None
+        links.put_between(self)
+
+    def start(self, now_us: int) -> Sequence[Effect]:
+        raise AssertionError("a stack that hangs has started before")
+
+    def step(self, event: Event, now_us: int) -> Sequence[Effect]:
+        if event is not self._replayed:
+            self._waiting.append(event)
+            return ()
+        return [effect for effect in self.machine.step(event, now_us) if not self._is_late(effect)]
+
+    def replay(self) -> Iterator[Event]:
+        """The stack goes on: each of these is to be handed to the links, which hand it up."""
+        while self._waiting:
+            self._replayed = self._as_of_now(self._waiting[0])
+            yield self._replayed
+            self._waiting.popleft()
+        self._links.put_between(self.machine)
+
+    def _as_of_now(self, event: Event) -> Event:
+        if not isinstance(event, Writable) or self._is_over(event.peer):
+            return event
+        session = self._links._up[event.peer]
+        return Writable(event.peer, session.announced - session.sent_bytes)
+
+    def _is_late(self, effect: Effect) -> bool:
+        """For a session that is over by now, as the stack will hear in a moment."""
+        return isinstance(effect, Send | Close | Hold | Release) and self._is_over(effect.peer)
+
+    def _is_over(self, peer: str) -> bool:
+        """Whether the session that the stack knows with this peer has ended since."""
+        later = islice(self._waiting, 1, None)  # the first is the one that is being handled
+        return any(isinstance(event, LinkDown | LinkUp) and event.peer == peer for event in later)
 
 
 class VirtualFaults:

@@ -21,10 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from resprout.core.bundle import Origin
-from resprout.core.marks import Reached
-from resprout.core.ranges import Ranges
-from resprout.core.stowed import STOWED_COST, StowedBundle
+from resprout.core.bundle import STOWED_COST, Origin, StowedBundle
+from resprout.core.message_fields import Reached
+from resprout.core.seen import Ranges
 from resprout.edge.broker.session import ClientSession
 from resprout.links.link import LinkSession
 from resprout.order.entry import Entry

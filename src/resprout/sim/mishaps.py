@@ -1,19 +1,41 @@
 """Faults by chance, added to drawn scenarios that have none of their own.
 
 Some of the scenarios meet nothing, or what needs no repair: links are cut and healed, nodes freeze and go on, clients
-leave, or crash and may return. In the others the tree itself is struck (`blows`), brokers join, and clients may be
+leave, or crash and may return. In the others the tree itself is struck (`with_blows`), brokers join, and clients may be
 unlucky at the same time.
+
+Blows strike brokers at any event of a run: they crash, freeze, leave or are cut off. Blows keep to what the stack says
+that it survives: what falls at once is what it must bear, and the next blow comes when the repair of the one before is
+complete. Some of the fallen come back, in the middle of their own repair or long after it. A piece of the tree that is
+too large to have crashed is only ever cut off, and heals.
 """
 
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
 import msgspec
 
-from resprout.scenario.model import FaultKind, FaultSpec, Scenario, random_for
-from resprout.sim.blows import with_blows
-from resprout.sim.fault_model import survival_of
-from resprout.sim.trial import Trial, formed_us
+from resprout.scenario.model import (
+    ChatterOptions,
+    FaultKind,
+    FaultSpec,
+    RandomOptions,
+    Scenario,
+    WorkloadSpec,
+    random_for,
+)
+from resprout.sim.run import FaultAtEvent
+from resprout.sim.trial import FaultModel, Rehearsal, Trial, formed_us, majority_left, rehearse, survival_of
+
+LATER_OPERATIONS: Final = 15
+"""Per client: enough to be busy when a later blow falls."""
+LONG_EVENTS: Final = 12_000
+"""A run with more of them is struck no more: it takes too long to go through several of its kind."""
+REPAIRED_US: Final = 60_000_000
+"""Ample for one repair of the slowest tree that is drawn."""
+TIME_LIMIT_US: Final = 900_000_000
+"""Ample for three repairs of the slowest tree that is drawn."""
 
 WHEN_US_MAX: Final = 3_000_000
 """Most drawn workloads are busy in the first seconds."""
@@ -23,6 +45,184 @@ LASTS_US_MAX: Final = 5_000_000
 
 SHORT_US_MAX: Final = 1_200_000
 """Well below the time after which a broker may be taken for dead."""
+
+
+def with_blows(rng: Random, scenario: Scenario, formed_us: int) -> Trial:
+    """The same scenario with its work where the blows are: after the tree has formed."""
+    work = tuple(msgspec.structs.replace(work, start_us=formed_us + work.start_us // 4) for work in scenario.workloads)
+    limit_us = max(TIME_LIMIT_US, scenario.time_limit_us)
+    trial = Trial(msgspec.structs.replace(scenario, workloads=work, time_limit_us=limit_us))
+    blows = _Blows(rng, trial, formed_us)
+    survival = survival_of(scenario)
+    later = rng.choice((0, 0, 0, 1, 2)) if survival.faults and survival.again else 0
+    blows.strike()
+    while later and blows.events <= LONG_EVENTS:
+        blows.rest()
+        blows.strike()
+        later -= 1
+    return Trial(blows.scenario, tuple(blows.at_events))
+
+
+class _Blows:
+    def __init__(self, rng: Random, trial: Trial, formed_us: int) -> None:
+        self._rng = rng
+        self._survival = survival_of(trial.scenario)
+        self._moments = ("together", "together", "time" if self._survival.all_return else "event", "time")
+        """Of the second that falls. When the time of its fall is not known, nor can be that of its return."""
+        self._model = FaultModel(trial.scenario.brokers, self._survival)
+        self._living = list(self._model.names)
+        self.events = 0
+        """Of the latest rehearsal."""
+        self._is_first = True
+        self._from_us = formed_us
+        self.scenario = trial.scenario
+        self.at_events = list(trial.at_events)
+
+    def rest(self) -> None:
+        """Wait for the repair to be complete, and give the clients something to do after it."""
+        self._from_us = self._rehearse().rest_us
+        later = _more_work(self.scenario.workloads, self._from_us)
+        self.scenario = msgspec.structs.replace(self.scenario, workloads=(*self.scenario.workloads, later))
+
+    def strike(self) -> None:
+        rehearsal = self._rehearse()
+        self.events = len(rehearsal.times_us)
+        first = rehearsal.event_from(self._from_us)
+        last = max(first, rehearsal.event_from(rehearsal.busy_until_us + 1))
+        event = self._rng.randint(first, self._rng.choice((last, first + (last - first) // 3)))
+        at_us = rehearsal.time_of(event)
+        names = self._model.names
+        if (
+            self._is_first
+            and self._survival.partitions
+            and len(names) > self._model.faults + 1
+            and (self._rng.random() < 0.12 or not self._model.faults)
+        ):
+            piece = self._model.draw_piece(self._rng)
+            self._at_event(event, FaultSpec(at_us, FaultKind.PARTITION, tuple(piece)))
+            self._later(FaultSpec(at_us + self._lasts(), FaultKind.HEAL))
+        else:
+            self._fell(event, at_us)
+        self._is_first = False
+
+    def _fell(self, event: int, at_us: int) -> None:
+        rng = self._rng
+        victims = self._draw_victims()
+        if not victims and not self._survival.each_site:
+            self._crash_majority(event, at_us)
+        for number, name in enumerate(victims):
+            when = "together" if number == 0 else rng.choice(self._moments)
+            for_good = [FaultKind.CRASH, *([FaultKind.LEAVE] if self._survival.leaves else [])]
+            kinds = for_good if when == "event" else [*for_good, *self._passing(name)]
+            kind = rng.choice([*[FaultKind.CRASH] * 5, *kinds])
+            host = kind is FaultKind.CRASH and rng.random() < 0.35 and self._survival.silent_hosts
+            links = ((name, str(self._model.parents[name])),) if kind is FaultKind.CUT else ()
+            if when == "time":
+                at_us += rng.choice((rng.randint(1, 300_000), rng.randint(1, 5_000_000)))
+            fault = FaultSpec(at_us, kind, () if links else (name,), links, host=host)
+            if when == "time":
+                self._later(fault)
+            else:
+                soon = rng.choice((rng.randint(1, 60), rng.randint(1, 3000))) if when == "event" else 0
+                self._at_event(event + soon, fault)
+            if when == "event" or not self._returns(fault, name):
+                self._living.remove(name)
+
+    def _crash_majority(self, event: int, at_us: int) -> None:
+        """In a tree that is too small to bear silence: processes crash, so that no majority of the list is left."""
+        for name in self._model.draw_crashes(self._rng, self._living):
+            fault = FaultSpec(at_us, FaultKind.CRASH, (name,))
+            self._at_event(event, fault)
+            if not self._returns(fault, name):
+                self._living.remove(name)
+
+    def _passing(self, name: str) -> list[FaultKind]:
+        """What a broker can undergo without an end of its process."""
+        if self._survival.clients_restart_at_home and self._a_client_crashes():
+            return []
+        has_parent = self._is_first and self._model.parents[name] is not None
+        freezes = [FaultKind.FREEZE, FaultKind.FREEZE] if self._survival.freezes else []
+        cuts = [FaultKind.PARTITION, *([FaultKind.CUT] if has_parent else [])] if self._survival.cuts else []
+        return [*freezes, *cuts]
+
+    def _a_client_crashes(self) -> bool:
+        clients = {client.name for client in self.scenario.clients}
+        crashes = [fault for fault in self.scenario.faults if fault.kind is FaultKind.CRASH]
+        return any(not clients.isdisjoint(fault.nodes) for fault in crashes)
+
+    def _returns(self, fault: FaultSpec, name: str) -> bool:
+        """Draws whether and when; False when it is gone for good."""
+        rng = self._rng
+        back_us = fault.at_us + self._lasts()
+        match fault.kind:
+            case FaultKind.CRASH:
+                if not self._survival.recovers or not (self._survival.all_return or rng.random() >= 0.5):
+                    return False
+                soon_us = fault.at_us + rng.choice((1, rng.randint(1, 500_000), rng.randint(1, 15_000_000)))
+                if not self._survival.returns_early:
+                    soon_us += REPAIRED_US
+                self._later(FaultSpec(soon_us, FaultKind.RECOVER, (name,), disk=self._keeps_disk()))
+            case FaultKind.LEAVE:
+                others = [other for other in self._living if other != name]
+                if rng.random() < 0.6:
+                    return False
+                back = FaultSpec(back_us, FaultKind.JOIN, (name,), parent=rng.choice(others), latency_us=1_000)
+                self._later(back)
+            case FaultKind.FREEZE:
+                self._later(FaultSpec(back_us, FaultKind.UNFREEZE, (name,)))
+            case FaultKind.CUT:
+                self._later(FaultSpec(back_us, FaultKind.HEAL, links=fault.links))
+            case _:
+                self._later(FaultSpec(back_us, FaultKind.HEAL))
+        return True
+
+    def _keeps_disk(self) -> bool:
+        survival = self._survival
+        kept = self._rng.random() < 0.5
+        return survival.recovers_with_disk and (kept or not survival.recovers_without_disk)
+
+    def _draw_victims(self) -> list[str]:
+        """After a repair the tree is another one, and any f may fall that leave enough others."""
+        rng, model = self._rng, self._model
+        if self._is_first:
+            return model.draw_victims(rng)
+        if self._survival.each_site:
+            return model.draw_again(rng, self._living)
+        count = rng.randint(1, model.faults)
+        while count and not majority_left(len(self._living), count, model.faults):
+            count -= 1
+        return rng.sample(self._living, count)
+
+    def _lasts(self) -> int:
+        """Shorter and longer than a lease."""
+        rng = self._rng
+        return rng.choice(
+            (rng.randint(1, 1_000_000), rng.randint(1_000_000, 15_000_000), rng.randint(5_000_000, 15_000_000))
+        )
+
+    def _rehearse(self) -> Rehearsal:
+        return rehearse(Trial(self.scenario, tuple(self.at_events)))
+
+    def _at_event(self, event: int, fault: FaultSpec) -> None:
+        self.at_events.append(FaultAtEvent(event, fault))
+
+    def _later(self, fault: FaultSpec) -> None:
+        faults = sorted((*self.scenario.faults, fault), key=lambda fault: fault.at_us)
+        self.scenario = msgspec.structs.replace(self.scenario, faults=tuple(faults))
+
+
+def _more_work(before: Sequence[WorkloadSpec], start_us: int) -> WorkloadSpec:
+    """That leaves everything as it is until it begins. So there is one workload that answers at most: it would answer
+    what is said before its time; and subscriptions change for one workload only."""
+    work = before[0]
+    options = work.options
+    if any(isinstance(other.options, ChatterOptions) for other in before):
+        options = RandomOptions()
+    elif isinstance(options, RandomOptions):
+        options = ChatterOptions(depth=3, answer=0.3, answers_max=40)
+    kind = "random" if isinstance(options, RandomOptions) else "chatter"
+    operations = min(work.operations, LATER_OPERATIONS)
+    return msgspec.structs.replace(work, kind=kind, start_us=start_us, operations=operations, options=options)
 
 
 def with_mishaps(scenario: Scenario) -> Trial:

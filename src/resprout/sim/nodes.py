@@ -3,23 +3,98 @@
 A *node* is a machine with a name, a disk and a network card; it outlives crashes. A *process* is one life of a protocol
 machine on it: whatever still refers to a dead process refers to something that no longer acts, so nothing of an earlier
 life can reach a later one.
+
+`Calendar` holds what is to happen, by virtual time. Entries of one instant happen in the order in which they were
+entered, so a run is a function of its inputs. Most entries share their instant with others (a flood over links of equal
+latency), therefore a heap of distinct times with a list for each: a third of the cost of a heap of (time, counter)
+pairs, and the same order. An entry is *idle* when it will not make work of its own accord: housekeeping, and what was
+cancelled. When only idle entries are pending, nothing more happens that anybody waits for.
+
+Alarms are the timers of machines and the wake-ups of applications, each a call when its time has come. An alarm that is
+moved to a later time keeps its calendar entry and moves on when that comes: timers that are pushed back with every
+frame would otherwise fill the calendar with cancelled entries.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from heapq import heappush
 from random import Random
 from typing import Any, Protocol
 
 from resprout.core.contract import Answer, Deliver, Effect, Event, Machine
-from resprout.sim.calendar import Action, CalendarEntry
 from resprout.sim.disk import Disk
 from resprout.sim.load import NodeLoad
+
+Action = Callable[[Any, Any], None]
+CalendarEntry = tuple[Action, Any, Any]
 
 Make = Callable[[int, Random], Machine]
 """Makes the machine of one life: `make(incarnation, rng)`."""
 
 Step = Callable[[Event, int], Sequence[Effect]]
 """How a machine is told of an event, and when; it returns the effects."""
+
+
+class Calendar:
+    """`World.run` empties it, and enters frames into it without calling `at`: that is the hot path."""
+
+    __slots__ = ("entries", "idle", "now_us", "pending", "quiet", "times")
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.times: list[int] = []
+        """A heap of the distinct times of `entries`."""
+        self.entries: dict[int, list[CalendarEntry]] = {}
+        self.pending = 0
+        """How many entries there are in all."""
+        self.idle = 0
+        """How many of them are idle. Whoever cancels an entry counts it here, and takes it out again when it comes."""
+        self.quiet = False
+        """Whether what happens right now is housekeeping: an idle entry, and what it causes directly."""
+
+    def at(self, time_us: int, action: Action, first: Any = None, second: Any = None) -> None:
+        """Call `action(first, second)` at a time that is not in the past."""
+        entry = (action, first, second)
+        bucket = self.entries.get(time_us)
+        if bucket is None:
+            self.entries[time_us] = [entry]
+            heappush(self.times, time_us)
+        else:
+            bucket.append(entry)
+        self.pending += 1
+
+    def at_idly(self, time_us: int, action: Action, first: Any = None, second: Any = None) -> None:
+        """The same as housekeeping: nobody waits for it."""
+        self.at(time_us, self.housekeep, action, (first, second))
+        self.idle += 1
+
+    def housekeep(self, action: Action, arguments: tuple[Any, Any]) -> None:
+        """The action of idle entries; only the calendar calls it."""
+        self.idle -= 1
+        self.quiet = True
+        action(*arguments)
+        self.quiet = False
+
+    def erase(self, wanted: Callable[[Action, Any, Any], bool]) -> None:
+        """Strike out the entries after this instant for which `wanted(action, first, second)` holds; they are offered
+        in the order in which they would come.
+
+        For rare events such as crashes: it walks through everything that is pending.
+        """
+        for time_us in sorted(self.times):
+            if time_us <= self.now_us:
+                continue  # what comes at this instant has arrived already
+            bucket = self.entries[time_us]
+            for place, (action, first, second) in enumerate(bucket):
+                if action == self.housekeep:
+                    if wanted(first, *second):
+                        bucket[place] = (action, nothing, (None, None))
+                elif wanted(action, first, second):
+                    bucket[place] = (nothing, None, None)
+
+
+def nothing(first: Any, second: Any) -> None:
+    """The action of an entry that was struck out."""
 
 
 class Above(Protocol):
@@ -167,3 +242,70 @@ class Alarm:
         self.entry_us: int | None = None
         """When its calendar entry comes, which may be before `at_us` if it was moved; None: it has none."""
         self.live = True
+
+
+class VirtualAlarms:
+    def __init__(self, calendar: Calendar) -> None:
+        self._calendar = calendar
+
+    def set(self, process: Process, key: Any, at_us: int, call: Action, background: bool = False) -> None:
+        """Call `call(process, key)` at a time (at once when it has passed); an equal key replaces the earlier alarm."""
+        at_us = max(at_us, self._calendar.now_us)
+        alarm = process.alarms.get(key)
+        if alarm is not None:
+            if alarm.background == background and (alarm.entry_us is None or at_us >= alarm.entry_us):
+                alarm.at_us = at_us
+                return
+            self._kill(alarm)
+        alarm = process.alarms[key] = Alarm(process, key, at_us, background, call)
+        self._enter(alarm)
+
+    def shift(self, process: Process, by_us: int) -> None:
+        """The clock of this process has moved: all its alarms ring so much later, or earlier if that is negative."""
+        for alarm in list(process.alarms.values()):
+            if by_us >= 0:
+                alarm.at_us += by_us
+            else:
+                self.set(process, alarm.key, alarm.at_us + by_us, alarm.call, alarm.background)
+
+    def cancel(self, process: Process, key: Any) -> None:
+        alarm = process.alarms.pop(key, None)
+        if alarm is not None:
+            self._kill(alarm)
+
+    def cancel_all(self, process: Process) -> None:
+        for alarm in process.alarms.values():
+            self._kill(alarm)
+        process.alarms.clear()
+
+    def _kill(self, alarm: Alarm) -> None:
+        alarm.live = False
+        if alarm.entry_us is not None and not alarm.background:
+            self._calendar.idle += 1  # its entry stays where it is, and no longer means work
+
+    def _enter(self, alarm: Alarm) -> None:
+        alarm.entry_us = alarm.at_us
+        if alarm.background:
+            self._calendar.at_idly(alarm.at_us, self._come, alarm)
+        else:
+            self._calendar.at(alarm.at_us, self._come, alarm)
+
+    def _come(self, alarm: Alarm, _: None) -> None:
+        alarm.entry_us = None
+        if not alarm.live and not alarm.background:
+            self._calendar.idle -= 1
+        self._ring(alarm, None)
+
+    def _ring(self, alarm: Alarm, _: None) -> None:
+        if not alarm.live:
+            return
+        if alarm.at_us > self._calendar.now_us:
+            self._enter(alarm)
+            return
+        process = alarm.process
+        if process.step is None:
+            process.put_off(self._ring, alarm, None)
+            return
+        alarm.live = False
+        del process.alarms[alarm.key]
+        alarm.call(process, alarm.key)

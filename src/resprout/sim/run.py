@@ -13,9 +13,9 @@ from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.scenario.observe import note_row
 from resprout.sim.cast import Cast
 from resprout.sim.checking import CHECKED_STACK, Checking
+from resprout.sim.clients import TRACE_KINDS
 from resprout.sim.faults import VirtualFaults
 from resprout.sim.nodes import Process
-from resprout.sim.repeating import TRACE_KINDS
 from resprout.sim.world import Ended
 from resprout.trace.schema import Row
 from resprout.trace.store import Recorder

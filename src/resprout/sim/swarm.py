@@ -1,29 +1,59 @@
-"""A swarm: scenarios drawn from seeds, run and judged. A seed and its class are all it takes to see a failure again."""
+"""A swarm: scenarios drawn from seeds, run and judged. A seed and its class are all it takes to see a failure again.
+
+`homeless` finds brokers that run at the end of a run and have no place in the tree. The judge does not report them:
+what their clients would have received or published was never promised to anybody.
+"""
 
 import signal
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from multiprocessing import Pool
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import lines
 from resprout.core.errors import UsageError
-from resprout.scenario.draw import LATENCIES_US, draw_scenario
-from resprout.scenario.model import FaultSpec, Scenario, random_for
+from resprout.scenario.draw import LATENCIES_US, draw_scenario, with_conversation
+from resprout.scenario.model import FaultKind, FaultSpec, Scenario, random_for
 from resprout.scenario.write import describe
 from resprout.sim.checking import PERIOD
 from resprout.sim.classes import ANY, CLASSES, FAULTS, class_of
-from resprout.sim.homeless import homeless
+from resprout.sim.excuses import unexcused
 from resprout.sim.mishaps import with_mishaps
 from resprout.sim.run import RunResult
 from resprout.sim.trial import Trial
 from resprout.stacks.registry import find_stack
+from resprout.trace import kinds
+from resprout.trace.schema import Row
+
+_BEGINS = frozenset((kinds.RECOVER, kinds.JOIN, "fenced", "moved"))
+"""A life without a place begins, or will at once."""
+_ENDS = frozenset((kinds.CRASH, kinds.LEAVE, "name_refused"))
+"""Whoever is refused because its name is taken has been answered, and runs no more."""
 
 DEFAULT_STACK: Final = "resprout"
+NOTHING_SET: Final[Mapping[str, Any]] = {}
+
+
+def homeless(scenario: Scenario, rows: Iterable[Row]) -> list[str]:
+    """In the order of the scenario."""
+    if scenario.stack != "resprout":
+        return []  # only this one tells when a broker has found its place
+    later = [name for fault in scenario.faults if fault.kind is FaultKind.JOIN for name in fault.nodes]
+    places = {broker.name: broker.parent is None for broker in scenario.brokers}
+    places.update({name: True for name in later if name not in places})
+    for row in rows:
+        if row.kind == kinds.DOUBLE:
+            places[row.node] = False  # a second broker of a name: it takes its place, or it is refused
+        elif row.node in places:
+            if row.kind in _BEGINS:
+                places[row.node] = row.detail is not None and kinds.ANEW in row.detail
+            elif row.kind in ("joined", "reunited") or row.kind in _ENDS:
+                places[row.node] = True
+    return [name for name, has_place in places.items() if not has_place]
 
 
 class TrialOutcome(msgspec.Struct, frozen=True):
@@ -37,6 +67,8 @@ class TrialOutcome(msgspec.Struct, frozen=True):
     complaint: str
     """What is wrong, in lines for people; empty when all is well."""
     stack: str = DEFAULT_STACK
+    fixed: Mapping[str, Any] = {}
+    """Options that were set, not drawn."""
 
     @property
     def failed(self) -> bool:
@@ -46,16 +78,21 @@ class TrialOutcome(msgspec.Struct, frozen=True):
     def report(self) -> str:
         """What was drawn, what is wrong, and how to see it again."""
         stack = "" if self.stack == DEFAULT_STACK else f"--stack {self.stack} "
+        stack += "".join(f"--set {name}={msgspec.json.encode(value).decode()} " for name, value in self.fixed.items())
         again = (
             f"resprout swarm {stack}--first {self.seed} --seeds 1 --class {self.drawn} --write seed-{self.seed}.toml"
         )
         return f"{self.description}\n{self.complaint}\nto see it again: {again}"
 
 
-def check_drawn(wanted: str, stack: str) -> None:
-    """UsageError unless there is such a stack, and such a class for it. Other stacks than the default one are tried
-    with faults only, as far as they say that they survive them: the other classes are about what only that one does."""
-    find_stack(stack)
+def check_drawn(wanted: str, stack: str, fixed: Mapping[str, Any] = NOTHING_SET) -> None:
+    """UsageError unless there is such a stack, such a class for it, and such options. Other stacks than the default one
+    are tried with faults only, as far as they say that they survive them: the other classes are about what only that
+    one does. They draw its options, too, so none of them can be set."""
+    tried = find_stack(stack)
+    tried.parse_options(fixed)
+    if fixed and stack == DEFAULT_STACK:
+        raise UsageError(f"the classes of the stack {stack!r} draw its options: none can be set")
     known = (ANY, *CLASSES) if stack == DEFAULT_STACK else (ANY, FAULTS)
     if wanted not in known:
         raise UsageError(f"there is no class {wanted!r} for the stack {stack!r}; there is {', '.join(known)}")
@@ -68,39 +105,49 @@ def class_for(seed: int, wanted: str, stack: str) -> str:
     return FAULTS if wanted == ANY else wanted
 
 
-def swarm_trial(seed: int, drawn: str = FAULTS, stack: str = DEFAULT_STACK) -> Trial:
-    """What is tried with a seed of a class, mishaps included."""
-    check_drawn(drawn, stack)
+def swarm_trial(
+    seed: int, drawn: str = FAULTS, stack: str = DEFAULT_STACK, fixed: Mapping[str, Any] = NOTHING_SET
+) -> Trial:
+    """What is tried with a seed of a class, mishaps included. `fixed`: options that are not drawn."""
+    check_drawn(drawn, stack, fixed)
     if stack == DEFAULT_STACK:
         return CLASSES[drawn](seed)
     tried = find_stack(stack)
     rng = random_for(seed, "options")
-    given = {name: rng.choice(values) for name, values in tried.drawn.items()}
+    given = {name: rng.choice(values) for name, values in tried.drawn.items()} | dict(fixed)
     options = tried.parse_options(given)
+    guarantees = tried.offered(options)
     scenario = draw_scenario(
         seed,
         stack=stack,
-        guarantees=tried.offered(options),
+        guarantees=guarantees,
         options={name: (value,) for name, value in given.items()},
         site_brokers=tried.site_brokers(options),
         reach_us=tried.reach_us or LATENCIES_US[-1],
     )
-    return with_mishaps(scenario)
+    return with_mishaps(with_conversation(scenario, guarantees))
 
 
-def try_seed(seed: int, wanted: str = FAULTS, stack: str = DEFAULT_STACK, check_period: int = PERIOD) -> TrialOutcome:
+def try_seed(
+    seed: int,
+    wanted: str = FAULTS,
+    stack: str = DEFAULT_STACK,
+    check_period: int = PERIOD,
+    fixed: Mapping[str, Any] = NOTHING_SET,
+) -> TrialOutcome:
     """Draw, run, judge. Whatever goes wrong in the run is a complaint, not an exception. `check_period`: how often the
-    invariants of each broker are checked, in its steps (`sim.checking`); 0: never."""
+    invariants of each broker are checked, in its steps (`sim.checking`); 0: never. `fixed`: options that are not drawn.
+    """
     drawn = class_for(seed, wanted, stack)
     description = f"seed {seed} of {drawn}, whose rehearsal failed"
     try:
-        trial = swarm_trial(seed, drawn, stack)
+        trial = swarm_trial(seed, drawn, stack, fixed)
         description = _describe(trial)
         result = trial.run(check_period)
         complaints = [complaint_about(trial.scenario, result), *trial.complaints(result)]
-        return TrialOutcome(seed, drawn, description, result.digest, "\n".join(filter(None, complaints)), stack)
+        return TrialOutcome(seed, drawn, description, result.digest, "\n".join(filter(None, complaints)), stack, fixed)
     except Exception:  # a failure of any kind is what a swarm is looking for
-        return TrialOutcome(seed, drawn, description, "", traceback.format_exc().rstrip(), stack)
+        return TrialOutcome(seed, drawn, description, "", traceback.format_exc().rstrip(), stack, fixed)
 
 
 def try_seeds(
@@ -109,9 +156,10 @@ def try_seeds(
     wanted: str = FAULTS,
     stack: str = DEFAULT_STACK,
     check_period: int = PERIOD,
+    fixed: Mapping[str, Any] = NOTHING_SET,
 ) -> Iterator[TrialOutcome]:
     """The outcome of each seed, in order; `wanted` is a class, or `any`."""
-    attempt = partial(try_seed, wanted=wanted, stack=stack, check_period=check_period)
+    attempt = partial(try_seed, wanted=wanted, stack=stack, check_period=check_period, fixed=fixed)
     if workers <= 1:
         yield from map(attempt, seeds)
     else:
@@ -125,6 +173,9 @@ def complaint_about(scenario: Scenario, result: RunResult) -> str:
     verdict = judge(result.rows, scenario.bank_initial, stack.promise())
     broken = [check.rule for check in verdict.checks if check.anomalies and check.rule not in stack.known_anomalies]
     complaints = lines(verdict) if broken else []
+    if "lost_told" in stack.known_anomalies:
+        told = [anomaly for anomaly in verdict.anomalies if anomaly.rule == "lost_told"]
+        complaints += unexcused(scenario, result.rows, told)
     if result.ended != "quiescent":
         complaints.append(f"STUCK: the run was not quiescent after {result.stats.time_us / 1e6:g} s of virtual time")
     if lost := homeless(scenario, result.rows):

@@ -43,11 +43,8 @@ from resprout.core.event_journal import RecordEvent
 from resprout.edge.messages import HoldTold
 from resprout.links.frames import Data, Express, SessionWelcome
 from resprout.scenario.model import random_for
-from resprout.sim.alarms import VirtualAlarms
-from resprout.sim.calendar import Action, Calendar
-from resprout.sim.distances import Distances
-from resprout.sim.network import Network, Weigh, is_background, is_sign_of_life
-from resprout.sim.nodes import Above, End, Make, Node, Process, Step
+from resprout.sim.network import Distances, Network, Weigh, is_background, is_sign_of_life
+from resprout.sim.nodes import Above, Action, Calendar, End, Make, Node, Process, Step, VirtualAlarms
 
 Ended = Literal["quiescent", "timeout"]
 OnNote = Callable[[Process, Note], None]

@@ -14,8 +14,7 @@ from resprout.client.connect import parse_addresses
 from resprout.core.errors import ResproutError, UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.names import check_name, check_topic
-from resprout.filters.predicate import parse_predicate
-from resprout.filters.topics import check_filter
+from resprout.filters.predicate import check_filter, parse_predicate
 from resprout.net.identity.scram import read_login
 from resprout.spark.offsets import ReadPlace, read_place
 

@@ -28,7 +28,7 @@ from resprout.client.errors import ClientError, ConnectError, PublishError
 from resprout.client.receipts import Receipt
 from resprout.core import limits
 from resprout.core.errors import UsageError
-from resprout.edge.options import ClientOptions
+from resprout.edge.client.options import ClientOptions
 from resprout.spark.ledger import FOLDER, LedgerEntry, clear, identity, ledger_folder
 from resprout.spark.options import AccessOptions, SinkError, SinkOptions, sink_options
 from resprout.spark.rows import RowBundle, bundles_of, check_columns

@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from resprout.edge.messages import EventRead
-from resprout.filters.topics import is_plain, topic_matches
+from resprout.filters.predicate import is_plain, topic_matches
 from resprout.spark.columns import check_schema, default_schema
 from resprout.spark.offsets import JournalRange
 from resprout.spark.options import SourceOptions, source_options

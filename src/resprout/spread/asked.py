@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from resprout.core.bundle import Bundle, unpack_attributes
-from resprout.core.marks import is_beyond
+from resprout.core.message_fields import is_beyond
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate
-from resprout.spread.bases import Base, Bases
 from resprout.spread.covers import Covers, levels_of
-from resprout.spread.messages import Interested, Uninterested
-from resprout.spread.needs import Need, Wish
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import Interested, Outbound, Uninterested
+from resprout.spread.needs import Base, Bases, Need, Wish
 
 MOVES_PER_NEED: Final = 2
 """How often, for each new need, one may come to stand under another later."""

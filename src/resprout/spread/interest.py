@@ -19,14 +19,12 @@ from typing import Final
 
 from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
-from resprout.core.marks import in_parts
+from resprout.core.message_fields import in_parts
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate
 from resprout.spread.asked import Asked
-from resprout.spread.bases import Base, Bases
-from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
-from resprout.spread.needs import Wish
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import InterestConfirmed, Interested, Outbound, Uninterested
+from resprout.spread.needs import Base, Bases, Wish
 
 INTERESTS_MAX: Final = 1_000_000
 """Different interests of all directions together. A broker that knows so many takes no new ones from its clients."""

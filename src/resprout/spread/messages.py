@@ -1,10 +1,14 @@
-"""What neighbours say about interest. Tags 48..63 of the wire belong to this file."""
+"""What neighbours say about interest. Tags 48..63 of the wire belong to this file.
+
+`Outbound` lists messages for neighbours, in the order in which they must be sent.
+"""
 
 from typing import ClassVar
 
-from resprout.core.bounds import BoundedNumber
-from resprout.core.contract import Departure, NeighbourMessage
-from resprout.core.marks import MARK_BYTES, Marks
+from resprout.core.contract import Departure, NeighbourMessage, ProtocolMessage
+from resprout.core.message_fields import MARK_BYTES, BoundedNumber, Marks
+
+Outbound = list[tuple[str, ProtocolMessage]]
 
 
 class Interested(NeighbourMessage, frozen=True, tag=48):

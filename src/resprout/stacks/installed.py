@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from resprout.core.errors import UsageError
-from resprout.core.logger import logger
+from resprout.core.escaping import logger
 from resprout.stacks.stack import Stack
 
 GROUP: Final = "resprout.stacks"

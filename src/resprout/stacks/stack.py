@@ -9,11 +9,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from resprout.core.bundle import MakeStore
 from resprout.core.contract import Machine, word_of
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee, ReceiptLevel, check_offered
-from resprout.core.promises import OrderScope, Promises, Reliability
-from resprout.core.stowed import MakeStore
+from resprout.core.guarantee import Guarantee, OrderScope, Promises, ReceiptLevel, Reliability, check_offered
 from resprout.overlay.places import Place
 from resprout.stacks.families import Family
 from resprout.stacks.survival import NOTHING, Survival

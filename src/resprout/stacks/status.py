@@ -88,6 +88,8 @@ class StackStatus(msgspec.Struct, frozen=True):
     """Neighbours that it does not hear at the moment."""
     repairs: tuple[RepairSeen, ...] = ()
     site: str | Absent = msgspec.UNSET
+    roles: tuple[str, ...] = ()
+    """What it does for others now, in a few words each: "leads the site s1"."""
     log_bytes: int | Absent = msgspec.UNSET
     """What it keeps for others, or for readers here."""
     log_bundles: int | Absent = msgspec.UNSET

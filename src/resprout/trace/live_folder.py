@@ -22,7 +22,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from resprout.core.promises import ALL_RECEIPTS, Promises
+from resprout.core.guarantee import ALL_RECEIPTS, Promises
 from resprout.trace import kinds
 from resprout.trace.columns import table_of
 from resprout.trace.schema import Row, TraceError

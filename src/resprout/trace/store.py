@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from resprout.core.promises import Promises
+from resprout.core.guarantee import Promises
 from resprout.trace.columns import ARROW_SCHEMA, rows_of, table_of
 from resprout.trace.schema import SCHEMA_VERSION, Digest, Row, TraceError, digest_of
 

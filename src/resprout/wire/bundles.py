@@ -23,10 +23,10 @@ costs at most 3 + 5 + 5 bytes here, whatever its numbers are, and the hops that 
 from typing import Any, Final
 
 from resprout.core import limits
-from resprout.core.bounds import NUMBER_MAX, STAMP_MAX
 from resprout.core.bundle import Bundle
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
+from resprout.core.message_fields import NUMBER_MAX, STAMP_MAX
 from resprout.wire.checks import checked_key, checked_name, checked_topic
 
 ORIGINS: Final = limits.INTERNED_NAMES // 2

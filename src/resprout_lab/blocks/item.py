@@ -7,8 +7,8 @@ from resprout.edge.broker.session import ClientSession
 
 class KeptItem:
     __slots__ = (
-        "awaits", "bundle", "client", "first", "hops", "last", "needed", "no", "picks", "prompt", "readers", "shown",
-        "source", "stream", "tseq",
+        "awaits", "bundle", "client", "first", "hops", "last", "needed", "no", "picks", "position", "prompt", "readers",
+        "shown", "source", "stream", "tseq",
     )  # fmt: skip
 
     def __init__(self, bundle: Bundle, hops: int, source: str | None, prompt: bool, tseq: int = -1) -> None:
@@ -16,6 +16,8 @@ class KeptItem:
         self.stream = bundle.stream
         self.first = bundle.first
         self.last = bundle.last
+        self.position = 0
+        """In the order of its topic, in a stack where each has one of its own."""
         self.no = 0
         """Its place in this broker's order."""
         self.hops = hops

@@ -15,10 +15,9 @@ import msgspec
 
 from resprout.core.bundle import Origin
 from resprout.core.errors import PeerError
-from resprout.core.marks import Mark, Reached, from_marks
+from resprout.core.message_fields import Mark, Reached, from_marks
 from resprout.filters.predicate import Predicate, heard_predicate
-from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import InterestConfirmed, Interested, Outbound, Uninterested
 from resprout_lab.blocks.subscriptions import Subscriptions
 
 

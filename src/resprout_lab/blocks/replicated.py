@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from resprout.core import limits
-from resprout.core.contract import Effect, ProtocolMessage, Send, SetTimer
+from resprout.core.contract import Effect, Persist, ProtocolMessage, Send, SetTimer
+from resprout.replicas.ledger import Chosen, HeartbeatDue, News, PatienceOver, Restored
 from resprout.replicas.messages import NO_BALLOT, Accept, Ballot, Decisions, Fetch, Install, Prepare
-from resprout.replicas.replica import Chosen, HeartbeatDue, News, PatienceOver, Replica, Restored
+from resprout.replicas.replica import Replica
 from resprout.stacks.shell.step import Step
 
 SNAPSHOT_SLOTS: Final = 512
@@ -31,13 +32,20 @@ class GroupOwner(Protocol):
 
 class ReplicaInSessions:
     def __init__(
-        self, replica: Replica, step: Step, owner: GroupOwner, post: Callable[[str, ProtocolMessage], None]
+        self,
+        replica: Replica,
+        step: Step,
+        owner: GroupOwner,
+        post: Callable[[str, ProtocolMessage], None],
+        identity: bytes = b"",
     ) -> None:
-        """`post`: says something to a member."""
+        """`post`: says something to a member. `identity`: the first record on disk, for the owner's next run; without
+        one, nothing is written."""
         self.replica: Final = replica
         self._step = step
         self._owner = owner
         self._post = post
+        self._identity = identity
         self._told = 0
         """Slots up to here were told to be decided (`tell`)."""
         self._sent: dict[str, tuple[Ballot, int, int]] = {}
@@ -55,11 +63,14 @@ class ReplicaInSessions:
         self._log_bytes = 0
         """Of the commands that were decided since the last one."""
 
-    def begin(self, patience_us: int, stands: bool) -> None:
-        """`stands`: nobody leads yet, and nobody need wait to find that out."""
+    def begin(self, patience_us: int, stands: bool, records: Sequence[bytes] | None = None) -> None:
+        """`stands`: nobody leads yet, and nobody need wait to find that out. `records`: what an earlier run of this
+        replica wrote behind its identity. ValueError for other bytes."""
         out: list[Effect] = []
         now_us = self._step.now_us
-        news = self.replica.start(now_us - patience_us if stands else now_us, out)
+        if self._identity and records is None:
+            self._step.persist(self._identity)
+        news = self.replica.start(now_us - patience_us if stands else now_us, out, records or ())
         if stands:
             news += self.replica.fired(PatienceOver(self.replica.group), now_us, out)
         self._take(news, out)
@@ -73,6 +84,10 @@ class ReplicaInSessions:
     def fired(self, timer: HeartbeatDue | PatienceOver) -> None:
         out: list[Effect] = []
         self._take(self.replica.fired(timer, self._step.now_us, out), out)
+
+    def wake(self) -> None:
+        out: list[Effect] = []
+        self._take(self.replica.wake(self._step.now_us, out), out)
 
     def stand(self) -> None:
         out: list[Effect] = []
@@ -114,6 +129,8 @@ class ReplicaInSessions:
                     self._post(effect.peer, effect.message)
             elif isinstance(effect, SetTimer):
                 self._step.out.append(effect)
+            elif isinstance(effect, Persist) and self._identity:
+                self._step.persist(effect.record)
         self._news += news
         if self._is_running:
             return
@@ -166,4 +183,8 @@ class ReplicaInSessions:
             self._snapshot_due = self.replica.ledger.chosen + SNAPSHOT_SLOTS
             state = self._owner.dump()
             if len(state) <= SNAPSHOT_BYTES_MAX:
-                self.replica.snapshot(state, [])
+                records = [self._identity, *self.replica.snapshot(state, [])]
+                if self._identity:
+                    for record in records:
+                        self._step.persist(record)
+                    self._step.forget_records(len(records))

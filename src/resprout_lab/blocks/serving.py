@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from resprout.edge.broker.ports import SubscriptionPort
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.messages import Publish, Serving, Successor
+from resprout.edge.messages import Attend, Publish, Serving, Successor
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.readers import readers_here
@@ -52,6 +52,7 @@ class ServingShell(Shell):
         publish: Callable[[ClientSession, Publish], None],
         is_ready: Callable[[], bool],
         door: ClientDoor = lambda session, attend, waited_us: True,
+        welcome: Callable[[ClientSession, Attend], None] | None = None,
         successors: Callable[[], tuple[Successor, ...]] = tuple,
         events: Table | None = None,
         timers: Mapping[type, Any] | None = None,
@@ -61,7 +62,14 @@ class ServingShell(Shell):
         """The last thing that a constructor does. `at_end`: before clients and neighbours are told."""
         step, kept = self._step, self._kept
         clients = ClientDesk(
-            step, self._sessions, publish=publish, is_ready=is_ready, door=door, successors=successors, left=kept.forget
+            step,
+            self._sessions,
+            publish=publish,
+            is_ready=is_ready,
+            door=door,
+            welcome=welcome,
+            successors=successors,
+            left=kept.forget,
         )
         sessions = SessionEvents(step, clients, brokers, self._passing.writable)
         self._brokers = brokers

@@ -43,6 +43,10 @@ class Subscriptions:
         """What it wants, each once, in the order in which it first asked."""
         return self.index.predicates_of(direction)
 
+    def holders(self, predicate: Predicate) -> tuple[str, ...]:
+        """The directions that want it."""
+        return tuple(self._holders.get(predicate, ()))
+
     # -- changes: each returns the neighbours that have to hear of it --------------------------------------------------
 
     def add(self, direction: str, key: Hashable, predicate: Predicate) -> list[str]:

@@ -22,7 +22,7 @@ compare that size. A header that does not fit into a frame is refused before it 
 simulator all brokers share one header, and all targets one row.
 
 *Joining, copies, the path around a dead broker, faults and receipts* are those of `MulticastBroker`, as in `cbcast`: a
-publication is delivered and `safe` when a second broker has it, one broker may die if its host reports it, its
+publication is delivered and `safe` when a second broker has it, one broker may die or fall silent, its
 neighbours connect to each other, and its clients continue there.
 
 *Departures.* Every member is a target of every message, because a client of a dead broker continues at another one,

@@ -38,7 +38,7 @@ class BarrierBroker(MulticastBroker[BarrierMulticast]):
             seat,
             self._direct,
             BarrierMulticast,
-            options.buffer,
+            options,
             handlers={MembersKnown: self._learn},
             timers={NewsDue: self._tell_news},
         )

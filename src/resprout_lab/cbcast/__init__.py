@@ -25,13 +25,13 @@ broker could take along what others already depend on, and they would wait for e
 Neighbours count for each other what has arrived (`Progress`), and each keeps what a neighbour may still owe to others.
 
 *Around a dead broker.* Every broker knows the tree within two hops. When the host of a broker reports that its process
-is gone, its neighbours connect to each other and send each other what it may have owed (`Around`, `Flushed`). Nobody
-repairs the tree; duplicates are dropped. Clients of the dead broker continue at its neighbours, when everything has
-come there that they may have seen. They are told that they may have missed messages.
+is gone, or the failure detector suspects it, its neighbours connect to each other and send each other what it may have
+owed (`Around`, `Flushed`). Nobody repairs the tree; duplicates are dropped. Clients of the dead broker continue at its
+neighbours, when everything has come there that they may have seen. They are told that they may have missed messages.
 
-*Faults.* One broker may die, if its host reports it. Not survived: two deaths of neighbours or before the first is
-bypassed; silent hosts, because then nobody is known to be dead, and all wait. A broker that returns joins like a
-newcomer.
+*Faults.* One broker may die, fall silent or freeze. Not survived: two deaths of neighbours or before the first is
+bypassed; a broken link, which is two. A broker that was suspected and lives begins another life. A broker that returns
+joins like a newcomer.
 
 *Receipts.* `accepted`: the publisher's broker has it. `safe`: two brokers have it. `delivered` is never sent.
 """

@@ -12,4 +12,4 @@ from resprout_lab.cbcast.messages import Multicast
 class CbcastBroker(MulticastBroker[Multicast]):
     def __init__(self, seat: BrokerSeat, options: MulticastOptions, rng: random.Random) -> None:
         order = CausalOrder(member_of(seat), options.held_back)
-        super().__init__("cbcast", seat, order, Multicast, options.buffer)
+        super().__init__("cbcast", seat, order, Multicast, options)

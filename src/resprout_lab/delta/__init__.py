@@ -23,9 +23,9 @@ on what only they and it had (`Orphans`).
 tree and the subscriptions from the nearest living broker in each direction, takes part with guided messages meanwhile,
 and tells everybody within delta + 1 hops that it is back.
 
-*Assumptions.* At most delta brokers are not operational at once, in the whole network: dead, or recovering. Hosts
-report when a process is gone; silence is no death. Of the brokers that knew a broker's place, one lives when it
-returns. Clients are no nodes of the tree, as they are in the report.
+*Assumptions.* At most delta brokers are not operational at once, in the whole network: dead, or recovering. A silent
+broker is suspected (`FailureDetector`), and begins another life if it lives. Of the brokers that knew a broker's place,
+one lives when it returns. Clients are no nodes of the tree, as they are in the report.
 
 *Clients of a dead broker* continue at others near it, the nearest first, as soon as these have bypassed it. They
 publish again what was not safe, and it is delivered once. They subscribe again, and are told that they may have missed
@@ -38,7 +38,7 @@ change the order; only its own broker delivers it last. `delivered` is never sen
 
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.stacks.families import Family
-from resprout.stacks.stack import Stack
+from resprout.stacks.stack import Stack, WaitTimes
 from resprout.stacks.survival import Survival
 from resprout_lab.delta.broker import GUARANTEES, RECEIPTS, DeltaBroker
 from resprout_lab.delta.messages import (
@@ -76,8 +76,23 @@ DELTA = Stack(
         Family.CLIENTS: CLIENT_MESSAGES,
     },
     survives=lambda options: Survival(
-        faults=options.delta, joins=True, recovers_with_disk=True, recovers_without_disk=True, returns_early=True
+        faults=options.delta,
+        least=options.delta + 1,
+        silent_hosts=True,
+        freezes=True,
+        clients_restart_at_home=True,
+        joins=True,
+        recovers_with_disk=True,
+        recovers_without_disk=True,
+        returns_early=True,
     ),
+    drawn={
+        "delta": (1, 1, 2, 3, 0),
+        "window": (64, 1, 4),
+        "buffer": (10_000, 10_000, 10),
+        "suspect_us": (4_000_000, 6_000_000),
+    },
+    waits=lambda options: WaitTimes(death_us=options.suspect_us),
     known_anomalies={"lost_told": _CLIENTS},
     known_limits={"lost": _CRASH},
 )

@@ -1,6 +1,7 @@
-"""Reliable forwarding, for every kind of routed message: to whom it goes, who has confirmed it, and what is sent again.
+"""Algorithm 1 of the report, generic forwarding: to whom a message goes, who has confirmed it, and what is sent again.
 
-A message has *targets*, each with the path to it. Towards each it goes to the nearest broker on the path that there is
+What depends on the type of a message, *T(m)* in the report, is an `Operation`. A message has *targets*, each with the
+path to it. Towards each it goes to the nearest broker on the path that there is
 a link with, past those that are dead. One that is neither linked nor dead is waited for. When the nearest one changes,
 because somebody died or is back, whatever it has not confirmed is sent to the new one, all in order, before anything
 new: so whichever way messages take, they come to every broker in the order in which they left any other one.
@@ -13,14 +14,18 @@ have it.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from resprout.core.errors import PeerError
-from resprout.core.ranges import Ranges, as_ranges
+from resprout.core.seen import Ranges, as_ranges
+from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.item import KeptItem
-from resprout_lab.delta.messages import BarrierId, HopPath, RoutedMessage, RoutesConfirmed
+from resprout_lab.delta.messages import BarrierId, HopPath, RoutedMessage, RoutesConfirmed, VisitedNode
+from resprout_lab.delta.recipients import onward
+from resprout_lab.delta.tree import KnownTree
+from resprout_lab.delta.visited import NewestSeen, visited_on
 
 TARGETS_MAX: Final = 65_536
 
@@ -71,8 +76,8 @@ class Transit(msgspec.Struct, eq=False):
 
     no: int
     """Its number here."""
-    message: RoutedMessage
-    """As it came, or as it was made here."""
+    message: Any
+    """A `RoutedMessage`, as it came, or as it was made here."""
     came_from: str | None
     """A neighbour; None: it began here."""
     item: KeptItem | None = None
@@ -91,21 +96,37 @@ class Transit(msgspec.Struct, eq=False):
     is_done: bool = False
 
 
-class ForwardingPort(Protocol):
-    """What forwarding asks of the broker."""
+class Operation(Protocol):
+    """The procedures of one type of messages."""
 
-    def is_dead(self, name: str) -> bool: ...
-    def transmit(self, transit: Transit, link: HopLink, place: int, path: HopPath, onward: tuple[HopPath, ...]) -> None:
-        """Send it. `path`: to the neighbour, that one included; `onward`: from there to those it is for."""
+    def check(self, message: Any) -> None:
+        """Raise PeerError for a message that no honest broker sends."""
 
-    def done(self, transit: Transit) -> None: ...
+    def rcpt(self, transit: Transit) -> Iterable[str]:
+        """Return the recipient set, in all directions."""
+
+    def update_routing_information(self, transit: Transit, link: HopLink) -> None:
+        """Take in a message that is new here and came over this link."""
+
+    def copy(self, transit: Transit, distance: int) -> dict[str, Any]:
+        """Return the fields that differ in the copy for a broker so far away."""
+
+    def send(self, transit: Transit, name: str, message: Any) -> None: ...
+    def confirmed(self, transit: Transit) -> None:
+        """Everybody who can be reached has it."""
+
     def cut(self, transit: Transit, path: HopPath) -> None:
         """Everybody on the path is dead: there is nobody to send it to."""
 
 
 class ReliableForwarding:
-    def __init__(self, port: ForwardingPort) -> None:
-        self._port = port
+    def __init__(self, seat: BrokerSeat, delta: int, tree: KnownTree) -> None:
+        self._seat = seat
+        self._delta = delta
+        self._tree = tree
+        self.newest = NewestSeen(seat.name, seat.incarnation, delta)
+        self.operations: dict[type[RoutedMessage], Operation] = {}
+        """By type of message."""
         self.links: dict[str, HopLink] = {}
         self._processing: dict[int, Transit] = {}
         """By number, those that are not done."""
@@ -129,6 +150,48 @@ class ReliableForwarding:
         """On its way, and not done."""
         return self._by_key.get(key)
 
+    # -- Algorithm 1 ---------------------------------------------------------------------------------------------------
+
+    def receive(self, name: str, message: RoutedMessage) -> None:
+        """Lines 1 to 18."""
+        link = self.links[name]
+        self._check(link, message)
+        link.received += 1
+        transit = self.find(message.key)
+        if transit is not None:
+            transit.senders.append((link, message.place))
+            self._check_done(transit)
+        elif self.newest.is_duplicate(message):
+            link.confirm(message.place)
+        else:
+            self.newest.note(message)
+            transit = self.make(message, name)
+            transit.senders.append((link, message.place))
+            self.operations[type(message)].update_routing_information(transit, link)
+            guided = [] if message.to is None else [path for path in message.to if path]
+            self.begin(transit, self.recipients(transit) if self._tree.is_synced else guided)
+
+    def originate(self, message: RoutedMessage) -> None:
+        """Send a message of this broker itself."""
+        transit = self.make(message)
+        self.begin(transit, self.recipients(transit))
+
+    def _check(self, link: HopLink, message: RoutedMessage) -> None:
+        """Raise PeerError for a message that no honest broker sends, before anything is changed."""
+        self.newest.check(message)
+        if message.place != link.received + 1:
+            raise PeerError(f"{message.place} came after {link.received}")
+        if message.to is None and not self._tree.is_synced:
+            raise PeerError("this broker needs guidance")
+        if any(len(path) > self._delta + 1 for path in message.to or ()) or len(message.to or ()) > TARGETS_MAX:
+            raise PeerError("guidance to where nobody can know the way")
+        self.operations[type(message)].check(message)
+
+    def recipients(self, transit: Transit) -> list[HopPath]:
+        """Return the paths to the recipient set beyond this broker (D4)."""
+        names = onward(self._tree.view, transit.came_from, self.operations[type(transit.message)].rcpt(transit))
+        return [self._tree.path(name) for name in names]
+
     def make(self, message: RoutedMessage, came_from: str | None = None) -> Transit:
         self._last += 1
         return Transit(self._last, message, came_from)
@@ -151,7 +214,7 @@ class ReliableForwarding:
         for name in path:
             if name in self.links:
                 return name
-            if not self._port.is_dead(name):
+            if not self._tree.is_dead(name):
                 return None
         return None
 
@@ -162,8 +225,9 @@ class ReliableForwarding:
             name = self.nearest(path)
             if name is not None:
                 ways.setdefault(name, []).append(path)
-            elif all(map(self._port.is_dead, path)):
-                self._port.cut(transit, path)
+            elif all(map(self._tree.is_dead, path)):
+                if self._tree.is_synced:
+                    self.operations[type(transit.message)].cut(transit, path)
             else:
                 transit.waiting.add(path[0])
         for name, paths in ways.items():
@@ -174,10 +238,21 @@ class ReliableForwarding:
                 link.out[link.sent] = transit
                 at = paths[0].index(name)
                 beyond = dict.fromkeys(path[path.index(name) + 1 :] for path in paths)
-                self._port.transmit(transit, link, link.sent, paths[0][: at + 1], tuple(beyond))
-        self._check(transit)
+                self._make_copy_send(transit, link, paths[0][: at + 1], tuple(beyond))
+        self._check_done(transit)
 
-    def _check(self, transit: Transit) -> None:
+    def _make_copy_send(self, transit: Transit, link: HopLink, path: HopPath, beyond: tuple[HopPath, ...]) -> None:
+        """`path`: to the neighbour, that one included; `beyond`: from there to the recipients."""
+        message, operation = transit.message, self.operations[type(transit.message)]
+        fields = operation.copy(transit, len(path))
+        fields |= {"place": link.sent, "to": None if link.is_operational else beyond}
+        if transit.came_from is None or not self._tree.is_same_way(transit.came_from, link.name):
+            own = VisitedNode(self._seat.name, self._seat.incarnation, transit.no)
+            fields["visited"] = visited_on(message.visited, own, path[:-1], self._delta)
+            fields["hops"] = message.hops + len(path)
+        operation.send(transit, link.name, msgspec.structs.replace(message, **fields))
+
+    def _check_done(self, transit: Transit) -> None:
         """Whoever sent it is told when those behind other branches than its own have it: two that send each other what
         a dead one between them left undone do not wait for each other."""
         if self.is_holding:
@@ -203,7 +278,7 @@ class ReliableForwarding:
         for link, place in transit.senders:
             self._confirm(transit, link, place)
         transit.senders.clear()
-        self._port.done(transit)
+        self.operations[type(transit.message)].confirmed(transit)
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
@@ -237,12 +312,7 @@ class ReliableForwarding:
             transit.out.pop(link.name, None)
             transit.reached[link.name] = None
             transit.barriers.update(dict.fromkeys(barriers.get(place, ())))
-            self._check(transit)
-
-    def again(self, transit: Transit, link: HopLink, place: int) -> None:
-        """Another copy of it has come."""
-        transit.senders.append((link, place))
-        self._check(transit)
+            self._check_done(transit)
 
     def news(self) -> list[tuple[str, RoutesConfirmed]]:
         """At the end of a step: what neighbours are to be told."""

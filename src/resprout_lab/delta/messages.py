@@ -70,6 +70,16 @@ class RoutedMessage(ProtocolMessage, frozen=True):
         """The same for all copies of a message."""
         raise NotImplementedError
 
+    @property
+    def cancels(self) -> object:
+        """The key of an earlier message that this one undoes; None: of none."""
+        return None
+
+    @property
+    def published(self) -> Bundle | None:
+        """The bundle of a publication."""
+        return None
+
 
 class RoutedPublication(RoutedMessage, frozen=True, tag=160):
     bundle: Bundle
@@ -81,6 +91,10 @@ class RoutedPublication(RoutedMessage, frozen=True, tag=160):
     @property
     def key(self) -> object:
         return (*self.bundle.origin, self.bundle.first)
+
+    @property
+    def published(self) -> Bundle | None:
+        return self.bundle
 
     @property
     def cost(self) -> int:
@@ -115,6 +129,10 @@ class RoutedUnsubscription(RoutedMessage, frozen=True, tag=162):
     @property
     def key(self) -> object:
         return "end", self.id
+
+    @property
+    def cancels(self) -> object:
+        return self.id
 
 
 class RoutedRejoin(RoutedMessage, frozen=True, tag=163):

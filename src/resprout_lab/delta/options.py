@@ -4,6 +4,8 @@ from typing import Annotated
 
 import msgspec
 
+from resprout_lab.blocks.periods import Period
+
 DELTA_MAX = 8
 
 
@@ -15,3 +17,6 @@ class DeltaOptions(msgspec.Struct, frozen=True):
     buffer: Annotated[int, msgspec.Meta(ge=1)] = 10_000
     """Messages of one neighbour or client that may wait here, for confirmations, for readers or for room on links,
     before it is held back."""
+    suspect_us: Period = 4_000_000
+    """How long a broker may be silent before it is passed over. A broker that was passed over and lives begins anew, so
+    this must be longer than any pause that is no failure, and than links take to connect again after it."""

@@ -13,7 +13,7 @@ the third of three publications, because of what others want, and never the seco
 """
 
 from resprout_lab.delta.forwarding import Transit
-from resprout_lab.delta.messages import BarrierId, HopPath, RoutedSubscription, RoutedUnsubscription
+from resprout_lab.delta.messages import BarrierId, HopPath
 
 
 class PartitionTable:
@@ -28,12 +28,12 @@ class PartitionTable:
 
     def cut(self, transit: Transit, path: HopPath) -> None:
         """Everybody on the path is dead."""
-        if len(path) > self._delta and isinstance(transit.message, RoutedSubscription | RoutedUnsubscription):
+        if len(path) > self._delta:
             barrier = tuple(sorted(path))
             transit.barriers[barrier] = None
             kept = self._kept.setdefault(barrier, {})
-            if isinstance(transit.message, RoutedUnsubscription):  # those beyond may never have heard of it
-                for no in [no for no, one in kept.items() if _begins(one, transit.message)]:
+            if (undone := transit.message.cancels) is not None:  # those beyond may never have heard of it
+                for no in [no for no, one in kept.items() if one.message.key == undone]:
                     del kept[no]
             kept[transit.no] = transit
             self._sending.pop(barrier, None)
@@ -60,7 +60,3 @@ class PartitionTable:
                 del self._sending[barrier], self._kept[barrier]
                 over.append(barrier)
         return over
-
-
-def _begins(transit: Transit, end: RoutedUnsubscription) -> bool:
-    return isinstance(transit.message, RoutedSubscription) and transit.message.wish.id == end.id

@@ -1,4 +1,4 @@
-"""What clients here publish: so many at once, in order, and shown and called safe when everybody has it.
+"""The publish operation (section 4.9 of the report), and what clients here publish: so many at once, and in order.
 
 Each publisher has a window: so many bundles of it are under way unconfirmed, the others wait (D8; a window of one is
 what seed 001 has measured). Bundles may be confirmed in any order; here they are shown to readers, and their publisher
@@ -10,13 +10,20 @@ left undone.
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
 
 from resprout.core.bundle import Bundle
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Publish
-from resprout_lab.delta.forwarding import Transit
+from resprout_lab.blocks.item import KeptItem
+from resprout_lab.delta.forwarding import HopLink, Transit
+from resprout_lab.delta.messages import BarrierId, RoutedPublication
+from resprout_lab.delta.operations import FloodOperation, Parts
+from resprout_lab.delta.options import DeltaOptions
+from resprout_lab.delta.orphans import Orphans
 
 Publisher = tuple[str, int]
 """(name, incarnation)."""
@@ -79,3 +86,90 @@ class OwnPublications:
         line.is_advancing = False
         if not line.flying and not line.waiting:
             del self._lines[publisher]
+
+
+class PublishOperation(FloodOperation):
+    """*PUB*: to everybody who stands for a matching subscription."""
+
+    def __init__(self, parts: Parts, options: DeltaOptions) -> None:
+        super().__init__(parts)
+        self._delta = options.delta
+        self.own = OwnPublications(options.window, self._send_out, self._arrived)
+        self.orphans = Orphans(parts.tree, options.delta)
+        self._rests_on = 1
+        """How many brokers have what is shown next."""
+        parts.sessions.copies_of = lambda item: self._rests_on
+
+    # -- the procedures of the report ----------------------------------------------------------------------------------
+
+    def rcpt(self, transit: Transit) -> Iterable[str]:
+        return self._parts.known.wanted_by(transit.message.bundle)
+
+    def update_routing_information(self, transit: Transit, link: HopLink) -> None:
+        message = transit.message
+        transit.item = KeptItem(message.bundle, message.hops, link.name, False)
+        self._parts.kept.keep(transit.item)
+        if barriers := self._parts.partitions.of(link.name):
+            marks = tuple(dict.fromkeys((*message.barriers, *barriers)))
+            transit.message = message = msgspec.structs.replace(message, barriers=marks)
+        self._show(transit.item, message.barriers)
+        self.orphans.retain(link, transit, message)
+
+    def copy(self, transit: Transit, distance: int) -> dict[str, Any]:
+        return {"settled": self._parts.forwarding.settled}
+
+    def send(self, transit: Transit, name: str, message: RoutedPublication) -> None:
+        assert transit.item is not None, "a publication has one"
+        self._parts.passing.pass_on(name, transit.item, message)
+
+    def confirmed(self, transit: Transit) -> None:
+        assert transit.item is not None, "a publication has one"
+        bundle = transit.message.bundle
+        self.own.advance((bundle.publisher, bundle.incarnation))
+        self._parts.kept.let_go(transit.item)
+
+    # -- of clients here -----------------------------------------------------------------------------------------------
+
+    def _send_out(self, publish: Publish, client: str) -> tuple[Transit | None, bool]:
+        bundle, newest = publish.bundle, self._parts.forwarding.newest
+        message = RoutedPublication(0, 0, (), None, bundle, 0, ())
+        if (transit := self._parts.forwarding.find(message.key)) is not None:
+            return transit, False
+        if newest.has(bundle):
+            return None, False
+        is_new = not newest.has_passed(bundle)
+        newest.note_bundle(bundle)
+        transit = self._parts.forwarding.make(message)
+        transit.item = KeptItem(bundle, 0, client, publish.prompt)
+        self._parts.kept.keep(transit.item)
+        self._parts.forwarding.begin(transit, self._parts.forwarding.recipients(transit))
+        return transit, is_new
+
+    def _arrived(self, bundle: Bundle, transit: Transit | None, is_new: bool) -> None:
+        """Everybody has it, and it is its turn: readers here are shown it, and its publisher told."""
+        if is_new and transit is not None and transit.item is not None:
+            self._rests_on = min(1 + len(transit.reached), self._delta + 1)
+            self._show(transit.item, None)
+        elif (session := self._parts.sessions.publisher_of(bundle)) is not None:
+            self._parts.sessions.known(session, bundle, everywhere=False)
+
+    def _show(self, item: KeptItem, barriers: tuple[BarrierId, ...] | None) -> None:
+        """`barriers`: with which it came; None for what was published here."""
+        self._parts.kept.place(item)
+        self._parts.sessions.address(item, item.bundle, self._parts.wishes.matches(item.bundle, barriers or ()))
+        if barriers is not None:
+            item.client = None  # its publisher may be here by now, and is told when everybody has it
+        self._parts.sessions.show(item, self._parts.step.out)
+
+    # -- of the dead ---------------------------------------------------------------------------------------------------
+
+    def adopt(self) -> None:
+        """Send what the dead left undone to those beyond them who want it."""
+        for transit in self.orphans.adopt():
+            assert transit.item is not None and transit.came_from is not None, "it is a publication of another broker"
+            if transit.is_done:
+                transit.targets.clear()
+                self._parts.kept.keep(transit.item)
+            wanted = self._parts.known.wanted_by(transit.message.bundle)
+            names = [one for one in wanted if self._parts.tree.is_same_way(transit.came_from, one)]
+            self._parts.forwarding.resume(transit, [self._parts.tree.path(name) for name in names])

@@ -15,7 +15,7 @@ back, its parent forgets it (D7).
 """
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from resprout.core.contract import Locate, Outcome, Silent
 from resprout.core.errors import PeerError
@@ -24,28 +24,20 @@ from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.neighbourhood import Neighbourhood
 from resprout_lab.blocks.parts import parts_of
 from resprout_lab.delta.messages import (
-    KnownSubscription,
     MeetRequest,
     NodeStatus,
     NotKnown,
     SyncRequest,
     SyncSnapshot,
 )  # fmt: skip
+from resprout_lab.delta.subscriptions import KnownSubscriptions
 from resprout_lab.delta.tree import KnownTree
 
 SNAPSHOT_PART: Final = 1 << 18
 """Bytes of subscriptions in one message, more or less."""
-
-
-class SubscriptionExchange(Protocol):
-    """What brokers that begin tell each other beside the tree."""
-
-    def subscriptions_for(self, name: str) -> tuple[KnownSubscription, ...]:
-        """What one that begins has to know, with their sources as they are there."""
-
-    def learn_subscriptions(self, told: tuple[KnownSubscription, ...]) -> None: ...
 
 
 class Synced(Outcome, frozen=True):
@@ -61,11 +53,12 @@ class RecoveringTree(KnownTree):
         seat: BrokerSeat,
         step: Step,
         outbox: Outbox,
-        delta: int,
-        book: SubscriptionExchange,
+        view: Neighbourhood,
+        known: KnownSubscriptions,
+        suspect_us: int,
     ) -> None:
-        super().__init__(seat, step, outbox, delta)
-        self._book = book
+        super().__init__(seat, step, outbox, view, suspect_us)
+        self._known = known
         self._parent = seat.parent
         self._asked: dict[str, SyncRequest] = {}
         """Who wants to begin, and is not answered yet."""
@@ -149,7 +142,7 @@ class RecoveringTree(KnownTree):
         self.learn(message.places)
         if not self.path(peer.name):
             raise PeerError(f"{peer.name} is nowhere near")
-        self._book.learn_subscriptions(message.subscriptions)
+        self._known.learn(message.subscriptions)
         if message.is_operational:
             self._asked.pop(peer.name, None)  # it has its answers from others
         if not message.more:
@@ -213,7 +206,7 @@ class RecoveringTree(KnownTree):
         if message.address:
             self._step.out.append(Locate(name, message.address))
         places = self.view.places((self.view.name, *self.view.nodes()))
-        parts = parts_of(self._book.subscriptions_for(name), SNAPSHOT_PART, lambda wish: wish.bulk) or [[]]
+        parts = parts_of(self._known.for_broker(name), SNAPSHOT_PART, lambda wish: wish.bulk) or [[]]
         for number, part in enumerate(parts, 1):
             self._outbox.send(name, SyncSnapshot(self.is_synced, places, tuple(part), more=number < len(parts)))
         self.link(name, is_operational=False)

@@ -9,12 +9,17 @@ who can be reached has it. What is on its way counts for routing already, and is
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+import msgspec
+
 from resprout.core.bundle import Bundle
+from resprout.core.errors import PeerError
 from resprout.filters.predicate import Predicate, heard_predicate
 from resprout.spread.messages import InterestConfirmed
+from resprout_lab.blocks.neighbourhood import Neighbourhood
 from resprout_lab.blocks.recorded import Confirmed, RecordedSubscriptions
 from resprout_lab.blocks.subscriptions import Matches, Subscriptions
 from resprout_lab.delta.messages import BarrierId, KnownSubscription, SubscriptionId
+from resprout_lab.delta.recipients import source_at
 
 EVERYBODY: Final = "*"
 
@@ -22,7 +27,9 @@ EVERYBODY: Final = "*"
 class KnownSubscriptions:
     """SUBS_SET: by identifier, what is wanted, and who stands for whoever wants it."""
 
-    def __init__(self) -> None:
+    def __init__(self, view: Neighbourhood, delta: int) -> None:
+        self._view = view
+        self._delta = delta
         self._known: dict[SubscriptionId, KnownSubscription] = {}
         self._table = Subscriptions()
 
@@ -41,6 +48,28 @@ class KnownSubscriptions:
     def __iter__(self) -> Iterator[KnownSubscription]:
         return iter(list(self._known.values()))
 
+    def check(self, wish: KnownSubscription) -> None:
+        """Raise PeerError unless it is well formed and of a source nearby."""
+        heard_predicate(wish.filter, wish.where)
+        if wish.source not in self._view:
+            raise PeerError(f"the subscription of {wish.source}, which is nowhere near")
+
+    def as_told(self, wish: KnownSubscription, distance: int) -> KnownSubscription:
+        """Return it with its source as it is at a broker so far away from here (D5)."""
+        source = source_at(self._view.path(wish.source), distance, self._delta)
+        return msgspec.structs.replace(wish, source=source)
+
+    def for_broker(self, name: str) -> tuple[KnownSubscription, ...]:
+        """PAR_SUB: return all that a broker that begins has to learn from here."""
+        view, distance = self._view, len(self._view.path(name)) - 1
+        branch = view.branch(name)
+        return tuple([self.as_told(one, distance) for one in self if branch not in view.path(one.source)[:2]])
+
+    def learn(self, told: tuple[KnownSubscription, ...]) -> None:
+        for wish in told:
+            self.check(wish)
+            self.add(wish)
+
     def wanted_by(self, bundle: Bundle) -> Iterable[str]:
         """Those who stand for everybody who wants any of it."""
         return self._table.matches(bundle)
@@ -56,13 +85,19 @@ class LocalWishes(RecordedSubscriptions):
         """Of what is confirmed: the barriers beyond which nobody knows of it."""
 
     def matches(self, bundle: Bundle, barriers: Iterable[BarrierId]) -> Matches:
-        """Which clients want it. Not those whose subscription may have been unknown where it has passed."""
+        """Return the clients that want it. A subscription that may have been unknown where it has passed does not
+        count; the other subscriptions of the same client do."""
         matches = self.table.matches(bundle)
-        if marks := set(barriers):
-            doubtful = [predicate for predicate, known in self._unknown.items() if not marks.isdisjoint(known)]
-            unsafe = {name for name in matches if any(predicate in doubtful for predicate in self.table.of(name))}
-            matches = {name: offsets for name, offsets in matches.items() if name not in unsafe}
-        return matches
+        marks = set(barriers)
+        doubtful = {predicate for predicate, known in self._unknown.items() if not marks.isdisjoint(known)}
+        if not doubtful:
+            return matches
+        certain = Subscriptions()
+        for name in matches:
+            for predicate in self.table.of(name):
+                if predicate not in doubtful:
+                    certain.add(name, predicate, predicate)
+        return certain.matches(bundle)
 
     def confirm(self, wish: KnownSubscription, barriers: Iterable[BarrierId]) -> Confirmed:
         """Everybody who can be reached has it: who is to be told."""

@@ -1,8 +1,9 @@
 """Who is where, who is dead, and whom this broker is linked with: the tree within delta + 1 hops.
 
 The tree never changes its shape: newcomers join as leaves, the dead keep their places, and are passed over until they
-return. A broker is dead when its host says that its process is gone, or when somebody who passed it over says so
-(`MeetRequest`, which names the life that is dead: a later life is not, D7). Those beyond it are called then, and are
+return. A broker is dead when its host says that its process is gone, when the failure detector suspects it, or when
+somebody who passed it over says so (`MeetRequest`, which names the life that is dead: a later life is not, D7). A life
+that was suspected and lives ends, and the broker begins anew. Those beyond it are called then, and are
 links if they live; delta of them in a row can be passed over.
 
 Whoever begins, for the first time or again, asks for what it needs (`recovery`). Here is what both have in common:
@@ -17,6 +18,7 @@ from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import StackStatus, seen
+from resprout_lab.blocks.detector import FailureDetector
 from resprout_lab.blocks.neighbourhood import Neighbourhood
 from resprout_lab.blocks.tree import LinkEnded
 from resprout_lab.delta.messages import HopPath, MeetRequest
@@ -36,12 +38,13 @@ class HopDied(Outcome, frozen=True):
 
 
 class KnownTree:
-    def __init__(self, seat: BrokerSeat, step: Step, outbox: Outbox, delta: int) -> None:
+    def __init__(self, seat: BrokerSeat, step: Step, outbox: Outbox, view: Neighbourhood, suspect_us: int) -> None:
         self._seat = seat
         self._step = step
         self._outbox = outbox
         self.peers = Peers(step, outbox)
-        self.view = Neighbourhood(seat.first_place, delta + 1)
+        self.detector = FailureDetector(step, suspect_us, self._suspect)
+        self.view = view
         self.linked: dict[str, int] = {}
         """By name: the life with which there is a link."""
         self.dead: dict[str, int] = {}
@@ -61,6 +64,12 @@ class KnownTree:
     def path(self, name: str) -> HopPath:
         """From here to there, without this broker; empty when it is not in view."""
         return self.view.path(name)[1:]
+
+    def is_same_way(self, one: str, other: str) -> bool:
+        """Both lie in the same direction: a message that came from one goes to the other in the place of a dead broker,
+        as that one would have sent it."""
+        here, there = self.path(one), self.path(other)
+        return bool(here and there) and here[0] == there[0]
 
     def life(self, name: str) -> int:
         """The latest that is known; 0 for none."""
@@ -93,6 +102,7 @@ class KnownTree:
 
     def up(self, event: LinkUp) -> None:
         name = event.peer
+        self.detector.heard(name)
         if event.incarnation > self.linked.get(name, event.incarnation):
             self.pass_over(name, close=False)
         self._unlink(name)  # a session that begins anew has lost the old one
@@ -121,11 +131,17 @@ class KnownTree:
         self.peers.lost(name, event.refused)
         if event.refused and name not in self.dead and self.view.path(name):
             self.pass_over(name)
-        elif not event.refused and name in self.linked:
+        elif not event.refused and name not in self.dead and self.view.path(name):
             self.peers.open(name)  # whoever opened the session may be gone: its host is asked
+            self.detector.silent(name)
 
     def heard(self, event: Heard) -> None:
         self.peers.heard(event.peer)
+        self.detector.heard(event.peer)
+
+    def _suspect(self, name: str) -> None:
+        if name not in self.dead and self.view.path(name):
+            self.pass_over(name)
 
     def cut_off(self, name: str, reason: str) -> None:
         self.peers.close(name, reason)
@@ -179,8 +195,9 @@ class KnownTree:
         """A stale word about the dead does no harm: it names a life, and the one that is linked here is a later one.
         Whoever was passed over itself has missed messages, and begins another life."""
         if any(life.name == self._seat.name and life.incarnation >= self._seat.incarnation for life in message.between):
-            self._step.end_life(Retire(f"{peer.name} has passed this life over"))
-            return
+            if self.dead.get(peer.name, 0) < peer.incarnation or peer.name < self._seat.name:
+                self._step.end_life(Retire(f"{peer.name} has passed this life over"))
+            return  # otherwise they have passed over each other, and the peer begins anew
         if self.is_synced and not self.path(peer.name):
             self.learn(message.places)
         if not self.is_synced or not self.path(peer.name):

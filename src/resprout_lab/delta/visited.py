@@ -19,7 +19,7 @@ from typing import Final
 from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
 from resprout.core.seen import Seen, SeenRanges
-from resprout_lab.delta.messages import RoutedMessage, RoutedPublication, VisitedNode
+from resprout_lab.delta.messages import RoutedMessage, VisitedNode
 
 NODES_MAX: Final = 65_536
 """Brokers whose numbers are remembered; those heard of longest ago are forgotten first."""
@@ -87,5 +87,4 @@ class NewestSeen:
 
     def _bundle_of(self, message: RoutedMessage) -> Bundle | None:
         """Of a publication whose publisher is within the list."""
-        is_near = message.hops <= visited_length(self._delta)
-        return message.bundle if is_near and isinstance(message, RoutedPublication) else None
+        return message.published if message.hops <= visited_length(self._delta) else None

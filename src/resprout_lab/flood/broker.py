@@ -3,8 +3,8 @@
 import random
 
 from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage
 from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.core.message_fields import BundleMessage
 from resprout.core.seen import SeenRanges
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Publish, Serving

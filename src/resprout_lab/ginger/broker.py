@@ -1,7 +1,8 @@
-"""One broker: its parts, and who hears what. What it shares with others is in `stacks.shell`."""
+"""One broker (section 3.1): its parts, and who hears what. What it shares with other stacks is in `stacks.shell`."""
 
 import random
-from typing import Any
+
+import msgspec
 
 from resprout.core.contract import (
     CancelTimer,
@@ -15,39 +16,41 @@ from resprout.core.contract import (
     Silent,
     Timer,
 )  # fmt: skip
-from resprout.core.errors import PeerError
-from resprout.edge.broker.ghosts import GhostOver
-from resprout.spread.messages import InterestConfirmed
+from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.shell.desk import Desk
 from resprout.stacks.shell.readers import readers_here
 from resprout.stacks.shell.shell import Shell
 from resprout.stacks.stack import BrokerSeat
-from resprout.stacks.status import StackStatus, TopicReaders
+from resprout.stacks.status import MemberSeen, RepairSeen, StackStatus, TopicReaders
 from resprout_lab.blocks.asking import Asking
 from resprout_lab.blocks.clients import ClientDesk, ReceiptsDue
 from resprout_lab.blocks.sessions import SessionEvents
-from resprout_lab.blocks.tree import LinkBegan
-from resprout_lab.ginger.account import status_of
-from resprout_lab.ginger.clients import GingerClients, SettleDue
-from resprout_lab.ginger.core import GingerCore
-from resprout_lab.ginger.intake import Intake
+from resprout_lab.ginger.clients import Clients
+from resprout_lab.ginger.dissemination import Dissemination, KeepOver, WorkDone
 from resprout_lab.ginger.messages import (
+    LostMessage,
+    LostMessageRequest,
     Metadata,
-    Passed,
-    Progress,
+    NodeGone,
+    ParentBuffer,
+    ParentRequest,
+    ParentResponse,
+    Retransmitted,
+    RootElection,
+    Stored,
+    Subscribe,
     TotalAck,
     TotalLock,
     TotalProcessed,
-    TotalRequest,
-    TreeViewSeen,
     TreeViewUpdate,
 )  # fmt: skip
 from resprout_lab.ginger.options import GingerOptions
-from resprout_lab.ginger.totals import GingerTotals
-from resprout_lab.ginger.tree import Tree
-
-EARLY_MAX = 10_000
-"""Messages that may come on a link before its other end is told of it."""
+from resprout_lab.ginger.overlay import Overlay
+from resprout_lab.ginger.reconfiguration import ConnectionDue, Reconfiguration
+from resprout_lab.ginger.root_order import RootOrder
+from resprout_lab.ginger.state import Neighbor, State
+from resprout_lab.ginger.total_order import PublishedTotals
+from resprout_lab.ginger.tree_view import TreeView
 
 
 class SuspectDue(Timer, frozen=True):
@@ -59,154 +62,182 @@ class SuspectDue(Timer, frozen=True):
 class GingerBroker(Shell):
     def __init__(self, seat: BrokerSeat, options: GingerOptions, rng: random.Random) -> None:
         self.seat = seat
-        core = self.core = GingerCore(seat.name, options)
-        self.totals = GingerTotals(core)
-        self.clients = GingerClients(core, self.totals, seat.incarnation)
-        self.intake = Intake(core, self.totals)
-        self.view = view = core.view
-        self.tree = tree = Tree(seat, core, self.totals, self.clients, self.intake)
-        self._early: dict[str, list[Any]] = {}
-        if seat.address:
-            view.addresses[seat.name] = seat.address
-        asking = Asking(core, core.sessions, core.wishes, self._say)
+        state = self.state = State(seat.name, options)
+        self.view = TreeView(state, seat.address)
+        self.reconfiguration = Reconfiguration(state)
+        self.dissemination = Dissemination(state, rng, lambda: self.reconfiguration.is_holding)
+        totals_of = RootOrder if options.corrects("root_order") else PublishedTotals
+        self.totals: RootOrder | PublishedTotals = totals_of(state, self.dissemination)
+        self.dissemination.totals = self.reconfiguration.totals = self.totals
+        self.reconfiguration.dissemination = self.dissemination
+        if isinstance(self.totals, RootOrder):
+            self.totals.synchronising = self.reconfiguration.synchronising
+        self.overlay = Overlay(seat, state, self.view, self.reconfiguration, self.dissemination)
+        clients = Clients(state, self.view, self.reconfiguration, seat.address)
+        self._asking = Asking(state, state.sessions, state.wishes, self._say)
         desk = ClientDesk(
-            core,
-            core.sessions,
-            publish=self.clients.publish,
-            is_ready=lambda: tree.is_settled and (core.is_root or bool(view.successors)),
-            door=self.clients.door,
-            welcome=self.clients.serve,
-            successors=lambda: view.successors,
-            left=self.clients.leave,
-            news=core.report,
-            receipts_us=options.ack_delay_us,
+            state,
+            state.sessions,
+            publish=self.dissemination.publish,
+            is_ready=lambda: state.attached,
+            door=clients.door,
+            welcome=clients.serve,
+            successors=self.view.successors,
+            left=state.forget,
         )
-        sessions = SessionEvents(core, desk, self, core.writable)
+        sessions = SessionEvents(state, desk, self, state.outbox.writable)
         super().__init__(
-            core,
+            state,
             events=sessions.table,
-            desks=(desk.desk(), Desk(core.peers.find, tree.handlers), self._neighbours(asking)),
+            desks=(desk.desk(), self._any_broker(), self._neighbor()),
             cut_off=sessions.cut_off,
             timers={
-                **tree.timers,
                 ReceiptsDue: desk.receipts_due,
-                SuspectDue: lambda timer: tree.declare(timer.peer),
-                GhostOver: self.clients.dismiss,
-                SettleDue: self.clients.settle,
+                SuspectDue: lambda timer: self.overlay.declare(timer.peer),
+                ConnectionDue: self.overlay.on_timer_expired,
+                KeepOver: self.dissemination.keep_over,
+                WorkDone: self.dissemination.workers.done,
             },
-            outcomes={**tree.outcomes, LinkBegan: self._linked},
+            outcomes={},
             at_end=(
                 self._go_on,
-                (view.newcomers, tree.admit),
-                (core.wishes.outbound, asking.ask),
+                (state.wishes.outbound, self._asking.ask),
                 desk.serve,
-                view.catch_up,
-                (core.wishes.outbound, asking.ask),
+                (state.wishes.outbound, self._asking.ask),
                 desk.tell,
-                lambda: core.push_back(core.out),
+                lambda: state.push_back(state.out),
             ),
         )
 
     def begin(self) -> None:
-        self.tree.start()
-        self.view.refresh()
+        self.overlay.start()
 
-    def status(self) -> StackStatus:
-        return status_of(self.core, self.tree)
-
-    def readers(self, topic: str) -> TopicReaders:
-        return readers_here(self.core.sessions, topic)
-
-    def _neighbours(self, asking: Asking) -> Desk:
+    def _any_broker(self) -> Desk:
         return Desk(
-            self.core.open_link,
+            self.state.peers.find,
             {
-                Metadata: self.intake.hear,
-                Passed: self.intake.behind(self.core.hear_passed),
-                TotalRequest: self.intake.behind(lambda link, message: self.totals.request(message)),
-                TotalProcessed: self.intake.behind(self.totals.hear_processed),
-                Progress: self.core.hear_progress,
-                TotalLock: self.totals.hear_lock,
-                TotalAck: self.totals.hear_ack,
-                TreeViewUpdate: lambda link, message: self.view.hear(link.name, message),
-                TreeViewSeen: lambda link, message: self.view.hear_seen(link.name, message),
-                **asking.handlers,
+                ParentRequest: self.overlay.on_parent_request,
+                ParentResponse: self.overlay.on_parent_response,
+                RootElection: self.overlay.on_root_election,
+                NodeGone: self.overlay.hear_gone,
             },
-            strange=self._keep_early,
         )
+
+    def _neighbor(self) -> Desk:
+        reconfiguration, totals = self.reconfiguration, self.totals
+        return Desk(
+            self.state.neighbors.get,
+            {
+                Metadata: self.dissemination.receive_metadata,
+                Stored: self.dissemination.hear_stored,
+                TotalLock: totals.hear_lock,
+                TotalAck: totals.hear_ack,
+                TotalProcessed: self._hear_processed,
+                TreeViewUpdate: self.view.on_tree_view_update,
+                ParentBuffer: reconfiguration.on_parent_buffer,
+                LostMessageRequest: reconfiguration.on_lost_message_request,
+                LostMessage: reconfiguration.on_lost_message,
+                Retransmitted: reconfiguration.on_retransmitted,
+                Subscribe: self._hear_subscribe,
+                InterestConfirmed: self._asking.handlers[InterestConfirmed],
+                Uninterested: self._asking.handlers[Uninterested],
+            },
+            strange=lambda name, message: None,  # it was a neighbour a moment ago
+        )
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _hear_processed(self, neighbor: Neighbor, message: TotalProcessed) -> None:
+        self.dissemination.receive_in_place(neighbor, lambda: self.totals.hear_processed(neighbor, message))
+
+    def _hear_subscribe(self, neighbor: Neighbor, message: Subscribe) -> None:
+        """Section 3.4: store it, and send it on to the other neighbours with a longer path."""
+        path = self.view.handle_path(neighbor.name, message.path)
+        if message.id:
+            self.view.paths[message.filter, message.where] = (neighbor.name, path)
+            self._asking.confirm(self.state.wishes.hear(neighbor.name, message))
+        asked = [name for name, one in self.state.wishes.outbound if isinstance(one, Interested)]
+        for name in self.state.neighbors:
+            if name != neighbor.name and name not in asked:  # it was asked before: it learns the path alone
+                onward = self.view.extended(path, name)
+                self.state.outbox.send(name, Subscribe(0, message.filter, message.where, onward))
+
+    def _say(self, name: str, message: ProtocolMessage) -> None:
+        if isinstance(message, Interested):
+            source, path = self.view.paths.get((message.filter, message.where), ("", ()))
+            onward = self.view.extended(path if source in self.state.neighbors else (), name)
+            message = Subscribe(message.id, message.filter, message.where, onward)
+        if name in self.state.neighbors:
+            self.state.outbox.send(name, message)
+
+    def _go_on(self) -> None:
+        if isinstance(self.totals, RootOrder):
+            self.totals.go_on()
 
     # -- sessions with brokers (`BrokerSessions`) ----------------------------------------------------------------------
 
     def knows(self, name: str) -> bool:
-        return self.core.peers.is_up(name) or name in self.core.links
+        return self.state.peers.is_up(name) or name in self.state.neighbors
 
     def up(self, event: LinkUp) -> None:
-        name, tree, peers = event.peer, self.tree, self.core.peers
-        if peers.dead.get(name) != event.incarnation and self.core.open_link(name) is not None:
-            tree.declare(name)  # its session is a new one, so the old one is lost
-        if peers.came_up(name, event.incarnation, event.room) is not None:
-            self.heard(Heard(name))
-            tree.seeker.session_began(name)
+        name, state = event.peer, self.state
+        if name in state.neighbors:
+            self.overlay.declare(name)  # its session is a new one, so the old one is lost
+        state.peers.came_up(name, event.incarnation, event.room)
+        if state.dead.get(name) == event.incarnation:
+            state.outbox.pass_by(name, NodeGone(event.incarnation))
+            state.peers.close(name, "declared dead")
+            return
+        state.dead.pop(name, None)
+        self.heard(Heard(name))
+        self.overlay.session_began(name)
 
     def down(self, event: LinkDown) -> None:
-        name = event.peer
-        self._early.pop(name, None)
-        self.core.peers.went_down(name)
-        if self.core.open_link(name) is not None:
-            if event.cause is EndCause.CLOSED:  # a neighbour ends a session only with those it has declared dead
-                self.core.end_life(Retire(f"declared dead by {name}: {event.reason}"))
-            else:
-                self.tree.declare(name)
+        name, state = event.peer, self.state
+        state.peers.went_down(name)
+        if name in state.neighbors and event.cause is EndCause.CLOSED:  # only those end a session that declared it dead
+            state.end_life(Retire(f"declared dead by {name}: {event.reason}"))
+        elif name in state.neighbors:
+            self.overlay.declare(name)
+        else:
+            self.overlay.refused(name)
 
     def silent(self, event: Silent) -> None:
-        name, core = event.peer, self.core
-        if core.peers.lost(name, event.refused) is None or name in core.peers.dead:
+        name, state = event.peer, self.state
+        if state.peers.lost(name, event.refused) is None or name in state.dead:
             return
         if event.refused:
-            self.tree.refused(name)
-        elif name in core.links:
-            core.out.append(SetTimer(SuspectDue(name), core.now_us + core.options.timer_us))
+            self.overlay.refused(name)
+        elif name in state.neighbors:
+            state.out.append(SetTimer(SuspectDue(name), state.now_us + state.options.timer_us))
 
     def heard(self, event: Heard) -> None:
-        if self.core.peers.heard(event.peer) is not None:
-            self.core.out.append(CancelTimer(SuspectDue(event.peer)))
+        if self.state.peers.heard(event.peer) is not None:
+            self.state.out.append(CancelTimer(SuspectDue(event.peer)))
 
     def cut_off(self, name: str, reason: str) -> None:
-        if name in self.core.links:
-            self.tree.declare(name)
+        if name in self.state.neighbors:
+            self.overlay.declare(name)
         else:
-            self.core.peers.close(name, reason)
+            self.state.peers.close(name, reason)
 
-    # -- messages ------------------------------------------------------------------------------------------------------
+    # -- what people are told ------------------------------------------------------------------------------------------
 
-    def _keep_early(self, name: str, message: Any) -> None:
-        """It speaks as a neighbour, and this end has yet to hear that they are."""
-        if self.core.peers.is_up(name):
-            early = self._early.setdefault(name, [])
-            early.append(message)
-            if len(early) > EARLY_MAX:
-                raise PeerError(f"{name} is no neighbour here")
+    def status(self) -> StackStatus:
+        state, view = self.state, self.view
+        members = [
+            *[MemberSeen(one.name, state.peers.incarnation(one.name), one.address) for one in state.neighbors.values()],
+            *[MemberSeen(name, address=known.address) for name, known in {**view.ancestors, **view.siblings}.items()],
+        ]
+        return StackStatus(
+            serving=state.attached and not self.reconfiguration.is_holding,
+            parent=state.parent if state.parent is not None else None if state.is_root else msgspec.UNSET,
+            neighbours=tuple(state.neighbors),
+            members=tuple(members),
+            silent=tuple([name for name in state.neighbors if not state.peers.is_heard(name)]),
+            repairs=(RepairSeen((self.reconfiguration.failed,), None),) if self.reconfiguration.failed else (),
+            log_bundles=len(state.buffer),
+        )
 
-    def _linked(self, outcome: LinkBegan) -> None:
-        """What came on this link before this end knew of it; or the other end has died before it began."""
-        if not self.core.peers.is_up(outcome.name):
-            self.tree.declare(outcome.name)
-        for message in self._early.pop(outcome.name, ()):
-            self.hear(outcome.name, message)
-
-    def _say(self, name: str, message: ProtocolMessage) -> None:
-        """About subscriptions, in its place among the publications; to the dead, nothing."""
-        link = self.core.open_link(name)
-        if link is not None and isinstance(message, InterestConfirmed):
-            self.core.say(link, message)  # nothing that passed before is owed
-        elif link is not None:
-            self.core.outbox.send(name, message)
-
-    # -- the end of a step ---------------------------------------------------------------------------------------------
-
-    def _go_on(self) -> None:
-        """What waited for totals that are processed now."""
-        while self.totals.waited_for:
-            self.intake.drain_all()
-            self.clients.drain_all()
-            self.totals.activate_next()
+    def readers(self, topic: str) -> TopicReaders:
+        return readers_here(self.state.sessions, topic)

@@ -1,192 +1,174 @@
-"""What Ginger's brokers say to each other. Tags 128..159 of the wire belong to this file."""
+"""The messages of the thesis (sections 3.4, 3.5, 4.2 and 4.3). Tags 128..159 of the wire belong to this file.
+
+`Subscribe` stands for the thesis' message of that name; it has a number because it is confirmed (`InterestConfirmed`),
+which the product promises to clients and the thesis does not need. `NodeGone` is ours as well: the thesis assumes that
+nobody is wrongly taken for dead.
+"""
 
 from typing import Annotated, ClassVar
 
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage, FreeBundleMessage
 from resprout.core.contract import ProtocolMessage
-from resprout.core.marks import MARK_BYTES, Marks
-from resprout.edge.messages import Successor
+from resprout.core.message_fields import MARK_BYTES, BundleMessage, FreeBundleMessage, Marks
 from resprout.spread.messages import Interested
-from resprout_lab.blocks.crossing import Progress as Progress
 
 Place = Annotated[int, msgspec.Meta(ge=-1)]
-"""In the order of totals; -1 for what is none."""
+"""Of a total: in the order of its root; -1 while it has none."""
 
-# -- publications ------------------------------------------------------------------------------------------------------
+
+class MessageId(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """*identifier* (clientID, counter). A client counts ordered and eventual publications apart here."""
+
+    publisher: str
+    stream: str
+    incarnation: int
+    counter: int
+
+
+def id_of(bundle: Bundle) -> MessageId:
+    return MessageId(bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
+
+
+class PathEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A broker on the path of a message: hops since, and whether the message went down the tree from there."""
+
+    name: str
+    hops: int
+    down: bool
+    address: str = ""
+
+
+Path = tuple[PathEntry, ...]
+
+
+# -- 3.4, 3.5: publications --------------------------------------------------------------------------------------------
+
+
+class Subscribe(ProtocolMessage, frozen=True, tag=129):
+    """Subscribe <topic, path>."""
+
+    id: int
+    """0: the receiver knows the subscription, and learns the path."""
+    filter: str
+    where: str | None
+    path: Path
 
 
 class Metadata(BundleMessage, frozen=True, tag=128):
-    """A publication on its way along the subscriptions."""
+    """Metadata <topic, identifier, keyItems, deliveryGuarantee, processed>."""
 
     bundle: Bundle
     hops: int
+    processed: bool = False
+    """Of a total: all brokers have acknowledged it."""
+    place: Place = -1
     prompt: bool = False
 
 
-class Passed(ProtocolMessage, frozen=True, tag=129):
-    """What was published up to here and not sent on this link was not wanted there when it passed."""
+class Stored(ProtocolMessage, frozen=True, tag=130):
+    """With `safe_first`: the receiver's publication is here, too."""
 
-    marks: Marks
-
-
-# -- total order -------------------------------------------------------------------------------------------------------
-
-
-class TotalRequest(BundleMessage, frozen=True, tag=131):
-    """A total on its way up to the root."""
-
-    bundle: Bundle
-    hops: int
-    prompt: bool = False
+    id: MessageId
 
 
 class TotalLock(FreeBundleMessage, frozen=True, tag=132):
-    """From the root down: the next total in its order. Free, because what waits for its end may fill the windows."""
+    """Metadata of a total on its way down, with its number in the root's order (`root_order`). Free, because what waits
+    for its end may fill the windows."""
 
-    no: int
+    word: ClassVar[str | None] = "Lock"
     bundle: Bundle
     hops: int
+    number: int
     prompt: bool = False
 
 
 class TotalAck(ProtocolMessage, frozen=True, tag=133):
-    """This total holds its keys here and everywhere below."""
-
-    no: int
+    id: MessageId
 
 
 class TotalProcessed(ProtocolMessage, frozen=True, tag=134):
-    """From the root down, in its place among the publications: deliver it. Counts as a publication on the link."""
-
-    no: int
-    stamp: int
-    place: int
+    id: MessageId
     hops: int
 
 
-# -- the tree ----------------------------------------------------------------------------------------------------------
-
-Contact = Successor
-"""A broker, and where it listens."""
+# -- 4.2: the overlay --------------------------------------------------------------------------------------------------
 
 
 class TreeViewUpdate(ProtocolMessage, frozen=True, tag=135):
-    """The sender's place in the tree. `version` is answered by `TreeViewSeen`."""
+    """TreeViewUpdate <other, nChildren, failed, path>; *NeighborStatus* in the logs. The children are named, and not
+    only counted, for `named_repairs`."""
 
-    version: int
-    children: tuple[Contact, ...]
-    clients: tuple[str, ...]
-    line: tuple[Contact, ...]
-    """Its ancestors, nearest first, as far as it knows them."""
-    succession: tuple[Contact, ...]
-    """The root's children: the first of them that lives follows it."""
-    address: str = ""
-    """Where the sender listens."""
-
-
-class TreeViewSeen(ProtocolMessage, frozen=True, tag=136):
-    version: int
+    other: str
+    children: tuple[str, ...]
+    failed: bool
+    path: Path
 
 
 class ParentRequest(ProtocolMessage, frozen=True, tag=137):
-    """Be my parent. `dead` are the brokers that left me without one; none when I am new."""
+    """ParentRequest <subscribedTopics, breakDegree>. The parent that failed is named, for a receiver that has not
+    noticed yet; it is empty when the tree is built."""
 
-    dead: tuple[str, ...]
-    lives: tuple[int, ...]
-    """The incarnation of each: its next life is another matter."""
-    break_degree: bool = False
+    subscribed: tuple[Interested, ...]
+    break_degree: bool
+    failed: str = ""
     address: str = ""
-    wants: tuple[Interested, ...] = ()
-    """What the sender and those below it want. Of a newcomer nothing: it serves nobody yet."""
 
 
 class ParentResponse(ProtocolMessage, frozen=True, tag=138):
     accepted: bool
+    subscribed: tuple[Interested, ...] = ()
+    """What the new parent asks of its child."""
+    address: str = ""
 
 
-class ClientMessageId(msgspec.Struct, frozen=True, array_like=True):
-    publisher: str
-    stream: str
-    incarnation: int
-    seq: int
+class RootElection(ProtocolMessage, frozen=True, tag=136):
+    """RootElection <residualDegree, nodeID>; the sender is known by name."""
+
+    residual_degree: int
+
+
+# -- 4.3: communication channels ---------------------------------------------------------------------------------------
 
 
 class ParentBuffer(ProtocolMessage, frozen=True, tag=139):
-    """From the broker that leads a repair: what it has of what is not stable and crossed the dead one."""
+    """ParentBuffer <map>: the last identifier that the new parent has of each client."""
 
-    dead: tuple[str, ...]
-    buffered: tuple[ClientMessageId, ...]
-
-
-class LostMessage(BundleMessage, frozen=True, tag=140):
-    """One publication that the receiver lacks. Belongs to the `LostMessageRequest` or `Attached` that follows."""
-
-    bundle: Bundle
-    hops: int
-    prompt: bool
-    place: Place = -1
-
-
-class Cut(msgspec.Struct, frozen=True, array_like=True):
-    """How far a broker is: from the leader's, everybody continues."""
-
-    seen: Marks
-    clock: int
-    epoch: int
-    pending: tuple[TotalLock, ...]
-    """Totals that the root has ordered and that are not processed."""
+    last_ids: Marks
 
     @property
     def bulk(self) -> int:
-        return MARK_BYTES * len(self.seen) + sum(lock.bulk for lock in self.pending)
+        return MARK_BYTES * len(self.last_ids)
 
 
 class LostMessageRequest(ProtocolMessage, frozen=True, tag=141):
-    """An orphan's half of the synchronisation: send me what I lack."""
+    """LostMessageRequest <missed, parentMissed>: the last identifiers of the child. The messages that the parent missed
+    come before it, one by one (`LostMessage`)."""
 
-    buffered: tuple[ClientMessageId, ...]
-    """All that is not stable here and crossed the dead broker; what the leader lacked of it came before."""
-    cut: Cut
-
-    @property
-    def bulk(self) -> int:
-        return self.cut.bulk
-
-
-class Placed(ProtocolMessage, frozen=True, tag=142):
-    """To the leader of a repair: somebody else has accepted me."""
-
-    parent: str
-
-
-class Adopted(msgspec.Struct, frozen=True, array_like=True):
-    """An orphan that finds its place under a sibling."""
-
-    name: str
-    address: str
-    wants: tuple[Interested, ...]
-    """What it asks of its new parent."""
-    asks: tuple[Interested, ...]
-    """What its new parent asks of it."""
-
-
-class Attached(ProtocolMessage, frozen=True, tag=143):
-    """The repair is complete: everybody continues from here. The first message of a new link."""
-
-    parent: str
-    dead: tuple[str, ...]
-    pool: tuple[ClientMessageId, ...]
-    """What was not stable, in causal order: the first publications of the new link, downwards."""
-    cut: Cut
-    wants: tuple[Interested, ...]
-    adopted: tuple[Adopted, ...] = ()
+    last_ids: Marks
+    waiting: tuple[MessageId, ...] = ()
+    """Totals that the child holds locked (*lastProcessedIds* of annex VIII, the other way round)."""
 
     @property
     def bulk(self) -> int:
-        return self.cut.bulk
+        return MARK_BYTES * (len(self.last_ids) + len(self.waiting))
+
+
+class LostMessage(BundleMessage, frozen=True, tag=140):
+    """A Metadata message that the receiver missed: of *parentMissed*, or retransmitted."""
+
+    bundle: Bundle
+    hops: int
+    processed: bool
+    place: Place = -1
+    number: int = 0
+    """Of a total that is not processed: as in `TotalLock`."""
+
+
+class Retransmitted(ProtocolMessage, frozen=True, tag=142):
+    """The parent has sent all it had of what the child missed. The thesis has the child tell by itself, from the last
+    identifiers that it expects; with `named_repairs` it is told."""
 
 
 class NodeGone(ProtocolMessage, frozen=True, tag=144):
@@ -196,7 +178,9 @@ class NodeGone(ProtocolMessage, frozen=True, tag=144):
     incarnation: int
 
 
-PUBLICATION_MESSAGES = (Metadata, TotalRequest, TotalLock, TotalAck, TotalProcessed)
-VIEW_MESSAGES = (TreeViewUpdate, TreeViewSeen, NodeGone)
-REPAIR_MESSAGES = (ParentRequest, ParentResponse, ParentBuffer, LostMessage, LostMessageRequest, Placed, Attached)
-GINGER_MESSAGES = (*PUBLICATION_MESSAGES, Passed, *VIEW_MESSAGES, *REPAIR_MESSAGES)
+PUBLICATION_MESSAGES = (Metadata, Stored, TotalLock, TotalAck, TotalProcessed)
+VIEW_MESSAGES = (TreeViewUpdate, NodeGone)
+REPAIR_MESSAGES = (
+    ParentRequest, ParentResponse, RootElection, ParentBuffer, LostMessageRequest, LostMessage, Retransmitted,
+)  # fmt: skip
+GINGER_MESSAGES = (*PUBLICATION_MESSAGES, Subscribe, *VIEW_MESSAGES, *REPAIR_MESSAGES)

@@ -22,7 +22,7 @@ it what only it had, and what its clients were not given yet; they continue at a
 have missed messages. Nobody waits for anybody, and nobody is fenced.
 """
 
-from resprout.core.promises import Reliability
+from resprout.core.guarantee import Reliability
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.stacks.families import Family
 from resprout.stacks.stack import Stack, WaitTimes

@@ -8,12 +8,12 @@ docs/stacks/locamu.md has a table of symbols and procedures, and one of departur
 broker within f + 1 hops ahead, and the numbers of the last 2f + 1 on its path travel along. Two copies that share one
 are the same message, and their numbers are merged.
 
-*Order* (*P* and *R*, `Past`; RECEIVE, `BrokerState.process`). A message depends on what its sender had processed
+*Order* (*P* and *R*, `Past`; RECEIVE, `Algorithm`). A message depends on what its sender had processed
 before: the matrix P, of the safe neighbourhood of the receiver, as far as it has changed since the last message to it.
 It is processed when that is. So order holds over all topics. `eventual` and `fifo` publications get causal order, too.
 `total` is not offered.
 
-*Around dead brokers* (`SafeTree`; FORWARD and RETRANSMIT, `Streams`). On the path to every broker within f + 1 hops a
+*Around dead brokers* (`SafeTree`; FORWARD and RETRANSMIT, `Algorithm`). On the path to every broker within f + 1 hops a
 broker talks to the first that lives, if the path is safe: at most f of its last 2f + 1 were bypassed. Brokers that
 begin to talk say what they have of whom, and are sent the rest, also in the place of dead brokers.
 
@@ -25,20 +25,21 @@ continues with its numbers and its place in the tree.
 
 *Groups.* A group is a topic, and every broker is a member of every group, as in the thesis' experiments with one group.
 
-*Clients.* A node of the thesis is a broker here. Clients of a dead broker wait for its return, so no other broker has
-to know what they had published or read. They are told that they may have missed messages. Receipts: `accepted`;
-`safe`, when f + 1 brokers have it; never `delivered`.
+*Clients* (`ReturningClients`). A node of the thesis is a broker here. Clients of a dead broker wait for its return, and
+are given what they missed. No other broker has to know what they had published or read. Receipts: `accepted`; `safe`,
+when f + 1 brokers have it; never `delivered`.
 
-*Faults.* At most f of the brokers on any path of 2f + 1 are down at once, if their hosts report it; all return, with
-their disks. A broker that does not return costs its own clients everything and the others only room: what it is owed is
-kept, `buffer` messages of each source, and then all wait. Not survived: more at once, a lost disk, silence.
+*Faults.* At most f of the brokers on any path of 2f + 1 are down at once: dead, silent, frozen or cut off; a broken
+link counts as one. A suspicion may be false (`FailureDetector`). All return, with their disks. A broker that does not
+return costs its own clients everything and the others only room: what it is owed is kept, `buffer` messages of each
+source, and then all wait. Not survived: more at once, a lost disk.
 
 *Corrections* L1 to L7 and all departures, known errors among them, are in docs/stacks/locamu.md.
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.stacks.families import Family
-from resprout.stacks.stack import Stack
+from resprout.stacks.stack import Stack, WaitTimes
 from resprout.stacks.survival import Survival
 from resprout_lab.blocks.places import PlacesNear
 from resprout_lab.blocks.tree import TREE_MESSAGES
@@ -46,14 +47,13 @@ from resprout_lab.locamu.broker import GUARANTEES, RECEIPTS, LocamuBroker
 from resprout_lab.locamu.messages import (
     LOCAMU_MESSAGES,
     Carried,
-    DeadBeyond,
     MissingRequest,
     PrefixesSkipped,
     ProcessedCounts,
+    Unavailable,
 )
 from resprout_lab.locamu.options import LocamuOptions
 
-_CLIENTS = "clients of a dead broker wait for its return, and are told that they may have missed something"
 _CRASH = "clients of a broker that never returns wait for it, and what it alone had is lost"
 
 LOCAMU = Stack(
@@ -65,15 +65,32 @@ LOCAMU = Stack(
     receipts=RECEIPTS,
     families={
         Family.PUBLICATIONS: (Carried,),
-        Family.MEMBERSHIP: (*TREE_MESSAGES, PlacesNear, DeadBeyond),
+        Family.MEMBERSHIP: (*TREE_MESSAGES, PlacesNear, Unavailable),
         Family.REPORTS: (ProcessedCounts, PrefixesSkipped),
         Family.REPAIR: (MissingRequest,),
         Family.CLIENTS: CLIENT_MESSAGES,
     },
     survives=lambda options: Survival(
-        options.f, 2 * options.f + 1, recovers_with_disk=True, returns_early=True, all_return=True, again=True
+        options.f,
+        2 * options.f + 1,
+        silent_hosts=True,
+        freezes=True,
+        clients_restart_at_home=True,
+        cuts=True,
+        recovers_with_disk=True,
+        returns_early=True,
+        all_return=True,
+        again=True,
+        joins=True,
     ),
+    drawn={
+        "f": (1, 1, 2, 3),
+        "buffer": (10_000, 10_000, 10),
+        "held_back": (100_000, 100),
+        "suspect_us": (2_000_000, 100_000),
+        "return_us": (30_000_000, 60_000_000),
+    },
+    waits=lambda options: WaitTimes(death_us=options.suspect_us, return_us=options.return_us),
     keeps_records=lambda options: True,
-    known_anomalies={"lost_told": _CLIENTS},
     known_limits={"lost": _CRASH},
 )

@@ -5,24 +5,26 @@ A record is what was processed, so that the next life processes it again; or whe
 all of the state at once, and what was before is forgotten.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
-from resprout.core.bundle_record import from_record, to_record
-from resprout.core.marks import Mark
-from resprout.core.ranges import Range
+from resprout.core.bundle import from_record, to_record
+from resprout.core.message_fields import Mark
+from resprout.core.seen import Range
 from resprout.overlay.places import Place
 from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.item import KeptItem
 from resprout_lab.blocks.vector_clock import Changes
+from resprout_lab.locamu.algorithm import Algorithm, Copy
 from resprout_lab.locamu.copies import SentMessage
 from resprout_lab.locamu.identifiers import CountedPath
 from resprout_lab.locamu.past import CountedPair
-from resprout_lab.locamu.state import BrokerState
 from resprout_lab.locamu.tree import SafeTree
 
+_NOT_SHOWN: Final = 1 << 62
+"""After everything that was shown."""
 RECORDS_MAX: Final = 1_024
 """Records of single messages before all of the state is written; more when more is kept."""
 
@@ -44,6 +46,8 @@ class _KeptCopy(msgspec.Struct, frozen=True, array_like=True):
     message: _ProcessedRecord
     depends: dict[CountedPair, int]
     toward: dict[str, dict[str, int]]
+    no: int
+    """Its place among what was shown here; 0: it was not."""
 
 
 class _StateRecord(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -54,6 +58,8 @@ class _StateRecord(msgspec.Struct, frozen=True, array_like=True, tag=3):
     received: list[tuple[CountedPair, list[Range]]]
     copies: list[_KeptCopy]
     seen: list[Mark]
+    unread: list[tuple[bytes, int, int]]
+    """Bundles, their hops and places, of what all brokers have and readers here may not have taken."""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -61,9 +67,11 @@ _decode: Final = msgspec.msgpack.Decoder(_ProcessedRecord | _PlacesRecord | _Sta
 
 
 class StateJournal:
-    def __init__(self, step: Step, state: BrokerState, tree: SafeTree) -> None:
+    def __init__(self, step: Step, algorithm: Algorithm, tree: SafeTree, unread: Callable[[], list[KeptItem]]) -> None:
+        """`unread`: what readers here may not have taken."""
+        self._unread = unread
         self._step = step
-        self._state = state
+        self._state = algorithm
         self._tree = tree
         self._written = 0
         """Records since all of the state was written."""
@@ -71,14 +79,12 @@ class StateJournal:
 
     # -- to write ------------------------------------------------------------------------------------------------------
 
-    def write_processed(
-        self, item: KeptItem, branch: str | None, path: CountedPath, numbers: dict[str, int], dependencies: Changes
-    ) -> None:
+    def write_processed(self, copy: Copy, numbers: dict[str, int]) -> None:
         """Write what was processed; what the step says of it leaves after that (`stacks.shell.step`)."""
-        if self._written >= max(RECORDS_MAX, 2 * len(self._state.copies)):
+        if self._written >= max(RECORDS_MAX, 2 * len(self._state.sent)):
             self._write_state()
         else:
-            self._persist(_record(item, branch, path, numbers, dependencies))
+            self._persist(_record(copy.item, copy.branch, copy.path, numbers, copy.dependencies))
 
     def write_places(self) -> None:
         """Where everybody stands, when that has changed."""
@@ -94,35 +100,46 @@ class StateJournal:
     def _write_state(self) -> None:
         past = self._state.past
         copies = [
-            _KeptCopy(_record(copy.item, copy.branch, copy.path, copy.numbers, ()), copy.depends, copy.toward)
-            for copy in self._state.copies
+            _KeptCopy(
+                _record(copy.item, copy.branch, copy.path, copy.numbers, ()), copy.depends, copy.toward, copy.item.no
+            )
+            for copy in self._state.sent
         ]
         received = [(pair, [(1, ranges.upto), *ranges.islands()]) for pair, ranges in past.received.items()]
-        seen = list(self._state.seen.marks())
-        self._persist(_StateRecord(self._tree.places, past.depends, past.counts, past.toward, received, copies, seen))
+        seen = list(self._state.published.marks())
+        kept = {id(copy.item) for copy in self._state.sent}
+        unread = [(to_record(item.bundle), item.hops, item.no) for item in self._unread() if id(item) not in kept]
+        self._persist(
+            _StateRecord(self._tree.places, past.depends, past.counts, past.toward, received, copies, seen, unread)
+        )
         self._written = 0
         self._step.forget_records(1)
 
     # -- to read -------------------------------------------------------------------------------------------------------
 
-    def read(self, records: Sequence[bytes]) -> bool:
-        """All that the last life had processed. False, and nothing of it, when a part of it cannot be read: whoever has
-        forgotten some of its numbers would use them again."""
+    def read(self, records: Sequence[bytes]) -> list[SentMessage] | None:
+        """Process all that earlier lives had processed, and return it in that order, as far as others or readers here
+        may lack it. None, and nothing is done, when a part of it cannot be read: a broker that has forgotten some of
+        its numbers would use them again."""
         try:
             found = [_decode(record) for record in records]
         except msgspec.DecodeError:
-            return False
+            return None
+        processed: list[SentMessage] = []
         for one in found:
             if isinstance(one, _PlacesRecord):
                 self._tree.restore(one.places)
             elif isinstance(one, _StateRecord):
-                self._restore(one)
+                processed = self._restore(one)
             else:
-                self._state.process(_item(one), one.branch, one.path, one.dependencies, one.numbers)
+                copy = Copy(_item(one.bundle, one.hops), one.branch, one.path, one.dependencies, ("", 0), ())
+                message, merged = self._state.record(copy, one.numbers)
+                if merged is None:
+                    processed.append(message)
         self._written = len(records)
-        return True
+        return processed
 
-    def _restore(self, record: _StateRecord) -> None:
+    def _restore(self, record: _StateRecord) -> list[SentMessage]:
         self._tree.restore(record.places)
         state, past = self._state, self._state.past
         past.depends.update(record.depends)
@@ -131,11 +148,16 @@ class StateJournal:
         for pair, ranges in record.received:
             for first, last in ranges:
                 past.ranges(pair).add(first, last)
+        processed = [(no, SentMessage(_item(bundle, hops), None, {})) for bundle, hops, no in record.unread]
         for kept in record.copies:
             said = kept.message
-            state.copies.put(SentMessage(_item(said), said.branch, said.path, said.numbers, kept.depends, kept.toward))
+            item = _item(said.bundle, said.hops)
+            copy = SentMessage(item, said.branch, said.path, said.numbers, kept.depends, kept.toward)
+            state.sent.put(copy)
+            processed.append((kept.no or _NOT_SHOWN, copy))
         for mark in record.seen:
-            state.seen.raise_to(mark.origin, mark.seq)
+            state.published.raise_to(mark.origin, mark.seq)
+        return [message for _, message in sorted(processed, key=lambda one: one[0])]
 
 
 def _record(
@@ -144,7 +166,7 @@ def _record(
     return _ProcessedRecord(to_record(item.bundle), item.hops, branch, path, numbers, dependencies)
 
 
-def _item(record: _ProcessedRecord) -> KeptItem:
-    bundle = from_record(record.bundle)
+def _item(record: bytes, hops: int) -> KeptItem:
+    bundle = from_record(record)
     assert bundle is not None, "it was written by a broker of this kind"
-    return KeptItem(bundle, record.hops, None, False)
+    return KeptItem(bundle, hops, None, False)

@@ -3,8 +3,8 @@
 from typing import Final
 
 from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
+from resprout.core.message_fields import BundleMessage
 from resprout_lab.blocks import vector_clock
 from resprout_lab.blocks.places import PlacesNear
 from resprout_lab.blocks.vector_clock import Changes
@@ -77,14 +77,14 @@ class PrefixesSkipped(ProtocolMessage, frozen=True, tag=182):
         return 4 + vector_clock.paper_bytes(self.prefixes)
 
 
-class DeadBeyond(ProtocolMessage, frozen=True, tag=186):
-    """These do not live, says the one between: nobody need wait for a word of them. It takes the place of what was said
-    before."""
+class Unavailable(ProtocolMessage, frozen=True, tag=186):
+    """The sender does not hear these, or was told so: behind it, nobody need wait for a word of them; between it and
+    the receiver, the receiver sends in their place. It replaces what was said before."""
 
     names: tuple[str, ...]
 
 
-LOCAMU_MESSAGES: Final = (Carried, MissingRequest, ProcessedCounts, PrefixesSkipped, PlacesNear, DeadBeyond)
+LOCAMU_MESSAGES: Final = (Carried, MissingRequest, ProcessedCounts, PrefixesSkipped, PlacesNear, Unavailable)
 
 
 def length_of(changes: Changes) -> int:

@@ -13,7 +13,7 @@ that those there gave it, and whatever follows it depends on these.
 
 from collections.abc import Container, Iterable
 
-from resprout.core.ranges import Ranges
+from resprout.core.seen import Ranges
 from resprout_lab.blocks.vector_clock import Changes
 from resprout_lab.locamu.identifiers import CountedPath, Identifier, each
 

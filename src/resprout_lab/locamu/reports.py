@@ -16,11 +16,10 @@ from resprout.core.errors import PeerError
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.vector_clock import Changes, as_changes, check_changes
+from resprout_lab.locamu.algorithm import Algorithm
 from resprout_lab.locamu.messages import MissingRequest, PrefixesSkipped, ProcessedCounts
 from resprout_lab.locamu.near import SafeNeighbourhood
 from resprout_lab.locamu.past import CountedPair
-from resprout_lab.locamu.state import BrokerState
-from resprout_lab.locamu.streams import Streams
 
 COUNTS_US: Final = 20_000
 PREFIXES_US: Final = 1_000_000
@@ -35,13 +34,10 @@ class PrefixesDue(Timer, frozen=True):
 
 
 class StabilityReports:
-    def __init__(
-        self, step: Step, near: SafeNeighbourhood, state: BrokerState, streams: Streams, outbox: Outbox
-    ) -> None:
+    def __init__(self, step: Step, near: SafeNeighbourhood, algorithm: Algorithm, outbox: Outbox) -> None:
         self._step = step
         self._near = near
-        self._state = state
-        self._streams = streams
+        self._state = algorithm
         self._outbox = outbox
         self._fresh: dict[CountedPair, int] = {}
         """Counts that were not told yet."""
@@ -67,18 +63,18 @@ class StabilityReports:
     def missing(self, name: str, message: MissingRequest) -> None:
         self.heard(name, tuple([(sender, ((name, number),)) for sender, number in message.received]))
         own = {(one, self._near.name): upto for one in self._near.reach if (upto := self._state.past.upto(one))}
-        counts = self._state.copies.counts
+        counts = self._state.sent.counts
         self._tell(name, own | {pair: counts[pair] for pair in counts if self._is_for(name, pair[1])})
 
     def heard(self, name: str, counts: Changes) -> None:
         """From a neighbour: passed on as far as somebody else must know it."""
         check_changes(counts)
-        near, copies = self._near, self._state.copies
+        near, sent = self._near, self._state.sent
         for sender, targets in counts:
             for target, number in targets:
                 if sender == near.name and number > self._state.past.counts.get(target, 0):
                     raise PeerError(f"{target} cannot have {number} messages of this broker")
-                if target in near.reach and sender in near and copies.processed(sender, target, number):
+                if target in near.reach and sender in near and sent.processed(sender, target, number):
                     self._fresh[sender, target] = number
         if self._fresh:
             self._set(CountsDue(), COUNTS_US)
@@ -91,7 +87,7 @@ class StabilityReports:
         if timer is not None:
             self._timers.discard(CountsDue)
         fresh, self._fresh, self._is_urgent = self._fresh, {}, False
-        for name in self._streams.flowing:
+        for name in self._state.flowing:
             self._tell(name, {pair: count for pair, count in fresh.items() if self._is_for(name, pair[1])})
 
     def _is_for(self, name: str, target: str) -> bool:
@@ -108,7 +104,7 @@ class StabilityReports:
 
     def prefixes_due(self, timer: PrefixesDue) -> None:
         self._timers.discard(PrefixesDue)
-        for name in self._streams.flowing:
+        for name in self._state.flowing:
             told = self._told.setdefault(name, {})
             prefixes = {pair: upto for pair, upto in self._prefixes(name) if upto > told.get(pair, 0)}
             if prefixes:

@@ -1,16 +1,21 @@
 """The tree, and whom a broker talks to in it: its *active connections* (section 3.2.3 of the thesis).
 
 A broker joins the parent that it was given, and from then on it has its place for ever: nobody repairs the tree. On the
-path to everybody within f + 1 hops it talks to the first that lives. When the host of a broker says that its process is
-gone, or the session with it ends, it counts as dead until it is heard again; those behind it are called. A broker that
-starts again with what it had on disk has its place at once, and calls those that it talks to; one that has lost its
-disk is a stranger with a known name, and is not taken back.
+path to everybody within f + 1 hops it talks to the first that is available. A broker is unavailable (`dead`) when its
+host says that its process is gone, when the session with it ends, and when the failure detector suspects it; those
+behind it are called. It is available again when it is heard.
+
+A suspicion may be false, and the two ends of a broken link suspect each other while all others hear both. So a broker
+also talks to everybody who does not hear those between them (`Unavailable`).
+
+A broker that starts again with what it had on disk has its place at once, and calls those that it talks to; one that
+has lost its disk is a stranger with a known name, and is not taken back.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from resprout.core.contract import LinkDown, LinkUp, Locate, Outcome, ProtocolMessage, SetTimer, Silent, Timer
+from resprout.core.contract import Heard, LinkDown, LinkUp, Locate, Outcome, ProtocolMessage, SetTimer, Silent, Timer
 from resprout.edge.messages import Successor
 from resprout.overlay.places import Place
 from resprout.stacks.shell.desk import Desk, Handler
@@ -18,9 +23,10 @@ from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.detector import FailureDetector
 from resprout_lab.blocks.places import MappedTree, PlacesNear
 from resprout_lab.blocks.tree import Join
-from resprout_lab.locamu.messages import LOCAMU_MESSAGES, DeadBeyond, MissingRequest
+from resprout_lab.locamu.messages import LOCAMU_MESSAGES, MissingRequest, Unavailable
 from resprout_lab.locamu.near import SafeNeighbourhood
 
 AGAIN_US: Final = 1_000_000
@@ -38,17 +44,27 @@ class TalkAgain(Timer, frozen=True):
     name: str
 
 
+class BeginAnewDue(Timer, frozen=True):
+    """When to end the session with a broker of which messages were dropped, so that it sends them again."""
+
+    name: str
+
+
 class ActiveChanged(Outcome, frozen=True):
     """The active connections, or the tree, are others than before."""
 
 
 class SafeTree(MappedTree):
-    def __init__(self, seat: BrokerSeat, step: Step, outbox: Outbox, faults: int) -> None:
+    def __init__(self, seat: BrokerSeat, step: Step, outbox: Outbox, faults: int, suspect_us: int) -> None:
         self.near = SafeNeighbourhood(seat.first_place, faults)
         super().__init__(seat, step, outbox, self.near)
+        self.detector = FailureDetector(step, suspect_us, self._count_out)
         self.dead: dict[str, None] = {}
+        """Unavailable, as far as this broker knows by itself."""
         self._dead_beyond: dict[str, tuple[str, ...]] = {}
-        """By who has said so: others in reach."""
+        """By who has said so: others in reach, farther away."""
+        self._callers: dict[str, tuple[str, ...]] = {}
+        """Those that do not hear anybody between them and this broker, and who is between."""
         self._told_dead: dict[str, tuple[str, ...]] = {}
         self._cut: dict[str, None] = {}
         """Those that broke the rules just now."""
@@ -56,21 +72,21 @@ class SafeTree(MappedTree):
         """Whom this broker talks to, and the dead before each."""
         self.early: dict[str, MissingRequest] = {}
         """Of brokers of which this one did not know where they stand when they asked."""
+        self._refused: dict[str, None] = {}
+        """Those of which messages were dropped in this session."""
         self.is_unheard_of: Callable[[str], bool] = lambda name: True
         """Nothing was ever processed of it or by it: whoever comes under its name may begin."""
 
     def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, ...]:
         early: dict[type, Handler] = dict.fromkeys(LOCAMU_MESSAGES, self._not_yet)
-        return *super().desks({DeadBeyond: self._heard_of, **handlers}), Desk(self._peers.find, early)
-
-    @property
-    def living(self) -> int:
-        """In reach, this broker left out."""
-        dead = self._all_dead()
-        return sum(name not in dead for name in self.near.reach)
+        return *super().desks({Unavailable: self._heard_of, **handlers}), Desk(self._peers.find, early)
 
     def is_dead(self, name: str) -> bool:
         return name in self._all_dead()
+
+    def cannot_reach(self, sender: str, target: str) -> bool:
+        """This broker does not hear the sender, or the target does not."""
+        return sender in self.dead or sender in self._callers.get(target, ())
 
     def _all_dead(self) -> dict[str, None]:
         """Those included that others have named."""
@@ -113,7 +129,14 @@ class SafeTree(MappedTree):
 
     def up(self, event: LinkUp) -> None:
         super().up(event)
+        self.detector.heard(event.peer)
         self._meet(event.peer)
+
+    def heard(self, event: Heard) -> None:
+        super().heard(event)
+        if self.detector.heard(event.peer) and event.peer in self.links:
+            self.dead.pop(event.peer, None)
+            self._look()
 
     def _meet(self, name: str) -> None:
         """If there is a session with it, and it is in reach."""
@@ -129,6 +152,7 @@ class SafeTree(MappedTree):
 
     def down(self, event: LinkDown) -> None:
         super().down(event)
+        self.detector.forget(event.peer)
         self._count_out(event.peer)
 
     def silent(self, event: Silent) -> None:
@@ -136,9 +160,12 @@ class SafeTree(MappedTree):
         if event.peer not in self.near.reach:
             super().silent(event)
         elif event.refused:
+            self.detector.forget(event.peer)
             self._count_out(event.peer)
         else:
             self._peers.open(event.peer)  # whoever opened the session may be gone: its host is asked
+            if event.peer not in self.dead:
+                self.detector.silent(event.peer)
 
     def cut_off(self, name: str, reason: str) -> None:
         """Not for ever: whoever has a place has it. But whoever breaks the rules again has to wait."""
@@ -147,6 +174,16 @@ class SafeTree(MappedTree):
         self._count_out(name)
         self._cut[name] = None
         self._step.out.append(SetTimer(TalkAgain(name), self._step.now_us + AGAIN_US))
+
+    def begin_anew(self, name: str) -> None:
+        """Messages of it were dropped, because too many wait here: it sends them again in another session."""
+        if name not in self._refused:
+            self._refused[name] = None
+            self._step.out.append(SetTimer(BeginAnewDue(name), self._step.now_us + AGAIN_US))
+
+    def begin_anew_due(self, timer: BeginAnewDue) -> None:
+        if timer.name in self._refused:
+            self.cut_off(timer.name, "too much that cannot be processed waits here")
 
     def talk_again(self, timer: TalkAgain) -> None:
         name = timer.name
@@ -159,7 +196,7 @@ class SafeTree(MappedTree):
     def _lose(self, name: str) -> None:
         """A place is never lost, and this broker stays in the tree."""
         is_in = self.is_in
-        for known in (self.early, self._dead_beyond, self._told_dead):
+        for known in (self.early, self._dead_beyond, self._told_dead, self._callers, self._refused):
             known.pop(name, None)
         super()._lose(name)
         self.is_in = is_in
@@ -170,30 +207,42 @@ class SafeTree(MappedTree):
             self._look()
 
     def _look(self) -> None:
-        self.active = self.near.bypass(lambda name: name in self.dead, self.near.faults + 1).hops
+        self.active = self._find_active()
         self._tell_dead()
         for name in self.active:
             if not self._peers.is_up(name):
                 self._peers.open(name)
         self._step.outcomes.append(ActiveChanged())
 
-    # -- the dead that only others know of -----------------------------------------------------------------------------
+    def _find_active(self) -> dict[str, tuple[str, ...]]:
+        return self._callers | self.near.bypass(lambda name: name in self.dead, self.near.faults + 1).hops
 
-    def _heard_of(self, peer: Peer, message: DeadBeyond) -> None:
-        branch = self.near.branch(peer.name)
-        names = [name for name in message.names if name in self.near.reach and self.near.branch(name) == branch]
-        self._dead_beyond[peer.name] = tuple(names)
-        self._tell_dead()
-        self._step.outcomes.append(ActiveChanged())
+    # -- what others hear ----------------------------------------------------------------------------------------------
+
+    def _heard_of(self, peer: Peer, message: Unavailable) -> None:
+        near, between = self.near, self.near.path(peer.name)[1:-1]
+        branch = near.branch(peer.name)
+        names = [name for name in message.names if name in near.reach and near.branch(name) == branch]
+        beyond, known = tuple([name for name in names if name not in between]), self._dead_beyond.get(peer.name, ())
+        self._dead_beyond[peer.name] = beyond
+        self._callers.pop(peer.name, None)
+        if between and all(name in names for name in between):
+            self._callers[peer.name] = between
+        if beyond != known or self._find_active() != self.active:
+            self._look()
 
     def _tell_dead(self) -> None:
-        """Those in other directions, to whoever could wait for them."""
+        """Tell each active connection of those in other directions, for which it could wait, and of those between."""
         dead = self._all_dead()
         for name in self.active:
-            news = tuple([one for one in dead if self.near.branch(one) != self.near.branch(name)])
+            between = self.near.path(name)[1:-1]
+            news = tuple(
+                [one for one in dead if self.near.branch(one) != self.near.branch(name)]
+                + [one for one in between if one in self.dead]
+            )
             if name in self.links and news != self._told_dead.get(name, ()):
                 self._told_dead[name] = news
-                self._outbox.send(name, DeadBeyond(news))
+                self._outbox.send(name, Unavailable(news))
 
     # -- joining -------------------------------------------------------------------------------------------------------
 

@@ -27,8 +27,7 @@ other, which have no common order: both are refused. So is a publication that na
 
 *Faults.* One broker may be down at a time (half of the `backups`), of three or more, and return at any time; the next
 may fail when ring and topics have their holders again. Living clients of a dead broker continue elsewhere: their
-publications are not lost and not duplicated, they continue to read in order, and they are told that they may have
-missed messages in between.
+publications are not lost and not duplicated, and they miss nothing that the logs of their topics still hold.
 
 *Corrections* S1 to S5 and all departures, known errors among them, are in docs/stacks/scribe.md.
 
@@ -36,7 +35,7 @@ missed messages in between.
 broker is without a parent fit into `keep_bytes`, or its clients are told that they missed messages.
 """
 
-from resprout.core.promises import OrderScope
+from resprout.core.guarantee import OrderScope
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
 from resprout.stacks.families import Family
@@ -70,15 +69,13 @@ from resprout_lab.scribe.trees.messages import (
     TreeJoined,
 )  # fmt: skip
 
-_CLIENTS = "what came for the clients of a dead broker, before they are served elsewhere, is not kept; they are told"
-
 
 def _survives(options: ScribeOptions) -> Survival:
     if not options.faults:
         return NOTHING
     return Survival(
-        options.faults, majority=True, least=2 * options.faults + 1, silent_hosts=True, recovers_with_disk=True,
-        recovers_without_disk=True, returns_early=True, again=True,
+        options.faults, majority=True, least=2 * options.faults + 1, silent_hosts=True, freezes=True, cuts=True,
+        joins=True, leaves=True, recovers_with_disk=True, recovers_without_disk=True, returns_early=True, again=True,
     )  # fmt: skip
 
 
@@ -102,6 +99,5 @@ SCRIBE = Stack(
     reach_us=20_000,
     waits=lambda options: WaitTimes(death_us=4 * options.suspect_us + options.again_us),
     survives=_survives,
-    known_anomalies={"lost_told": _CLIENTS},
     known_limits={"lost": "a topic whose holders died within one repair is lost, and so is what only they had"},
 )

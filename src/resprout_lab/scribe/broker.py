@@ -4,14 +4,25 @@ from random import Random
 from typing import Any, Final
 
 from resprout.core.bundle import Bundle, pack_payloads, unpack_payloads
-from resprout.core.contract import CancelTimer, EndCode, Outcome, ProtocolMessage, Request, Retire, SetTimer, Timer
+from resprout.core.contract import (
+    CancelTimer,
+    EndCode,
+    Outcome,
+    ProtocolMessage,
+    Request,
+    Retire,
+    Send,
+    SetTimer,
+    Timer,
+)
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.messages import Serving
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.sessions import ClientSessions, plain_delivery
+from resprout.edge.messages import TOPIC_PLACES_MAX, Attend, PlacedDelivery, Serving, TopicPlace, TopicsReached
 from resprout.edge.requests import LeaveRequest
+from resprout.replicas.ledger import HeartbeatDue, PatienceOver
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
-from resprout.replicas.replica import HeartbeatDue, PatienceOver
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
@@ -45,6 +56,7 @@ from resprout_lab.scribe.owners import ClaimsDue, TopicOwners
 from resprout_lab.scribe.publishing import TopicPublishing
 from resprout_lab.scribe.pushing import ScribePushing
 from resprout_lab.scribe.ranges import RangeOverdue
+from resprout_lab.scribe.returning import ReturningClients
 from resprout_lab.scribe.ring import RingSessions
 from resprout_lab.scribe.trees.lines import BeatDue, JoinOverdue, TreeGrown, TreeSkipped
 from resprout_lab.scribe.trees.messages import AskMissed, Scribed
@@ -81,10 +93,11 @@ class ScribeBroker(Shell):
         self.trees = trees = Trees(options.trees, self, DIRECTORY)
         self.owners = owners = TopicOwners(seat, options, step, rng, sessions, self, DIRECTORY)
         self.errands = Errands(owners.me, step, sessions, options.again_us, self.say, self._leader_here)
-        self.wishes = wishes = TopicWishes(trees, self._was_elsewhere, self._read)
+        self.wishes = wishes = TopicWishes(trees, self._was_elsewhere, self._read, self._say_reached)
+        self.returning = returning = ReturningClients(self._read)
         self._pushing = ScribePushing(outbox, options.link_bytes, trees.catch_up)
         serving = Serving("scribe", GUARANTEES, options.faults, receipts=RECEIPTS)
-        self._sessions = ClientSessions(serving, kept, wishes)
+        self._sessions = ClientSessions(serving, kept, wishes, delivery_of=_delivery_of)
         self._publishing = TopicPublishing(step, self._sessions, kept, self.errands)
         self._myself = Peer(seat.name)
         self._announced = 0
@@ -92,7 +105,7 @@ class ScribeBroker(Shell):
         """Announcements that have no place yet, and their topics."""
         clients = ClientDesk(
             step, self._sessions, publish=self._publishing.publish, is_ready=lambda: owners.range.is_settled,
-            successors=lambda: sessions.successors, left=self._publishing.left,
+            successors=lambda: sessions.successors, door=returning.door, welcome=self._welcome, left=self._left,
         )  # fmt: skip
         self._clients = clients
         sessions.began, sessions.ended, sessions.needed = self._began, self._ended, self._needed
@@ -149,7 +162,7 @@ class ScribeBroker(Shell):
         self.sessions.ring.begin()
 
     def status(self) -> StackStatus:
-        return self.sessions.status(self.owners.range.is_settled)
+        return self.sessions.status(self.owners.range.is_settled, self.owners.roles)
 
     def readers(self, topic: str) -> TopicReaders:
         return readers_here(self._sessions, topic)
@@ -177,6 +190,22 @@ class ScribeBroker(Shell):
 
     # -- what clients want ---------------------------------------------------------------------------------------------
 
+    def _welcome(self, session: ClientSession, attend: Attend) -> None:
+        places = self.returning.take(session.name)
+        if places is not None:
+            self.wishes.bring(session.name, places)
+        resumed = places is not None or not attend.subscriptions
+        self._sessions.welcome(session, attend, self.sessions.successors, resumed, self._step.out)
+
+    def _left(self, name: str) -> None:
+        self.returning.left(name)
+        self._publishing.left(name)
+
+    def _say_reached(self, client: str, places: dict[str, int]) -> None:
+        if client in self._sessions.all and len(places) <= TOPIC_PLACES_MAX:
+            reached = tuple([TopicPlace(topic, position) for topic, position in places.items()])
+            self._step.out.append(Send(client, TopicsReached(reached)))
+
     def _was_elsewhere(self, client: str) -> bool:
         session = self._sessions.all.get(client)
         return session is not None and session.moved
@@ -189,8 +218,9 @@ class ScribeBroker(Shell):
             self._sessions.confirm(self.wishes.look(), self._step.out)
 
     def _skipped(self, outcome: TreeSkipped) -> None:
-        """Publications will never come: whoever reads them has to come again, and is told so."""
-        for name in [name for name in self._sessions.all if self.wishes.wants(name, outcome.topic)]:
+        """Publications will never come: whoever lacks them has to come again, and is told so."""
+        topic, position = outcome.topic, outcome.position
+        for name in [name for name in self._sessions.all if self.wishes.lacks(name, topic, position)]:
             self._clients.cut_off(name, f"publications on {outcome.topic} have not come here")
 
     # -- publications --------------------------------------------------------------------------------------------------
@@ -237,6 +267,7 @@ class ScribeBroker(Shell):
         if message.position >= 0:
             self.errands.done(message.topic, ("look",))
             self.wishes.has_come(message.topic, message.position)
+            self.returning.has_come(message.topic, message.position, message.kept_after)
         self.owners.hear_led(message)
         self.errands.led(peer.name, message)
 
@@ -278,7 +309,7 @@ class ScribeBroker(Shell):
     def led(self, held: HeldTopic) -> None:
         topic, log = held.topic, held.log
         self._step.note("leader", f"{topic} is led by {self._seat.name} from {log.position} on")
-        reached = self.trees.root(topic, log.position)
+        reached = self.trees.root(topic, log.position, self.owners.me)
         self.trees.skip(topic, log.watermark)
         for placed in log.after(reached):
             self.spread(placed)
@@ -348,6 +379,9 @@ class ScribeBroker(Shell):
     def next_hop(self, topic: str) -> str | None:
         return self.owners.next_hop(topic) if self.owners.range.is_settled else None
 
+    def rooted(self, topic: str, root: str) -> None:
+        self.errands.rooted(topic, root)
+
     def push(self, name: str, message: Scribed) -> None:
         self._pushing.push(name, message)
 
@@ -361,7 +395,12 @@ class ScribeBroker(Shell):
 
     def is_sole_root(self, topic: str) -> bool:
         held = self.owners.leads(topic)
-        return held is not None and held.replica.has_lease(self._step.now_us)
+        if held is None:
+            return False
+        if not held.replica.has_lease(self._step.now_us):
+            held.wake()  # the others are asked, and whoever wants to know asks again soon
+            return False
+        return True
 
     def spread_again(self, topic: str, after: int) -> None:
         held = self.owners.leads(topic)
@@ -379,11 +418,11 @@ class ScribeBroker(Shell):
             self.errands.done(topic, ("missed",))
         publisher = self._sessions.publisher_of(bundle)
         item = KeptItem(bundle, message.hops, publisher.name if publisher is not None else source, False, message.tseq)
+        item.position = message.position
         picks = {}
         for name, offsets in self.wishes.table.matches(bundle).items():
-            session = self._sessions.all[name]
-            if not session.has(bundle) and self.wishes.shows(name, topic, message.position):
-                self._kept.add_reader(item, session)
+            if self.wishes.shows(name, topic, message.position):
+                self._kept.add_reader(item, self._sessions.all[name])
                 if offsets is not None:
                     picks[name] = offsets
         item.picks = picks or None
@@ -398,3 +437,10 @@ class ScribeBroker(Shell):
 
     def tell(self, outcome: Outcome) -> None:
         self._step.outcomes.append(outcome)
+
+
+def _delivery_of(item: KeptItem, session: ClientSession | None) -> PlacedDelivery:
+    plain = plain_delivery(item, session)
+    return PlacedDelivery(
+        plain.bundle, plain.hops, plain.metadata_bytes, plain.offsets, plain.prompt, plain.tseq, item.position
+    )

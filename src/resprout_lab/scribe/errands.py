@@ -22,6 +22,9 @@ LEADERS_MAX: Final = 10_000
 AGAIN_MAX: Final = 1
 """Of what a leader has not answered for a while, so much is said again, the oldest: it may only be slow. If it leads no
 more, or has left something out, it says so."""
+UNLED_US: Final = 20_000
+"""Where nobody leads, it is asked again after this, then after twice as long each time, up to `again_us`: leaders are
+found within milliseconds while a ring forms, and those who asked in vain are not told."""
 POINTERS_MAX: Final = 8
 """Brokers that may name each other before it is waited until errands are due."""
 
@@ -57,6 +60,8 @@ class Errands:
         """Topics whose leader has said that it did not take something."""
         self._pointers: dict[str, int] = {}
         """By topic: how many have named somebody else, since its errands were due."""
+        self._unled: dict[str, int] = {}
+        """By topic: how often it was said that nobody leads it, since somebody did."""
 
     @property
     def needed(self) -> list[str]:
@@ -86,6 +91,7 @@ class Errands:
             self._asked.pop(topic, None)
             self._pointers.pop(topic, None)
             self._behind.pop(topic, None)
+            self._unled.pop(topic, None)
             self._step.out.append(CancelTimer(ErrandsDue(topic)))
         return errand
 
@@ -130,8 +136,17 @@ class Errands:
             self._asked[topic] = None
             self._sessions.meet([leader])
             self._say(name_of(leader), AskTopic(topic, False))
+        elif topic in self._open:
+            tries = self._unled[topic] = self._unled.get(topic, -1) + 1
+            self._wake(topic, min(UNLED_US << min(tries, 16), self._again_us))
+
+    def rooted(self, topic: str, leader: str) -> None:
+        """The tree of the topic says so."""
+        if self._leaders.get(topic) != leader:
+            self._is_led(topic, leader)
 
     def _is_led(self, topic: str, leader: str) -> None:
+        self._unled.pop(topic, None)
         self._leaders[topic] = leader
         if len(self._leaders) > LEADERS_MAX:
             del self._leaders[next(iter(self._leaders))]
@@ -185,5 +200,5 @@ class Errands:
         else:
             self._sessions.post(name, errand)
 
-    def _wake(self, topic: str) -> None:
-        self._step.out.append(SetTimer(ErrandsDue(topic), self._step.now_us + self._again_us))
+    def _wake(self, topic: str, after_us: int | None = None) -> None:
+        self._step.out.append(SetTimer(ErrandsDue(topic), self._step.now_us + (after_us or self._again_us)))

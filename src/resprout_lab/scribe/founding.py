@@ -17,8 +17,9 @@ from resprout_lab.scribe.held import HeldTopic
 from resprout_lab.scribe.messages import FoundTopic, TopicGivenUp, TopicKnown, holder_of, name_of
 from resprout_lab.scribe.ring import RingSessions
 
-TOPICS_MAX: Final = 10_000
-"""That one broker holds or owns. No more are founded, and those who ask for one are told that nobody leads it."""
+TOPICS_MAX: Final = 1_000_000
+"""That one broker holds or owns: a bound on memory against topics that somebody makes up. No more are founded, and
+those who ask for one are told that nobody leads it."""
 
 
 class HoldsTopics(Protocol):

@@ -11,8 +11,9 @@ from typing import Final, Protocol
 
 from resprout.core.bundle import Origin
 from resprout.core.contract import ProtocolMessage
+from resprout.replicas.ledger import Chosen, HeartbeatDue, Led, News, PatienceOver, Restored
 from resprout.replicas.messages import NO_BALLOT, Ask, Known
-from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
+from resprout.replicas.replica import Replica
 from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.replicated import ReplicaInSessions
 from resprout_lab.scribe.chord.ring import number_of
@@ -34,6 +35,12 @@ from resprout_lab.scribe.trees.messages import AskMissed, NotKept, Scribed
 
 DEFERRED_BYTES: Final = 16 << 20
 """Of publications that wait until the tree has come further; more is not taken, and has to be said again."""
+
+
+YOUNG_US: Final = 10_000_000
+"""For so long a client may be between two brokers. What is younger is kept although all of the tree have it, ..."""
+YOUNG_FACTOR: Final = 8
+"""... up to so many times `keep_bytes`."""
 
 
 class TopicHouse(Protocol):
@@ -151,6 +158,10 @@ class HeldTopic:
                     self._house.post_holder(holder, known)
             self._group.configure(holders)
 
+    def wake(self) -> None:
+        """A holder cannot be reached, or it matters whether this broker still leads."""
+        self._group.wake()
+
     def stand(self) -> None:
         """If the leader is none of those who hold it any more, the owner need not wait to find that out."""
         if self.replica.leader not in (None, *self.holders) and self.holders[0] == self._me:
@@ -251,8 +262,10 @@ class HeldTopic:
         self.go_on()
         old_us, spare = self._step.now_us - self._options.keep_us, self.log.bytes - self._options.keep_bytes
         upto, floor = self.log.watermark, self._spread_upto
+        young_us, young_bytes = self._step.now_us - YOUNG_US, (YOUNG_FACTOR - 1) * self._options.keep_bytes
         for placed, (_, at_us) in zip(self.log.recent, self._times, strict=True):
-            if at_us > old_us and (spare <= 0 or placed.position > floor):
+            is_young = at_us > young_us and spare <= young_bytes
+            if at_us > old_us and (spare <= 0 or placed.position > floor or is_young):
                 break
             upto = placed.position
             spare -= placed.bundle.cost
@@ -340,9 +353,13 @@ class HeldTopic:
                 self.is_leading = True
                 self._house.led(self)
             case Look() if command.holder == self._me and command.number in self._looks:
-                self._house.say(self._looks.pop(command.number), TopicLed(self.topic, self._me, self.log.position))
+                self._house.say(self._looks.pop(command.number), self._come)
             case _:
                 pass
+
+    @property
+    def _come(self) -> TopicLed:
+        return TopicLed(self.topic, self._me, self.log.position, self.log.watermark)
 
     def _say_placed(self, name: str, key: tuple[Origin, int]) -> None:
         self._answer(name, key, len(self.holders) // 2 + 1)

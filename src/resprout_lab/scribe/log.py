@@ -14,8 +14,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.bundle import Bundle, Origin
-from resprout.core.bundle_record import from_fields, to_fields
+from resprout.core.bundle import Bundle, Origin, from_fields, to_fields
 from resprout.core.errors import PeerError
 
 ORIGINS_KEPT: Final = 100_000

@@ -6,8 +6,8 @@ from typing import Annotated, Final
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
+from resprout.core.message_fields import BundleMessage
 from resprout.overlay.wires import OverlayMember
 
 HOLDERS_MAX: Final = 16
@@ -61,6 +61,8 @@ class TopicLed(ProtocolMessage, frozen=True, tag=298):
     leader: str
     position: Annotated[int, msgspec.Meta(ge=-1)] = -1
     """By the leader, if that was asked."""
+    kept_after: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """By the leader: everything behind this position is kept."""
 
 
 class FoundTopic(ProtocolMessage, frozen=True, tag=299):

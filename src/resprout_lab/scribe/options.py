@@ -17,6 +17,9 @@ BATCH_BYTES: Final = 1 << 16
 """Of decisions that a holder is told at a time: signs of life come behind them, and must not come too late."""
 
 
+IDLE_BEATS: Final = 3
+"""After so many signs of life without news, the log and the tree of a topic sleep: they cost nothing until somebody
+publishes or joins, or a broker of theirs cannot be reached."""
 REPORTS: Final = 16
 """So often brokers of a tree say how far they have come while as much is published as is kept."""
 
@@ -44,7 +47,8 @@ class ScribeOptions(msgspec.Struct, frozen=True):
     keep_us: Period = 30_000_000
     """For so long publications are kept for those who missed them."""
     keep_bytes: Annotated[int, msgspec.Meta(ge=1, le=3 << 20)] = 2 << 20
-    """Of each topic, at most. Less is kept for those who missed it where much is published."""
+    """Of each topic, and eight times as much of the last ten seconds, for clients between two brokers. Less is kept for
+    those who missed it where more is published."""
     link_bytes: _Positive = 4 << 20
     """What may wait for room on one link; more is left out, and made good later."""
     buffer: _Positive = 10_000
@@ -69,11 +73,13 @@ class ScribeOptions(msgspec.Struct, frozen=True):
 
     @property
     def replicas(self) -> ReplicaOptions:
-        return ReplicaOptions(heartbeat_us=self.noop_us, patience_us=self.suspect_us, batch_bytes_max=BATCH_BYTES)
+        return ReplicaOptions(
+            heartbeat_us=self.noop_us, patience_us=self.suspect_us, idle_beats=IDLE_BEATS, batch_bytes_max=BATCH_BYTES
+        )
 
     @property
     def trees(self) -> TreeOptions:
         return TreeOptions(
-            beat_us=self.beat_us, silent_us=self.beat_us + 2 * self.suspect_us, join_us=self.again_us,
-            report_bytes=max(1, self.keep_bytes // REPORTS),
+            beat_us=self.beat_us, idle_beats=IDLE_BEATS, silent_us=self.beat_us + 2 * self.suspect_us,
+            join_us=self.again_us, report_bytes=max(1, self.keep_bytes // REPORTS),
         )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from resprout.core.contract import SetTimer, Timer
 from resprout.core.errors import PeerError
-from resprout.replicas.replica import HeartbeatDue, PatienceOver
+from resprout.replicas.ledger import HeartbeatDue, PatienceOver
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
@@ -35,6 +35,8 @@ from resprout_lab.scribe.options import ScribeOptions
 from resprout_lab.scribe.ranges import SettledHouse, TopicRange
 from resprout_lab.scribe.ring import RingSessions
 
+TOPICS_TOLD: Final = 3
+"""Of those that it leads, by name, to people."""
 ASKERS_MAX: Final = 1_000
 """Who wait to hear who leads one topic; the others ask again."""
 
@@ -116,6 +118,15 @@ class TopicOwners:
         yield from [held.known for held in self.held.values()]
         yield from self._founding.known
         yield from [hint for topic, hint in self.hints.items() if topic not in self.held]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """For people: which topics it leads, and how many it owns and holds."""
+        led = sorted(topic for topic, held in self.held.items() if held.is_leading)
+        owned = sum(self.owns(topic) for topic in self.held)
+        more = ", ..." if len(led) > TOPICS_TOLD else ""
+        leads = [f"leads {len(led)} topics ({', '.join(led[:TOPICS_TOLD])}{more})"] if led else []
+        return (*leads, f"owns {owned}, holds {sum(held.is_member for held in self.held.values())}")
 
     # -- who leads -----------------------------------------------------------------------------------------------------
 
@@ -229,6 +240,9 @@ class TopicOwners:
 
     def ended(self, name: str) -> None:
         self.range.ended(name)
+        for held in list(self.held.values()):
+            if any(name_of(holder) == name for holder in held.holders):
+                held.wake()
         if name not in self._missing and self._misses(name):
             self._missing[name] = None
             self._step.note("repair_begin", name)

@@ -63,7 +63,7 @@ class RingSessions(MeshSessions):
             self._told = told  # their order alone is no news
         return self._told
 
-    def status(self, is_settled: bool) -> StackStatus:
+    def status(self, is_settled: bool, roles: tuple[str, ...]) -> StackStatus:
         """For people: neighbours are those on the ring."""
         ring = self.ring
         beside = [*([ring.predecessor] if ring.predecessor is not None else []), *ring.successors]
@@ -73,6 +73,7 @@ class RingSessions(MeshSessions):
             neighbours=tuple(dict.fromkeys([one.name for one in beside if one.name != self._seat.name])),
             members=tuple([MemberSeen(one.name, address=one.address) for one in known.values()]),
             silent=tuple(self._silent),
+            roles=roles,
         )
 
     def find(self, name: str) -> Peer | None:

@@ -13,11 +13,10 @@ A broker may be in the tree of a topic for others before it learns that there is
 beginning for the filter, and whoever has been shown something is not shown it again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from resprout.filters.predicate import Predicate
-from resprout.filters.topics import is_plain, topic_matches
+from resprout.filters.predicate import Predicate, is_plain, topic_matches
 from resprout_lab.blocks.recorded import Recorded
 from resprout_lab.blocks.subscriptions import Subscriptions
 from resprout_lab.scribe.trees.trees import Trees
@@ -41,8 +40,16 @@ class _Wish:
 class TopicWishes:
     """For sessions of clients, `ports.SubscriptionPort`."""
 
-    def __init__(self, trees: Trees, was_elsewhere: Callable[[str], bool], read: Callable[[str], None]) -> None:
-        """`was_elsewhere`: a client; `read` asks how far a topic has come (`has_come`)."""
+    def __init__(
+        self,
+        trees: Trees,
+        was_elsewhere: Callable[[str], bool],
+        read: Callable[[str], None],
+        begins: Callable[[str, dict[str, int]], None] = lambda client, places: None,
+    ) -> None:
+        """`was_elsewhere`: a client; `read` asks how far a topic has come (`has_come`). `begins` is told, just before a
+        wish of a client is confirmed, behind which position of each topic it is shown everything."""
+        self._begins = begins
         self._trees = trees
         self._was_elsewhere = was_elsewhere
         self._read = read
@@ -59,10 +66,18 @@ class TopicWishes:
         self._shown: dict[tuple[str, str], int] = {}
         """(client, topic): it has what lies up to here, or is not shown it."""
 
+    def bring(self, client: str, places: Mapping[str, int]) -> None:
+        """A client goes on where it was: what it wants next is wanted behind these positions (`want`, confirmed)."""
+        for topic, position in places.items():
+            self._shown[client, topic] = position
+
     # -- of sessions ---------------------------------------------------------------------------------------------------
 
     def want(self, client: str, predicate: Predicate, confirmed: bool = False) -> list[Recorded]:
         self.table.add(client, predicate, predicate)
+        if confirmed:
+            self._go_on(client, predicate)
+            return []
         wish = self._open[client, predicate] = _Wish(client, predicate)
         if is_plain(predicate.filter):
             if DIRECTORY in self._users:  # whose clients would otherwise have its beginning behind the rest
@@ -122,6 +137,7 @@ class TopicWishes:
         met = [wish for wish in self._open.values() if self._is_met(wish)]
         for wish in met:
             del self._open[wish.client, wish.predicate]
+            self._begins(wish.client, {topic: self._begin(wish, topic) for topic in wish.topics})
         return [Recorded(wish.client, wish.predicate, {}) for wish in met]
 
     def announced(self, topic: str) -> None:
@@ -134,8 +150,13 @@ class TopicWishes:
                 waiting = [wish for wish in self._open.values() if wish.predicate == predicate]
                 for wish in waiting:
                     self._need(wish, topic)
+                after = min([self._shown.get((name, topic), 0) for name in self._readers(predicate)], default=0)
                 for _ in range(clients - len(waiting)):
-                    self._use(topic, predicate, 0)
+                    self._use(topic, predicate, after)
+
+    def lacks(self, client: str, topic: str, position: int) -> bool:
+        """Whether this client is owed something up to this position."""
+        return self._shown.get((client, topic), 0) < position and self.wants(client, topic)
 
     def has_come(self, topic: str, position: int) -> None:
         """As far as that, when it was asked. Whoever has come since has to ask again."""
@@ -153,6 +174,27 @@ class TopicWishes:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
+    def _go_on(self, client: str, predicate: Predicate) -> None:
+        """With a wish that was confirmed elsewhere."""
+        topics = [predicate.filter] if is_plain(predicate.filter) else self._matching(predicate)
+        if not is_plain(predicate.filter):
+            self._use(DIRECTORY, predicate, None)
+        elif DIRECTORY in self._users:
+            self.announced(predicate.filter)
+        for topic in topics:
+            self._use(topic, predicate, self._shown.get((client, topic), 0))
+
+    def _begin(self, wish: _Wish, topic: str) -> int:
+        """Behind which position of the topic everything is shown, now that the wish is confirmed."""
+        key = (wish.client, topic)
+        if topic == DIRECTORY or not self._is_covered(wish, topic):
+            self._shown[key] = max(self._shown.get(key, 0), self._trees.position(topic) or 0)
+        return self._shown.get(key, 0)
+
+    def _readers(self, predicate: Predicate) -> list[str]:
+        """Clients with a confirmed wish of this kind."""
+        return [name for name in self.table.holders(predicate) if (name, predicate) not in self._open]
+
     def _matching(self, predicate: Predicate) -> list[str]:
         return [topic for topic in self.topics if topic_matches(predicate.filter, topic)]
 
@@ -165,6 +207,9 @@ class TopicWishes:
                 self._reading[topic] = [wish]
                 self._read(topic)
         self._use(topic, wish.predicate, None)
+        if not wish.reads and not self._is_covered(wish, topic):  # others here may go back to what was before
+            key = (wish.client, topic)
+            self._shown[key] = max(self._shown.get(key, 0), self._trees.position(topic) or 0)
 
     def _is_covered(self, wish: _Wish, topic: str) -> bool:
         """A wish of the same client that is confirmed is for this topic, too, perhaps from its beginning: the client is

@@ -26,15 +26,17 @@ it any more (`SiteWishes`).
 *Clients* (`SiteClients`) are served by any broker of their site, and turn to another when theirs is gone. All brokers
 of the site keep what they may still need until each has reported that its own clients have it.
 
-*Lives* (`SiteForming`). A broker that begins another life takes the place of the old one, by a decision of the site,
-and gets the state from the others; nothing is on disk.
+*Lives* (`SiteForming`). A broker that begins another life takes the place of the old one, by a decision of the site.
+With its disk it is the same member of the log (`SiteForming.recover`); without, it is another one, and gets the state
+from the others.
 
 *Receipts.* `accepted`: the client's broker has it. `safe`: its site has decided it, that is, a majority of its brokers
 has it. `delivered` is never sent.
 
 *Faults.* One broker of each site may be down at a time (a minority of `replicas`), in any number of sites: crashed,
 with or without a report of its host, frozen, cut off. It may return at any time. Links may break, also between sites.
-Not survived: the loss of a majority of a site; deaths while the network forms. Total order needs the root site.
+A site that loses its majority waits until a majority is back with its disks. Not survived: the loss of the disks of a
+majority; the death of the first broker of a site while the network forms. Total order needs the root site.
 
 *Corrections* A1 to A6 and all departures, known errors among them, are in docs/stacks/sites.md.
 
@@ -59,13 +61,14 @@ from resprout_lab.sites.messages import (
     SiteHas,
     SiteJoin,
     SiteLed,
+    SiteMember,
     SiteNotes,
     SiteWants,
     SiteWantsNot,
 )  # fmt: skip
 from resprout_lab.sites.options import SitesOptions
 
-_MAJORITY = "a site that lost most of its brokers has lost what only it had, and all that goes through it waits"
+_MAJORITY = "a site that lost most of its disks has lost what only it had, and all that goes through it waits"
 
 
 def _survives(options: SitesOptions) -> Survival:
@@ -87,16 +90,17 @@ SITES = Stack(
         Family.PUBLICATIONS: (*REPLICA_MESSAGES, Proposal, SiteCarries),
         Family.REPORTS: (SiteHas,),
         Family.SUBSCRIPTIONS: (SiteWants, SiteWantsNot, SiteNotes),
-        Family.MEMBERSHIP: (SiteJoin, SiteAnswer, SiteFormed, SiteLed),
+        Family.MEMBERSHIP: (SiteJoin, SiteAnswer, SiteFormed, SiteLed, SiteMember),
         Family.CLIENTS: CLIENT_MESSAGES,
     },
     waits=lambda options: WaitTimes(death_us=3 * options.patience_us, return_us=options.return_us),
     survives=_survives,
+    keeps_records=lambda options: options.durable,
     site_brokers=lambda options: options.replicas,
     drawn={
         "order": ("none", "fifo", "total", "total"),
         "routing": ("flooding", "filtering"),
-        "sharing": ("leader", "links"),
+        "sharing": ("leader", "links", "random"),
     },
     known_limits={"lost": _MAJORITY},
 )

@@ -27,5 +27,14 @@ def status_of(name: str, site: str, state: SiteState, forming: SiteForming, is_r
         tuple([MemberSeen(broker.name, broker.incarnation, broker.address) for broker in (*mates, *beside)]),
         tuple([broker.name for broker in mates if forming.is_unheard(broker.name)]),
         site=site,
+        roles=_roles(name, site, state),
         log_bundles=len(state.recent),
     )
+
+
+def _roles(name: str, site: str, state: SiteState) -> tuple[str, ...]:
+    """As the site has decided: an old leader that was cut off does not know better."""
+    if not state.leader or name_of(state.leader) != name:
+        return ()
+    sequences = state.is_total and not state.parent
+    return (f"leads the site {site} since term {state.term}", *(["orders all publications"] if sequences else []))

@@ -4,7 +4,9 @@ Who leads is a matter of the site alone, by majority (`replicas`): neighbours an
 (correction A6). A command that was proposed may be lost with a leader. So each broker keeps what it has proposed until
 it finds it decided, and proposes it again to every new leader.
 
-Nothing is kept on disk: whoever begins another life is another member, and takes the place of the one before it.
+A broker that returns with its disk is the same *member* of the log: it keeps what it promised and accepted. One that
+returns without it is another member, and takes the place of the one before it. Either way it begins another *life*, and
+whatever the state has of the old one is for the clients of that one.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,8 +14,9 @@ from random import Random
 from typing import Final
 
 from resprout.core.contract import ProtocolMessage, SetTimer, Timer
+from resprout.replicas.ledger import Chosen, HeartbeatDue, Led, News, PatienceOver, Restored
 from resprout.replicas.messages import ReplicaOptions
-from resprout.replicas.replica import Chosen, HeartbeatDue, Led, News, PatienceOver, Replica, Restored
+from resprout.replicas.replica import Replica
 from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.replicated import ReplicaInSessions
 from resprout_lab.sites.commands import Command, CommandKey, decode, encode, key_of, name_of
@@ -27,6 +30,11 @@ AGAIN_US: Final = 3_000_000
 leader that has it and a line that is full only need time."""
 LOOKS_MAX: Final = 16
 """But not later than after so many times that."""
+UNLED_LOOKS: Final = 3
+"""So many looks for a leader in vain mean that a majority of the site is missing, and not only its leader."""
+OFFERED_MAX: Final = 512
+"""Commands of one broker that its leader may have at a time; the rest waits here, in order. With the largest site (7
+brokers) that is less than a leader takes (`PENDING_MAX`), so a leader never refuses a proposal of an honest broker."""
 
 
 class ProposalsDue(Timer, frozen=True):
@@ -44,6 +52,8 @@ class Agreement:
         self._options = options
         self._rng = rng
         self.life: Final = life
+        self.member = life
+        """Who it is in the log: its first life with this disk."""
         self._group: ReplicaInSessions | None = None
         self.state = SiteState(options)
         self.post: Callable[[str, ProtocolMessage], None]
@@ -54,11 +64,18 @@ class Agreement:
         """There is another state, and what led to it is not known here."""
         self.led: Callable[[], None]
         """Another broker leads, or nobody."""
+        self.stalled: Callable[[], None] = lambda: None
+        """Nobody leads, and this replica has looked for a leader several times."""
         self.is_clear: Callable[[str], bool]
         """Nothing waits for room on the way to this life."""
-        self._pending: dict[CommandKey, bytes] = {}
+        self._waiting: dict[CommandKey, bytes] = {}
+        """Proposals that the leader was not told yet, in order."""
+        self._offered: dict[CommandKey, bytes] = {}
+        """Those that it was told, and that are not decided; all are older."""
         self._looks: dict[CommandKey, int] = {}
         """How often each was found not to be decided."""
+        self._unled = 0
+        """How often in a row this replica looked for a leader in vain."""
         self._numbered = 0
         self._is_timer_set = False
 
@@ -78,25 +95,36 @@ class Agreement:
     @property
     def waiting(self) -> int:
         """Proposals from here that are not decided."""
-        return len(self._pending)
+        return len(self._offered) + len(self._waiting)
 
-    def begin(self, members: Sequence[str], stands: bool = False) -> None:
-        """`members`: the first ones of the site; none for a broker that takes the place of an earlier life. `stands`:
-        nobody leads yet, and nobody need wait to find that out."""
+    @property
+    def has_leader(self) -> bool:
+        """As far as is known here."""
+        return self.replica is not None and self.replica.leader is not None
+
+    def begin(
+        self,
+        members: Sequence[str],
+        stands: bool = False,
+        identity: bytes = b"",
+        records: Sequence[bytes] | None = None,
+    ) -> None:
+        """`members`: the first ones of the site; none for a broker that takes the place of another member. `stands`:
+        nobody leads yet, and nobody need wait to find that out. `identity`, `records`: see `ReplicaInSessions`."""
         options = self._options
         replica = Replica(
-            self._site, self.life, members, self._rng,
+            self._site, self.member, members, self._rng,
             ReplicaOptions(heartbeat_us=options.heartbeat_us, patience_us=options.patience_us),
         )  # fmt: skip
-        self._group = ReplicaInSessions(replica, self._step, self, self.post)
-        self._group.begin(options.patience_us, stands)
+        self._group = ReplicaInSessions(replica, self._step, self, self.post, identity if options.durable else b"")
+        self._group.begin(options.patience_us, stands, records)
 
     def propose(self, command: Command) -> None:
         """Until it is decided, in this order as far as leaders stay."""
         key = key_of(command)
-        if key not in self._pending:
-            self._pending[key] = encode(command)
-            self._offer(key)
+        if key not in self._offered and key not in self._waiting:
+            self._waiting[key] = encode(command)
+            self._offer_next()
             self._wake()
 
     def next_no(self) -> int:
@@ -117,6 +145,10 @@ class Agreement:
     def fired(self, timer: HeartbeatDue | PatienceOver) -> None:
         if self._group is not None:
             self._group.fired(timer)
+            if isinstance(timer, PatienceOver):
+                self._unled = 0 if self.has_leader else self._unled + 1
+                if self._unled >= UNLED_LOOKS:
+                    self.stalled()
 
     def hear_proposal(self, message: Proposal) -> None:
         decode(message.command)  # now, while it is its sender that is blamed
@@ -127,11 +159,11 @@ class Agreement:
         self._is_timer_set = False
         leader = self._group.replica.leader if self._group is not None else None
         is_clear = leader is None or self.is_clear(leader)
-        for key in self._pending:
+        for key in list(self._offered):
             looks = self._looks[key] = self._looks.get(key, 0) + 1
             if looks % LOOKS_MAX == 0 or (is_clear and looks > 1 and looks & (looks - 1) == 0):
                 self._offer(key)
-        if self._pending:
+        if self.waiting:
             self._wake()
 
     def session_began(self, name: str) -> None:
@@ -141,7 +173,7 @@ class Agreement:
         self._group.forget(lambda member: name_of(member) == name)
         leader = self._group.replica.leader
         if leader is not None and name_of(leader) == name:
-            self._offer_all(list(self._pending))
+            self._offer_anew()
 
     def tell(self) -> None:
         """At the end of a step, by a leader: what is decided, without waiting for the next sign of life. The others
@@ -151,19 +183,30 @@ class Agreement:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _offer_all(self, keys: Sequence[CommandKey]) -> None:
-        for key in keys:
-            if key in self._pending:
-                self._offer(key)
+    def _offer_anew(self) -> None:
+        """To a leader that may not have heard of anything."""
+        self._waiting = {**self._offered, **self._waiting}
+        self._offered = {}
+        self._offer_next()
+
+    def _offer_next(self) -> None:
+        """As much as the leader may have at a time."""
+        while self._waiting and len(self._offered) < OFFERED_MAX:
+            replica = self.replica
+            if replica is None or replica.leader is None:
+                return
+            key = next(iter(self._waiting))
+            self._offered[key] = self._waiting.pop(key)
+            self._offer(key)
 
     def _offer(self, key: CommandKey) -> None:
         replica = self.replica
         if replica is None or replica.leader is None:
             return
         if replica.is_leading:
-            self._have_decided(self._pending[key])
+            self._have_decided(self._offered[key])
         else:
-            self.post(replica.leader, Proposal(self._pending[key]))
+            self.post(replica.leader, Proposal(self._offered[key]))
 
     def _have_decided(self, command: bytes) -> None:
         assert self._group is not None, "it leads"
@@ -184,14 +227,22 @@ class Agreement:
         if isinstance(news, Led):
             self.led()
             if news.leader is not None:
-                self._offer_all(list(self._pending))  # it may not have heard of any
+                self._offer_anew()
         elif isinstance(news, Restored):
             self.state = load(news.snapshot.state, self._options)
             self.restored()
+            self._offer_anew()  # what was decided in the slots that were skipped is not known
         elif isinstance(news, Chosen) and news.entry.command:
             command = decode(news.entry.command)
             self.state.apply(news.slot, command)
             if self.state.has(command):
-                self._pending.pop(key_of(command), None)
-                self._looks.pop(key_of(command), None)
+                self._decided(key_of(command))
             self.applied(command)
+
+    def _decided(self, key: CommandKey) -> None:
+        """It may have been proposed by an earlier life, or be found decided before this broker offers it."""
+        self._looks.pop(key, None)
+        if self._offered.pop(key, None) is None:
+            self._waiting.pop(key, None)
+        else:
+            self._offer_next()

@@ -3,14 +3,14 @@
 from random import Random
 from typing import Any, Final
 
-from resprout.core.contract import Heard, LinkUp, ProtocolMessage, Retire
+from resprout.core.contract import Heard, LinkUp, ProtocolMessage, Recovered, Retire
 from resprout.core.errors import PeerError
+from resprout.replicas.ledger import HeartbeatDue, PatienceOver
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
-from resprout.replicas.replica import HeartbeatDue, PatienceOver
 from resprout.stacks.shell.desk import Desk, Handler
 from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.shell import Shell
+from resprout.stacks.shell.shell import Shell, Table
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import StackStatus, TopicReaders
@@ -20,7 +20,7 @@ from resprout_lab.sites.account import status_of
 from resprout_lab.sites.agreement import Agreement, ProposalsDue
 from resprout_lab.sites.clients import ClientOverDue, SiteClients
 from resprout_lab.sites.commands import Command, Founding, GivingUp, Meeting, Seating, TakingLead, life_of, name_of
-from resprout_lab.sites.forming import LifeOverDue, SeekDue, SiteForming
+from resprout_lab.sites.forming import FormDue, LifeOverDue, SeekDue, SiteForming
 from resprout_lab.sites.gateway import Gateways
 from resprout_lab.sites.messages import (
     Proposal,
@@ -30,6 +30,7 @@ from resprout_lab.sites.messages import (
     SiteHas,
     SiteJoin,
     SiteLed,
+    SiteMember,
     SiteNotes,
     SiteWants,
     SiteWantsNot,
@@ -57,8 +58,10 @@ class SitesBroker(Shell):
         self._has_news = False
         """Something has changed that gateways have to look at."""
         events = SessionEvents(step, clients, self, outbox.writable)
+        recovery: Table = {Recovered: lambda event: forming.recover(event.records)}
         forming_words: dict[type, Handler] = {
             SiteJoin: forming.joins, SiteAnswer: forming.answered, SiteFormed: forming.hear_formed,
+            SiteMember: forming.hear_member,
         }  # fmt: skip
         mates: dict[type, Handler] = dict.fromkeys(REPLICA_MESSAGES, self._hear_replica)
         mates[Proposal] = self._hear_proposal
@@ -68,13 +71,13 @@ class SitesBroker(Shell):
         }  # fmt: skip
         super().__init__(
             step,
-            events=events.table,
+            events={**events.table, **recovery},
             desks=(clients.desk(), Desk(forming.peers.find, {**forming_words, **mates, **neighbours})),
             cut_off=events.cut_off,
             timers={
                 ReceiptsDue: clients.receipts_due, ClientOverDue: clients.over, ProposalsDue: agreement.again,
                 HeartbeatDue: agreement.fired, PatienceOver: agreement.fired, LifeOverDue: forming.life_over,
-                SeekDue: forming.seek,
+                SeekDue: forming.seek, FormDue: forming.form_due,
             },
             outcomes={},
             at_end=(
@@ -120,17 +123,18 @@ class SitesBroker(Shell):
 
     # -- the site ------------------------------------------------------------------------------------------------------
 
-    def _post(self, life: str, message: ProtocolMessage) -> None:
-        """To this very life: another one of the name is another member."""
-        name = name_of(life)
-        peer = self.forming.peers.find(name)
-        if peer is not None and life_of(name, peer.incarnation) == life:
+    def _post(self, member: str, message: ProtocolMessage) -> None:
+        """To this very member: another one of the name has forgotten what it promised."""
+        name = name_of(member)
+        if self.forming.member_of(name) == member:
             self._outbox.send(name, message)
 
     def _hear_replica(self, peer: Peer, message: Any) -> None:
         if message.group != self.site or (self.agreement.replica and not self.forming.is_mate(peer.name)):
             raise PeerError(f"{peer.name} is no broker of the site {self.site!r}")
-        self.agreement.hear(life_of(peer.name, peer.incarnation), message)
+        member = self.forming.member_of(peer.name)
+        if member is not None:
+            self.agreement.hear(member, message)
 
     def _hear_proposal(self, peer: Peer, message: Proposal) -> None:
         if not self.forming.is_mate(peer.name):
@@ -178,7 +182,7 @@ class SitesBroker(Shell):
         if not agreement.is_leading:
             return
         self.forming.lead()
-        gateways = gateways_for(state, self._options.sharing, self.forming.is_unheard)
+        gateways = gateways_for(state, self._options.sharing, self.forming.is_unheard, agreement.life)
         if state.brokers and (state.leader != agreement.life or dict(gateways) != state.gateways):
             agreement.propose(TakingLead(agreement.life, gateways))
 

@@ -10,14 +10,14 @@ from collections import deque
 from typing import Final
 
 from resprout.core.bundle import Origin
-from resprout.core.contract import LinkUp, SetTimer, Timer
+from resprout.core.contract import LinkUp, Send, SetTimer, Timer
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.marks import Mark, Reached
+from resprout.core.message_fields import Mark, Reached
 from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.owed import Owed
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.messages import Attend, Publish, Serving
+from resprout.edge.messages import Attend, HoldTold, Publish, Serving
 from resprout.filters.predicate import Predicate
 from resprout.stacks.shell.step import Step
 from resprout_lab.blocks.clients import ClientDesk
@@ -81,6 +81,9 @@ class SiteClients(ClientDesk):
         self._looked_at = 0
         self._bytes = 0
         self._released_no = 0
+        self._held = ""
+        """Why the site decides nothing; empty while it does."""
+        agreement.stalled = self._stalled
         self._pressure = BackPressure(options.buffer, self._weighs_on)
         super().__init__(
             step, sessions, publish=self._publish, attend=self._attends, successors=lambda: forming.successors
@@ -89,7 +92,7 @@ class SiteClients(ClientDesk):
     @property
     def is_ready(self) -> bool:
         state = self._agreement.state
-        return self._forming.is_seated and state.is_in and bool(state.leader)
+        return self._forming.is_seated and state.is_in and bool(state.leader) and not self._held
 
     # -- what the site has decided -------------------------------------------------------------------------------------
 
@@ -148,8 +151,23 @@ class SiteClients(ClientDesk):
             begins = session.name in self._strangers and bundle.origin not in intake.reached
             self._agreement.propose(Entering(bundle, begins))
 
+    def _stalled(self) -> None:
+        """Most of the site are missing: clients are told that publications wait, and why."""
+        brokers = self._agreement.state.brokers
+        missing = ", ".join([name for name in brokers if self._forming.is_unheard(name)]) or "unknown"
+        site = self._forming.site
+        self._hold(f"the site {site} waits until most of its {len(brokers)} brokers are back; missing: {missing}")
+
+    def _hold(self, reason: str) -> None:
+        if reason != self._held:
+            self._held = reason
+            self._step.note("note", reason or f"the site {self._forming.site} has a leader")
+            self._step.out.extend([Send(name, HoldTold(reason)) for name in self._sessions.all])
+
     def _attends(self, session: ClientSession, message: Attend) -> None:
         Owed(message)  # now, while it is its sender that is blamed
+        if self._held:
+            self._step.out.append(Send(session.name, HoldTold(self._held)))
         self._attending[session.name] = message
 
     def up(self, event: LinkUp) -> None:
@@ -193,6 +211,8 @@ class SiteClients(ClientDesk):
 
     def serve(self) -> None:
         super().serve()
+        if self._held and self._agreement.has_leader:
+            self._hold("")
         if self._attending and self.is_ready:
             for name, message in list(self._attending.items()):
                 resumed = self._can_resume(name, message)

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from resprout.core.bundle import Bundle
-from resprout.core.bundle_record import from_fields, to_fields
+from resprout.core.bundle import Bundle, from_fields, to_fields
 from resprout.core.errors import PeerError
 
 CommandKey = tuple[Any, ...]
@@ -21,10 +20,17 @@ class SiteBroker(msgspec.Struct, frozen=True, array_like=True):
     name: str
     incarnation: int
     address: str = ""
+    birth: int = 0
+    """Its first life with the disk that it has; 0: this one."""
 
     @property
     def life(self) -> str:
         return life_of(self.name, self.incarnation)
+
+    @property
+    def member(self) -> str:
+        """Who it is in the log of the site."""
+        return life_of(self.name, self.birth or self.incarnation)
 
 
 class SiteWish(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -173,6 +179,8 @@ def key_of(command: Command) -> CommandKey:
             return ("numbered", command.life, command.no)
         case Founding():
             return ("founding",)
+        case Keeping():
+            return ("keeping", command.site)
         case _:
             return (type(command).__name__, *msgspec.structs.astuple(command))
 

@@ -2,14 +2,17 @@
 
 A broker asks its parent who is of its site. If that one is of another site and has never heard of this one, it is the
 first broker of its site: it waits until the others have asked it, tells all who they are, and stands as leader at once.
-So sites form from the root downwards, and for that time nobody may die. Later on, whoever is asked knows, and the log
-of the site decides that the new life takes the place of the old one.
+After a while a majority of them is enough, and the others are taken in when they come. So sites form from the root
+downwards. Later on, whoever is asked knows, and the log of the site decides that the new life takes the place of the
+old one. A broker that returns with its disk asks nobody: it knows the others and the log, and proposes its new life.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from resprout.core.contract import Close, Heard, LinkDown, LinkUp, Locate, SetTimer, Silent, Timer
+import msgspec
+
+from resprout.core.contract import Close, Heard, LinkDown, LinkUp, Locate, Retire, SetTimer, Silent, Timer
 from resprout.core.errors import PeerError
 from resprout.edge.messages import Successor
 from resprout.stacks.shell.outbox import Outbox
@@ -17,12 +20,34 @@ from resprout.stacks.shell.peers import Peer, Peers
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.sites.agreement import Agreement
-from resprout_lab.sites.commands import Founding, GivingUp, Seating, SiteBroker, name_of
-from resprout_lab.sites.messages import SiteAnswer, SiteFormed, SiteJoin
+from resprout_lab.sites.commands import Founding, GivingUp, Seating, SiteBroker, life_of, name_of
+from resprout_lab.sites.messages import SiteAnswer, SiteFormed, SiteJoin, SiteMember
 from resprout_lab.sites.options import SitesOptions
 
 SEEK_US: Final = 1_000_000
 """Whoever is asked may not know yet, or not be there: after so long another one is asked, and the parent again."""
+
+
+FORM_US: Final = 2_000_000
+"""After this, the first broker of a site forms it with those that are there, if they are a majority."""
+
+
+class FormDue(Timer, frozen=True):
+    """When to form a site of which not all brokers have come."""
+
+
+class _SiteRecord(msgspec.Struct, frozen=True, array_like=True, tag=0):
+    """On the disk of a broker, first and with every snapshot: which member it is, and how its site was formed. Records
+    of its ledger have other tags."""
+
+    birth: int
+    formed: SiteFormed | None
+
+
+_TAG: Final = b"\0"
+"""Behind the head of the array."""
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(_SiteRecord).decode
 
 
 class SeekDue(Timer, frozen=True):
@@ -48,14 +73,17 @@ class SiteForming:
         self, seat: BrokerSeat, site: str, options: SitesOptions, step: Step, outbox: Outbox, agreement: Agreement
     ) -> None:
         self._seat = seat
-        self._site = site
+        self.site: Final = site
         self._needed = options.replicas if seat.site else 1
         self._return_us = options.return_us
         self._step = step
         self._outbox = outbox
         self._agreement = agreement
         self.peers = Peers(step, outbox)
-        self._own = SiteBroker(seat.name, seat.incarnation, seat.address)
+        self._own = SiteBroker(seat.name, seat.incarnation, seat.address, seat.incarnation)
+        self._births: dict[str, tuple[int, int]] = {}
+        """Broker of this site -> life in whose session it said so, and its birth."""
+        self._is_form_due = False
         above = () if seat.parent is None else (seat.parent,)
         self._candidates = list(dict.fromkeys((*above, *seat.contacts)))
         self._asked: dict[str, None] | None = None
@@ -108,8 +136,23 @@ class SiteForming:
             self._step.out.append(Close(event.peer, f"{self._seat.name} takes no more brokers"))
             return
         self._unheard.pop(event.peer, None)
+        self._outbox.send(event.peer, SiteMember(self.site, self._own.birth))
         if event.peer in (self._asked or ()) or (event.peer in self._called and not self.is_seated):
-            self._outbox.send(event.peer, SiteJoin(self._site, self._seat.address))
+            self._outbox.send(event.peer, self._joining)
+
+    def hear_member(self, peer: Peer, message: SiteMember) -> None:
+        if message.site == self.site:
+            self._births[peer.name] = (peer.incarnation, message.birth)
+            self._agreement.session_began(peer.name)
+
+    def member_of(self, name: str) -> str | None:
+        """Which member of the log there is a session with, of the brokers with this name."""
+        peer, (incarnation, birth) = self.peers.find(name), self._births.get(name, (0, 0))
+        return life_of(name, birth) if peer is not None and peer.incarnation == incarnation else None
+
+    @property
+    def _joining(self) -> SiteJoin:
+        return SiteJoin(self.site, self._seat.address, self._own.birth)
 
     def down(self, event: LinkDown) -> None:
         self.peers.went_down(event.peer)
@@ -150,7 +193,7 @@ class SiteForming:
         assert self._asked is not None, "the site is not known"
         self._asked[name] = None
         if self.peers.find(name) is not None:
-            self._outbox.send(name, SiteJoin(self._site, self._seat.address))
+            self._outbox.send(name, self._joining)
         self.peers.open(name)
 
     def seek(self, timer: SeekDue) -> None:
@@ -166,17 +209,17 @@ class SiteForming:
         names = [broker.name for broker in message.brokers]
         if names and self._seat.name not in names:
             self._end_seeking(names)
-            has = f"the site {self._site} has its {len(names)} brokers, {', '.join(names)}"
+            has = f"the site {self.site} has its {len(names)} brokers, {', '.join(names)}"
             self._step.note("note", f"there is no place for {self._seat.name}: {has}")
         elif message.brokers:
             self._end_seeking(names)
-            self._agreement.begin(())
+            self._agreement.begin((), identity=_encode(_SiteRecord(self._own.birth, None)))
             for broker in message.brokers:
                 if broker.name != self._seat.name:
                     self._call(broker)
                     if self.peers.find(broker.name) is not None:
-                        self._outbox.send(broker.name, SiteJoin(self._site, self._seat.address))
-        elif peer.name == self._seat.parent and message.site != self._site:
+                        self._outbox.send(broker.name, self._joining)
+        elif peer.name == self._seat.parent and message.site != self.site:
             self._end_seeking([peer.name])
             self._found(message.site, message.own)
 
@@ -201,11 +244,18 @@ class SiteForming:
     def _found(self, parent: str, above: tuple[SiteBroker, ...]) -> None:
         self._gathered = {self._seat.name: self._own}
         self._formed = SiteFormed((), parent, above)
+        self._step.out.append(SetTimer(FormDue(), self._step.now_us + FORM_US))
+        self._form()
+
+    def form_due(self, timer: FormDue) -> None:
+        self._is_form_due = True
         self._form()
 
     def _form(self) -> None:
         gathered, formed = self._gathered, self._formed
-        if gathered is None or formed is None or len(gathered) < self._needed:
+        if gathered is None or formed is None:
+            return
+        if len(gathered) < self._needed and not (self._is_form_due and 2 * len(gathered) > self._needed):
             return
         self._gathered = None
         self._begin(SiteFormed(tuple(gathered.values()), formed.parent, formed.above), stands=True)
@@ -225,7 +275,32 @@ class SiteForming:
                 self._call(broker)
                 if stands:
                     self._outbox.send(broker.name, formed)
-        self._agreement.begin([broker.life for broker in formed.brokers], stands)
+        identity = _encode(_SiteRecord(self._own.birth, formed))
+        self._agreement.begin([broker.member for broker in formed.brokers], stands, identity)
+
+    # -- returning with a disk -----------------------------------------------------------------------------------------
+
+    def recover(self, records: Sequence[bytes]) -> None:
+        """Go on as the member that wrote these, or end this life: who forgot its promises is another member."""
+        try:
+            identity = next((one for one in records if one[1:2] == _TAG), b"")
+            record = _decode(identity)
+            own = msgspec.structs.replace(self._own, birth=record.birth)
+            self._end_seeking(())
+            self._gathered, self._formed, self._own = None, record.formed, own
+            self._agreement.member = own.member
+            first = record.formed.brokers if record.formed is not None else ()
+            members = [broker.member for broker in first]
+            ledger = [one for one in records if one != identity]
+            self._agreement.begin(members, identity=identity, records=ledger)
+        except (msgspec.MsgspecError, ValueError) as error:
+            reason = f"what {self._seat.name} has on disk cannot be read: {error}"
+            self._step.end_life(Retire(reason, again=False))
+            return
+        for broker in self._agreement.state.brokers.values() or first:
+            if broker.name != self._seat.name:
+                self._call(broker)
+        self._step.note("note", f"recovered as {own.member} of the site {self.site}")
 
     # -- answering, and what a leader has to see to; at the end of each step -------------------------------------------
 
@@ -235,6 +310,7 @@ class SiteForming:
             self._step.out.append(Locate(peer.name, message.address))
 
     def answer(self) -> None:
+        self._seat_own()
         if not self._asking:
             return
         state = self._agreement.state
@@ -244,24 +320,34 @@ class SiteForming:
             if peer is None:
                 del self._asking[name]
             elif self.is_seated:
+                broker = SiteBroker(name, peer.incarnation, message.address, message.birth)
+                if message.site == self.site and name not in state.brokers and len(own) < self._needed:
+                    self._agreement.propose(Seating(broker))  # and it is answered when it has its place
+                    continue
                 del self._asking[name]
-                if message.site == self._site:
-                    self._outbox.send(name, SiteAnswer(own, self._site, own))
-                    self._seat_again(SiteBroker(name, peer.incarnation, message.address))
+                if message.site == self.site:
+                    self._outbox.send(name, SiteAnswer(own, self.site, own))
+                    self._seat_again(broker)
                 else:
                     link = state.links.get(message.site)
-                    self._outbox.send(name, SiteAnswer(link.brokers if link is not None else (), self._site, own))
-            elif self._gathered is not None and message.site == self._site:
+                    self._outbox.send(name, SiteAnswer(link.brokers if link is not None else (), self.site, own))
+            elif self._gathered is not None and message.site == self.site:
                 del self._asking[name]
-                self._gathered[name] = SiteBroker(name, peer.incarnation, message.address)
+                self._gathered[name] = SiteBroker(name, peer.incarnation, message.address, message.birth)
         self._form()
 
     def _seat_again(self, broker: SiteBroker) -> None:
         before = self._agreement.state.brokers.get(broker.name)
         if before is None:
-            self.cut_off(broker.name, f"the site {self._site!r} has other brokers than {broker.name!r}")
+            self.cut_off(broker.name, f"the site {self.site!r} has other brokers than {broker.name!r}")
         elif before.incarnation < broker.incarnation:
             self._agreement.propose(Seating(broker))
+
+    def _seat_own(self) -> None:
+        """By a broker that returned with its disk: its new life, as soon as the site is known to have been founded."""
+        before = self._agreement.state.brokers.get(self._seat.name)
+        if before is not None and before.incarnation < self._own.incarnation and before.member == self._own.member:
+            self._agreement.propose(Seating(self._own))
 
     def lead(self) -> None:
         """As the leader of the site: found it, and have its latest lives as members."""
@@ -273,8 +359,8 @@ class SiteForming:
             if self._formed is not None:
                 formed = self._formed
                 agreement.propose(Founding(formed.brokers, formed.parent, formed.above))
-        elif set(state.lives) != set(agreement.members):
-            agreement.configure(state.lives)
+        elif set(state.members) != set(agreement.members):
+            agreement.configure(state.members)
 
     # -- lives that are over -------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ KEEPING_SHIPMENTS: Final = 32
 class SiteWay:
     """To one neighbouring site, as one broker sees it."""
 
-    __slots__ = ("brought", "heard_term", "peer", "reached", "sent", "term", "told", "waiting")
+    __slots__ = ("arrived", "brought", "heard_term", "peer", "reached", "sent", "term", "told", "waiting")
 
     def __init__(self) -> None:
         self.heard_term = 0
@@ -68,6 +68,8 @@ class SiteWay:
         """The last number that was put there."""
         self.brought = 0
         """The last number from there that was proposed here."""
+        self.arrived = 0
+        """The last number to there that is known to be decided there."""
         self.reached = 0
         """Of what came from there, what its gateway was told is decided."""
 
@@ -165,8 +167,7 @@ class Gateways:
         way.heard_term, way.peer = message.term, peer.name
         self._meet(message)
         if link is not None:
-            if way.term:
-                self._keep(site, message.heard)
+            way.arrived = max(way.arrived, message.heard)
             self._begin_again(site, way, message.heard)
             self._tell(site, way, peer.name)
 
@@ -198,8 +199,8 @@ class Gateways:
 
     def hear_has(self, peer: Peer, message: SiteHas) -> None:
         site = self._site_saying(peer.name, message.term)
-        if site is not None and self._ways[site].term:
-            self._keep(site, message.number)
+        if site is not None:
+            self._ways[site].arrived = max(self._ways[site].arrived, message.number)
 
     def _site_saying(self, name: str, term: int) -> str | None:
         """None when that is no neighbouring site, or an old leader of one says so."""
@@ -208,11 +209,12 @@ class Gateways:
                 return site if self._ways.setdefault(site, SiteWay()).is_current(term) else None
         return None
 
-    def _keep(self, site: str, number: int) -> None:
-        """The watermark of the link, when it is worth a command."""
+    def _keep(self, site: str, way: SiteWay) -> None:
+        """The watermark of the link, when it is worth a command. One at a time: while it is not decided, the next one
+        grows (`key_of`)."""
         out = self._agreement.state.links[site].out
-        if len(out) >= KEEPING_SHIPMENTS and out[KEEPING_SHIPMENTS - 1].number <= number:
-            self._agreement.propose(Keeping(site, number))
+        if len(out) >= KEEPING_SHIPMENTS and out[KEEPING_SHIPMENTS - 1].number <= way.arrived:
+            self._agreement.propose(Keeping(site, way.arrived))
 
     # -- what is sent --------------------------------------------------------------------------------------------------
 
@@ -229,6 +231,7 @@ class Gateways:
             way = self._ways.get(site)
             if way is None or not way.term or way.peer is None or self._peers.find(way.peer) is None:
                 continue
+            self._keep(site, way)
             if way.sent < link.last:
                 fresh: deque[Shipment] = deque()
                 for shipment in reversed(link.out):

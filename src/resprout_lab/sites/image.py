@@ -5,8 +5,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.bundle import Origin
-from resprout.core.bundle_record import from_fields, to_fields
+from resprout.core.bundle import Origin, from_fields, to_fields
 from resprout_lab.sites.commands import Shipment, SiteBroker, SiteWish
 from resprout_lab.sites.intake import Early
 from resprout_lab.sites.options import SitesOptions

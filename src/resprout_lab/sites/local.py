@@ -7,7 +7,7 @@ of the site: what it wants goes on being wanted here for a while.
 from collections.abc import Callable, Iterable
 
 from resprout.core.bundle import Origin
-from resprout.core.marks import Reached
+from resprout.core.message_fields import Reached
 from resprout.filters.predicate import Predicate
 from resprout_lab.blocks.recorded import Recorded
 from resprout_lab.blocks.subscriptions import Subscriptions

@@ -17,6 +17,8 @@ class SiteJoin(ProtocolMessage, frozen=True, tag=256):
 
     site: str
     address: str = ""
+    birth: int = 0
+    """Its first life with the disk that it has."""
 
 
 class SiteAnswer(ProtocolMessage, frozen=True, tag=257):
@@ -109,7 +111,15 @@ class SiteHas(ProtocolMessage, frozen=True, tag=265):
     number: int
 
 
+class SiteMember(ProtocolMessage, frozen=True, tag=266):
+    """First word of a broker to any other one in a session: of which site it is, and which member of its log."""
+
+    site: str
+    birth: int
+
+
 SITES_MESSAGES: Final = (
     SiteJoin, SiteAnswer, SiteFormed, Proposal, SiteLed, SiteCarries, SiteWants, SiteWantsNot, SiteNotes, SiteHas,
+    SiteMember,
 )  # fmt: skip
 Shipped = SiteCarries | SiteWants | SiteWantsNot | SiteNotes

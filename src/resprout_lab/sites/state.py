@@ -88,6 +88,7 @@ class SiteState:
     def __init__(self, options: SitesOptions) -> None:
         self.is_total: Final = options.order == "total"
         self.is_filtering: Final = options.routing == "filtering"
+        self._brokers_max: Final = options.replicas
         self.news: list[News] = []
         self.brokers: dict[str, SiteBroker] = {}
         """By name, in their latest lives; none before the site is founded."""
@@ -127,6 +128,11 @@ class SiteState:
     @property
     def lives(self) -> tuple[str, ...]:
         return tuple([broker.life for broker in self.brokers.values()])
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Of the log, as the site would have it."""
+        return tuple([broker.member for broker in self.brokers.values()])
 
     def gateway(self, site: str) -> str:
         """The life that speaks with this site."""
@@ -206,6 +212,8 @@ class SiteState:
 
     def _seat(self, broker: SiteBroker) -> None:
         before = self.brokers.get(broker.name)
+        if before is None and len(self.brokers) >= self._brokers_max:
+            return
         if before is None or before.incarnation < broker.incarnation:
             self.brokers[broker.name] = broker
             self.floors[broker.life] = self.position

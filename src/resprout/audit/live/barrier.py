@@ -10,8 +10,8 @@ from resprout.audit.barrier import divided
 from resprout.audit.live import totals
 from resprout.audit.live.memory import KeptLife, KeptPublication, Key, KeyPlace, Sides
 from resprout.audit.live.view import LiveView
+from resprout.core.bundle import Pair
 from resprout.core.guarantee import Guarantee
-from resprout.core.keys import Pair
 
 
 def delivered(view: LiveView, life: KeptLife, p: KeptPublication, tseq: int | None) -> None:

@@ -25,7 +25,7 @@ from resprout.audit.live.memory import LiveOptions, Memory, from_bytes, to_bytes
 from resprout.audit.live.reading import RowReading
 from resprout.audit.live.view import LiveView, kept
 from resprout.audit.verdict import CLEAN, MET_TIME_LIMIT, RULES, UNFINISHED, VIOLATED, Anomaly
-from resprout.core.promises import Promises
+from resprout.core.guarantee import Promises
 from resprout.trace import kinds
 from resprout.trace.live_folder import ABORTED, ENDS
 from resprout.trace.schema import Row

@@ -13,8 +13,8 @@ from resprout.audit.loss import MissingDelivery
 from resprout.audit.presence import Stray
 from resprout.audit.records import ClaimedPlace, MessageId, PublicationFacts
 from resprout.audit.totals import PlacedTotal
-from resprout.core.keys import Pair
-from resprout.core.promises import Promises
+from resprout.core.bundle import Pair
+from resprout.core.guarantee import Promises
 from resprout.trace.schema import Row
 
 VERSION: Final = 4

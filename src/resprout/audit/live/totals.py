@@ -16,7 +16,7 @@ from resprout.audit.live.memory import KeptLife, KeptPublication, KeptTotal, Key
 from resprout.audit.live.view import LiveView
 from resprout.audit.records import ClaimedPlace
 from resprout.audit.totals import against_the_order, contradiction, shared, shortest_way, told_differently
-from resprout.core.keys import Pair
+from resprout.core.bundle import Pair
 
 
 def enter(memory: Memory, number: int) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from resprout.core.bundle import Origin
 from resprout.core.guarantee import STREAMS
-from resprout.core.marks import Reached
+from resprout.core.message_fields import Reached
 from resprout.edge.broker.ports import HeldBundle
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions

@@ -8,13 +8,11 @@ stack's business; it calls `open` and `close`.
 from collections.abc import Callable
 from typing import Final
 
-from resprout.core.bounds import next_number
-from resprout.core.bundle import pick
+from resprout.core.bundle import pick, whole
 from resprout.core.contract import Effect, Send
 from resprout.core.errors import BoundError
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import Marks
-from resprout.core.stowed import whole
+from resprout.core.message_fields import Marks, next_number
 from resprout.edge.broker.grants import adopter, fault_of_consumer, sees_terms
 from resprout.edge.broker.portion import Portion
 from resprout.edge.broker.ports import SpillPatience

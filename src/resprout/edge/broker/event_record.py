@@ -11,8 +11,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.bundle import Bundle
-from resprout.core.bundle_record import from_record, to_record
+from resprout.core.bundle import Bundle, from_record, to_record
 
 
 class _Mark(msgspec.Struct, frozen=True, array_like=True):

@@ -8,10 +8,9 @@ returned that it was told to wait for, the ghost has nothing more to do.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from resprout.core.bundle import Bundle, CausalKey, unpack_attributes
+from resprout.core.bundle import Bundle, CausalKey, unpack_attributes, whole
 from resprout.core.contract import Effect, Timer
 from resprout.core.errors import WireError
-from resprout.core.stowed import whole
 from resprout.edge.broker.owed import Owed
 from resprout.edge.broker.ports import HeldBundle, RetentionPort, SubscriptionPort
 from resprout.edge.broker.session import ClientSession

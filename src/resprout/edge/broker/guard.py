@@ -56,8 +56,8 @@ class Permit:
         return allowed
 
     def forbidden(self, bundle: Bundle) -> str | None:
-        """A topic that the bundle would reach and may not: its own, or one of those whose keys it names (`core.keys`).
-        None when it may be published."""
+        """A topic that the bundle would reach and may not: its own, or one of those whose keys it names
+        (`core.bundle`). None when it may be published."""
         if not self.publishes(bundle.topic):
             return bundle.topic
         for key in bundle.keys:

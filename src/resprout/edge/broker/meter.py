@@ -16,7 +16,7 @@ from resprout.core.contract import Effect, Event, LinkDown, Machine, Received, S
 from resprout.core.guarantee import ReceiptLevel
 from resprout.edge.broker.passages import Passages, SentCopies
 from resprout.edge.broker.tally import TrafficTally
-from resprout.edge.messages import Delivery, Publish, PublishRefused, SubscribeRefused, Turned
+from resprout.edge.messages import Delivery, PlacedDelivery, Publish, PublishRefused, SubscribeRefused, Turned
 
 TOGETHER: Final = 32
 """Steps that are looked at together. Until then they keep what they carry, so there are not many."""
@@ -69,6 +69,7 @@ class Meter:
         self._kinds: dict[type[Any], int] = {
             Publish: _PUBLISH,
             Delivery: _DELIVERY,
+            PlacedDelivery: _DELIVERY,
             Turned: _TURNED,
             PublishRefused: _NO_PUBLISH,
             SubscribeRefused: _NO_SUBSCRIBE,

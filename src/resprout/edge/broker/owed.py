@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from resprout.core.bundle import Bundle, Origin, unpack_attributes
+from resprout.core.bundle import Bundle, Origin, unpack_attributes, whole
 from resprout.core.errors import PeerError, UsageError, WireError
-from resprout.core.marks import Reached, from_marks, is_beyond
+from resprout.core.message_fields import Reached, from_marks, is_beyond
 from resprout.core.names import Attributes
-from resprout.core.stowed import whole
 from resprout.edge.messages import BASE_MARKS_MAX, HELD_SUBSCRIPTIONS_MAX, Attend, HeldSubscription
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate, parse_predicate

@@ -8,8 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from resprout.core.bundle import Bundle, Origin
-from resprout.core.keys import Pair
+from resprout.core.bundle import Bundle, Origin, Pair
 from resprout.edge.broker.ports import HeldBundle
 
 

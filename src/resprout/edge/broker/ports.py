@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from resprout.core.bundle import Bundle, Origin
-from resprout.core.marks import Reached
+from resprout.core.message_fields import Reached
 from resprout.filters.predicate import Predicate
 
 Picks = dict[str, tuple[int, ...]]

@@ -8,13 +8,12 @@ number of filters that a topic can match (`identity_wildcards`), and by the step
 
 from typing import Final
 
-from resprout.core.client_limits import ClientLimits
 from resprout.core.contract import Effect, Note
 from resprout.core.errors import UsageError
-from resprout.core.marks import Marks, from_marks
+from resprout.core.limits import ClientLimits
+from resprout.core.message_fields import Marks, from_marks
 from resprout.edge.broker.session import ClientSession
-from resprout.filters.predicate import Predicate
-from resprout.filters.topics import is_plain, placement_of
+from resprout.filters.predicate import Predicate, is_plain, placement_of
 
 CONDITION_BYTES: Final = 64
 """What a condition counts for, besides its text."""

@@ -61,8 +61,7 @@ from resprout.edge.messages import (
     SubscribeRefused,
     Taken,
 )
-from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.filters.topics import check_filter, filter_covers, topic_matches
+from resprout.filters.predicate import Predicate, check_filter, filter_covers, parse_predicate, topic_matches
 
 ROOM_BYTES: Final = 1 << 24
 """What it may be given before it has said that it took any; it takes everything at once."""
@@ -78,7 +77,7 @@ UNREAD_BYTES: Final = 1 << 20
 READ_AGAIN_US: Final = 50_000
 """How often a client is looked at that has to wait."""
 PAGE_STEPS: Final = 200_000
-"""What testing conditions may cost in one page (`filters.price`), but for its last event: about 20 ms."""
+"""What testing conditions may cost in one page (`filters.where`), but for its last event: about 20 ms."""
 PARSE_STEPS: Final = 10
 """What parsing costs for each character of a condition."""
 TOPIC_STEPS: Final = 8

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from resprout.core import limits
 from resprout.core.bundle import Bundle, Origin
-from resprout.core.client_limits import DEFAULT_LIMITS, ClientLimits
 from resprout.core.errors import BoundError, PeerError
 from resprout.core.guarantee import ReceiptLevel
-from resprout.core.marks import Marks, Reached, is_beyond
-from resprout.core.ranges import Range, Ranges, joined
+from resprout.core.limits import DEFAULT_LIMITS, ClientLimits
+from resprout.core.message_fields import Marks, Reached, is_beyond
+from resprout.core.seen import Range, Ranges, joined
 from resprout.edge.broker.ports import HeldBundle
 from resprout.edge.durable_messages import Consume, WhenFull
 from resprout.edge.messages import Attend, Publish, SafeCopies, StreamMark, SubscribeRefused, Turned

@@ -11,14 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from resprout.core.bundle import Bundle, Origin, pick
-from resprout.core.client_limits import DEFAULT_LIMITS, ClientLimits
+from resprout.core.bundle import Bundle, Origin, pick, whole
 from resprout.core.contract import Effect, Send
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.marks import NOTHING, Marks, Reached, from_marks, in_parts, to_marks
-from resprout.core.ranges import as_ranges
-from resprout.core.stowed import whole
+from resprout.core.limits import DEFAULT_LIMITS, ClientLimits
+from resprout.core.message_fields import NOTHING, Marks, Reached, from_marks, in_parts, to_marks
+from resprout.core.seen import as_ranges
 from resprout.edge.broker.owed import Owed, read_held
 from resprout.edge.broker.ports import Confirmation, HeldBundle, RetentionPort, SubscriptionPort
 from resprout.edge.broker.quotas import LimitError, Quotas
@@ -58,11 +57,14 @@ class ClientSessions:
         copies_of: Callable[[Any], int] | None = None,
         is_confirmed: Callable[[ClientSession, Marks], None] = lambda session, base: None,
         filling_bytes: int = 1 << 62,
+        delivery_of: Callable[[Any, ClientSession | None], Delivery] | None = None,
     ) -> None:
         """`finished` is called when the last reader of an item has it and no other is owed it. `copies_of` tells on how
         many brokers a safe item rests, f + 1 if it is not given. `is_confirmed` is told of durable subscriptions from
-        whose confirmation on nothing is missed."""
+        whose confirmation on nothing is missed. `delivery_of` makes the message that gives an item to a client, or to
+        all who read the whole of it."""
         self.serving = serving
+        self._delivery_of = delivery_of or plain_delivery
         self._log = log
         self._subscriptions = subscriptions
         self.copies_of = copies_of or (lambda item: serving.faults_tolerated + 1)
@@ -299,10 +301,10 @@ class ClientSessions:
                 if session.is_inner:
                     self.waking[session.name] = session
             elif item.picks is not None and session.name in item.picks:
-                self._give(session, item, _delivery(item, session), out)
+                self._give(session, item, self._delivery_of(item, session), out)
             else:
                 if whole is None:
-                    whole = _delivery(item, None)
+                    whole = self._delivery_of(item, None)
                 self._give(session, item, whole, out)
         publisher: ClientSession | None = item.client
         if publisher is not None and not publisher.gone:
@@ -327,7 +329,7 @@ class ClientSessions:
             if session.is_inner:
                 self.waking[session.name] = session
         else:
-            self._give(session, item, _delivery(item, session), out)
+            self._give(session, item, self._delivery_of(item, session), out)
 
     def let_read(self, session: ClientSession, attend: Attend, items: Iterable[HeldBundle]) -> None:
         """What is not shown yet reaches a client that has just come, too, if it is owed it; after `welcome`."""
@@ -369,7 +371,7 @@ class ClientSessions:
             self.waking[session.name] = session
         while session.backlog and session.room > 0:
             item = session.backlog.popleft()
-            self._give(session, item, _delivery(item, session), out)
+            self._give(session, item, self._delivery_of(item, session), out)
 
     def accepted(self, session: ClientSession, bundle: Bundle, prompt: bool) -> None:
         """The broker has it, though not in its place yet: `published` follows."""
@@ -460,7 +462,7 @@ class ClientSessions:
             self._finished(item)
 
 
-def _delivery(item: HeldBundle, session: ClientSession | None) -> Delivery:
+def plain_delivery(item: HeldBundle, session: ClientSession | None) -> Delivery:
     assert item.bundle is not None, "a reader pins the bundle"
     bundle = item.bundle if type(item.bundle) is Bundle else whole(item.bundle)  # nearly never
     offsets = item.picks.get(session.name) if session is not None and item.picks is not None else None

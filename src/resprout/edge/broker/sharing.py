@@ -16,11 +16,9 @@ Not decided here: who may consume, and where the subscription lives.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from resprout.core.bounds import NUMBER_MAX
-from resprout.core.bundle import Bundle, Origin
-from resprout.core.keys import Pair, pairs_of
-from resprout.core.marks import Mark, Marks
-from resprout.core.ranges import Range, Ranges, as_ranges
+from resprout.core.bundle import Bundle, Origin, Pair, pairs_of
+from resprout.core.message_fields import NUMBER_MAX, Mark, Marks
+from resprout.core.seen import Range, Ranges, as_ranges
 from resprout.edge.broker.portion import IndexByOrigin, Portion, WaitingPortions
 from resprout.edge.broker.ports import HeldBundle, SpillPatience
 from resprout.edge.broker.session import ClientSession
@@ -246,7 +244,8 @@ class SharedQueue:
         """Return how far origins have come of which more is done by now.
 
         A mark is a watermark: everything up to it is done. It never lies inside a bundle, because a reader that returns
-        to the log claims whole bundles beyond it (`core.marks.is_beyond`). The spans are all that is done beyond it.
+        to the log claims whole bundles beyond it (`core.message_fields.is_beyond`). The spans are all that is done
+        beyond it.
         """
         marks: list[Mark] = []
         spans: list[Span] = []

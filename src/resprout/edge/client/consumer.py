@@ -29,7 +29,8 @@ from resprout.core.contract import (
 from resprout.core.errors import WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
-from resprout.core.ranges import Ranges, as_ranges
+from resprout.core.seen import Ranges, as_ranges
+from resprout.edge.client.options import ClientOptions
 from resprout.edge.client.search import BrokerSearch
 from resprout.edge.durable_messages import (
     SPANS_MAX,
@@ -45,7 +46,6 @@ from resprout.edge.durable_messages import (
     Terms,
 )
 from resprout.edge.messages import GoTo, HoldTold, Serving, Successors
-from resprout.edge.options import ClientOptions
 from resprout.edge.requests import (
     AcknowledgeRequest,
     BrokerChanged,

@@ -14,10 +14,16 @@ from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.core.seen import Seen
-from resprout.edge.client.timers import TellTaken
+from resprout.edge.client.options import ClientOptions, TellTaken
 from resprout.edge.durable_messages import Span
-from resprout.edge.messages import DeliveriesDropped, Delivery, DropsAcknowledged, Taken
-from resprout.edge.options import ClientOptions
+from resprout.edge.messages import (
+    TOPIC_PLACES_MAX,
+    DeliveriesDropped,
+    Delivery,
+    DropsAcknowledged,
+    Taken,
+    TopicPlace,
+)  # fmt: skip
 from resprout.edge.requests import DeliveriesSkipped
 
 MESSAGE_BYTES = 300
@@ -31,6 +37,8 @@ class Incoming:
         """The latest stamp that was met."""
         self.received = Seen()
         """How far each origin has come here."""
+        self.places: dict[str, int] = {}
+        """How far topics with an order of their own have come here."""
         self._position = 0
         self._session = 0
         self._untaken: deque[tuple[int, bool, int]] = deque()
@@ -87,6 +95,17 @@ class Incoming:
             repeat(message.hops), repeat(share), repeat(-1) if message.tseq < 0 else _places(message, seqs),
         )  # fmt: skip
         out.append(Deliver(list(messages)))
+
+    def reach(self, places: Iterable[TopicPlace]) -> None:
+        """What lies behind these positions is delivered here."""
+        for place in places:
+            self.places[place.topic] = max(place.position, self.places.get(place.topic, 0))
+
+    def known_places(self) -> tuple[TopicPlace, ...]:
+        """What the next broker is told: all, or nothing where that is more than fits a message."""
+        if len(self.places) > TOPIC_PLACES_MAX:
+            return ()
+        return tuple([TopicPlace(topic, position) for topic, position in self.places.items()])
 
     def _leave_out(self, message: Delivery, last: int, reason: str, out: list[Effect]) -> None:
         """Go on without what cannot be read. Brokers pass columns on unread, so it is not the fault of the one that

@@ -7,7 +7,7 @@ be offered leaves no gap in a stream.
 
 Every session begins with `Attend`; nothing else is said before the broker answers `Serving`. When a broker is gone
 another one serves (`search`), with the same subscriptions (`wanted`) and everything again that is not known to be safe
-(`unconfirmed`). The application is told the new broker's name, and notices nothing else.
+(`Unconfirmed`). The application is told the new broker's name, and notices nothing else.
 """
 
 from collections import deque
@@ -32,12 +32,13 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import ALL_LEVELS
-from resprout.core.marks import Marks
+from resprout.core.message_fields import Marks
 from resprout.edge.client.incoming import Incoming
+from resprout.edge.client.options import ClientOptions as ClientOptions
+from resprout.edge.client.options import TellTaken
 from resprout.edge.client.publishing import Publishing
 from resprout.edge.client.questions import Questions
 from resprout.edge.client.search import BrokerSearch
-from resprout.edge.client.timers import TellTaken
 from resprout.edge.client.wanted import WantedSubscriptions, WishMessage, bytes_of
 from resprout.edge.durable_messages import WhenFull
 from resprout.edge.messages import (
@@ -47,6 +48,7 @@ from resprout.edge.messages import (
     Extra,
     GoTo,
     HoldTold,
+    PlacedDelivery,
     PublicationWaits,
     PublishRefused,
     SafeCopies,
@@ -55,10 +57,11 @@ from resprout.edge.messages import (
     SubscribeRefused,
     Successors,
     Taken,
+    TopicPlace,
+    TopicsReached,
     Turned,
     Unsubscribed,
 )  # fmt: skip
-from resprout.edge.options import ClientOptions as ClientOptions
 from resprout.edge.requests import (
     BrokerChanged,
     ClientRequest,
@@ -133,6 +136,8 @@ class ClientMachine:
         }
         self._on_message: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Delivery: self._deliver,
+            PlacedDelivery: self._deliver_placed,
+            TopicsReached: lambda message, now_us, out: self.incoming.reach(message.places),
             DeliveriesDropped: self._dropped,
             Turned: lambda message, now_us, out: self.publishing.turn(message, out),
             SafeCopies: lambda message, now_us, out: self.publishing.count(message, out),
@@ -269,7 +274,8 @@ class ClientMachine:
             if not tried and self.options.returns:  # perhaps it was here before, or elsewhere, in another process
                 tried, home = (event.peer,), event.incarnation
             safe = self.publishing.safe_undelivered() if tried else ()
-            attend = Attend(clock, tried, received, held, search.anyhow, home, safe, self._wanted.when_full)
+            places = self.incoming.known_places() if held else ()
+            attend = Attend(clock, tried, received, held, search.anyhow, home, safe, self._wanted.when_full, places)
             out.append(Send(event.peer, attend))
 
     def _latest_received(self) -> Marks:
@@ -369,6 +375,10 @@ class ClientMachine:
 
     def _deliver(self, message: Delivery, now_us: int, out: list[Effect]) -> None:
         self.incoming.deliver(message, self._search.home, out)
+
+    def _deliver_placed(self, message: PlacedDelivery, now_us: int, out: list[Effect]) -> None:
+        self.incoming.deliver(message, self._search.home, out)
+        self.incoming.reach((TopicPlace(message.bundle.topic, message.position),))
 
     def _dropped(self, message: DeliveriesDropped, now_us: int, out: list[Effect]) -> None:
         self.incoming.skip(message, self._search.home, out)

@@ -7,16 +7,15 @@ watermarks. `delivered` may leave out a publication that somebody has not read, 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from resprout.core.bounds import NUMBER_MAX
 from resprout.core.contract import Answer, Effect
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import STREAMS, Guarantee, GuaranteeName, ReceiptLevel, check_offered
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.core.names import AttributeValue, check_attributes, check_keys, check_payload, check_topic
-from resprout.core.ranges import Ranges
-from resprout.edge.client.outgoing import Outgoing
-from resprout.edge.client.unconfirmed import Unconfirmed
+from resprout.core.seen import Ranges
+from resprout.edge.client.options import ClientOptions
+from resprout.edge.client.outgoing import Outgoing, Unconfirmed
 from resprout.edge.messages import PublicationWaits, Publish, PublishRefused, SafeCopies, Serving, StreamMark, Turned
-from resprout.edge.options import ClientOptions
 from resprout.edge.requests import (
     CopiesCounted,
     Published,

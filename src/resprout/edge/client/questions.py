@@ -1,16 +1,227 @@
-"""What a client asks its broker for besides messages: brokers to be forgotten, events that are kept, whether anybody
-listens. Each is asked of whoever serves; where that one does not offer it, it is answered here.
+"""What a client asks its broker for besides messages: brokers to be forgotten, past events, whether anybody listens.
+
+Each question goes to the broker that serves; where that broker does not offer it, it is answered here. When the broker
+is lost before it has answered:
+
+- whether anybody listens is asked again of the next broker: the question changes nothing;
+- a request to forget brokers is answered here: it may or may not have been passed on, and repeating it does no harm;
+- a request for past events is answered here: another broker keeps another journal.
+
+One answer about past events is a page: the events come one by one, and are handed on together when the broker says that
+the page is complete.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
-from resprout.core.contract import Effect, Send
-from resprout.edge.client.audience import AudienceQuestions
-from resprout.edge.client.forgetting import ForgetRequests
-from resprout.edge.client.reading import ReadRequests
-from resprout.edge.messages import AudienceTold, BrokersForgotten, EventRead, EventsEnd, Extra
-from resprout.edge.requests import AudienceRequest, ForgetRequest, ReadRequest
+from resprout.core.bundle import unpack_attributes, unpack_payloads
+from resprout.core.contract import Answer, Effect, Send
+from resprout.core.errors import UsageError, WireError
+from resprout.core.guarantee import Guarantee
+from resprout.core.message import Message
+from resprout.core.names import check_name, check_topic
+from resprout.edge.messages import (
+    TOPICS_MAX,
+    AskAudience,
+    AudienceTold,
+    BrokersForgotten,
+    EventRead,
+    EventsEnd,
+    Extra,
+    ForgetBrokers,
+    ReadEvents,
+)
+from resprout.edge.requests import (
+    AudienceAnswered,
+    AudienceRequest,
+    EventsAnswered,
+    ForgetAnswered,
+    ForgetRequest,
+    ReadRequest,
+    StoredMessage,
+)
+from resprout.filters.predicate import parse_predicate
+
+QUESTIONS_MAX: Final = 65_536
+"""That wait for their answers."""
+
+NAMES_MAX: Final = 256
+"""Brokers that one request may name."""
+REQUESTS_MAX: Final = 64
+"""That wait for their answers."""
+
+
+class AudienceQuestions:
+    def __init__(self) -> None:
+        self.unsent: deque[AskAudience] = deque()
+        self._tokens: dict[int, int] = {}
+        """By id."""
+        self._sent: dict[int, AskAudience] = {}
+        self._ids = 0
+
+    def ask(self, request: AudienceRequest, token: int) -> None:
+        if len(self._tokens) >= QUESTIONS_MAX:
+            raise UsageError(f"{QUESTIONS_MAX} requests wait for the broker to say whether anybody listens")
+        if not 1 <= len(request.topics) <= TOPICS_MAX:
+            raise UsageError(f"{len(request.topics)} topics in one request; 1 to {TOPICS_MAX} are possible")
+        topics = tuple(map(check_topic, request.topics))
+        self._ids += 1
+        self._tokens[self._ids] = token
+        self.unsent.append(AskAudience(self._ids, topics))
+
+    def next(self) -> AskAudience | None:
+        """To be said to the broker that serves."""
+        if not self.unsent:
+            return None
+        asked = self.unsent.popleft()
+        self._sent[asked.id] = asked
+        return asked
+
+    def give_up(self, out: list[Effect]) -> None:
+        """Nobody can be asked: perhaps somebody listens."""
+        while self.unsent:
+            out.append(Answer(AudienceAnswered(True), self._tokens.pop(self.unsent.popleft().id)))
+
+    def told(self, message: AudienceTold, out: list[Effect]) -> None:
+        """WireError for what no honest broker says."""
+        if self._sent.pop(message.id, None) is None:
+            raise WireError("an answer about listeners that nobody asked for")
+        out.append(Answer(AudienceAnswered(message.anybody), self._tokens.pop(message.id)))
+
+    def begin_session(self) -> None:
+        """Answers of the session before do not come any more."""
+        self.unsent.extendleft(reversed(self._sent.values()))
+        self._sent = {}
+
+
+def check_names(names: Sequence[str]) -> tuple[str, ...]:
+    """UsageError for what no broker can be called, and for no names at all."""
+    if not names:
+        raise UsageError("which brokers are to be forgotten? Give at least one name")
+    if len(names) > NAMES_MAX:
+        raise UsageError(f"{len(names)} brokers to be forgotten at once; at most {NAMES_MAX}")
+    return tuple(dict.fromkeys(check_name(name, "broker name") for name in names))
+
+
+class ForgetRequests:
+    def __init__(self) -> None:
+        self.unsent: deque[tuple[ForgetBrokers, int]] = deque()
+        """With their tokens."""
+        self._sent: deque[tuple[ForgetBrokers, int]] = deque()
+
+    def ask(self, request: ForgetRequest, token: int) -> None:
+        if len(self.unsent) + len(self._sent) >= REQUESTS_MAX:
+            raise UsageError(f"{REQUESTS_MAX} requests to forget brokers wait for their answers")
+        self.unsent.append((ForgetBrokers(check_names(request.names), request.force), token))
+
+    def next(self) -> ForgetBrokers | None:
+        """To be said to the broker that serves."""
+        if not self.unsent:
+            return None
+        asked = self.unsent.popleft()
+        self._sent.append(asked)
+        return asked[0]
+
+    def give_up(self, reason: str, out: list[Effect]) -> None:
+        """Nobody can be told."""
+        while self.unsent:
+            asked, token = self.unsent.popleft()
+            out.append(Answer(ForgetAnswered(asked.names, reason), token))
+
+    def answered(self, message: BrokersForgotten, out: list[Effect]) -> None:
+        if not self._sent or self._sent[0][0].names != message.names:
+            raise WireError("an answer to a request to forget brokers that was never made")
+        _, token = self._sent.popleft()
+        out.append(Answer(ForgetAnswered(message.names, message.reason), token))
+
+    def begin_session(self, out: list[Effect]) -> None:
+        """Answers of the session before do not come any more."""
+        while self._sent:
+            asked, token = self._sent.popleft()
+            out.append(Answer(ForgetAnswered(asked.names, "the broker was lost before it answered: ask again"), token))
+
+
+class ReadRequests:
+    def __init__(self) -> None:
+        self.unsent: deque[tuple[ReadEvents, int]] = deque()
+        """With their tokens."""
+        self._sent: dict[int, tuple[int, list[EventRead]]] = {}
+        """By id: the token, and what has come."""
+        self._ids = 0
+
+    def ask(self, request: ReadRequest, token: int) -> None:
+        if len(self.unsent) + len(self._sent) >= REQUESTS_MAX:
+            raise UsageError(f"{REQUESTS_MAX} requests to read events wait for their answers")
+        for topic_filter in (request.filter, *request.also):
+            parse_predicate(topic_filter, request.where)
+        self._ids += 1
+        asked = ReadEvents(
+            self._ids, request.filter, request.where, request.journal, request.position, request.time_us, request.size,
+            request.also, request.until, request.whole, request.allow_gaps,
+        )  # fmt: skip
+        self.unsent.append((asked, token))
+
+    def next(self) -> ReadEvents | None:
+        """To be said to the broker that serves."""
+        if not self.unsent:
+            return None
+        asked, token = self.unsent.popleft()
+        self._sent[asked.id] = (token, [])
+        return asked
+
+    def give_up(self, reason: str, out: list[Effect]) -> None:
+        """Nobody can be asked."""
+        while self.unsent:
+            _, token = self.unsent.popleft()
+            out.append(Answer(EventsAnswered(reason=reason), token))
+
+    def came(self, message: EventRead, out: list[Effect]) -> None:
+        """WireError for what no honest broker sends."""
+        asked = self._sent.get(message.id)
+        if asked is None:
+            raise WireError("events of the past that nobody asked for")
+        if message.offsets is not None and len(message.offsets) != message.bundle.count:
+            raise WireError(f"{len(message.offsets)} offsets for {message.bundle!r}")
+        asked[1].append(message)
+
+    def ended(self, message: EventsEnd, out: list[Effect]) -> None:
+        asked = self._sent.pop(message.id, None)
+        if asked is None:
+            raise WireError("the end of events that nobody asked for")
+        token, events = asked
+        answer = EventsAnswered(
+            tuple(events), message.journal, message.following, message.first, message.end, message.reason,
+            message.life, message.gaps,
+        )  # fmt: skip
+        out.append(Answer(answer, token))
+
+    def begin_session(self, out: list[Effect]) -> None:
+        """Answers of the session before do not come any more."""
+        lost, self._sent = self._sent, {}
+        for token, _ in lost.values():
+            out.append(Answer(EventsAnswered(reason="the broker was lost before it answered: ask again"), token))
+
+
+def messages_of(message: EventRead) -> list[StoredMessage]:
+    """What one bundle of the past holds. WireError for what no honest broker sends."""
+    bundle, offsets = message.bundle, message.offsets
+    payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
+    places = range(bundle.count) if offsets is None else offsets
+    is_total = bundle.guarantee is Guarantee.TOTAL and message.tseq >= 0
+    return [
+        StoredMessage(
+            message.position,
+            place,
+            message.life,
+            message.time_us,
+            Message(
+                bundle.publisher, bundle.incarnation, bundle.first + place, bundle.topic, bundle.keys, bundle.guarantee,
+                row, payload, message.position, tseq=message.tseq + place if is_total else -1,
+            ),
+        )
+        for place, row, payload in zip(places, rows, payloads, strict=True)
+    ]  # fmt: skip
 
 
 class Questions:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from resprout.core.contract import CancelTimer, Close, Effect, Locate, Open, SetTimer, Timer
-from resprout.edge.client.timers import AnswerDue, AskAgain, AskOthers
+from resprout.edge.client.options import AnswerDue, AskAgain, AskOthers
 from resprout.edge.messages import TRIED_MAX, Successor
 
 SUCCESSORS_MAX: Final = 64

@@ -12,7 +12,7 @@ import msgspec
 
 from resprout.core.bundle import Origin
 from resprout.core.errors import UsageError
-from resprout.core.marks import NOTHING, Marks, Reached, from_marks
+from resprout.core.message_fields import NOTHING, Marks, Reached, from_marks
 from resprout.edge.durable_messages import WhenFull
 from resprout.edge.messages import HeldSubscription, Subscribe, Subscribed, Unsubscribe
 from resprout.edge.requests import SubscribeRequest, UnsubscribeRequest

@@ -32,7 +32,7 @@ import msgspec
 from resprout.core.errors import NameRefusedError
 from resprout.core.names import check_name
 from resprout.edge.rights import ANY_NAME, Rights, is_listed
-from resprout.filters.topics import check_filter
+from resprout.filters.predicate import check_filter
 from resprout.net.connection_limits import IDENTITY_LIMITS
 from resprout.net.identity.proofs import SALTS_MAX
 from resprout.net.identity.scram import Verifier, read_verifier

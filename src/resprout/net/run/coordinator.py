@@ -15,8 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from resprout.core.errors import ResproutError
-from resprout.core.guarantee import ReceiptLevel
-from resprout.core.promises import Promises
+from resprout.core.guarantee import Promises, ReceiptLevel
 from resprout.links.options import LinkOptions
 from resprout.net.child import ProcessError
 from resprout.net.clock import now_us

@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from resprout.core.bundle import Bundle
-from resprout.core.marks import Mark, Marks
+from resprout.core.message_fields import Mark, Marks
 from resprout.order.totals.locks import LockRecord
 from resprout.order.totals.messages import KnownLock, TotalId, TotalPlace, check_locks, id_of
 from resprout.order.totals.submissions import LastPlaces

@@ -20,8 +20,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from resprout.core.bounds import BoundedNumber, Derived, Otherwise
 from resprout.core.contract import NeighbourMessage
+from resprout.core.message_fields import BoundedNumber, Derived, Otherwise
 from resprout.order.entry import Entry
 from resprout.order.left import Left
 from resprout.order.log import Log

@@ -10,9 +10,8 @@ for nothing else, and neither is a publication that is only carried as a total (
 
 from collections import deque
 
-from resprout.core.bundle import Bundle
+from resprout.core.bundle import Bundle, Pair, pairs_of
 from resprout.core.guarantee import Guarantee
-from resprout.core.keys import Pair, pairs_of
 from resprout.order.totals.messages import TotalId, TotalPlace, id_of
 
 

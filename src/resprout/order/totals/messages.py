@@ -12,12 +12,19 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
-from resprout.core.bounds import BROKER_STAMPED, BoundedNumber, BrokerStamp, Epoch, MaybeBrokerStamp, PlaceNumber
 from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import NeighbourMessage, Sender
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
+from resprout.core.message_fields import (
+    BROKER_STAMPED,
+    BoundedNumber,
+    BrokerStamp,
+    BundleMessage,
+    Epoch,
+    MaybeBrokerStamp,
+    PlaceNumber,
+)
 from resprout.order.clock import check_stamp
 
 TotalId = tuple[str, int, int]

@@ -7,7 +7,7 @@ totals the newcomer activates and closes like anybody else.
 
 from collections.abc import Iterable, Sequence
 
-from resprout.core.marks import Mark
+from resprout.core.message_fields import Mark
 from resprout.order.totals.messages import KnownLock, check_locks
 from resprout.order.totals.totals import Totals
 

@@ -13,7 +13,7 @@ from typing import Final
 from resprout.core.bundle import Bundle, split
 from resprout.core.errors import WireError
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import Mark, Marks
+from resprout.core.message_fields import Mark, Marks
 from resprout.order.totals.backlog import Backlog
 from resprout.order.totals.messages import TotalId, id_of
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from resprout.audit.calm import UNREST, CalmTimes, Shock
-from resprout.core.promises import Promises
+from resprout.core.guarantee import Promises
 from resprout.pipeline.judging.bank_operations import Operations
 from resprout.pipeline.judging.columns import NULL, Array, Rows, UnreadableError, Words, is_same
 from resprout.pipeline.judging.durables import CONSUMING, ENDING, ConsumedRows, DurableArrays

@@ -4,7 +4,7 @@ import msgspec
 
 from resprout.audit.judge import Case
 from resprout.audit.verdict import Verdict, verdict_of
-from resprout.core.promises import Promises
+from resprout.core.guarantee import Promises
 from resprout.trace.store import Trace
 
 

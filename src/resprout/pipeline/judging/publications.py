@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import Guarantee
-from resprout.core.promises import OrderScope
+from resprout.core.guarantee import Guarantee, OrderScope
 from resprout.pipeline.judging.columns import (
     NEVER,
     NULL,

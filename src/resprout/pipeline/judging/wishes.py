@@ -12,8 +12,7 @@ import numpy as np
 from resprout.audit.subscriptions import SubscriptionBook, SubscriptionRecord
 from resprout.core.errors import UsageError
 from resprout.core.names import AttributeValue
-from resprout.filters.predicate import Predicate
-from resprout.filters.topics import is_plain, topic_matches
+from resprout.filters.predicate import Predicate, is_plain, topic_matches
 from resprout.pipeline.judging.columns import NULL, Array, Rows, UnreadableError, Words, cells_of, text_of
 from resprout.pipeline.judging.publications import Lives, MessageIndex, Publications
 from resprout.trace import kinds

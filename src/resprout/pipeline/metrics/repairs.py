@@ -14,7 +14,7 @@ from typing import Final
 
 from resprout.pipeline.metrics.observed import ObservedEvent
 from resprout.pipeline.metrics.setting import Setting
-from resprout.sim.distances import Distances
+from resprout.sim.network import Distances
 from resprout.trace import kinds
 
 ROUND: Final = "repair_round"

@@ -6,7 +6,7 @@ import msgspec
 
 from resprout.core.errors import UsageError
 from resprout.pipeline.places import RunPlace
-from resprout.sim.distances import Distances
+from resprout.sim.network import Distances
 from resprout.stacks.registry import find_stack
 from resprout.trace.schema import TraceError
 from resprout.trace.store import INFO_NAME

@@ -29,7 +29,7 @@ from resprout.pipeline.report.measures import MEASURES, RUN_AXES
 from resprout.pipeline.report.page_tables import PageTable
 from resprout.pipeline.stores import Location, found_in, put
 from resprout.scenario.reader import TomlTable, suggestion
-from resprout.scenario.source import read_source
+from resprout.scenario.shipped import read_shipped
 from resprout.scenario.sweep import Sweep, load_sweep
 
 FIGURES_MAX: Final = 100
@@ -74,10 +74,10 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 # -- from a sweep file -------------------------------------------------------------------------------------------------
 
 
-def load_report(path: Path) -> SweepReport:
+def load_report(path: str | Path) -> SweepReport:
     """Raise ScenarioError, in one line with the place, for a file with a table that cannot be drawn."""
     sweep = load_sweep(path)
-    file = TomlTable(read_source(path), ())
+    file = TomlTable(read_shipped(path, "sweeps"), ())
     figures = tuple(_figure(table, sweep) for table in file.tables("figure", FIGURES_MAX, "figure"))
     head = _head(TomlTable(file.source, ("report",), "report")) if "report" in file else {}
     return SweepReport(experiment=sweep.name, sweep=str(path), figures=figures, **head)

@@ -11,7 +11,7 @@ import msgspec
 
 from resprout.audit.verdict import RULES, VIOLATED, missed
 from resprout.core.errors import UsageError
-from resprout.core.promises import OrderScope
+from resprout.core.guarantee import OrderScope
 from resprout.pipeline.report.facts import (
     RunFacts,
     RunStanding,

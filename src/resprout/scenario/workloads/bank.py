@@ -25,8 +25,8 @@ A message that is none of these, or touches an account that this replica does no
 import random
 from collections.abc import Mapping, Sequence
 
+from resprout.core.bundle import Pair, pairs_of
 from resprout.core.guarantee import Guarantee
-from resprout.core.keys import Pair, pairs_of
 from resprout.core.message import Message
 from resprout.core.names import AttributeValue
 from resprout.edge.requests import PublishRequest

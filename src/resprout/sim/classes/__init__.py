@@ -1,4 +1,4 @@
-"""What swarms draw from: classes of trials, each with a name and a file of its own.
+"""What swarms draw from: classes of trials, each with a name; alike classes share a file.
 
 `faults` is the first and the widest: everything that machines do. The others are about what people do and what networks
 are like. A class draws from its own generators, so a new one leaves the seeds of the others as they are.
@@ -10,18 +10,16 @@ from typing import Final
 
 from resprout.scenario.draw import draw_scenario, with_keepers
 from resprout.scenario.model import random_for
+from resprout.sim.classes.clients import producers, unread
 from resprout.sim.classes.consumers import consumers
-from resprout.sim.classes.cut_repairs import cut_repairs
 from resprout.sim.classes.doubled import doubled_clients, doubled_names
 from resprout.sim.classes.machines import disks, hung, moved_clocks
-from resprout.sim.classes.newcomers import newcomers
-from resprout.sim.classes.producers import producers
 from resprout.sim.classes.restarts import blackout, in_turn, restarts, rolling
 from resprout.sim.classes.slow_links import slow_links
 from resprout.sim.classes.spilling import spilling
 from resprout.sim.classes.thin_links import thin_links
 from resprout.sim.classes.totals import totals
-from resprout.sim.classes.unread import unread
+from resprout.sim.classes.tree import cut_repairs, newcomers
 from resprout.sim.mishaps import with_mishaps
 from resprout.sim.trial import Trial
 

@@ -11,9 +11,9 @@ import msgspec
 
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import ClientSpec, FaultKind, FaultSpec, Scenario, SubscriptionSpec, random_for
-from resprout.sim.blows import with_blows
 from resprout.sim.classes.drawing import GrowingTrial
 from resprout.sim.classes.restarts import black_out, with_disks
+from resprout.sim.mishaps import with_blows
 from resprout.sim.trial import Trial, formed_us
 
 LOG_BYTES: Final = (1 << 12, 1 << 12, 1 << 14, 64 << 20)

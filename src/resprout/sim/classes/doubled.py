@@ -16,8 +16,8 @@ import msgspec
 
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import ClientSpec, FaultKind, FaultSpec, Scenario, random_for
-from resprout.sim.blows import with_blows
 from resprout.sim.classes.drawing import GrowingTrial
+from resprout.sim.mishaps import with_blows
 from resprout.sim.run import RunResult
 from resprout.sim.trial import Trial, formed_us
 from resprout.trace import kinds

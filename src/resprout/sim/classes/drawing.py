@@ -9,10 +9,9 @@ import msgspec
 
 from resprout.scenario.draw import draw_scenario, with_keepers
 from resprout.scenario.model import BrokerSpec, ClientSpec, FaultKind, FaultSpec, Scenario, SubscriptionSpec
-from resprout.sim.blows import LONG_EVENTS, TIME_LIMIT_US
-from resprout.sim.fault_model import FaultModel
+from resprout.sim.mishaps import LONG_EVENTS, TIME_LIMIT_US
 from resprout.sim.run import FaultAtEvent
-from resprout.sim.trial import Rehearsal, Trial, formed_us, rehearse
+from resprout.sim.trial import FaultModel, Rehearsal, Trial, formed_us, rehearse
 from resprout.stacks.survival import everything
 
 

@@ -24,9 +24,8 @@ from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario, random_for
 from resprout.sim.classes.drawing import GrowingTrial
 from resprout.sim.classes.restarts import with_disks
-from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import FaultAtEvent
-from resprout.sim.trial import Rehearsal, Trial, formed_us, rehearse
+from resprout.sim.trial import FaultModel, Rehearsal, Trial, formed_us, rehearse
 from resprout.stacks.survival import everything
 
 TIME_LIMIT_US: Final = 900_000_000

@@ -28,8 +28,8 @@ from typing import Final
 import msgspec
 
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario, random_for
-from resprout.sim.blows import LONG_EVENTS
 from resprout.sim.classes.drawing import GrowingTrial
+from resprout.sim.mishaps import LONG_EVENTS
 from resprout.sim.trial import Trial
 
 ROUNDS_MAX: Final = 4

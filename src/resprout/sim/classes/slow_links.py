@@ -13,9 +13,8 @@ import msgspec
 from resprout.scenario.model import BrokerSpec, ClientSpec, Mix, RandomOptions, Scenario, WorkloadSpec, random_for
 from resprout.scenario.topologies import SHAPES, parents_in
 from resprout.sim.classes.drawing import brokers_in, death, first_reads_all, subscriptions_to
-from resprout.sim.fault_model import FaultModel
 from resprout.sim.run import RunResult
-from resprout.sim.trial import Trial, formed_us
+from resprout.sim.trial import FaultModel, Trial, formed_us
 from resprout.stacks.survival import everything
 
 BANDWIDTHS: Final = (500_000, 1_000_000, 1_000_000, 2_000_000, 5_000_000, 20_000_000)

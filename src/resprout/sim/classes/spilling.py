@@ -24,9 +24,9 @@ from resprout.scenario.model import (
     WorkloadSpec,
     random_for,
 )
-from resprout.sim.blows import with_blows
 from resprout.sim.classes.drawing import brokers_in
 from resprout.sim.classes.restarts import with_disks
+from resprout.sim.mishaps import with_blows
 from resprout.sim.trial import Trial, formed_us
 
 BROKERS_MAX: Final = 6

@@ -23,8 +23,7 @@ from resprout.scenario.model import (
 )  # fmt: skip
 from resprout.scenario.topologies import SHAPES, parents_in
 from resprout.sim.classes.drawing import brokers_in, death, first_reads_all, subscriptions_to
-from resprout.sim.fault_model import FaultModel
-from resprout.sim.trial import Trial, formed_us
+from resprout.sim.trial import FaultModel, Trial, formed_us
 from resprout.stacks.survival import everything
 
 BANDWIDTHS: Final = (1_000_000, 2_000_000, 5_000_000, 10_000_000, 30_000_000, 100_000_000, None)

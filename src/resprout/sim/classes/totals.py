@@ -2,8 +2,8 @@
 
 Most of what is published has to be carried as a total here. In half of the trials the root falls, or an inner broker
 whose children then have another way to the root, and with f = 2 the broker that would lead the repair falls with it or
-in the middle of it; some only freeze, some come back. In the other half anybody falls (`sim.blows`). Clients crash and
-return, too, so that newer lives meet what older ones have under way.
+in the middle of it; some only freeze, some come back. In the other half anybody falls (`sim.mishaps`). Clients crash
+and return, too, so that newer lives meet what older ones have under way.
 """
 
 from random import Random
@@ -13,10 +13,9 @@ import msgspec
 
 from resprout.scenario.draw import STACK_OPTIONS, draw_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario, WorkloadSpec, random_for
-from resprout.sim.blows import TIME_LIMIT_US, with_blows
-from resprout.sim.fault_model import FaultModel
+from resprout.sim.mishaps import TIME_LIMIT_US, with_blows
 from resprout.sim.run import FaultAtEvent
-from resprout.sim.trial import Trial, formed_us, rehearse
+from resprout.sim.trial import FaultModel, Trial, formed_us, rehearse
 from resprout.stacks.survival import everything
 
 BROKERS_MIN: Final = 3

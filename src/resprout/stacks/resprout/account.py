@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from resprout.edge.broker.consumers import PREFIX
-from resprout.filters.topics import topic_matches
+from resprout.filters.predicate import topic_matches
 from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.pauses import PauseSeen
 from resprout.stacks.shell.readers import readers_here

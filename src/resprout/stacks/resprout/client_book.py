@@ -10,7 +10,7 @@ from resprout.edge.broker.ghosts import Ghosts
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.order.link import Link
 from resprout.overlay.places import Life
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import Outbound
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.durable_book import DurableBook
 from resprout.stacks.resprout.life import BrokerLife

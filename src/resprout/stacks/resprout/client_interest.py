@@ -11,11 +11,10 @@ from itertools import islice
 from typing import Final
 
 from resprout.core.contract import Timer
-from resprout.filters.predicate import Predicate
-from resprout.filters.topics import is_plain
+from resprout.filters.predicate import Predicate, is_plain
 from resprout.spread.interest import Interest
+from resprout.spread.messages import Outbound
 from resprout.spread.needs import Wish
-from resprout.spread.outbound import Outbound
 
 PORTION: Final = 1_000
 """Subscriptions of a client that leaves, which are dropped in one step."""

@@ -15,10 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from resprout.core.bundle import Origin
-from resprout.core.marks import Mark, Marks, Reached, raise_to, to_marks
+from resprout.core.bundle import Origin, StowedBundle, whole
+from resprout.core.message_fields import Mark, Marks, Reached, raise_to, to_marks
 from resprout.core.seen import ORIGINS_KEPT
-from resprout.core.stowed import StowedBundle, whole
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.durable_messages import Drops, Spans
 from resprout.filters.index import MatchIndex

@@ -11,8 +11,7 @@ publications of the same client that went another way; ordered ones never do, th
 from collections import deque
 from collections.abc import Sequence
 
-from resprout.core.bundle import Bundle
-from resprout.core.bundle_record import from_record, to_record
+from resprout.core.bundle import Bundle, from_record, to_record
 from resprout.core.guarantee import Guarantee
 from resprout.core.seen import Seen
 from resprout.order.clock import Clock

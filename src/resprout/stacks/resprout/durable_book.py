@@ -12,13 +12,13 @@ from typing import Final
 import msgspec
 
 from resprout.core.errors import PeerError, UsageError
-from resprout.core.marks import Marks, in_parts
+from resprout.core.message_fields import Marks, in_parts
 from resprout.core.names import check_name
 from resprout.edge.durable_messages import NO_DROPS, Drops, Spans, WhenFull
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.overlay.echo import Echo
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import Outbound
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.durable_done import DurableProgress, check_progress
 from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown

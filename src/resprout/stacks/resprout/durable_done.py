@@ -9,11 +9,10 @@ when a neighbour is not heard.
 
 from typing import Final
 
-from resprout.core.bounds import NUMBER_MAX
 from resprout.core.bundle import Origin
 from resprout.core.errors import PeerError
-from resprout.core.marks import MARKS_MAX, NOTHING, Marks, Reached, raise_to, to_marks
-from resprout.core.ranges import Ranges
+from resprout.core.message_fields import MARKS_MAX, NOTHING, NUMBER_MAX, Marks, Reached, raise_to, to_marks
+from resprout.core.seen import Ranges
 from resprout.edge.broker.sharing import SPANS_TOLD_MAX
 from resprout.edge.durable_messages import NO_DROPS, Drops, Span, Spans
 

@@ -2,9 +2,8 @@
 
 from typing import ClassVar
 
-from resprout.core.bounds import BoundedNumber
 from resprout.core.contract import Departure, NeighbourMessage
-from resprout.core.marks import MARK_BYTES, Marks
+from resprout.core.message_fields import MARK_BYTES, BoundedNumber, Marks
 from resprout.edge.durable_messages import NO_DROPS, SPAN_BYTES, Drops, Spans
 from resprout.stacks.resprout.durable_state import DurableState
 

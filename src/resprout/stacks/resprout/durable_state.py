@@ -4,8 +4,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.bounds import BoundedNumber
-from resprout.core.marks import Marks
+from resprout.core.message_fields import BoundedNumber, Marks
 from resprout.edge.durable_messages import NO_DROPS, Drops, Spans, Terms
 from resprout.overlay.places import Life
 

@@ -11,10 +11,9 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.bounds import next_number
 from resprout.core.contract import Send
 from resprout.core.errors import UsageError
-from resprout.core.marks import Marks
+from resprout.core.message_fields import Marks, next_number
 from resprout.core.names import check_name
 from resprout.edge.broker.consumers import Consumers, HeldDurable, inner_name
 from resprout.edge.broker.ghosts import Ghosts

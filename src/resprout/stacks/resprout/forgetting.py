@@ -11,7 +11,7 @@ Not done here: declaring anybody dead (`overlay.council`), and telling whether i
 from resprout.core.contract import Send
 from resprout.core.errors import UsageError
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.client.forgetting import check_names
+from resprout.edge.client.questions import check_names
 from resprout.edge.messages import BrokersForgotten, ForgetBrokers
 from resprout.overlay.council import Council
 from resprout.stacks.resprout.life import BrokerLife

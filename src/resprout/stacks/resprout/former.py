@@ -9,10 +9,8 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.bounds import Epoch
-from resprout.core.bundle import Bundle, Origin
-from resprout.core.bundle_record import from_record, to_record
-from resprout.core.marks import Mark, Marks, raise_to
+from resprout.core.bundle import Bundle, Origin, from_record, to_record
+from resprout.core.message_fields import Epoch, Mark, Marks, raise_to
 from resprout.edge.durable_messages import NO_DROPS, Drops, Spans
 from resprout.overlay.places import Life
 from resprout.stacks.resprout.durable_done import DurableProgress

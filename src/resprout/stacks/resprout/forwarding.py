@@ -4,12 +4,10 @@ Nothing is queued for a neighbour without room: it stays behind in the log with 
 the outbox has room for it again. A link that is not open is owed everything in the same way.
 """
 
-from resprout.core.bounds import HOPS_MAX
-from resprout.core.bundle import Bundle, Origin, split
+from resprout.core.bundle import Bundle, Origin, split, whole
 from resprout.core.errors import WireError
-from resprout.core.marks import Reached
+from resprout.core.message_fields import HOPS_MAX, Reached
 from resprout.core.seen import Seen
-from resprout.core.stowed import whole
 from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.ports import Picks
 from resprout.edge.broker.session import ClientSession

@@ -9,21 +9,21 @@ from typing import Annotated, Any, ClassVar, Final, get_args
 
 import msgspec
 
-from resprout.core.bounds import (
+from resprout.core.bundle import Bundle
+from resprout.core.contract import BrokerMessage, Departure, NeighbourMessage, Sender
+from resprout.core.message_fields import (
     BROKER_STAMPED,
     BoundedNumber,
     BrokerStamp,
+    BundleMessage,
     EchoedNumber,
     Epoch,
     Hops,
+    Mark,
     Side,
     Stamp,
     TotalSequence,
 )
-from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage
-from resprout.core.contract import BrokerMessage, Departure, NeighbourMessage, Sender
-from resprout.core.marks import Mark
 from resprout.order.totals.messages import KnownLock
 from resprout.overlay.places import Configuration, Life, Place
 from resprout.stacks.resprout.durable_state import DurableState

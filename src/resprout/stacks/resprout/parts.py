@@ -10,7 +10,7 @@ from typing import Final
 
 from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
-from resprout.core.marks import Marks
+from resprout.core.message_fields import Marks
 from resprout.core.seen import Seen
 from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.ghosts import Ghosts
@@ -30,9 +30,9 @@ from resprout.order.totals.totals import Totals
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Namesake
 from resprout.overlay.status import CouncilOptions
-from resprout.spread.bases import Base
 from resprout.spread.interest import Interest
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import Outbound
+from resprout.spread.needs import Base
 from resprout.stacks.match_budget import MatchBudget
 from resprout.stacks.resprout.audience import Audience
 from resprout.stacks.resprout.client_book import ClientBook, ListenerBook, Roll

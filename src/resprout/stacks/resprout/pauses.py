@@ -14,17 +14,17 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from resprout.core.bounds import BoundedNumber, Microseconds, next_number
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Departure, NeighbourMessage
 from resprout.core.errors import PeerError, UsageError
+from resprout.core.message_fields import BoundedNumber, Microseconds, next_number
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.filters.topics import check_filter, topic_matches
+from resprout.filters.predicate import check_filter, topic_matches
 from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.overlay import lineage
 from resprout.overlay.places import Life
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import Outbound
 from resprout.stacks.resprout.life import BrokerLife
 
 PAUSE_LEASES: Final = 4

@@ -11,7 +11,7 @@ from resprout.order.log import Log
 from resprout.order.reports import Reports
 from resprout.order.timers import ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalBook
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import Outbound
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.total_way import TotalWay

@@ -14,8 +14,7 @@ Bundles themselves leave through `forwarding`. All of it goes through the outbox
 from resprout.core.contract import ProtocolMessage
 from resprout.order.link import Link
 from resprout.order.log import Log
-from resprout.spread.messages import Interested, Uninterested
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import Interested, Outbound, Uninterested
 from resprout.stacks.resprout.messages import ClientBegan, ListenersChanged
 from resprout.stacks.shell.outbox import Outbox
 

@@ -19,10 +19,9 @@ from typing import Final
 
 from msgspec import UNSET
 
-from resprout.core.bundle import Bundle
-from resprout.core.stowed import STOWED_COST, StowedBundle, stow
+from resprout.core.bundle import STOWED_COST, Bundle, StowedBundle, stow
 from resprout.edge.durable_messages import WhenFull
-from resprout.filters.topics import topic_matches
+from resprout.filters.predicate import topic_matches
 from resprout.order.entry import Entry, SpillState
 from resprout.order.log import Log
 from resprout.stacks.resprout.durable_state import DurableState

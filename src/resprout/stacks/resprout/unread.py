@@ -11,16 +11,15 @@ again later.
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final
 
-from resprout.core.bounds import BoundedNumber
 from resprout.core.contract import Departure, NeighbourMessage
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import STREAMS
-from resprout.core.marks import Marks
+from resprout.core.message_fields import BoundedNumber, Marks
 from resprout.core.seen import Seen
 from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.overlay.echo import Echo
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import Outbound
 
 QUESTIONS_MAX: Final = 4_096
 """Questions that run through one broker at a time."""

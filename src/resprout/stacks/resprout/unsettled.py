@@ -12,7 +12,7 @@ from typing import Final
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.contract import Timer
 from resprout.core.guarantee import STREAMS
-from resprout.core.marks import Mark, Marks, Reached
+from resprout.core.message_fields import Mark, Marks, Reached
 from resprout.edge.broker.answering import known_streams
 from resprout.edge.broker.ports import HeldBundle
 from resprout.edge.broker.session import ClientSession

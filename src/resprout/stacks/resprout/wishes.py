@@ -10,11 +10,9 @@ from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Subscribe, SubscribeRefused, Unsubscribe
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.order.link import Link
-from resprout.spread.bases import Base
 from resprout.spread.interest import INTERESTS_MAX, Interest
-from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
-from resprout.spread.needs import Wish
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import InterestConfirmed, Interested, Outbound, Uninterested
+from resprout.spread.needs import Base, Wish
 from resprout.stacks.resprout.client_book import ListenerBook
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.life import BrokerLife

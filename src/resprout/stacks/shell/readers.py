@@ -1,7 +1,7 @@
 """Who of the clients here wants a topic. It looks at every subscription: for people who ask, not for publications."""
 
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.filters.topics import topic_matches
+from resprout.filters.predicate import topic_matches
 from resprout.stacks.status import TopicReaders
 
 

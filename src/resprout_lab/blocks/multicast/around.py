@@ -1,9 +1,10 @@
 """The tree, with ways around the dead: the neighbours of a dead broker become neighbours of each other.
 
 Everybody knows the tree within two hops (`overlay.neighbourhood`): brokers tell their neighbours who their neighbours
-are, and where they listen. When the host of a neighbour says that its process is gone, or another neighbour of it says
-so (`Around`), it is passed over: its other neighbours are called, and are links from then on. What it may have owed
-them is theirs to send (`stacks.multicast.copies`); who has sent all of that says so (`Flushed`).
+are, and where they listen. When the host of a neighbour says that its process is gone, when the failure detector
+suspects it, or when another neighbour of it says so (`Around`), it is passed over: its other neighbours are called, and
+are links from then on. What it may have owed them is theirs to send (`stacks.multicast.copies`); who has sent all of
+that says so (`Flushed`). A broker that was suspected and lives is told so, and begins another life.
 
 Circles do no harm: what comes a second time is dropped. Nobody takes the place of the dead, and a broker that returns
 joins like a newcomer, below the parent that it was given.
@@ -11,7 +12,7 @@ joins like a newcomer, below the parent that it was given.
 
 from collections.abc import Mapping
 
-from resprout.core.contract import LinkDown, LinkUp, Outcome, Silent
+from resprout.core.contract import EndCause, Heard, LinkDown, LinkUp, Outcome, Retire, Silent
 from resprout.core.errors import PeerError
 from resprout.edge.messages import Successor
 from resprout.stacks.shell.desk import Desk, Handler
@@ -19,6 +20,7 @@ from resprout.stacks.shell.outbox import Outbox
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.shell.step import Step
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.detector import FailureDetector
 from resprout_lab.blocks.multicast.messages import Around, Flushed
 from resprout_lab.blocks.neighbourhood import Neighbourhood
 from resprout_lab.blocks.places import MappedTree, PlacesNear
@@ -32,8 +34,13 @@ class Met(Outcome, frozen=True):
 
 
 class BypassTree(MappedTree):
-    def __init__(self, seat: BrokerSeat, step: Step, outbox: Outbox) -> None:
+    def __init__(self, seat: BrokerSeat, step: Step, outbox: Outbox, suspect_us: int) -> None:
         super().__init__(seat, step, outbox, Neighbourhood(seat.first_place, 2))
+        self.detector = FailureDetector(step, suspect_us, self._suspect)
+        self._over: dict[str, int] = {}
+        """By name: the latest life that was passed over."""
+        self._unsure: dict[str, None] = {}
+        """Those that have ended the session themselves: they live, and may have passed this broker over."""
         self._unheard: dict[str, None] = {}
         """Children that may not know yet that they are in the tree: nobody is told of them."""
         self._unflushed: dict[str, dict[str, None]] = {}
@@ -62,6 +69,7 @@ class BypassTree(MappedTree):
 
     def _link(self, name: str, address: str) -> None:
         super()._link(name, address)
+        self._unsure.pop(name, None)
         if self._unflushed.pop(name, None) is not None:  # it has returned
             self._met = {pair: None for pair in self._met if pair[1] != name}
         if name == self.parent:
@@ -83,7 +91,22 @@ class BypassTree(MappedTree):
 
     def up(self, event: LinkUp) -> None:
         super().up(event)
+        if event.peer not in self._unsure:
+            self.detector.heard(event.peer)
+        if event.incarnation <= self._over.get(event.peer, 0):  # it lives, and was passed over all the same
+            self._outbox.send(event.peer, Around(event.peer))
         self._meet(event.peer)
+
+    def heard(self, event: Heard) -> None:
+        super().heard(event)
+        self.detector.heard(event.peer)
+
+    def _suspect(self, name: str) -> None:
+        if name in self._unsure:
+            self._call_others(name)
+        elif name in self.links:
+            self._pass_over(name)
+        self._peers.open(name)  # it may live, and has to be told
 
     def silent(self, event: Silent) -> None:
         self._peers.lost(event.peer, event.refused)
@@ -93,6 +116,7 @@ class BypassTree(MappedTree):
             self._ask_another()
         elif event.peer in self.links:
             self._peers.open(event.peer)  # whoever opened the session may be gone: its host is asked
+            self.detector.silent(event.peer)
         else:
             super().silent(event)
 
@@ -108,9 +132,12 @@ class BypassTree(MappedTree):
         self._peers.open(self.parent)
 
     def down(self, event: LinkDown) -> None:
-        if event.peer in self._view.own.neighbours and event.peer in self.links:
-            self._pass_over(event.peer)
+        is_neighbour = event.peer in self._view.own.neighbours and event.peer in self.links
+        if is_neighbour:
+            self._pass_over(event.peer, is_sure=event.cause is not EndCause.CLOSED)
         super().down(event)
+        if is_neighbour and event.peer in self._unsure:
+            self._peers.open(event.peer)
 
     def _lose(self, name: str) -> None:
         super()._lose(name)
@@ -121,19 +148,36 @@ class BypassTree(MappedTree):
         place = self._view.place(dead)
         return [] if place is None else [name for name in place.neighbours if name != self._view.name]
 
-    def _pass_over(self, dead: str) -> None:
-        others = self._others(dead)
-        self._unflushed[dead] = dict.fromkeys(others)
+    def _pass_over(self, dead: str, is_sure: bool = True) -> None:
+        """`is_sure`: call its others now, and not when it has not explained itself in time."""
+        self.detector.forget(dead)
+        life = self._peers.incarnation(dead)
+        self._unflushed[dead] = dict.fromkeys(self._others(dead))
         self._peers.close(dead, "it is gone")
         is_in = self.is_in
         self._lose(dead)
         if dead == self.parent:
             self.parent, self.is_in = None, is_in
-        for name in others:
+        if is_sure:
+            self._over[dead] = max(life, self._over.get(dead, 0))
+            self._call_others(dead)
+        else:
+            self._unsure[dead] = None
+            self.detector.silent(dead)
+
+    def _call_others(self, dead: str) -> None:
+        self._unsure.pop(dead, None)
+        for name in self._others(dead):
             self._peers.open(name)
             self._meet(name)
 
     def _around(self, peer: Peer, message: Around) -> None:
+        if message.dead == self._view.name:
+            if self._over.get(peer.name, 0) < peer.incarnation or peer.name < self._view.name:
+                self._step.end_life(Retire(f"{peer.name} has passed this life over"))
+            return  # otherwise they have passed over each other, and the peer begins anew
+        if message.dead in self._unsure:
+            self._call_others(message.dead)
         if message.dead not in self._unflushed:
             if message.dead not in self._view.own.neighbours:
                 raise PeerError(f"{message.dead} was no neighbour of this broker")
@@ -148,7 +192,7 @@ class BypassTree(MappedTree):
         if not self._peers.is_up(name):
             return
         for dead in self._unflushed:
-            if (name, dead) not in self._met and name in self._others(dead):
+            if dead not in self._unsure and (name, dead) not in self._met and name in self._others(dead):
                 self._met[name, dead] = None
                 self._outbox.send(name, Around(dead))
                 if name not in self.links:

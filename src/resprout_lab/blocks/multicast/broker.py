@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, NamedTuple
 
 import msgspec
 
+from resprout.core.contract import Retire
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.seen import SeenRanges
@@ -19,10 +20,12 @@ from resprout.stacks.shell.desk import Handler
 from resprout.stacks.shell.peers import Peer
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.crossing import Progress
+from resprout_lab.blocks.detector import SuspectDue
 from resprout_lab.blocks.item import KeptItem
 from resprout_lab.blocks.multicast.around import BypassTree, Met
 from resprout_lab.blocks.multicast.copies import Copy, LinkCopies
 from resprout_lab.blocks.multicast.messages import NotOwed, in_parts
+from resprout_lab.blocks.multicast.options import MulticastOptions
 from resprout_lab.blocks.multicast.order import Arrival, M, MulticastOrder
 from resprout_lab.blocks.recorded import RecordedSubscriptions
 from resprout_lab.blocks.serving import ServingShell
@@ -48,15 +51,15 @@ class MulticastBroker(ServingShell, Generic[M]):
         seat: BrokerSeat,
         order: MulticastOrder[M],
         kind: type[M],
-        buffer: int,
+        options: MulticastOptions,
         *,
         handlers: Mapping[type, Handler] | None = None,
         timers: Mapping[type, Any] | None = None,
     ) -> None:
         """`kind` carries publications, `handlers` are for what else neighbours say, `timers` for what else is due."""
         self._wishes = RecordedSubscriptions()
-        super().__init__(Serving(stack, GUARANTEES, 1, receipts=RECEIPTS), self._wishes, buffer)
-        self._tree = tree = BypassTree(seat, self._step, self._outbox)
+        super().__init__(Serving(stack, GUARANTEES, 1, receipts=RECEIPTS), self._wishes, options.buffer)
+        self._tree = tree = BypassTree(seat, self._step, self._outbox, options.suspect_us)
         self._order = order
         self._seen = SeenRanges()
         """What was delivered here."""
@@ -73,7 +76,7 @@ class MulticastBroker(ServingShell, Generic[M]):
             is_ready=lambda: tree.is_in,
             door=self._is_open_to,
             successors=lambda: tree.successors,
-            timers=timers,
+            timers={SuspectDue: tree.detector.due, **(timers or {})},
             outcomes={LinkBegan: self._began, LinkEnded: self._ended, Met: self._meet},
             at_end=(self._tell_copies,),
         )
@@ -124,7 +127,9 @@ class MulticastBroker(ServingShell, Generic[M]):
             return
         if message.sender == self._order.member:
             raise PeerError(f"{message.sender} has not multicast number {number} to {message.group!r}")
-        self._order.put(Arrival(message, number, item))
+        if not self._order.put(Arrival(message, number, item)):
+            self._step.end_life(Retire("too much that cannot be delivered waits here"))
+            return
         self._copies.came(peer.name, copy)
         self._kept.keep(item)
         self._pass_on(copy)

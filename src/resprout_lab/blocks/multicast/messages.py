@@ -3,8 +3,8 @@
 from typing import Final
 
 from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
+from resprout.core.message_fields import BundleMessage
 from resprout_lab.blocks.crossing import Progress
 from resprout_lab.blocks.parts import parts_of
 from resprout_lab.blocks.places import PlacesNear
@@ -47,7 +47,8 @@ class NotOwed(ProtocolMessage, frozen=True, tag=185):
 
 
 class Around(ProtocolMessage, frozen=True, tag=188):
-    """This broker, next to both of us, is dead: we are neighbours now. The first message of the link."""
+    """This broker, next to both of us, is dead: we are neighbours now. The first message of the link. A broker that is
+    told so of itself was suspected, and begins another life."""
 
     dead: str
 

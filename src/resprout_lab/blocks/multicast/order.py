@@ -75,10 +75,12 @@ class MulticastOrder(ABC, Generic[M]):
         """It was delivered here, waits here, or must not be waited for."""
         return number <= self._clock.at(group, member) or (group, member, number) in self._waiting
 
-    def put(self, arrival: Arrival[M]) -> None:
+    def put(self, arrival: Arrival[M]) -> bool:
+        """Return False when there is no room, and nothing was kept."""
         if not self._held.put(arrival):
-            raise PeerError("too much that cannot be delivered waits here")
+            return False
         self._waiting[(*arrival.entry, arrival.number)] = None
+        return True
 
     def take(self) -> Arrival[M] | None:
         """The next that may be delivered, counted as such."""

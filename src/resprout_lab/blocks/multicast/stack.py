@@ -7,7 +7,7 @@ from typing import Final
 from resprout.core.contract import Machine
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.stacks.families import Family
-from resprout.stacks.stack import BrokerSeat, Stack
+from resprout.stacks.stack import BrokerSeat, Stack, WaitTimes
 from resprout.stacks.survival import Survival
 from resprout_lab.blocks.crossing import Progress
 from resprout_lab.blocks.multicast.broker import GUARANTEES, RECEIPTS
@@ -46,7 +46,11 @@ def multicast_stack(
             Family.CLIENTS: CLIENT_MESSAGES,
         },
         layers={"resprout_lab.blocks.crossing": "order"},
-        survives=lambda options: Survival(faults=1),
+        survives=lambda options: Survival(
+            faults=1, silent_hosts=True, freezes=True, clients_restart_at_home=True, joins=True
+        ),
+        drawn={"buffer": (10_000, 10_000, 10), "held_back": (100_000, 100), "suspect_us": (4_000_000, 6_000_000)},
+        waits=lambda options: WaitTimes(death_us=options.suspect_us),
         known_anomalies={"lost_told": _CLIENTS_TOLD},
         known_limits={"lost": _ONE_DEATH},
     )

@@ -6,8 +6,7 @@ Of several that have the same, one is asked at a time: the others in the next ro
 from typing import Final
 
 from resprout.core.bundle import Origin
-from resprout.core.ranges import Range, Ranges
-from resprout.core.seen import SeenRanges
+from resprout.core.seen import Range, Ranges, SeenRanges
 
 ANNOUNCED_MAX: Final = 16_384
 """Ranges of one neighbour. What it announces beyond that is not noted, and will be offered again."""

@@ -10,8 +10,7 @@ from typing import Final, Protocol
 
 from resprout.core.bundle import Bundle, Origin
 from resprout.core.contract import Outcome, ProtocolMessage, Timer
-from resprout.core.ranges import Range
-from resprout.core.seen import SeenRanges
+from resprout.core.seen import Range, SeenRanges
 from resprout_lab.gossip.broadcast.announced import Announced
 from resprout_lab.gossip.broadcast.apart import Apart, ApartDue, Doubts
 from resprout_lab.gossip.broadcast.messages import Gossiped, Graft, IHave, Prune, check_offers, in_parts

@@ -6,10 +6,10 @@ from typing import Final
 import msgspec
 
 from resprout.core.bundle import Bundle, Origin
-from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
-from resprout.core.ranges import Range
+from resprout.core.message_fields import BundleMessage
+from resprout.core.seen import Range
 
 RANGES_MAX: Final = 4_096
 """In one message, of all origins together: that fits a frame whatever their names are."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from resprout.core.bundle import Bundle, Origin
-from resprout.core.ranges import Range
+from resprout.core.seen import Range
 
 
 class StoredBundle(NamedTuple):

@@ -13,9 +13,10 @@ class TreeGrown(Outcome, frozen=True):
 
 
 class TreeSkipped(Outcome, frozen=True):
-    """Publications of the topic will never come here: nobody keeps them any more."""
+    """Publications of the topic up to this position will never come here: nobody keeps them any more."""
 
     topic: str
+    position: int
 
 
 class BeatDue(Timer, frozen=True):
@@ -37,6 +38,9 @@ class TreeLines(Protocol):
     def now_us(self) -> int: ...
     def next_hop(self, topic: str) -> str | None:
         """The next one on the way to the root; None while there is no way."""
+
+    def rooted(self, topic: str, root: str) -> None:
+        """The tree says who leads the topic."""
 
     def say(self, name: str, message: ProtocolMessage) -> None: ...
     def push(self, name: str, scribed: Scribed) -> None:

@@ -6,8 +6,8 @@ from typing import Annotated, Final
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.bundle_message import BundleMessage
 from resprout.core.contract import ProtocolMessage
+from resprout.core.message_fields import BundleMessage
 
 NOWHERE: Final = -1
 """The position of one that has lost its own way from the root."""
@@ -25,6 +25,10 @@ class TreeJoined(ProtocolMessage, frozen=True, tag=289):
 
     topic: str
     position: Annotated[int, msgspec.Meta(ge=NOWHERE)]
+    root: str = ""
+    """Who leads the topic, as a holder: whoever is in the tree publishes there without a search."""
+    sleeps: bool = False
+    """As in `TreeBeat`."""
 
 
 class LeaveTree(ProtocolMessage, frozen=True, tag=290):
@@ -38,6 +42,9 @@ class TreeBeat(ProtocolMessage, frozen=True, tag=291):
 
     topic: str
     position: int
+    root: str = ""
+    sleeps: bool = False
+    """Nothing was published for a while: no further sign of life until something is."""
 
     @property
     def background(self) -> bool:

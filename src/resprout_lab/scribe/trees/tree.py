@@ -11,9 +11,11 @@ MISSED_TOGETHER: Final = 128
 
 
 class TreePlace:
-    __slots__ = ("after", "asked", "children", "cut_off_us", "early", "floors", "hears_us", "is_root", "is_waking",
-                 "missing", "parent", "position", "reported", "told", "topic", "untold_bytes", "waiting",
-                 "wanted")  # fmt: skip
+    __slots__ = (
+        "after", "asked", "beats", "children", "cut_off_us", "early", "floors", "hears_us", "is_asleep", "is_root",
+        "is_waking", "missing", "parent", "position", "reported", "root", "told", "topic", "tries", "untold_bytes",
+        "waiting", "wanted",
+    )  # fmt: skip
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -25,6 +27,14 @@ class TreePlace:
         """Who was asked to be the parent."""
         self.is_waking = False
         """It will be seen to that somebody is asked again."""
+        self.root = ""
+        """Who the parent says leads the topic."""
+        self.is_asleep = False
+        """The root gives no signs of life, and nobody waits for one."""
+        self.beats = 0
+        """By the root: signs of life since something was published."""
+        self.tries = 0
+        """How often that was seen to since this broker was in the tree."""
         self.children: dict[str, None] = {}
         self.waiting: dict[str, None] = {}
         """Children that were not told yet that they are in the tree."""

@@ -56,6 +56,11 @@ class Trees:
     def is_in(self, topic: str) -> bool:
         return (place := self.places.get(topic)) is not None and place.is_in
 
+    def position(self, topic: str) -> int | None:
+        """What lies up to here was delivered here, or is not wanted; None before that is known."""
+        place = self.places.get(topic)
+        return place.position if place is not None else None
+
     def floor(self, topic: str) -> int | None:
         """By the root: the whole tree has everything up to this position; None for a tree of nobody."""
         place = self.places.get(topic)
@@ -68,7 +73,7 @@ class Trees:
         place = self._place(topic)
         place.wanted = True
         if place.position is None and after is not None:
-            place.after = after
+            place.after = after if place.after is None else min(after, place.after)
         self._seek(place)
 
     def rewind(self, topic: str, after: int) -> None:
@@ -92,12 +97,13 @@ class Trees:
 
     # -- the root ------------------------------------------------------------------------------------------------------
 
-    def root(self, topic: str, position: int) -> int:
-        """This broker is the root, which has come so far. Returns up to where the others here have: the owner has the
-        rest spread (`spread`)."""
+    def root(self, topic: str, position: int, holder: str = "") -> int:
+        """This broker, as this holder, is the root, which has come so far. Returns up to where the others here have:
+        the owner has the rest spread (`spread`)."""
         place = self._place(topic)
         self._leave(place)
-        place.is_root, place.parent, place.asked = True, None, None
+        place.is_root, place.parent, place.asked, place.root = True, None, None, holder
+        place.is_asleep, place.beats = False, 0
         self._rest(place)
         place.begin_at(position)
         place.reported = place.floor or 0
@@ -131,7 +137,7 @@ class Trees:
         place = self.places.get(topic)
         if place is not None and place.position is not None and place.position < position:
             place.skip_to(position)
-            self._lines.tell(TreeSkipped(topic))
+            self._lines.tell(TreeSkipped(topic, position))
             self._go_on(place, None)
             self._reporting.look(place)
 
@@ -173,9 +179,12 @@ class Trees:
     def _wait(self, place: TreePlace) -> None:
         if not place.is_waking:
             place.is_waking = True
-            self._lines.wake(JoinOverdue(place.topic), self._options.join_us)
+            after_us = min(self._options.retry_us << place.tries, self._options.join_us)
+            place.tries += after_us < self._options.join_us
+            self._lines.wake(JoinOverdue(place.topic), after_us)
 
     def _rest(self, place: TreePlace) -> None:
+        place.tries = 0
         if place.is_waking:
             place.is_waking = False
             self._lines.let_sleep(JoinOverdue(place.topic))
@@ -214,7 +223,7 @@ class Trees:
     def _welcome(self, place: TreePlace, name: str) -> None:
         assert place.position is not None, "whoever is in the tree has a position"
         place.floors[name] = place.position
-        self._lines.say(name, TreeJoined(place.topic, place.position))
+        self._lines.say(name, TreeJoined(place.topic, place.position, place.root, place.is_asleep))
 
     def _joined(self, name: str, message: TreeJoined) -> None:
         place = self.places.get(message.topic)
@@ -225,10 +234,17 @@ class Trees:
             self._cut_off(place, name)
             return
         self._attach(place, name)
+        place.is_asleep = message.sleeps
+        self._hear_root(place, message.root)
         place.begin_at(message.position)
         self._look_for(place, message.position)
         self._reporting.joined(place, message.position)
         self._came_in(place)
+
+    def _hear_root(self, place: TreePlace, root: str) -> None:
+        if root and root != place.root:
+            place.root = root
+            self._lines.rooted(place.topic, root)
 
     def _attach(self, place: TreePlace, name: str) -> None:
         """The child knows its parent (S2)."""
@@ -321,6 +337,8 @@ class Trees:
 
     def _take(self, place: TreePlace, scribed: Scribed, source: str | None) -> None:
         place.put(scribed)
+        if scribed.position > place.missing:  # it is new, and not what this broker missed: the root is awake
+            place.is_asleep, place.beats = False, 0
         self._go_on(place, source)
         if place.early:
             self._look_for(place, max(place.early) - 1)
@@ -370,13 +388,21 @@ class Trees:
         self._lines.wake(timer, self._options.beat_us)
         for place in list(self.places.values()):
             if place.is_root:
-                assert place.position is not None, "a root has begun"
-                self._beat_on(place, place.position)
+                self._beat_as_root(place)
+            elif place.is_asleep:
+                continue
             elif place.parent is not None and self._lines.now_us - place.hears_us > self._options.silent_us:
                 place.asked = place.parent  # one by one: compiled, both at once were taken for None
                 place.parent = None
                 self._came_out(place)
                 self._seek(place, again=True)
+
+    def _beat_as_root(self, place: TreePlace) -> None:
+        assert place.position is not None, "a root has begun"
+        if not place.is_asleep:
+            place.beats += 1
+            place.is_asleep = 0 < self._options.idle_beats <= place.beats
+            self._beat_on(place, place.position)
 
     def _beat(self, name: str, message: TreeBeat) -> None:
         place = self.places.get(message.topic)
@@ -385,10 +411,12 @@ class Trees:
         if place is None or name != place.parent:
             return
         place.hears_us = self._lines.now_us
+        place.is_asleep = message.sleeps
+        self._hear_root(place, message.root)
         self._look_for(place, message.position)
         self._beat_on(place, message.position)
 
     def _beat_on(self, place: TreePlace, position: int) -> None:
         for name in place.children:
             if name not in place.waiting:
-                self._lines.say(name, TreeBeat(place.topic, position))
+                self._lines.say(name, TreeBeat(place.topic, position, place.root, place.is_asleep))

@@ -26,8 +26,7 @@ from resprout.order.totals.totals import Totals
 from resprout.overlay.places import Life, Place
 from resprout.overlay.waves import Waves
 from resprout.spread.interest import Interest
-from resprout.spread.messages import Interested, Uninterested
-from resprout.spread.outbound import Outbound
+from resprout.spread.messages import Interested, Outbound, Uninterested
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.copies import Copies
 from resprout.stacks.resprout.forwarding import Forwarding

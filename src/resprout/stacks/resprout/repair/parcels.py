@@ -11,7 +11,7 @@ from typing import Any, Final
 from resprout.core.bundle import Origin
 from resprout.core.contract import Locate, ProtocolMessage
 from resprout.core.errors import PeerError, UsageError
-from resprout.core.marks import NOTHING, Mark, Reached
+from resprout.core.message_fields import NOTHING, Mark, Reached
 from resprout.core.seen import Seen
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.order.totals.messages import KnownLock, check_locks

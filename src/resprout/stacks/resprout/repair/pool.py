@@ -9,10 +9,9 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from resprout.core.bundle import Bundle, shadow, split
+from resprout.core.bundle import Bundle, shadow, split, whole
 from resprout.core.errors import PeerError, WireError
 from resprout.core.seen import Seen
-from resprout.core.stowed import whole
 from resprout.order.clock import Clock
 from resprout.order.entry import Entry, Id
 from resprout.order.link import Link

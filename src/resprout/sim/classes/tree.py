@@ -1,0 +1,125 @@
+"""`newcomers` and `cut-repairs`: many brokers look for a place at once, and repairs whose coordinator is cut off.
+
+`newcomers`: brokers take few neighbours, so the tree that is asked for is mostly one that cannot be had: a star of a
+dozen where a broker has two neighbours. Others join while those of the start still look, clients are at work from the
+first moment, and in some trials a broker crashes in the middle of it. Everybody must have a place soon, and the tree
+must come to rest.
+
+`cut-repairs`: a broker dies, and the coordinator of its repair cannot reach one or two of its members, for a moment or
+for longer than any lease. The cut begins before the crash, during the repair or after it, and always heals.
+"""
+
+from random import Random
+from typing import Final
+
+import msgspec
+
+from resprout.scenario.draw import draw_scenario
+from resprout.scenario.model import BrokerSpec, ClientSpec, FaultKind, FaultSpec, Scenario, random_for
+from resprout.scenario.topologies import SHAPES, parents_in
+from resprout.sim.trial import Trial, formed_us
+
+JOINING_LIMIT_US: Final = 180_000_000
+"""Ample for the slowest workload that is drawn; whoever has no place by then never finds one."""
+JOIN_US_MAX: Final = 6_000_000
+LATENCIES_US: Final = ((1_000, 3_000), (1_000, 3_000), (0, 0), (100, 30_000), (20_000, 120_000))
+
+OPTIONS: Final = {
+    "faults_tolerated": (1, 1, 1, 2),
+    "ack_delay_us": (0, 2_000, 50_000),
+}
+REPAIR_LIMIT_US: Final = 1_800_000_000
+LASTS_US_MAX: Final = 60_000_000
+"""Longer than `ghost_us`. A broker that was declared dead behind such a cut hears of it from others in time, so that
+its clients go elsewhere before they count as gone."""
+DRAWS_MAX: Final = 64
+"""Scenarios that are drawn until one has a broker with enough neighbours."""
+
+
+def newcomers(seed: int) -> Trial:
+    rng = random_for(seed, "newcomers")
+    scenario = draw_scenario(seed, brokers_max=1, operations_max=20)
+    least_us, most_us = rng.choice(LATENCIES_US)
+    count = rng.choice((rng.randint(3, 8), 11, rng.randint(9, 24)))
+    parents = parents_in(rng.choice(("star", "star", *SHAPES)), count, rng.randint(2, 5), rng)
+    brokers = [
+        BrokerSpec(f"b{i}", None if parent is None else f"b{parent}", rng.randint(least_us, most_us))
+        for i, parent in enumerate(parents)
+    ]
+    joins = [_join(rng, i, brokers, rng.randint(least_us, most_us)) for i in range(rng.choice((0, 0, 1, 3, 6)))]
+    names = [broker.name for broker in brokers] + [join.nodes[0] for join in joins]
+    degree = rng.choice((2, 2, 3, 3, rng.randint(2, 5)))
+    scenario = msgspec.structs.replace(
+        scenario,
+        name=f"newcomers drawn from seed {seed}",
+        time_limit_us=JOINING_LIMIT_US,
+        options={**scenario.options, "total_degree": degree},
+        brokers=tuple(brokers),
+        clients=tuple([_at(client, rng.choice(names)) for client in scenario.clients]),
+    )
+    faults = [*joins, *(_crash(rng, scenario) if rng.random() < 0.25 else [])]
+    return Trial(msgspec.structs.replace(scenario, faults=tuple(sorted(faults, key=lambda fault: fault.at_us))))
+
+
+def _join(rng: Random, number: int, brokers: list[BrokerSpec], latency_us: int) -> FaultSpec:
+    at_us = rng.choice((rng.randint(0, 300_000), rng.randint(0, JOIN_US_MAX)))
+    parent = rng.choice((brokers[0].name, rng.choice(brokers).name))
+    return FaultSpec(at_us, FaultKind.JOIN, (f"j{number}",), parent=parent, latency_us=latency_us)
+
+
+def _at(client: ClientSpec, broker: str) -> ClientSpec:
+    return msgspec.structs.replace(client, broker=broker)
+
+
+def _crash(rng: Random, scenario: Scenario) -> list[FaultSpec]:
+    """One process, which comes back: its clients may know no other broker yet. Not the founder, before anybody else
+    could go on without it."""
+    if not scenario.options["faults_tolerated"]:
+        return []
+    name = rng.choice(scenario.brokers[1:]).name
+    at_us = rng.choice((rng.randint(0, 500_000), rng.randint(0, JOIN_US_MAX)))
+    back_us = at_us + rng.choice((1, rng.randint(1, 500_000), rng.randint(1, 10_000_000)))
+    return [
+        FaultSpec(at_us, FaultKind.CRASH, (name,)),
+        FaultSpec(back_us, FaultKind.RECOVER, (name,), disk=rng.random() < 0.5),
+    ]
+
+
+def cut_repairs(seed: int) -> Trial:
+    rng = random_for(seed, "cut-repairs")
+    for attempt in range(DRAWS_MAX):
+        scenario = draw_scenario(random_for(seed, "cut-repairs", attempt).getrandbits(32), options=OPTIONS)
+        stars = _stars(scenario)
+        if stars:
+            break
+    name = f"cut repairs drawn from seed {seed}"
+    scenario = msgspec.structs.replace(scenario, name=name, time_limit_us=REPAIR_LIMIT_US)
+    if not stars:
+        return Trial(scenario)
+    standing_us = formed_us(scenario)
+    work = [msgspec.structs.replace(work, start_us=standing_us + work.start_us // 4) for work in scenario.workloads]
+    scenario = msgspec.structs.replace(scenario, workloads=tuple(work))
+    faults = _faults(rng, *rng.choice(stars), standing_us + rng.randint(0, 3_000_000))
+    return Trial(msgspec.structs.replace(scenario, faults=tuple(sorted(faults, key=lambda fault: fault.at_us))))
+
+
+def _stars(scenario: Scenario) -> list[tuple[str, str, list[str]]]:
+    """Brokers that may die, each with the coordinator of its repair and the other members."""
+    stars = []
+    for broker in scenario.brokers:
+        below = [other.name for other in scenario.brokers if other.parent == broker.name]
+        around = below if broker.parent is None else [broker.parent, *below]
+        if len(around) > 1 and len(scenario.brokers) > 3:
+            stars.append((broker.name, around[0], around[1:]))
+    return stars
+
+
+def _faults(rng: Random, dead: str, leader: str, members: list[str], at_us: int) -> list[FaultSpec]:
+    faults = [FaultSpec(at_us, FaultKind.CRASH, (dead,))]
+    for member in rng.sample(members, min(len(members), rng.choice((1, 1, 1, 2)))):
+        from_us = at_us + rng.choice((rng.randint(-500_000, 0), rng.randint(0, 300_000), rng.randint(0, 3_000_000)))
+        lasts_us = rng.choice((rng.randint(1, 3_000_000), rng.randint(3_000_000, LASTS_US_MAX)))
+        link = ((leader, member),)
+        faults.append(FaultSpec(from_us, FaultKind.CUT, links=link))
+        faults.append(FaultSpec(from_us + lasts_us, FaultKind.HEAL, links=link))
+    return faults
