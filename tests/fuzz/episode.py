@@ -134,7 +134,8 @@ class FuzzedTree(Tree):
 
     def _new_broker(self, name: str) -> ResproutBroker:
         if name in self.incarnations and name == self.liar:
-            self.incarnations[name] = max(self.incarnations[name], self.outlived)
+            last = max(self.incarnations[name], self.outlived)
+            self.incarnations[name] = min(last, NUMBER_MAX - 1)  # no `Hello` with a higher number passes the codec
         broker = super()._new_broker(name)
         broker.guard = Guard(lambda client: Permit(LIARS_RIGHTS if client == "evil" else ALL_RIGHTS), _ignore)
         return broker
