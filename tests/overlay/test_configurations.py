@@ -4,12 +4,14 @@ import random
 from collections import deque
 from typing import Any
 
+import pytest
+
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.messages import Decided, Enrol, Enrolled
 from resprout.overlay.outcomes import Expelled
 from resprout.overlay.places import Configuration, Life, Place, Voter
-from resprout.overlay.registry import Registry
+from resprout.overlay.registry import Heir, Registry
 from resprout.overlay.status import CouncilOptions
 from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
@@ -155,3 +157,24 @@ def test_a_voter_agrees_to_a_configuration_that_it_had_heard_of_before_it_was_as
     assert not answer(Configuration(3, (Voter("s3", 1, ""), Voter("s1", 1, ""))), 1).yes, (
         "one configuration per version"
     )
+
+
+@pytest.mark.parametrize("is_withdrawn", [True, False])
+def test_a_configuration_that_its_proposer_gave_up_by_dying_needs_nobodys_consent(is_withdrawn: bool) -> None:
+    """A root that was cut off had proposed a configuration of itself and a voter that then lost its disk, and one other
+    voter had agreed to it. The next life of the root knew that it was not decided; the repair waited for the disk."""
+    voters = Voters(1)
+    registry, here = voters.registries["s1"], voters.views["s1"]
+    here.mark_dead("s0", 1)
+    assert not registry.register(frozenset(("s0",)), 0)
+    proposed = Configuration(3, (Voter("s0", 1, "", True), Voter("s4", 1, "", True)))
+    number = next(message.number for message in voters.streams.between("s1", "s2") if isinstance(message, Enrol))
+
+    def answer(peer: str, *undecided: Configuration) -> bool:
+        registry.handlers[Enrolled](peer, Enrolled(number, 1, True, (), here.decided, undecided), 0)
+        return registry.register(frozenset(("s0",)), 0)
+
+    assert not answer("s2", proposed) and not answer("s3"), "a majority of the last, and none of what was proposed"
+    registry.met_heir(Heir("s0", frozenset((Life("s0", 1), Life("s0", 2)))), "s0")
+    assert answer("s0", *(() if is_withdrawn else (proposed,))) == is_withdrawn
+    assert answer("s2", proposed) == is_withdrawn, "one that still tells of it changes nothing"

@@ -7,8 +7,9 @@ from resprout.audit.verdict import lines
 from resprout.core.errors import UsageError
 from resprout.net.run.plan import check_runnable
 from resprout.scenario.load import parse_scenario
-from resprout.scenario.model import Scenario
+from resprout.scenario.model import FaultKind, Scenario
 from resprout.scenario.source import ScenarioError
+from resprout.sim.classes.machines import FULL_AFTER_CRASH_US, disks
 from resprout.sim.run import RunResult, run_scenario
 
 SCENARIO = """
@@ -77,6 +78,33 @@ def test_a_broker_that_starts_on_a_full_disk_waits_for_room() -> None:
     )
     joined = [row.time_us for row in result.rows if row.kind == "joined" and row.node == "b1"]
     assert len(joined) == 2 and joined[1] > 40_000_000
+
+
+def test_clients_of_a_dead_broker_are_waited_for_while_the_disk_of_their_next_one_is_full() -> None:
+    """The broker that keeps what they missed cannot answer for 75 s, so it keeps that longer than the usual 30 s."""
+    faults = (
+        fault("5900ms", "freeze", "c3"),
+        fault("6s", "crash", "b3"),
+        fault("15s", "disk_full", "b2"),
+        fault("16s", "unfreeze", "c3"),
+        fault("90s", "disk_free", "b2"),
+    )
+    text = SCENARIO.replace("PAYLOAD", "32").replace(
+        'kind = "tree", brokers = 3, degree = 2', 'kind = "chain", brokers = 4'
+    )
+    result = run_scenario(parse_scenario(text + "".join(faults)))
+    verdict = judge(result.rows)
+    assert not verdict.violated, "\n".join(lines(verdict))
+    assert not kinds(result, "session_lost")
+    delivered = [row.time_us for row in result.rows if row.kind == "deliver" and row.node == "c3"]
+    assert max(delivered) > 90_000_000, "it was served when there was room"
+
+
+def test_disks_have_room_in_time_for_the_clients_of_a_broker_that_crashed() -> None:
+    """Clients give up what they missed about 30 s after a crash if nobody can answer them; here all disks were full."""
+    faults = disks(71_500_002).scenario.faults
+    crashed_us = next(fault.at_us for fault in faults if fault.kind is FaultKind.CRASH)
+    assert max(fault.at_us for fault in faults if fault.kind is FaultKind.DISK_FREE) <= crashed_us + FULL_AFTER_CRASH_US
 
 
 def test_names_that_do_not_resolve_at_first_are_asked_for_again() -> None:

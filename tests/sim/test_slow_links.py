@@ -59,3 +59,15 @@ def test_a_broker_that_is_too_far_from_its_parent_does_not_join_and_says_which_l
     assert not any(row.kind == "joined" for row in rows)
     result = run_scenario(parse_scenario(f'time_limit = "100s"\n[options]\nlease_us = 12_000_000\n{far}'))
     assert result.ended == "quiescent" and [row.node for row in result.rows if row.kind == "joined"] == ["b1"]
+
+
+def test_a_newcomer_that_asks_a_broker_too_far_away_is_not_buried_by_it() -> None:
+    """Brokers that started together asked others when their parents had no place after 20 s. One turned down the place
+    that a far broker gave it. That broker buried it, so the nearer ones fenced that life."""
+    chain = '[[broker]]\nname = "b0"\n' + "".join(
+        f'[[broker]]\nname = "b{number}"\nparent = "b{number - 1}"\nlatency = "750ms"\n' for number in range(1, 6)
+    )
+    rows = run_scenario(parse_scenario(f'time_limit = "120s"\n{chain}')).rows
+    assert {row.node for row in rows if row.kind == "joined"} == {"b1", "b2", "b3", "b4", "b5"}
+    assert any(row.kind == "slow_link" for row in rows), "no broker was asked that is too far away"
+    assert not [row for row in rows if row.kind in ("fenced", "repair_end")]

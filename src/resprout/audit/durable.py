@@ -2,7 +2,8 @@
 
 - Nothing is lost: what is owed (see `audit.loss`), matches, and was published after the subscription was confirmed, was
   handed to somebody. Judged of a run that came to rest with all links whole and no node frozen, if somebody consumes
-  the subscription then; not where probability is promised, nor where the oldest are dropped.
+  the subscription then; not where probability is promised. Where the oldest are dropped, as many may be missing as
+  consumers were told to be dropped.
 - It is not lost with a consumer: what nobody has acknowledged is with a consumer that is still there. Judged where the
   former is, of consumers that were gone, and others there, for `LONG_US` at the end.
 - Only what was published before, and matches, is handed out.
@@ -57,6 +58,9 @@ class DurableRecord:
         """As it was confirmed first."""
         self.is_group = False
         self.drops = False
+        """It asks to have the oldest dropped."""
+        self.dropped = 0
+        """Messages that were dropped, as far as consumers were told."""
         self.confirmed: int | None = None
         self.handed: dict[MessageId, list[HandedOut]] = {}
         self.acknowledged: dict[tuple[ConsumerLife, MessageId], int] = {}
@@ -73,7 +77,7 @@ class DurableRecord:
         self.hands = Hands()
 
     def is_judged_for_loss(self, history: History) -> bool:
-        is_kept = self.confirmed is not None and bool(self.present) and not self.drops
+        is_kept = self.confirmed is not None and bool(self.present)
         return is_kept and history.is_whole and not history.promise.is_probable
 
     def life(self, node: str) -> ConsumerLife:
@@ -149,6 +153,7 @@ def read_durables(history: History) -> list[DurableRecord]:
             each.end(row.node, row.time_us)
             each.lives[row.node] = each.lives.get(row.node, 0) + 1
             each.asked = number if each.asked is None else each.asked
+            each.drops |= "drop_oldest" in about
             asked = _predicate(number, row)
             if each.confirmed is None:
                 each.predicate, each.is_group = asked, "group" in about
@@ -163,7 +168,7 @@ def read_durables(history: History) -> list[DurableRecord]:
             each.done.setdefault(id, []).append((row.time_us, each.life(row.node)))
             each.hands.take(_pairs(history, id), id)
         else:
-            each.drops |= "dropped" in about
+            each.dropped = max(each.dropped, _count(number, about.get("dropped", "0")))
             id = identity_of(number, row)
             handed = HandedOut(number, row.time_us, each.life(row.node), "redelivered" in about)
             each.handed.setdefault(id, []).append(handed)
@@ -179,8 +184,9 @@ def check_durables(history: History, durables: Iterable[DurableRecord], owed: by
         yield from _in_two_hands(each, history)
         yield from _in_order(each, history)
         if each.is_judged_for_loss(history):
-            yield from _lost(each, history, owed)
-            yield from _lost_with_a_consumer(each, history, owed)
+            missing = [*_lost(each, history, owed), *_lost_with_a_consumer(each, history, owed)]
+            if len(missing) > each.dropped:
+                yield from missing
 
 
 def unjudged_note(unjudged: int, durables: int) -> str:
@@ -259,6 +265,12 @@ def _lost_with_a_consumer(each: DurableRecord, history: History, owed: bytearray
             gone = f"{times[-1].life[0]}, which is gone and has not acknowledged it"
             name = history.name(p.number)
             yield Anomaly(RULE, p.time_us, each.name, (name,), f"{each.name}: nobody was handed {name} after {gone}")
+
+
+def _count(number: int, text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise TraceError(f"row {number}: {text!r} is no number of dropped messages")
+    return int(text)
 
 
 def _pairs(history: History, id: MessageId) -> tuple[Pair, ...]:

@@ -345,7 +345,8 @@ class Release(Effect):
 
 class HoldRoles(Event):
     """The driver has no room for what peers of these roles send: grant them nothing more, those that come later
-    included. No roles: what the driver has held is released. It is independent of what a stack holds."""
+    included. No roles: what the driver has held is released. It is independent of what a stack holds. The links hand it
+    on to the stack: while brokers are held, perhaps nothing that waits for a record leaves."""
 
     roles: tuple[str, ...]
     told: Any = None

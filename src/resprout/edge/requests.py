@@ -238,6 +238,8 @@ class DroppedBefore(msgspec.Struct, frozen=True):
     """So many were dropped because too many waited, before what comes next."""
 
     count: int
+    upto: int = 0
+    """All messages of the subscription that were dropped so far, these included; 0 if its broker did not drop these."""
 
 
 class DeliveriesSkipped(msgspec.Struct, frozen=True):

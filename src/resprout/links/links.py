@@ -333,6 +333,7 @@ class Links:
                 self._say_held(link, event.told)
                 if link.connection:
                     link.nod(now_us, out)
+        self._tell(event, now_us, out)
 
     def _hold_for_driver(self, link: LinkSession, told: Any) -> None:
         link.hold(DRIVER)

@@ -34,6 +34,7 @@ class _Entry:
         "dead",
         "done",
         "first_hand",
+        "heirs",
         "is_new",
         "lives",
         "needed",
@@ -57,6 +58,8 @@ class _Entry:
         self.yes: set[Life] = {Life(view.name, incarnation) for incarnation in view.own_lives}
         self.first_hand: set[Life] = {Life(view.name, view.incarnation)}
         """Those of them that have agreed themselves, and not by a later life that remembers them."""
+        self.heirs: dict[str, tuple[Heir, Enrolled]] = {}
+        """Later lives that have agreed for those that they remember, and what they told, by name."""
         self.toward: tuple[str, ...] = ()
         self.spread = False
         self.done = False
@@ -70,6 +73,14 @@ class Heir(msgspec.Struct, frozen=True):
     session: str
     """Under which it is spoken to."""
     lives: frozenset[Life]
+
+    def has_withdrawn(self, configuration: Configuration, answer: Enrolled) -> bool:
+        """An earlier life of this broker has proposed a configuration that was not decided, as its answer shows: nobody
+        but the proposer can tell that one is, and it writes that down first (`Configurations.withdraw`)."""
+        proposer = configuration.voters[0].life
+        if proposer not in self.lives or proposer == max(self.lives):
+            return False
+        return configuration.version > answer.decided.version and configuration not in answer.undecided
 
 
 BelievedDeaths = Callable[[str, Sequence[Life], int], tuple[Life, ...]]
@@ -207,7 +218,9 @@ class Registry:
             if configuration.voters and configuration.is_sound():
                 entry.needed[configuration.label] = configuration
         decided = self._view.decided.version
-        entry.needed = {label: x for label, x in entry.needed.items() if x.version >= decided}
+        needed = [x for x in entry.needed.values() if x.version >= decided]
+        needed = [x for x in needed if not any(heir.has_withdrawn(x, answer) for heir, answer in entry.heirs.values())]
+        entry.needed = {x.label: x for x in needed}
         return len(entry.needed) > before
 
     def _ask(self, entry: _Entry) -> None:
@@ -305,6 +318,7 @@ class Registry:
             latest = max(heir.lives).incarnation if heir is not None else message.incarnation
             if heir is not None and Life(peer, message.incarnation) in heir.lives and message.incarnation < latest:
                 entry.yes.update(heir.lives)
+                entry.heirs[peer] = heir, message
             elif here.sessions.get(peer, message.incarnation) <= message.incarnation:
                 entry.first_hand.add(Life(peer, message.incarnation))
                 self._detector.pinged(peer, now_us)

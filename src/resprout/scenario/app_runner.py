@@ -9,7 +9,7 @@ or as slowly as it reads. `make_consumer` makes its machine, `ConsumerRows` its 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from resprout.core.contract import Answer, Deliver, Effect
 from resprout.core.message import Message
@@ -28,7 +28,7 @@ from resprout.edge.requests import (
     SessionLost,
 )
 from resprout.scenario.app import App, Applied, AppWish, WakeAt
-from resprout.scenario.model import ClientSpec, SubscriptionSpec
+from resprout.scenario.model import DURABLE_WHEN_FULL, ClientSpec, SubscriptionSpec
 from resprout.scenario.observe import ClientRows, RowObserver
 from resprout.trace import kinds
 from resprout.trace.schema import Row
@@ -159,13 +159,18 @@ class AppRunner:
             self._driver.flush()
 
 
+DROPPING_WINDOW: Final = 4
+"""Messages that a consumer has at once where the oldest are dropped: few, so that others wait in short runs, too."""
+
+
 def make_consumer(
     spec: ClientSpec, wanted: SubscriptionSpec, incarnation: int, others: tuple[str, ...]
 ) -> ConsumerMachine:
     assert wanted.durable is not None
-    when_full = WhenFull.SPILL if wanted.spills else WhenFull.BLOCK
-    terms = Terms(wanted.filter, wanted.where, wanted.group, when_full)
-    return ConsumerMachine(spec.name, incarnation, spec.broker, wanted.durable, terms, others=others)
+    when_full = DURABLE_WHEN_FULL[wanted.when_full]
+    terms = Terms(wanted.filter, wanted.where, wanted.group, when_full, wanted.most)
+    window = DROPPING_WINDOW if when_full is WhenFull.DROP_OLDEST else None
+    return ConsumerMachine(spec.name, incarnation, spec.broker, wanted.durable, terms, window=window, others=others)
 
 
 class ConsumerRows:
@@ -176,9 +181,11 @@ class ConsumerRows:
         self._wanted = wanted
         self._rows = ClientRows(spec.name, incarnation)
         self._dropped = 0
+        """Messages of the subscription that were dropped, as its broker said last; 0 when a row has said so since."""
 
     def began(self, time_us: int) -> Row:
         more = {"group": "yes"} if self._wanted.group else {}
+        more |= {"drop_oldest": "yes"} if self._wanted.when_full == "drop_oldest" else {}
         return self._row(time_us, kinds.CONSUME, more, filter=self._wanted.filter, where=self._wanted.where)
 
     def given(self, time_us: int, effect: Deliver | Answer) -> Iterator[Row]:
@@ -190,7 +197,7 @@ class ConsumerRows:
         elif isinstance(effect.body, ConsumerOver):
             yield self._row(time_us, kinds.CONSUME_OVER, {}, detail=effect.body.reason)
         elif isinstance(effect.body, DroppedBefore):
-            self._dropped += effect.body.count
+            self._dropped = max(self._dropped, effect.body.upto)
         else:
             yield from self._rows.told(time_us, effect.body)
 

@@ -35,6 +35,12 @@ PLAIN_WHEN_FULL: Final = {
     "drop_oldest": WhenFull.DROP_OLDEST,
 }
 """Policies of clients that do not read."""
+DURABLE_WHEN_FULL: Final = {
+    "block": WhenFull.BLOCK,
+    "spill": WhenFull.SPILL,
+    "drop_oldest": WhenFull.DROP_OLDEST,
+}
+"""Policies of durable subscriptions."""
 
 TIME_LIMIT_US: Final = 120_000_000
 
@@ -129,8 +135,10 @@ class SubscriptionSpec(msgspec.Struct, frozen=True):
     """The name of a durable subscription, which outlives the client."""
     group: bool = False
     """It shares that with others."""
-    spills: bool = False
-    """What waits for it may wait on disk."""
+    when_full: str = "block"
+    """What becomes of messages that wait for a durable subscription: one of `DURABLE_WHEN_FULL`."""
+    most: int = 0
+    """Of one that drops the oldest: how many messages may wait."""
 
 
 class ClientSpec(msgspec.Struct, frozen=True):

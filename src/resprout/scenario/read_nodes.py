@@ -9,6 +9,7 @@ from resprout.core.names import check_name
 from resprout.filters.predicate import check_filter, parse_predicate
 from resprout.scenario.model import (
     CLIENT_LATENCY_US,
+    DURABLE_WHEN_FULL,
     LINK_LATENCY_US,
     PLAIN_WHEN_FULL,
     BrokerSpec,
@@ -27,8 +28,9 @@ CONTACTS_MAX: Final = 1_000
 """Of one broker."""
 KEEP_MAX: Final = 64
 """Filters of one broker."""
-WHEN_FULL: Final = ("block", "spill")
-"""What becomes of a durable subscription that is not read fast enough. What is dropped the judge would call lost."""
+MOST: Final = 10_000
+"""Messages that may wait for a durable subscription that drops the oldest, unless the scenario says otherwise."""
+MOST_MAX: Final = 1_000_000
 
 
 def read_brokers(file: TomlTable, seed: int) -> tuple[BrokerSpec, ...]:
@@ -180,13 +182,18 @@ def _subscription(table: TomlTable, number: int, row: object) -> SubscriptionSpe
     if not isinstance(row, dict):
         table.fail(("subscribe", number), 'a subscription is "a/topic" or { filter = "a/topic", where = "..." }')
     inner = TomlTable(table.source, (*table.path, "subscribe", number), table.what)
-    inner.only(("filter", "where", "durable", "group", "when_full"))
+    inner.only(("filter", "where", "durable", "group", "when_full", "most"))
+    when_full = inner.choice("when_full", tuple(DURABLE_WHEN_FULL), "block")
+    drops = when_full == "drop_oldest"
+    if "most" in inner and not drops:
+        inner.fail("most", 'only a subscription with when_full = "drop_oldest" has a number of messages that may wait')
     subscription = SubscriptionSpec(
         inner.text("filter"),
         inner.text("where") if "where" in inner else None,
         inner.checked("durable", check_name) if "durable" in inner else None,
         inner.flag("group", False),
-        inner.choice("when_full", WHEN_FULL, "block") == "spill",
+        when_full,
+        inner.integer("most", 1, MOST_MAX, MOST) if drops else 0,
     )
     if "when_full" in inner and subscription.durable is None:
         inner.fail("when_full", "only what waits for a durable subscription waits for long: give its name, `durable`")

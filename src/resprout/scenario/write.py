@@ -106,7 +106,8 @@ def _subscription(subscription: SubscriptionSpec) -> Any:
         row["where"] = subscription.where
     if subscription.durable is not None:
         row |= {"durable": subscription.durable, "group": subscription.group}
-        row |= {"when_full": "spill"} if subscription.spills else {}
+        row |= {"when_full": subscription.when_full} if subscription.when_full != "block" else {}
+        row |= {"most": subscription.most} if subscription.most else {}
     return row
 
 

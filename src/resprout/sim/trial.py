@@ -22,6 +22,7 @@ from resprout.scenario.model import BrokerSpec, FaultKind, Scenario
 from resprout.sim.checking import PERIOD
 from resprout.sim.invariants import InvariantError
 from resprout.sim.run import FaultAtEvent, Run, RunResult, run_scenario
+from resprout.sim.world import World
 from resprout.stacks.registry import find_stack
 from resprout.stacks.survival import Survival
 from resprout.trace import kinds
@@ -35,7 +36,10 @@ REST_US = 3_000_000
 """After a repair; the lists of who follows the root are brought up to date meanwhile."""
 
 EVENTS_MAX = 400_000
-"""A hundred times what is usual for what swarms draw."""
+"""A hundred times what is usual for what swarms draw: no run has reason for so many within `EVENTS_US`. One that takes
+longer may have: where a round trip takes seconds, little crosses in each, and the heartbeats of a dozen brokers and
+their clients are some 300 events per second. Such a run ends at its time limit."""
+EVENTS_US = 300_000_000
 
 _RESTLESS = frozenset((kinds.REPAIR_BEGIN, kinds.REPAIR_END, "joined", "fenced", "moved", *FaultKind))
 _OF_CLIENTS = frozenset((FaultKind.FREEZE, FaultKind.UNFREEZE))
@@ -160,10 +164,10 @@ class Trial(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self.scenario, faults=tuple(sorted(faults, key=lambda fault: fault.at_us)))
 
     def prepare(self, check_period: int | None = None) -> Run:
-        """A run that gives up when it does more than any drawn scenario can need: time may stand still in it.
+        """A run that gives up when it does more in a time than any drawn scenario can need: time may stand still in it.
         `check_period` as in `Run`."""
         run = Run(self.scenario, None, self.at_events, check_period)
-        run.world.at_event(EVENTS_MAX, _give_up)
+        _limit_events(run.world, since_us=0)
         return run
 
     def run(self, check_period: int = PERIOD) -> RunResult:
@@ -211,8 +215,16 @@ def rehearse(trial: Trial) -> Rehearsal:
     return Rehearsal(times_us, busy_until_us, rest_us)
 
 
-def _give_up() -> None:
-    raise EndlessError(f"the run goes on and on: {EVENTS_MAX} events")
+def _limit_events(world: World, since_us: int) -> None:
+    """Raise EndlessError in the run if its next `EVENTS_MAX` events take less than `EVENTS_US`, and so on."""
+
+    def look() -> None:
+        took_us = world.now_us - since_us
+        if took_us < EVENTS_US:
+            raise EndlessError(f"the run goes on and on: {EVENTS_MAX} events in {took_us / 1e6:g} s of virtual time")
+        _limit_events(world, world.now_us)
+
+    world.at_event(world.events + EVENTS_MAX, look)
 
 
 def formed_us(scenario: Scenario) -> int:

@@ -53,12 +53,14 @@ APPLIED: Final = "applied"
 # consumers of durable subscriptions; the name of the subscription is `durable` in the attributes of each row
 
 CONSUME: Final = "consume"
-"""A client begins to consume a durable subscription: `filter, where`; `group` in the attributes where it is shared."""
+"""A client begins to consume a durable subscription: `filter, where`; `group` in the attributes where it is shared,
+`drop_oldest` where its broker may drop what waits."""
 CONSUMING: Final = "consuming"
 """It is confirmed: from the first of these on nothing that matches is missed. `filter, where`."""
 HANDED: Final = "handed"
 """A consumer is handed a message. As `deliver`; `redelivered` in the attributes where it may have been handed out
-before, `dropped` with the number of messages that were dropped before it."""
+before, `dropped` where the consumer was told of dropped messages before it: how many of the subscription were dropped
+so far."""
 ACKNOWLEDGED: Final = "acknowledged"
 """A consumer has processed it. Identity."""
 CONSUME_OVER: Final = "consume_over"

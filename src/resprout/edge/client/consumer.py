@@ -268,7 +268,7 @@ class ConsumerMachine:
         """WireError, with nothing done, for what no honest broker sends."""
         self._dropped_upto = max(self._dropped_upto, message.dropped_upto)
         if message.dropped:
-            out.append(Answer(DroppedBefore(message.dropped)))
+            out.append(Answer(DroppedBefore(message.dropped, message.dropped_upto)))
         messages = self._unpack(message)
         origin = message.bundle.origin
         if messages is None:

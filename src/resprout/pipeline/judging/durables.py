@@ -41,7 +41,7 @@ class ConsumedRows:
         cells = cells_of(rows.attributes)
         self._texts = {
             name: text_of(cells, words.attributes.find(name), len(rows))
-            for name in ("durable", "group", "redelivered", "dropped")
+            for name in ("durable", "group", "redelivered", "dropped", "drop_oldest")
         }
         self.name = self._texts["durable"]
         if np.any((self.name < 0) & ~self.is_end):
@@ -59,6 +59,15 @@ class ConsumedRows:
     def says(self, what: str, places: Array) -> Array:
         found: Array = self._texts[what][places] >= 0
         return found
+
+    def dropped(self, places: Array) -> int:
+        """How many messages were dropped, as far as these rows say."""
+        texts = [
+            self._words.values.texts[text] for text in np.unique(self._texts["dropped"][places]).tolist() if text >= 0
+        ]
+        if not all(text.isascii() and text.isdigit() for text in texts):
+            raise UnreadableError("a row of a consumer with a number of dropped messages that is none")
+        return max([int(text) for text in texts], default=0)
 
     def present(self, name: int) -> dict[int, int]:
         """Who consumes it at the end, and since when."""
@@ -140,8 +149,9 @@ class DurableArrays:
         """In how many it is not judged what is missing."""
         self.is_broken = False
         """By what was handed out."""
-        self._never: list[Array] = []
-        """Publications that were to be handed out, if they are owed, and were not; or not again."""
+        self._never: list[tuple[Array, int]] = []
+        """Publications that were to be handed out, if they are owed, and were not, or not again; and how many of them
+        consumers were told to be dropped."""
         self.may_hold = np.zeros(len(publications), dtype=np.bool_)
         """Publications that may not be delivered everywhere, because nobody has acknowledged them."""
         self.may_block = np.zeros(len(publications), dtype=np.bool_)
@@ -156,12 +166,14 @@ class DurableArrays:
             never = self._never_handed(name, handed, number) if judges_loss else None
             self.unjudged += never is None
             if never is not None:
-                self._never += [never, self._lost_with_a_consumer(name, handed, number, done)]
-            self._hold(name, done, bool(consumers.says("dropped", handed).any()))
+                never = np.concatenate((never, self._lost_with_a_consumer(name, handed, number, done)))
+                self._never.append((never, consumers.dropped(handed)))
+            begun = consumers.at(kinds.CONSUME, name)
+            self._hold(name, done, bool(consumers.says("drop_oldest", begun).any()))
         del self._consumers, self._wishes, self._publications, self._calm  # read by now, and not small
 
     def misses(self, owed: Array) -> bool:
-        return any(bool(owed[never].any()) for never in self._never)
+        return any(int(np.count_nonzero(owed[never])) > dropped for never, dropped in self._never)
 
     def _numbers(self, index: MessageIndex, places: Array) -> Array:
         """The publication of each row; -1 for none."""
@@ -288,7 +300,7 @@ class DurableArrays:
         """None: it is not judged."""
         consumers, asked = self._consumers, self._consumers.asked.get(name)
         confirmed = consumers.rows.row[consumers.at(kinds.CONSUMING, name)]
-        if not len(confirmed) or not consumers.present(name) or consumers.says("dropped", handed).any():
+        if not len(confirmed) or not consumers.present(name):
             return None
         is_left = self._publications.row > confirmed[0]
         is_left[number[number >= 0]] = False

@@ -5,7 +5,8 @@ come back at once or after half a minute, to any broker, and group their publica
 crash, freeze, leave or are cut off, or all are killed at once and go on from their journals. Besides what the judge
 finds, this is wrong: the last process of a producer is not told that each of its publications is safe.
 
-`unread`: subscribers read slowly, or not at all for a while, and their brokers may die. Shares of subscribers are small
+`unread`: subscribers read slowly, or not at all for a while, and their brokers may die. Some runs have a durable
+subscription, or a group, whose oldest messages are dropped. Shares of subscribers are small
 in most runs, so that they are soon full: then a subscriber is cut off, its oldest messages are dropped, or publishers
 of its topics wait, as its policy says. Besides what the judge finds, this is wrong: a publication that no such
 subscriber is owed waits for its `delivered`.
@@ -20,7 +21,17 @@ from resprout.audit.history import History
 from resprout.audit.records import seconds
 from resprout.filters.predicate import topic_matches
 from resprout.scenario.draw import draw_scenario
-from resprout.scenario.model import ClientSpec, FaultKind, FaultSpec, RandomOptions, Scenario, WorkloadSpec, random_for
+from resprout.scenario.model import (
+    ClientSpec,
+    FaultKind,
+    FaultSpec,
+    RandomOptions,
+    Scenario,
+    SubscriptionSpec,
+    WorkloadSpec,
+    random_for,
+)
+from resprout.sim.classes.consumers import drop_oldest
 from resprout.sim.classes.drawing import GrowingTrial
 from resprout.sim.classes.restarts import black_out, with_disks
 from resprout.sim.clients import reads_at_once
@@ -144,6 +155,7 @@ def unread(seed: int) -> Trial:
     begin_us = formed_us(scenario)
     policies = POLICIES[:3] if scenario.bank_initial is not None else POLICIES  # replicas need every operation
     clients = tuple([_reader(rng, client, begin_us, policies) for client in scenario.clients])
+    clients += _consumers(scenario)
     share = {"subscriber_bytes": rng.choice(SHARE_BYTES), "slow_consumer_us": rng.choice(SLOW_US)}
     scenario = msgspec.structs.replace(scenario, clients=clients, options={**scenario.options, **share})
     if not calm:
@@ -164,6 +176,27 @@ def _reader(rng: Random, client: ClientSpec, from_us: int, policies: tuple[str, 
     return client
 
 
+def _consumers(scenario: Scenario) -> tuple[ClientSpec, ...]:
+    """Consumers of a durable subscription whose oldest messages are dropped, in one run of three."""
+    rng = random_for(scenario.seed, "unread consumers")
+    if rng.random() >= 1 / 3:
+        return ()
+    topics = list(dict.fromkeys(topic for work in scenario.workloads for topic in work.topics))
+    group = rng.random() < 0.5
+    wanted = drop_oldest(SubscriptionSpec(rng.choice((*topics, "#")), None, "s0", group), rng)
+    return tuple(
+        [
+            ClientSpec(
+                f"d{i}",
+                rng.choice(scenario.brokers).name,
+                subscriptions=(wanted,),
+                reading_us=rng.choice(READING_US),
+            )
+            for i in range(rng.randint(2, 3) if group else 1)
+        ]
+    )
+
+
 def held_up(scenario: Scenario, result: RunResult) -> list[str]:
     """What was told to be `delivered` late, though nobody who does not read at once asked for its topic. (Where one
     asked for some of a topic, what it did not ask for may travel in one bundle with what it did; and where one blocks
@@ -171,6 +204,7 @@ def held_up(scenario: Scenario, result: RunResult) -> list[str]:
     history = History(result.rows)
     slow = {client.name for client in scenario.clients if not reads_at_once(client)}
     filters = {s.predicate.filter for life in history.lives if life.node in slow for s in life.subscriptions}
+    filters |= {client.consumes.filter for client in scenario.clients if client.consumes is not None}
     told = {
         (row.publisher or "", row.incarnation or 0, row.stream or "", row.seq or 0): row.time_us
         for _, row in history.receipts

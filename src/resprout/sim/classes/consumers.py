@@ -1,7 +1,8 @@
 """`consumers`: durable subscriptions and groups whose consumers are slow, die and return; brokers die, or all are
 killed at once.
 
-Most of them spill. Logs are small, and so are disks, so that much comes there, and some finds no room.
+Most of them spill; some have the oldest dropped. Logs are small, and so are disks, so that much comes there, and some
+finds no room.
 """
 
 from random import Random
@@ -19,6 +20,7 @@ from resprout.sim.trial import Trial, formed_us
 LOG_BYTES: Final = (1 << 12, 1 << 12, 1 << 14, 64 << 20)
 SPILL_BYTES: Final = (1 << 12, 1 << 15, 1 << 20)
 READING_US: Final = (0, 0, 500, 20_000, 60_000)
+MOST: Final = (1, 3, 20)
 TIME_LIMIT_US: Final = 3600_000_000
 """Three messages fill the smallest logs. Over ten slow links in a row each takes seconds (seed 8100312)."""
 
@@ -41,11 +43,14 @@ def consumers(seed: int) -> Trial:
 
 def _with_consumers(drawn: Scenario, rng: Random) -> Scenario:
     topics = list(dict.fromkeys(topic for work in drawn.workloads for topic in work.topics))
+    dropping = random_for(drawn.seed, "consumers that drop")
     found: list[ClientSpec] = []
     for number in range(rng.choice((1, 1, 2))):
         group = rng.random() < 0.4
         filter = rng.choice((*topics, "#", "#"))
-        wanted = SubscriptionSpec(filter, None, f"s{number}", group, rng.random() < 0.7)
+        wanted = SubscriptionSpec(filter, None, f"s{number}", group, "spill" if rng.random() < 0.7 else "block")
+        if dropping.random() < 0.25:
+            wanted = drop_oldest(wanted, dropping)
         for which in range(rng.randint(1, 3) if group else 1):
             broker = rng.choice(drawn.brokers).name
             reading_us = rng.choice(READING_US)
@@ -56,6 +61,11 @@ def _with_consumers(drawn: Scenario, rng: Random) -> Scenario:
     return msgspec.structs.replace(
         drawn, clients=(*drawn.clients, *found), options=options, time_limit_us=TIME_LIMIT_US
     )
+
+
+def drop_oldest(wanted: SubscriptionSpec, rng: Random) -> SubscriptionSpec:
+    """Return the subscription with a small number of messages that may wait; the oldest of more are dropped."""
+    return msgspec.structs.replace(wanted, when_full="drop_oldest", most=rng.choice(MOST))
 
 
 def _deaths(scenario: Scenario, rng: Random, from_us: int) -> list[FaultSpec]:

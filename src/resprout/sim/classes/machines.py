@@ -11,8 +11,8 @@ much longer. Sleeping brokers are within the fault model; a leap may befall any 
 `disks`: disks of brokers fill up and have room again, and names do not resolve for a while. Brokers keep their logs on
 disk. Any number of disks has little room, or none, for less than a lease or for much longer: nothing may be lost, no
 broker may be declared dead for it, and everything goes on by itself. Meanwhile brokers within the fault model may be
-killed and started again; one on a full disk waits for room. The names of those, or of some of those, may not resolve at
-first.
+killed and started again; one on a full disk waits for room. Then disks have room again in time for the clients of those
+(`docs/guarantees.md`). The names of those, or of some of those, may not resolve at first.
 """
 
 from random import Random
@@ -44,6 +44,9 @@ APART_US: Final = 60_000_000
 """Between two that are struck one after the other: a repair is complete by then, and who was fenced has its place."""
 
 DISK_ROUNDS_MAX: Final = 2
+FULL_AFTER_CRASH_US: Final = 20_000_000
+"""How long disks may be full after a crash. The brokers beside a crash repair nothing and answer no client while theirs
+are; about 30 s after the crash its clients give up what they missed, and are told so."""
 LASTS_US: Final = ((1, 2_000_000), (2_000_000, 8_000_000), (8_000_000, 60_000_000))
 
 
@@ -143,16 +146,20 @@ def disks(seed: int) -> Trial:
     names = stage.model.names
     for number, event, at_us in stage.rounds(DISK_ROUNDS_MAX):
         over_us = at_us + rng.randint(*rng.choice(LASTS_US))
+        changes: list[FaultSpec] = []
         for name in rng.sample(names, rng.choice((1, rng.randint(1, len(names)), len(names)))):
             kind = rng.choice((FaultKind.DISK_LOW, FaultKind.DISK_FULL, FaultKind.DISK_FULL))
             stage.strike(event, FaultSpec(at_us, kind, (name,)))
             if kind is FaultKind.DISK_LOW and rng.random() < 0.5:
-                stage.later(FaultSpec(rng.randint(at_us, over_us), FaultKind.DISK_FULL, (name,)))
+                changes.append(FaultSpec(rng.randint(at_us, over_us), FaultKind.DISK_FULL, (name,)))
             free_us = over_us + rng.choice((0, rng.randint(1, 3_000_000)))
-            stage.later(FaultSpec(free_us, FaultKind.DISK_FREE, (name,)))
+            changes.append(FaultSpec(free_us, FaultKind.DISK_FREE, (name,)))
         if number or len(names) == 1 or rng.random() < 0.5:
+            stage.later(*changes)
             continue
         crash_us = at_us + rng.randint(1, 5_000_000)
+        last_us = crash_us + FULL_AFTER_CRASH_US
+        stage.later(*[msgspec.structs.replace(fault, at_us=min(fault.at_us, last_us)) for fault in changes])
         victims = stage.model.draw_victims(rng)
         for name in victims:
             stage.later(FaultSpec(crash_us, FaultKind.CRASH, (name,)))

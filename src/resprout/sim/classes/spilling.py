@@ -116,7 +116,9 @@ def _with_clients(drawn: Scenario, rng: Random, is_between: bool) -> Scenario:
 def _subscription(number: int, rng: Random, brokers: list[str]) -> list[ClientSpec]:
     group = rng.random() < 0.4
     where = "amount < 500" if rng.random() < 0.2 else None
-    wanted = SubscriptionSpec(rng.choice(FILTERS), where, f"s{number}", group, spills=rng.random() < 0.85)
+    wanted = SubscriptionSpec(
+        rng.choice(FILTERS), where, f"s{number}", group, "spill" if rng.random() < 0.85 else "block"
+    )
     count = rng.randint(1, 3) if group else 1
     return [
         ClientSpec(

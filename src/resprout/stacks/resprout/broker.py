@@ -11,6 +11,7 @@ from typing import Any
 from resprout.core.contract import (
     Congested,
     Heard,
+    HoldRoles,
     LinkDown,
     LinkUp,
     ProtocolMessage,
@@ -113,6 +114,7 @@ class ResproutBroker(Shell):
                 Silent: parts.peer_sessions.silent,
                 Heard: parts.peer_sessions.heard,
                 Stirred: parts.peer_sessions.stirred,
+                HoldRoles: self._hold_roles,
                 Request: self._request,
                 Recovered: self._recovered,
             },
@@ -364,6 +366,9 @@ class ResproutBroker(Shell):
         elif parts.revival is not None:
             parts.revival.recovered(event.records)
             self.act()
+
+    def _hold_roles(self, event: HoldRoles) -> None:
+        self.life.is_disk_full = "broker" in event.roles
 
     def _request(self, event: Request) -> None:
         parts = self.parts

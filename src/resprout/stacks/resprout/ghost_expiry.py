@@ -12,10 +12,10 @@ from resprout.stacks.resprout.served_clients import ServedClients
 class GhostExpiry:
     """Lets ghosts go.
 
-    `ghost_us` counts only while clients can be served: not while this broker repairs the tree, nor while what the
-    repair brought is on its way to the members or is not safe yet. Each time that hinders them, it begins again: they
-    look for a place elsewhere meanwhile, and need the time to come back. A client that is connected and waits keeps its
-    ghost for as long as its session lasts.
+    `ghost_us` counts only while clients can be served: not while this broker repairs the tree or its disk is full, nor
+    while what the repair brought is on its way to the members or is not safe yet. Each time that hinders them, it
+    begins again: they look for a place elsewhere meanwhile, and need the time to come back. A client that is connected
+    and waits keeps its ghost for as long as its session lasts.
 
     First those who would replace this broker hear so: they must not take over what is not kept. A place that is being
     told for a newcomer must not be overtaken by one without it.

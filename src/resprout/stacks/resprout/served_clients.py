@@ -281,7 +281,8 @@ class ServedClients:
     def can_serve(self, ghost: str) -> bool:
         """Whether whoever comes to this ghost is served at once, and those who wait at a member have been sent here."""
         has_grants = not any(map(self._is_being_granted, self._ghosts.members(ghost).items()))
-        return self._life.is_settled and has_grants and self.is_shown(self._ghosts.upto(ghost))
+        can_answer = self._life.is_settled and not self._life.is_disk_full
+        return can_answer and has_grants and self.is_shown(self._ghosts.upto(ghost))
 
     def _is_being_granted(self, member: tuple[Life, int]) -> bool:
         """Whether the Grant of a member is on its way: the member is heard, it has not told its place since the repair,

@@ -68,12 +68,13 @@ class PeerSessions:
             self._served.arrive(event)
             return
         self._served.give_way(name)
+        real_name = newcomer_name(name)
+        if real_name is None and not self._newcomer.reached(name, event.trip_us):
+            return
         if self._peers.came_up(name, event.incarnation, event.room) is None:
             return
-        real_name = newcomer_name(name)
         if real_name is None:
             self._met(name, event.incarnation)
-            self._newcomer.reached(name, event.trip_us)
         else:
             self._admission.arrived(name, real_name, event.incarnation)
 

@@ -129,8 +129,10 @@ class Newcomer:
         self._candidates: list[str] = []
         self._asked: str | None = None
         self._patience_us = PATIENCE_US
-        self._trip_us = 0
-        """The round trip to the one asked, as its handshake took it."""
+        self._trips_us: dict[str, int] = {}
+        """Round trips to other brokers, as the handshakes of their sessions took them."""
+        self._too_far: set[str] = set()
+        """Brokers that people were told are too far away."""
         self._search: ParentSearch | None = None
         """Among places that were offered."""
         self._moving_from: str | None = None
@@ -219,8 +221,9 @@ class Newcomer:
                 self._peers.close(self._asked, f"{life.seat.name} asks somebody else for a place")
         self._move_to(NewcomerState.ASKING)
         self._asked = self._candidates[0]
-        self._trip_us = 0
         self._tried.add(self._asked)
+        if self._passes_over(self._asked):
+            return
         self._peers.post(self._asked, JoinRequest(life.seat.address))
         is_first = life.seat.incarnation == 1 and self._asked == life.seat.parent
         life.out.append(SetTimer(JoinAgain(), life.now_us + (FIRST_PATIENCE_US if is_first else self._patience_us)))
@@ -250,10 +253,12 @@ class Newcomer:
         ):
             self._ask_next()
 
-    def reached(self, peer: str, trip_us: int) -> None:
-        """There is a session, whose handshake took so long."""
-        if peer == self._asked:
-            self._trip_us = trip_us
+    def reached(self, peer: str, trip_us: int) -> bool:
+        """A session begins, whose handshake took so long, and nothing has been said in it yet. Return False if it is
+        over again: this broker was to be asked for a place, and is too far away."""
+        if len(self._trips_us) < TRIED_MAX or peer in self._trips_us:
+            self._trips_us[peer] = trip_us
+        return not (self.state is NewcomerState.ASKING and peer == self._asked and self._passes_over(peer))
 
     def lost(self, peer: str) -> None:
         """The session with the one asked is over, and the request with it."""
@@ -316,8 +321,6 @@ class Newcomer:
         if life.attached or parent != self._asked:
             self._peers.close(parent, f"{life.seat.name} has asked somebody else for a place")
             return
-        if self._is_too_far(parent):
-            return
         life.move_to(LifeState.PLACED)
         self._search = None
         self._move_to(NewcomerState.PLACED)
@@ -358,21 +361,26 @@ class Newcomer:
         self._configurations.restore(Configuration(), (), 0)
         view.configuration = configuration
 
-    def _is_too_far(self, parent: str) -> bool:
+    def _passes_over(self, parent: str) -> bool:
         """A child is expected to speak within a lease and two heartbeats. One whose first word comes later would be
-        declared dead each time, so it does not take the place, says why, and asks the next one after a while."""
+        declared dead each time, so it does not ask for a place there, says why, and asks the next one after a while.
+        It must not wait for the Welcome: a child that turns its place down is buried, and no other broker would take
+        that life."""
         life, lease_us = self._life, self._life.options.lease_us
-        trip_us = self._trip_us
+        trip_us = self._trips_us.get(parent, 0)
         if trip_us <= lease_us + 2 * life.options.heartbeat_us:
             return False
-        me = life.seat.name
-        life.note(
-            "slow_link",
-            f"a round trip to {parent} takes {trip_us / 1e6:.1f} s, and lease_us is {lease_us / 1e6:g} s: {me} does not"
-            f" join there; give all brokers a lease_us of at least {2 * trip_us / 1e6:.0f} s",
-        )
+        if parent not in self._too_far and len(self._too_far) < TRIED_MAX:
+            self._too_far.add(parent)
+            me = life.seat.name
+            life.note(
+                "slow_link",
+                f"a round trip to {parent} takes {trip_us / 1e6:.1f} s, and lease_us is {lease_us / 1e6:g} s: {me} does"
+                f" not join there; give all brokers a lease_us of at least {2 * trip_us / 1e6:.0f} s",
+            )
         self._peers.close(parent, f"a round trip of {trip_us} us is too long for a lease of {lease_us} us")
-        self._candidates.append(self._candidates.pop(0))
+        self._trips_us.pop(parent)
+        self._candidates = [*[name for name in self._candidates if name != parent], parent]
         self._asked = None
         self._move_to(NewcomerState.PAUSING)
         life.out.append(SetTimer(JoinAgain(), life.now_us + PATIENCE_US))
