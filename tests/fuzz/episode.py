@@ -4,6 +4,7 @@ Three brokers, b0 with the children b1 and b2, and honest clients at b0 and b2. 
 broker b1: it has joined honestly, its machine goes on, and between what that says it says other things. The oracle:
 
 - no exception leaves the `step` of an honest machine, and no step takes `STEP_SECONDS_MAX` of processor time
+- honest machines say only what the codec lets pass: otherwise whoever hears it would cut them off
 - honest brokers and clients never close a session with each other, and no honest broker begins another life
 - every honest subscriber gets each honest publication exactly once, those of one publisher in their order
 - every honest publication turns safe
@@ -129,10 +130,12 @@ class FuzzedTree(Tree):
         self._no_timer_due_us = -1
         """At this time no timer was due, and none has become due since."""
         self.handling: Any = None
+        self._wire = Wire(CODEC)
 
     def _new_broker(self, name: str) -> ResproutBroker:
         if name in self.incarnations and name == self.liar:
-            self.incarnations[name] = max(self.incarnations[name], self.outlived)
+            last = max(self.incarnations[name], self.outlived)
+            self.incarnations[name] = min(last, NUMBER_MAX - 1)  # no `Hello` with a higher number passes the codec
         broker = super()._new_broker(name)
         broker.guard = Guard(lambda client: Permit(LIARS_RIGHTS if client == "evil" else ALL_RIGHTS), _ignore)
         return broker
@@ -215,6 +218,11 @@ class FuzzedTree(Tree):
         for effect in effects:
             if isinstance(effect, Send):
                 self._record(name, effect)
+                if name != self.liar and (fault := self._wire.fault_of(effect.message)):
+                    kind = type(effect.message).__name__
+                    raise FindingError(
+                        f"{effect.peer} cannot read a {kind} of {name}: {fault} [{_short(effect.message)}]"
+                    )
             elif name != self.liar and isinstance(effect, Close) and effect.peer in HONEST_NODES:
                 if effect.reason not in ORDINARY_ENDS:
                     raise FindingError(f"{name} closes its session with {effect.peer}: {effect.reason}")

@@ -17,6 +17,7 @@ from resprout.core.message_fields import Mark
 from resprout.edge.durable_messages import Span
 from resprout.links.frames import Data, Express
 from resprout.wire.codec import Codec
+from resprout.wire.rules import NAMES
 
 EDGES: Final = (
     0, 1, 2, 3, 5, 63, 64, 255, 1024, 65_535, 65_536, 100_000, 1_000_000, (1 << 31) - 1, 1 << 32, 1 << 40, 1 << 53,
@@ -212,7 +213,7 @@ class Grammar:
 
     def _text(self, name: str) -> str:
         rng = self._rng
-        if name in ("name", "publisher", "peer", "root", "broker", "client", "names"):
+        if name in NAMES or name in ("peer", "root", "broker", "client", "names"):
             return rng.choice(self._names)
         if name in ("topic", "topics"):
             return rng.choice(("t", "u/1/v", "$reply/p", "t/x"))
@@ -245,7 +246,21 @@ class Wire:
     def carry(self, message: Any) -> Any:
         """Return the message as it is received; None when the wire refuses it, which ends the connection."""
         try:
+            return self._pass(message)
+        except (UsageError, WireError, OverflowError):
+            return None
+
+    def fault_of(self, message: Any) -> str:
+        """Return why the wire refuses the message; empty when it does not."""
+        try:
+            self._pass(message)
+        except (UsageError, WireError, OverflowError) as error:
+            return str(error)
+        return ""
+
+    def _pass(self, message: Any) -> Any:
+        try:
             return self._decode(self._encode(Data(1, 0, 1 << 20, (message,)))).messages[0]
         except (UsageError, WireError, OverflowError):
             self._connect()
-            return None
+            raise

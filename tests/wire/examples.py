@@ -18,6 +18,7 @@ from resprout.links.frames import FRAMES as FRAMES
 from resprout.links.frames import Data, Express, Goodbye, Hello, Part, Parted, SessionWelcome
 from resprout.stacks.resprout import RESPROUT
 from resprout.wire.codec import Codec
+from resprout.wire.rules import NAMES
 
 INT64_MAX = 2**63 - 1
 
@@ -71,7 +72,7 @@ attributes = st.dictionaries(
     st.one_of(texts, st.integers(-(2**63), INT64_MAX), st.floats(allow_nan=False), st.booleans()),
     max_size=4,
 )
-TEXTS = {"name": plain_names, "publisher": plain_names, "topic": topics, "topics": topics, "key": keys}
+TEXTS = {**dict.fromkeys(NAMES, plain_names), "topic": topics, "topics": topics, "key": keys}
 
 
 @st.composite

@@ -13,9 +13,14 @@ from resprout.core.bundle import Bundle
 from resprout.core.errors import WireError
 from resprout.core.guarantee import ALL_LEVELS
 from resprout.core.message_fields import NUMBER_MAX, STAMP_MAX
-from resprout.edge.messages import Delivery, Publish
+from resprout.edge.messages import Attend, Delivery, Publish
 from resprout.links.frames import Data, Goodbye
+from resprout.overlay.messages import Tell
+from resprout.overlay.places import Life, Place
 from resprout.stacks.resprout import RESPROUT
+from resprout.stacks.resprout.durable_messages import DurableHeard
+from resprout.stacks.resprout.messages import ListenersChanged, ListenersHeard
+from resprout.stacks.resprout.pauses import PausedReader, ReadersPaused
 from resprout.wire.framing import PREAMBLE, FrameReader, FrameWriter
 from tests.footprint import kept_by
 from tests.soak import cases
@@ -211,6 +216,37 @@ BAD_MESSAGES: list[list[Any]] = [
 @pytest.mark.parametrize("message", BAD_MESSAGES, ids=lambda message: str(message)[:50])
 def test_a_message_with_a_bad_field_is_refused(message: list[Any]) -> None:
     assert not decoded_or_refused(body_of(message))
+
+
+def _told(place: Place) -> Tell:
+    return Tell(1, 1, (place,), None)
+
+
+def _paused(reader: str) -> ReadersPaused:
+    return ReadersPaused(Life("b1", 1), 1, (PausedReader(reader, ("t",), 0, 0),))
+
+
+PLACE = Place("b1", 1, 1, "b0", ("b0",), "")
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (_told(PLACE), _told(msgspec.structs.replace(PLACE, neighbours=("b0", "\u202e")))),
+        (_told(PLACE), _told(msgspec.structs.replace(PLACE, parent="\x1b[2J"))),
+        (_paused("=p"), _paused("x" * 129)),
+        (ListenersHeard(("=p",)), ListenersHeard(("x" * 129,))),
+        (ListenersChanged(("=p",), ()), ListenersChanged(("x" * 129,), ())),
+        (Attend(0, ("b0",)), Attend(0, ("b 0",))),
+        (DurableHeard("orders", 1, 1), DurableHeard("x" * 65, 1, 1)),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_a_name_that_its_receiver_would_pass_on_keeps_the_rules_of_names_in_every_field(good: Any, bad: Any) -> None:
+    """Otherwise the next receiver refuses it, and an honest client or newcomer leaves the honest broker that passed
+    it on: a place whose neighbour is called `\\u202e` became a successor, of which every client was told."""
+    assert decoded_or_refused(encode(Data(1, 0, 1, (good,))))
+    assert not decoded_or_refused(encode(Data(1, 0, 1, (bad,))))
 
 
 @pytest.mark.parametrize("offsets", [[-1], [2**63], [0, 1, -5], ["0"], [0.0], 5])

@@ -28,20 +28,29 @@ from resprout.wire.checks import check_text, checked_key, checked_name, checked_
 
 Rule = Callable[[Any], object]
 
+NAMES: Final = ("name", "publisher", "parent", "neighbour", "neighbours", "members", "sent_to", "tried")
+"""Fields that hold names of brokers or clients. Brokers pass these on, also in fields called `name`: a receiver that
+refused one would cut off the broker that passed it on, and not the one that made it up."""
+
+LISTENERS: Final = ("listener", "names", "came", "went", "reader")
+"""Fields that hold names, perhaps with a mark before them: `=NAME`, `~revival of NAME`."""
+
 TEXTS: Final[dict[str, Rule]] = {
-    "name": checked_name,
-    "publisher": checked_name,
+    **dict.fromkeys(NAMES, checked_name),
     "topic": checked_topic,
     "topics": checked_topic,
     "key": checked_key,
     "keys": checked_key,
     "peer": partial(check_text, what="a peer's name", bytes_max=limits.NAME_BYTES),
     "owner": partial(check_text, what="an owner", bytes_max=limits.NAME_BYTES),
-    "listener": partial(check_text, what="a listener", bytes_max=2 * limits.NAME_BYTES),  # `=NAME`, `~revival of NAME`
+    "broker": partial(check_text, what="a broker's name", bytes_max=limits.NAME_BYTES),  # may be empty: no broker
+    "above": partial(check_text, what="a broker's name", bytes_max=limits.NAME_BYTES),
+    "subscription": partial(check_text, what="a subscription's name", bytes_max=limits.NAME_BYTES),
+    **dict.fromkeys(LISTENERS, partial(check_text, what="a listener", bytes_max=2 * limits.NAME_BYTES)),
     "role": partial(check_text, what="a role", bytes_max=limits.NAME_BYTES),
     "stack": partial(check_text, what="a stack's name", bytes_max=limits.NAME_BYTES),
     "stream": partial(check_text, what="a stream", bytes_max=limits.NAME_BYTES),
-    "filter": partial(check_text, what="a filter", bytes_max=limits.TOPIC_BYTES),
+    **dict.fromkeys(("filter", "filters", "also"), partial(check_text, what="a filter", bytes_max=limits.TOPIC_BYTES)),
     "where": partial(check_text, what="a condition", bytes_max=limits.WHERE_BYTES),
     "reason": partial(check_text, what="a reason", bytes_max=limits.REASON_BYTES),
 }

@@ -30,6 +30,9 @@ SUBSCRIPTIONS_MAX: Final = 100_000
 """In the whole network, those that are over and remembered included. A home begins no more (`is_full`)."""
 KNOWN_MAX: Final = 4 * SUBSCRIPTIONS_MAX
 """What one broker remembers: several homes may begin some at the same moment."""
+ENDED_PER_OWNER_MAX: Final = 10_000
+"""Ended subscriptions of one identity that are remembered; of more, its oldest are forgotten. One that begins and ends
+many uses up no room of others."""
 
 _Wave = tuple[str, int, int]
 """(subscription, term, edition)."""
@@ -58,6 +61,10 @@ class DurableBook:
         self.states: dict[str, DurableState] = {}
         """By name; `done`, `spans` and `drops` of them are in `_done`."""
         self._done: dict[str, DurableProgress] = {}
+        self._ended: dict[str, None] = {}
+        """Names of those that are over, the one that was ended longest ago first."""
+        self._ended_of: dict[str, dict[str, None]] = {}
+        """The same by owner; those without an owner are not in it."""
         self._echo: Echo[_Wave, DurableHeard] = Echo()
         """States that are on their way through the tree."""
         self.passed_over = 0
@@ -65,7 +72,7 @@ class DurableBook:
 
     def is_full(self) -> bool:
         """Whether there are so many that no more may begin."""
-        return len(self.states) >= SUBSCRIPTIONS_MAX and not any(state.over for state in self.states.values())
+        return len(self.states) >= SUBSCRIPTIONS_MAX and not self._ended
 
     def done_of(self, subscription: str) -> tuple[Marks, Spans]:
         """The latest, where there are too many."""
@@ -87,7 +94,10 @@ class DurableBook:
 
     def say(self, state: DurableState) -> None:
         """This broker holds it, or has ended it. `heard_of` is told later."""
-        self._keep(state, self.states.get(state.subscription))
+        before = self.states.get(state.subscription)
+        if before is None and len(self.states) >= SUBSCRIPTIONS_MAX and self._ended:
+            self._forget(next(iter(self._ended)))
+        self._keep(state, before)
         self._spread(state, "")
 
     def raise_done(self, subscription: str, marks: Marks, spans: Spans, drops: Drops) -> None:
@@ -156,6 +166,8 @@ class DurableBook:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _keep(self, state: DurableState, before: DurableState | None) -> None:
+        if before is not None and before.over:
+            self._unlist(before)
         self.states.pop(state.subscription, None)
         if before is None or before.over or state.over:
             self._done.pop(state.subscription, None)
@@ -165,6 +177,8 @@ class DurableBook:
         base = before.base if state.is_partial and before is not None else state.base
         kept = msgspec.structs.replace(state, base=base, done=(), spans=(), drops=NO_DROPS, is_partial=False)
         self.states[state.subscription] = kept
+        if kept.over:
+            self._list(kept)
         if state.terms.when_full is WhenFull.SPILL:
             self._spilling.know(self.states.values())
         if self._disk is not None:
@@ -198,16 +212,35 @@ class DurableBook:
     def _make_room(self) -> bool:
         """Forget the one that was ended longest ago. Return whether one more may be remembered. Whoever tells of it has
         only passed it on, so nobody is to blame: their homes refuse consumers who want more."""
-        over = next((name for name, state in self.states.items() if state.over), None)
-        if over is not None:
-            del self.states[over]
-            self._done.pop(over, None)
+        if self._ended:
+            self._forget(next(iter(self._ended)))
         elif len(self.states) >= KNOWN_MAX:
             if not self.passed_over:
                 self._life.note("note", f"{KNOWN_MAX} durable subscriptions are known, and no more are remembered")
             self.passed_over += 1
             return False
         return True
+
+    def _list(self, state: DurableState) -> None:
+        """It is over. Its owner's oldest one makes room where there are too many of that owner."""
+        self._ended[state.subscription] = None
+        if state.owner:
+            of_owner = self._ended_of.setdefault(state.owner, {})
+            of_owner[state.subscription] = None
+            if len(of_owner) > ENDED_PER_OWNER_MAX:
+                self._forget(next(iter(of_owner)))
+
+    def _unlist(self, state: DurableState) -> None:
+        del self._ended[state.subscription]
+        if state.owner:
+            of_owner = self._ended_of[state.owner]
+            del of_owner[state.subscription]
+            if not of_owner:
+                del self._ended_of[state.owner]
+
+    def _forget(self, ended: str) -> None:
+        self._unlist(self.states.pop(ended))
+        self._done.pop(ended, None)
 
 
 def _continues(state: DurableState, before: DurableState | None) -> bool:
