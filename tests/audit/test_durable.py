@@ -7,7 +7,7 @@ import pytest
 from resprout.audit.calm import QUIET_US, CalmTimes, Shock
 from resprout.audit.judge import judge
 from resprout.audit.subscriptions import NEVER
-from resprout.trace.schema import Row
+from resprout.trace.schema import Row, TraceError
 
 S = 1_000_000
 
@@ -35,8 +35,11 @@ class Story:
             for receipt in ("accepted", "safe"):
                 self.add(seq, "p", "receipt", receipt=receipt, **what)
 
-    def handed(self, at: float, name: str, seq: int, again: bool = False, *keys: str) -> None:
+    def handed(
+        self, at: float, name: str, seq: int, again: bool = False, *keys: str, dropped: str | None = None
+    ) -> None:
         about = {"durable": "d", **({"redelivered": "yes"} if again else {})}
+        about |= {"dropped": dropped} if dropped is not None else {}
         what = {"publisher": "p", "incarnation": 1, "stream": "ordered", "seq": seq}
         self.add(at, name, "handed", topic="t", keys=keys, guarantee="causal", position=0, attributes=about, **what)
 
@@ -78,6 +81,29 @@ def test_it_is_not_lost_if(case: str) -> None:
     if case == "others came late":
         story.begin(195, "b")
     assert story.broken() == {}
+
+
+@pytest.mark.parametrize(("told", "lost"), [(("2", "3"), 0), (("3", "3"), 0), (("2", "2"), 3), ((None, None), 3)])
+def test_as_many_may_be_missing_as_consumers_were_told_to_be_dropped(
+    told: tuple[str | None, str | None], lost: int
+) -> None:
+    """The number counts from the beginning of the subscription; of 1, 2 and 4 one died with its consumer."""
+    story = Story("a", "b")
+    story.publish(5)
+    story.handed(6, "a", 4, dropped=told[0])
+    story.add(7, "a", "crash")
+    for seq, dropped in ((3, told[1]), (5, None)):
+        story.handed(10 + seq, "b", seq, dropped=dropped)
+        story.done(11 + seq, "b", seq)
+    assert len(story.broken().get("durable", [])) == lost
+
+
+def test_a_number_of_dropped_messages_that_is_none_is_refused() -> None:
+    story = Story("a")
+    story.publish(1)
+    story.handed(2, "a", 1, dropped="many")
+    with pytest.raises(TraceError, match="'many' is no number of dropped messages"):
+        story.broken()
 
 
 def test_what_is_known_to_be_done_is_handed_to_nobody() -> None:

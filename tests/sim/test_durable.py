@@ -1,18 +1,23 @@
 """Durable subscriptions in the virtual world: consumers and brokers die, also all brokers at once."""
 
 import random
+from collections.abc import Callable
 
 import msgspec
 import pytest
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import CLEAN, lines
+from resprout.edge.broker.sharing import SharedQueue
 from resprout.journal.spill import SpillSegments
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.scenario.source import ScenarioError
 from resprout.scenario.write import to_toml
+from resprout.sim.classes.clients import unread
+from resprout.sim.classes.consumers import consumers
 from resprout.sim.run import run_scenario
+from resprout.sim.trial import Trial
 from resprout.trace.schema import Row
 from tests.soak import cases
 
@@ -221,3 +226,78 @@ def test_what_a_group_has_acknowledged_inside_a_bundle_is_known_when_its_broker_
     again = {row.seq for row in rows if row.kind == "handed" and row.time_us > 30_000_000}
     assert len(done) == 3 and not done & again
     assert handed(rows, "g") == {("p", "ordered", seq) for seq in range(1, 5)}
+
+
+DROPPING = """
+seed = 5
+time_limit = "300s"
+topology = { kind = "chain", brokers = 4, latency = "1ms", clients_per_broker = 1 }
+client = [CONSUMERS]
+
+[[workload]]
+kind = "random"
+clients = ["c0", "c1", "c2", "c3"]
+topics = ["a/b"]
+operations = 40
+interval = "100ms"
+start = "3s"
+"""
+
+
+def dropping(count: int, *faults: FaultSpec) -> Scenario:
+    """A durable subscription that keeps 3 messages for slow consumers; several of them are a group."""
+    group = str(count > 1).lower()
+    wanted = f'{{ filter = "a/#", durable = "s", group = {group}, when_full = "drop_oldest", most = 3 }}'
+    clients = [
+        f'{{ name = "d{i}", broker = "b{3 - i}", reading = "300ms", subscribe = [{wanted}] }}' for i in range(count)
+    ]
+    return with_faults(parse_scenario(DROPPING.replace("CONSUMERS", ", ".join(clients))), list(faults))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_every_message_is_handed_out_or_told_to_be_dropped(count: int) -> None:
+    rows = run(dropping(count))
+    told = max(int((row.attributes or {}).get("dropped", "0")) for row in rows if row.kind == "handed")
+    assert told > 50 and len(handed(rows, "s")) + told == 160
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_dropped_messages_are_told_also_when_the_home_and_a_consumer_die(count: int) -> None:
+    rows = run(dropping(count, crash(4_500, "d0"), crash(5_000, "b3"), recover(6_000, "d0")))
+    told = max(int((row.attributes or {}).get("dropped", "0")) for row in rows if row.kind == "handed")
+    assert told > 50 and len(handed(rows, "s")) + told >= 160
+
+
+def test_a_message_heavier_than_the_share_is_handed_out_so_that_drops_before_it_are_told() -> None:
+    """The latest message stays, or nobody would ever be told of those before it."""
+    scenario = dropping(1)
+    heavy = msgspec.structs.replace(scenario.workloads[0], payload=5_000)
+    rows = run(msgspec.structs.replace(scenario, workloads=(heavy,), options={"subscriber_bytes": 4_096}))
+    told = max(int((row.attributes or {}).get("dropped", "0")) for row in rows if row.kind == "handed")
+    assert told > 50 and len(handed(rows, "s")) + told == 160
+
+
+def test_a_dropped_message_of_which_nobody_is_told_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SharedQueue, "put_notice", lambda queue, portion: 0)
+    verdict = judge(run_scenario(dropping(1)).rows)
+    assert "durable" in {anomaly.rule for anomaly in verdict.anomalies}
+
+
+def test_a_scenario_that_drops_is_written_as_it_is_read() -> None:
+    scenario = dropping(2)
+    assert parse_scenario(to_toml(scenario), scenario.name) == scenario
+    with pytest.raises(ScenarioError, match='only a subscription with when_full = "drop_oldest"'):
+        parse_scenario(
+            DROPPING.replace(
+                "CONSUMERS", '{ name = "d", broker = "b0", subscribe = [{ filter = "a", durable = "s", most = 3 }] }'
+            )
+        )
+
+
+@pytest.mark.parametrize(("draw", "first"), [(consumers, 83_301_000), (unread, 83_304_000)])
+def test_swarms_draw_durable_subscriptions_and_groups_that_drop_the_oldest(
+    draw: Callable[[int], Trial], first: int
+) -> None:
+    clients = [client for seed in range(first, first + 12) for client in draw(seed).scenario.clients]
+    drawn = [client.consumes for client in clients if client.consumes is not None]
+    assert {wanted.group for wanted in drawn if wanted.when_full == "drop_oldest" and wanted.most} == {False, True}

@@ -307,6 +307,7 @@ def unread_items(broker: ResproutBroker) -> dict[ClientSession, list[Entry]]:
         for consumer in queue.consumers.values():
             portions += consumer.out
         unread[queue.session] += {id(portion.item): portion.item for portion in portions}.values()
+        unread[queue.session] += [*queue.dropped_items]
     return unread
 
 

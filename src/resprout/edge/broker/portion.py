@@ -144,8 +144,8 @@ class WaitingPortions:
         self.messages = 0
         """In all of them."""
 
-    def __bool__(self) -> bool:
-        return len(self._queue) > len(self._removed)
+    def __len__(self) -> int:
+        return len(self._queue) - len(self._removed)
 
     def __iter__(self) -> Iterator[Portion]:
         return (portion for portion in self._queue if portion not in self._removed)
@@ -196,3 +196,43 @@ class WaitingPortions:
         self.messages += len(portion.offsets)
         if portion.redelivered:
             self._again.add(portion)
+
+
+class DroppedItems:
+    """Items of which messages were dropped, kept in the log until other brokers were told how many.
+
+    A broker that dies before that takes the number with it; then the next one has the messages.
+    """
+
+    __slots__ = ("_ids", "_told", "_untold")
+
+    def __init__(self) -> None:
+        self._ids: set[int] = set()
+        """Items of which something was dropped since other brokers were told."""
+        self._untold: list[HeldBundle] = []
+        """Of these, the ones that are done."""
+        self._told: list[HeldBundle] = []
+
+    def __contains__(self, item: HeldBundle) -> bool:
+        return id(item) in self._ids
+
+    def __iter__(self) -> Iterator[HeldBundle]:
+        return iter([*self._untold, *self._told])
+
+    def note(self, item: HeldBundle) -> None:
+        """Messages of this item were dropped."""
+        self._ids.add(id(item))
+
+    def keep(self, item: HeldBundle) -> None:
+        """Keep an item that is done."""
+        self._untold.append(item)
+
+    def tell(self) -> None:
+        """Note that other brokers are told in this step."""
+        self._told += self._untold
+        self._untold = []
+        self._ids.clear()
+
+    def take_told(self) -> list[HeldBundle]:
+        told, self._told = self._told, []
+        return told

@@ -19,7 +19,7 @@ from typing import Final
 from resprout.core.bundle import Bundle, Origin, Pair, pairs_of
 from resprout.core.message_fields import NUMBER_MAX, Mark, Marks
 from resprout.core.seen import Range, Ranges, as_ranges
-from resprout.edge.broker.portion import IndexByOrigin, Portion, WaitingPortions
+from resprout.edge.broker.portion import DroppedItems, IndexByOrigin, Portion, WaitingPortions
 from resprout.edge.broker.ports import HeldBundle, SpillPatience
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import NO_DROPS, Drops, Span, Spans
@@ -104,6 +104,7 @@ class SharedQueue:
         """The last number of a key that a consumer said it has, until earlier ones that wait were looked for."""
         self._serial = 0
         self._handed = 0
+        self.dropped_items = DroppedItems()
 
     @property
     def waiting(self) -> int:
@@ -140,22 +141,30 @@ class SharedQueue:
 
     def drop_oldest(self, most: int, most_bytes: int) -> None:
         """Drop what waits, the oldest first, until at most `most` messages wait and no more than `most_bytes` are owed.
-        What consumers have counts for the bytes and is not dropped."""
-        while self._pending and (self.waiting > most or self.session.owed_bytes > most_bytes):
+        What consumers have counts for the bytes and is not dropped. The last portion stays, whatever its size: whoever
+        is handed it is told of the others."""
+        while (is_heavy := len(self._pending) > 1 and self.session.owed_bytes > most_bytes) or self.waiting > most:
             portion = self._pending.popleft()
             count = len(portion.offsets)
-            if self.session.owed_bytes <= most_bytes:
+            if not is_heavy:
                 count = min(count, self.waiting + count - most)
             over, kept = portion.split(count)
             if kept.offsets:
                 self._pending.appendleft(kept)
             self.dropped = min(self.dropped + len(over.offsets), NUMBER_MAX)
+            self.dropped_items.note(over.item)
             self._note_done(over.bundle, over.offsets)
             self._less(over, len(over.offsets))
 
     @property
     def drops(self) -> Drops:
         return Drops(self.dropped, self._heard)
+
+    def release_dropped(self) -> None:
+        """Let the log forget items of which messages were dropped, if other brokers were told in an earlier step."""
+        for item in self.dropped_items.take_told():
+            self.session.dropped_bytes -= _cost(item)
+            self._took(item)
 
     def put_notice(self, portion: Portion) -> int:
         """Return how many dropped messages the consumer that is handed this portion is to be told of. Whoever
@@ -235,8 +244,10 @@ class SharedQueue:
         items = {id(portion.item): portion.item for portion in (*self._pending.take_all(), *out)}
         self._out_again.clear()
         self.consumers.clear()
+        self.dropped_items.tell()
         for item in items.values():
             self._is_done(item)
+        self.release_dropped()
 
     # -- how far it has come -------------------------------------------------------------------------------------------
 
@@ -459,7 +470,16 @@ class SharedQueue:
         if self.patience is not None:
             self.patience.took_patiently(item)
         self.session.took(item)
-        self._took(item)
+        if item in self.dropped_items:
+            self.session.dropped_bytes += _cost(item)
+            self.dropped_items.keep(item)
+        else:
+            self._took(item)
+
+
+def _cost(item: HeldBundle) -> int:
+    assert item.bundle is not None, "a reader pins the bundle"
+    return item.bundle.cost
 
 
 def _load(consumer: Consumer) -> tuple[int, int]:

@@ -134,8 +134,10 @@ class Durables:
             held.changes = 0
             unknown = self._unknown.setdefault(held.name, UnknownDone(life.now_us))
             marks, spans = self.consumers.progress(held)
+            held.queue.release_dropped()
             if (marks or spans) and held.is_confirmed:
                 self._book.durables.raise_done(held.name, marks, spans, held.queue.drops)
+                held.queue.dropped_items.tell()
                 unknown.note(marks, spans)
             if all_heard:
                 self.consumers.tell(held, Acknowledged(unknown.turn(life.now_us, life.options.lease_us)), life.out)
