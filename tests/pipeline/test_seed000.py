@@ -32,10 +32,13 @@ def test_a_crash_case_comes_out_as_the_page_says(system: str) -> None:
 
 @pytest.mark.parametrize(
     ("part", "operations", "system"),
-    [("crashes", 200, "corrected"), ("processes", 100, "corrected"), ("crashes", 200, "default")],
+    [
+        (part, count, system)
+        for part, count in (("crashes", 200), ("processes", 100))
+        for system in ("corrected", "default")
+    ],
 )
 def test_the_page_tells_of_no_loss_in_the_crash_cases(part: str, operations: int, system: str) -> None:
-    """With processes the default stack loses messages in one case, which the page tells."""
     found = read(RUNS)
     for dead in CRASHES:
         one = found[part, system, dead, 100, operations, 1, 3]

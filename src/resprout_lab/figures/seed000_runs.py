@@ -95,7 +95,8 @@ def scenario_of(base: str | Path, point: Measured) -> Scenario:
     for number in (0, 1):
         changes += [f"workload.{number}.keys={point.keys}", f"workload.{number}.operations={point.operations}"]
     if point.system == "default":
-        tolerated = 2 if len(point.dead) > 1 else 1
+        # With data folders, which processes have, more than f brokers that crash at once are waited for.
+        tolerated = max(1, len(point.dead)) if point.part == "processes" else 2 if len(point.dead) > 1 else 1
         changes += ["stack=resprout", f"options={{ faults_tolerated = {tolerated}, total_degree = {point.degree} }}"]
     else:
         preset = "none" if point.system == "as published" else "all"
