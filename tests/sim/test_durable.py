@@ -315,6 +315,32 @@ def test_the_next_home_drops_nothing_before_the_consumers_of_the_last_one_return
     assert not any("dropped" in (row.attributes or {}) for row in rows if row.kind == "handed")
 
 
+DROPPING_INSIDE = """
+seed = 1
+time_limit = "100s"
+broker = [{ name = "b0" }]
+client = [
+    { name = "p", broker = "b0" },
+    { name = "d", broker = "b0", subscribe = [{ filter = "t", durable = "s", when_full = "drop_oldest", most = 3 }] },
+]
+[[workload]]
+kind = "random"
+clients = ["p"]
+topics = ["t"]
+keys = 0
+keys_max = 0
+burst = 8
+operations = 8
+start = "3s"
+"""
+
+
+def test_messages_have_their_receipts_at_the_end_although_others_of_their_bundle_were_dropped() -> None:
+    """The receipts wait until other brokers are told of the drops, also in a run without faults."""
+    rows = run(parse_scenario(DROPPING_INSIDE))
+    assert len(handed(rows, "s")) == 3
+
+
 def test_a_dropped_message_of_which_nobody_is_told_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SharedQueue, "put_notice", lambda queue, portion: 0)
     verdict = judge(run_scenario(dropping(1)).rows)
