@@ -94,8 +94,8 @@ class Schedule(Time):
         elif isinstance(news, Chosen):
             entry = news.entry
             word: Word = ("nothing", None)
-            if entry.members:
-                word = ("members", entry.members)
+            if entry.lives:
+                word = ("members", entry.lives)
             elif entry.command:
                 word = ("command", entry.command)
                 self.states[name].append(entry.command)

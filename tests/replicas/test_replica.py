@@ -126,9 +126,9 @@ def test_whoever_hears_a_leader_is_not_willing_to_replace_it() -> None:
 
 def test_a_leader_that_was_left_out_is_followed_no_more_and_a_member_may_stand_without_waiting() -> None:
     stage = Stage()
-    left_out = SlotEntry(members=("a", "c", "d"))
+    left_out = SlotEntry(lives=("a", "c", "d"))
     stage.hears("b", Accept("g", Ballot(1, "b"), 1, (left_out,), 1), LATER_US)
-    assert stage.replica.ledger.members == left_out.members
+    assert stage.replica.ledger.members == left_out.lives
     assert stage.hears("c", Ask("g", Ballot(2, "c")), LATER_US + 1) == [("c", Willing("g", Ballot(2, "c")))]
     out: list[Effect] = []
     assert stage.replica.stand(LATER_US + 2, out) == [Led(None)]

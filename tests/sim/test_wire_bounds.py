@@ -1,7 +1,7 @@
-"""Honest nodes keep the bounds of every number: what brokers and clients say in virtual time passes a real decoder.
+"""Honest nodes keep the rules of the wire: what brokers and clients say in virtual time passes a real decoder.
 
-The simulator encodes nothing, so a number that the decoder refuses would be found by processes only: brokers that drain
-said a probe with a number above 2^53, and were suspected.
+The simulator encodes nothing, so a number or a name that the decoder refuses would be found by processes only:
+brokers that drain said a probe with a number above 2^53, and were suspected.
 """
 
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from resprout.links.frames import FRAMES, Data, Express, Part
+from resprout.replicas.messages import Accept, SlotEntry
 from resprout.scenario.load import load_scenario
 from resprout.sim.load import NodeLoad
 from resprout.sim.run import run_scenario
@@ -18,6 +19,23 @@ from resprout.wire.codec import Codec
 
 @pytest.mark.parametrize("name", ["crash-root", "durable", "rolling", "recover", "blackout"])
 def test_what_is_said_passes_the_decoder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"Hello", "Attend", "Publish", "Delivery", "Forward"} <= said_through_the_codec(name, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("sites", {"SiteFormed", "SiteLed", "SiteCarries", "Accept"}),
+        ("scribe", {"Accept", "SlotEntry True"}),
+    ],
+)  # fmt: skip
+def test_what_other_stacks_say_passes_the_decoder(name: str, kinds: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The site above the root site has no name, and members of a log are lives (`NAME/INCARNATION`)."""
+    assert kinds <= said_through_the_codec(name, monkeypatch)
+
+
+def said_through_the_codec(name: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The kinds of frames, messages and rows that were said."""
     scenario = load_scenario(name)
     codec = Codec(FRAMES, find_stack(scenario.stack).messages)
     said: set[str] = set()
@@ -27,6 +45,7 @@ def test_what_is_said_passes_the_decoder(name: str, monkeypatch: pytest.MonkeyPa
         messages = getattr(frame, "messages", ())
         kinds = {type(message).__name__ for message in messages}
         kinds |= {_kind_of_row(row) for message in messages for row in getattr(message, "rows", ())}
+        kinds |= {_kind_of_entry(one) for message in messages if type(message) is Accept for one in message.entries}
         if type(frame) is not Data and type(frame) is not Express:
             kinds.add(type(frame).__name__)
         if (
@@ -38,9 +57,14 @@ def test_what_is_said_passes_the_decoder(name: str, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(NodeLoad, "sent", through_the_codec)
     run_scenario(scenario)
-    assert {"Hello", "Attend", "Publish", "Delivery", "Forward"} <= said
+    return said
 
 
 def _kind_of_row(row: Any) -> str:
     """Rows of parcels are decoded by kind, and listeners are of two kinds: clients and durable subscriptions."""
     return f"{type(row).__name__} {getattr(row, 'listener', '')[:1] == '='}"
+
+
+def _kind_of_entry(entry: SlotEntry) -> str:
+    """Of a log: commands and configurations."""
+    return f"SlotEntry {entry.is_configuration}"

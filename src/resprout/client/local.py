@@ -6,10 +6,12 @@
 
 The brokers are real and are reached over TCP on this machine's loopback, each at a port that was free; they share the
 event loop of whoever started them, and nothing is left when the block ends. Not for production: everything is lost with
-the process.
+the process. Where the options of the stack need a disk, the brokers have folders that are deleted at the end.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from resprout.client.connect import CONNECT_SECONDS, Connecting, connect
@@ -52,6 +54,8 @@ class Local:
         self._listen = Address(host, 0)
         self._key = new_network_key()
         """Nobody else on this machine can join."""
+        self._disks: TemporaryDirectory[str] | None = None
+        """For stacks that keep records."""
         self._running: list[RunningBroker] = []
         self._addresses: list[Address] = []
 
@@ -88,6 +92,8 @@ class Local:
         )
 
     async def __aenter__(self) -> "Local":
+        if self._stack.keeps_records(self._options):
+            self._disks = TemporaryDirectory(prefix="resprout-local-", ignore_cleanup_errors=True)
         try:
             for number in range(self._count):
                 await self._start(number)
@@ -100,11 +106,14 @@ class Local:
         self._addresses.clear()
         while self._running:
             await self._running.pop().close()
+        if self._disks is not None:
+            self._disks.cleanup()
 
     async def _start(self, number: int) -> None:
         above = (number - 1) // 2
         parent, peers = (f"b{above}", {f"b{above}": self._addresses[above]}) if number else (None, {})
-        spec = BrokerToRun(f"b{number}", 1, self._listen, parent, peers)
+        data = Path(self._disks.name) / f"b{number}" if self._disks is not None else None
+        spec = BrokerToRun(f"b{number}", 1, self._listen, parent, peers, data=data)
         door = Door(network_key=self._key)
         broker, address = await serve(spec, self._stack, self._options, LinkOptions(), _ignore, door=door)
         self._running.append(broker)

@@ -84,14 +84,14 @@ class Ledger:
         self.snapshot = snapshot
         if snapshot.slot >= self.chosen:
             self.chosen = snapshot.slot
-            self.members = snapshot.members
+            self.members = snapshot.lives
         self.votes = {slot: vote for slot, vote in self.votes.items() if slot > snapshot.slot}
 
     def _choose(self) -> None:
         self.chosen += 1
         entry = self.votes[self.chosen].entry
         if entry.is_configuration:
-            self.members = entry.members
+            self.members = entry.lives
 
     # -- looking at it -------------------------------------------------------------------------------------------------
 
@@ -103,10 +103,10 @@ class Ledger:
 
     def members_at(self, slot: int) -> tuple[str, ...]:
         """The configuration after a decided slot that is still in the log."""
-        members = self.snapshot.members
+        members = self.snapshot.lives
         for entry in self.decided(self.snapshot.slot + 1, slot):
             if entry.is_configuration:
-                members = entry.members
+                members = entry.lives
         return members
 
     # -- disks ---------------------------------------------------------------------------------------------------------

@@ -31,12 +31,12 @@ class SlotEntry(msgspec.Struct, frozen=True, array_like=True):
     """What stands in a slot: a command of the owner; a new configuration; or, without either, nothing."""
 
     command: bytes = b""
-    members: tuple[str, ...] = ()
-    """The configuration from the next slot on; empty: it stays."""
+    lives: tuple[str, ...] = ()
+    """The configuration from the next slot on, `NAME/INCARNATION` in stacks; empty: it stays."""
 
     @property
     def is_configuration(self) -> bool:
-        return bool(self.members)
+        return bool(self.lives)
 
 
 NOTHING: Final = SlotEntry()
@@ -55,7 +55,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     """The state of the owner after this slot, and the configuration that follows it."""
 
     slot: int = 0
-    members: tuple[str, ...] = ()
+    lives: tuple[str, ...] = ()
     state: bytes = b""
 
 

@@ -195,7 +195,7 @@ class Replica:
         names = tuple(dict.fromkeys(members))
         if not 0 < len(names) <= MEMBERS_MAX:
             return False, []
-        return self._take(SlotEntry(members=names), now_us, out)
+        return self._take(SlotEntry(lives=names), now_us, out)
 
     def snapshot(self, state: bytes, out: list[Effect]) -> list[bytes]:
         """The owner's state after everything that it was told. Returns all that has to be on disk now: the owner

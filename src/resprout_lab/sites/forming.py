@@ -258,7 +258,7 @@ class SiteForming:
         if len(gathered) < self._needed and not (self._is_form_due and 2 * len(gathered) > self._needed):
             return
         self._gathered = None
-        self._begin(SiteFormed(tuple(gathered.values()), formed.parent, formed.above), stands=True)
+        self._begin(SiteFormed(tuple(gathered.values()), formed.parent_site, formed.above), stands=True)
 
     def hear_formed(self, peer: Peer, message: SiteFormed) -> None:
         if self._agreement.replica is not None:
@@ -358,7 +358,7 @@ class SiteForming:
         if not state.brokers:
             if self._formed is not None:
                 formed = self._formed
-                agreement.propose(Founding(formed.brokers, formed.parent, formed.above))
+                agreement.propose(Founding(formed.brokers, formed.parent_site, formed.above))
         elif set(state.members) != set(agreement.members):
             agreement.configure(state.members)
 

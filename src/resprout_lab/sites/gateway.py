@@ -157,7 +157,7 @@ class Gateways:
         if not any(broker.name == peer.name for broker in message.brokers):
             raise PeerError(f"{peer.name} is no broker of the site {site!r}")
         link = state.links.get(site)
-        if link is None and state.brokers and message.parent != self._site:
+        if link is None and state.brokers and message.parent_site != self._site:
             raise PeerError(f"the site {site!r} is no neighbour of {self._site!r}")
         if len(message.brokers) > MEMBERS_MAX or (link is None and len(self._ways) >= SITES_MAX):
             raise PeerError(f"there is no room for the site {site!r}, or for its brokers")

@@ -34,7 +34,8 @@ class SiteFormed(ProtocolMessage, frozen=True, tag=258):
     """By the first broker of a site to the others: all are there, begin."""
 
     brokers: tuple[SiteBroker, ...]
-    parent: str
+    parent_site: str
+    """Empty for the root site."""
     above: tuple[SiteBroker, ...]
 
 
@@ -54,8 +55,8 @@ class SiteLed(ProtocolMessage, frozen=True, tag=260):
     site: str
     term: int
     brokers: tuple[SiteBroker, ...]
-    parent: str
-    """The site above that of the sender."""
+    parent_site: str
+    """The site above that of the sender; empty if that is the root site."""
     heard: int
     """Of what your site sent, this is decided there."""
     sent: int
