@@ -30,9 +30,11 @@ _ALONE: Final = (
     "tests/pipeline/test_generated.py",
     "tests/pipeline/test_report_page.py",
     "tests/pipeline/test_seed001.py",
+    "tests/pipeline/test_seed001_claims.py",
     "tests/pipeline/test_seed004.py",
     "tests/sim/test_counts.py",
     "tests/sim/test_mishaps.py",
+    "tests/stacks/test_ginger_annexes.py",
     "tests/stacks/test_waiting_totals.py",
 )
 _SOURCE_AND_SINK: Final = ("source", "sink")

@@ -58,12 +58,14 @@ class Publisher:
         return before
 
 
-def check_bounds(running: Running, publisher: Publisher, inbox: Inbox) -> None:
+async def check_bounds(running: Running, publisher: Publisher, inbox: Inbox) -> None:
+    """While the subscriber reads nothing."""
     assert running.machine.parts.log.bytes_held <= LOG + WINDOW + 2 * BUNDLE
-    # In its queue, on the way, and in the log: nobody waits for these receipts, so they are told late.
-    assert publisher.unheard_bytes <= QUEUE + 2 * WINDOW + LOG + 3 * BUNDLE
     # One bundle crosses the limit, and by then the broker may begin another one in the window it was granted.
     assert len(inbox) * PAYLOAD <= UNTAKEN + WINDOW + 2 * BUNDLE
+    # In its queue, on the way, and in the log. Nobody waits for these receipts, so the broker tells them by a timer:
+    # how much passes before depends on the machine. A publisher that is not held back stays above the bound.
+    await until(lambda: publisher.unheard_bytes <= QUEUE + 2 * WINDOW + LOG + 3 * BUNDLE)
 
 
 @pytest.mark.parametrize("tasks", [1, 10])
@@ -80,11 +82,11 @@ def test_a_subscriber_that_blocks_pushes_back_when_its_share_is_full_and_then_ge
             publisher = Publisher(client, count, tasks)
             reached = await publisher.stalled()
             assert LOG // PAYLOAD < reached < count // 2, "its share is full, and only then its publisher waits"
-            check_bounds(running, publisher, inbox)
+            await check_bounds(running, publisher, inbox)
             for number in range(1, count + 1):
                 assert int.from_bytes((await inbox.next()).payload[:4], "big") == number
                 if number % 100 == 0:
-                    check_bounds(running, publisher, inbox)
+                    await check_bounds(running, publisher, inbox)
             await asyncio.gather(*publisher.tasks)
             await publisher.receipts[-1].delivered()
             assert running.machine.parts.log.bytes_held == 0

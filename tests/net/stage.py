@@ -210,6 +210,9 @@ class Proxy:
         """Connections are reset as soon as they come."""
         self.swallowing = False
         """Bytes vanish on the way, and nobody is told."""
+        self.passing = asyncio.Event()
+        """While it is cleared, bytes wait here in both directions."""
+        self.passing.set()
 
     async def __aenter__(self) -> "Proxy":
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -265,6 +268,7 @@ class Proxy:
     async def _pass_on(self, number: int, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         try:
             while chunk := await source.read(1500):
+                await self.passing.wait()
                 if not self.swallowing:
                     self.passed[: -(1 << 16)] = b""
                     self.passed += chunk

@@ -26,6 +26,10 @@ SMALLER = {
     "content": ["workload.0.operations=60", "workload.0.start=6s"],
     "flood": ["topology.brokers=7", "workload.0.operations=200", "workload.0.start=6s"],
     "random": ["workload.0.operations=40", "workload.0.start=6s", "workload.0.churn=0.0"],
+    "seed000": [ # as published it breaks its promises, also without faults
+        "stack=resprout", "options={ total_degree = 3 }", "workload.0.operations=10", "workload.0.interval=20ms",
+        "workload.0.start=6s", "workload.1.operations=10", "workload.1.interval=20ms", "workload.1.start=6s",
+    ],
     "seed001": [
         "topology.brokers=7", "client_links=charged", "workload.0.operations=64", "workload.0.interval=10ms",
         "workload.0.start=6s", "workload.1.start=6s", "workload.1.operations=3",

@@ -277,6 +277,70 @@ def test_a_message_heavier_than_the_share_is_handed_out_so_that_drops_before_it_
     assert told > 50 and len(handed(rows, "s")) + told == 160
 
 
+DROPPING_GROUP = """
+seed = 1
+time_limit = "100s"
+options = { faults_tolerated = 1 }
+broker = [{ name = "b0" }, { name = "b1", parent = "b0", latency = "400ms" }, { name = "b2", parent = "b0" }]
+client = [{ name = "p", broker = "b0" }, CONSUMERS]
+fault = [
+    { at = "20800ms", kind = "freeze", nodes = ["w0"] },
+    { at = "20800ms", kind = "crash", nodes = ["b1", "w1"] },
+    { at = "25s", kind = "unfreeze", nodes = ["w0"] },
+    { at = "60s", kind = "recover", nodes = ["w1"] },
+]
+[[workload]]
+kind = "random"
+clients = ["p"]
+topics = ["t"]
+keys = 0
+operations = 4
+interval = "50ms"
+start = "20050ms"
+"""
+
+
+def test_the_next_home_drops_nothing_before_the_consumers_of_the_last_one_return() -> None:
+    """One consumer dies with the home, and has one message. The other one has acknowledged the other three, and only it
+    knows: so one message waits, which is not too many."""
+    wanted = '{ filter = "t", durable = "g", group = true, when_full = "drop_oldest", most = 1 }'
+    clients = [
+        f'{{ name = "w0", broker = "b1", subscribe = [{wanted}] }}',
+        f'{{ name = "w1", broker = "b1", latency = "200us", reading = "20s", subscribe = [{wanted}] }}',
+    ]
+    rows = run(parse_scenario(DROPPING_GROUP.replace("CONSUMERS", ", ".join(clients))))
+    done = {row.seq for row in rows if row.kind == "acknowledged" and row.time_us < 20_800_000}
+    assert len(done) == 3
+    assert {row.seq for row in rows if row.kind == "acknowledged"} == {1, 2, 3, 4}
+    assert not any("dropped" in (row.attributes or {}) for row in rows if row.kind == "handed")
+
+
+DROPPING_INSIDE = """
+seed = 1
+time_limit = "100s"
+broker = [{ name = "b0" }]
+client = [
+    { name = "p", broker = "b0" },
+    { name = "d", broker = "b0", subscribe = [{ filter = "t", durable = "s", when_full = "drop_oldest", most = 3 }] },
+]
+[[workload]]
+kind = "random"
+clients = ["p"]
+topics = ["t"]
+keys = 0
+keys_max = 0
+burst = 8
+operations = 8
+start = "3s"
+"""
+
+
+def test_messages_have_their_receipts_at_the_end_although_others_of_their_bundle_were_dropped() -> None:
+    """The receipts wait until other brokers are told of the drops, also in a run without faults."""
+    rows = run(parse_scenario(DROPPING_INSIDE))
+    assert len(handed(rows, "s")) == 3
+
+
 def test_a_dropped_message_of_which_nobody_is_told_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SharedQueue, "put_notice", lambda queue, portion: 0)
     verdict = judge(run_scenario(dropping(1)).rows)

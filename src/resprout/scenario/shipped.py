@@ -36,9 +36,17 @@ def read_shipped(path: str | Path, kind: Kind) -> TomlSource:
 def find_file(path: str | Path, kind: Kind) -> Path:
     """Return the file that a path or a name stands for. Raises ScenarioError for a name that no package has."""
     text, named = str(path), Path(path)
-    if named.name != text or named.suffix == ".toml" or named.exists():
+    if named.name != text or named.suffix == ".toml" or _exists(named):
         return named
     if (found := shipped(kind).get(text)) is None:
         known = ", ".join(sorted(shipped(kind)))
         raise ScenarioError(f"{text}: no such file, and no installed package has {kind} of that name: {known}")
     return found
+
+
+def _exists(path: Path) -> bool:
+    """Whether it names a file, or could never name one: then reading it tells why."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return True

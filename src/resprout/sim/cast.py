@@ -101,6 +101,12 @@ def settle_us(links: LinkOptions, waits: WaitTimes) -> int:
     return max(SETTLE_US, 2 * ((links.silence_us or 0) + waits.death_us))
 
 
+def _drops(scenario: Scenario) -> bool:
+    """Whether a durable subscription drops messages: receipts of their bundles wait for heartbeats."""
+    consumed = [client.consumes for client in scenario.clients if client.consumes is not None]
+    return any(wanted.when_full == "drop_oldest" for wanted in consumed)
+
+
 def _reach_us(scenario: Scenario) -> int:
     places = Distances()
     for broker in scenario.brokers:
@@ -157,7 +163,9 @@ class Cast:
             self._distances,
             weigh=self.scales.weigh if self.scales is not None else None,
             is_housekeeping=self._is_housekeeping,
-            settle_us=settle_us(self._links, self._stack.waits(self._options)) if has_faults else 0,
+            settle_us=(
+                settle_us(self._links, self._stack.waits(self._options)) if has_faults or _drops(scenario) else 0
+            ),
             busy=self._busy,
             on_note=on_note,
         )

@@ -12,7 +12,7 @@ from resprout.core.bundle import pick, whole
 from resprout.core.contract import Effect, Send
 from resprout.core.errors import BoundError
 from resprout.core.guarantee import Guarantee
-from resprout.core.message_fields import Marks, next_number
+from resprout.core.message_fields import NUMBER_MAX, Marks, next_number
 from resprout.edge.broker.grants import adopter, fault_of_consumer, sees_terms
 from resprout.edge.broker.portion import Portion
 from resprout.edge.broker.ports import SpillPatience
@@ -242,11 +242,11 @@ class Consumers:
     def _serve(self, held: HeldDurable, now_us: int, out: list[Effect]) -> None:
         queue = held.queue
         queue.fill()
+        is_awaiting = bool(held.awaited) and now_us < held.awaited_until_us
         if held.terms.when_full is WhenFull.DROP_OLDEST:
-            queue.drop_oldest(held.terms.most, self._share_bytes)
-        if held.awaited and now_us < held.awaited_until_us:
-            return
-        if held.is_confirmed:
+            # Consumers that return may have what seems to wait, also the last message, which is to tell of the drops.
+            queue.drop_oldest(NUMBER_MAX if is_awaiting else held.terms.most, self._share_bytes)
+        if held.is_confirmed and not is_awaiting:
             queue.hand_out(lambda consumer, portion: self._give(queue, consumer, portion, out))
 
     def _give(self, queue: SharedQueue, consumer: Consumer, portion: Portion, out: list[Effect]) -> None:
