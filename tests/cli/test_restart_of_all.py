@@ -20,16 +20,25 @@ from tests.patience import PATIENCE_S
 NAMES = ("b0", "b1", "b2")
 
 
+@pytest.fixture
+def ports() -> Iterator[list[int]]:
+    """Six ports that no other process is given during the test: each stays bound by a socket that does not listen, so a
+    broker can still listen there."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(6)]
+        for one in sockets:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(("127.0.0.1", 0))
+        yield [one.getsockname()[1] for one in sockets]
+
+
 class Files:
     """The files of three brokers."""
 
-    def __init__(self, folder: Path, durable: str) -> None:
+    def __init__(self, folder: Path, durable: str, ports: Sequence[int]) -> None:
         self.folder = folder
-        with contextlib.ExitStack() as stack:  # all at a time, so that they differ
-            sockets = [stack.enter_context(socket.socket()) for _ in range(6)]
-            for one in sockets:
-                one.bind(("127.0.0.1", 0))
-            ports = [one.getsockname()[1] for one in sockets]
+        self.started: dict[str, Running] = {}
+        """The latest process of each broker."""
         self.address = {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, ports, strict=False)}
         self.http = {name: f"127.0.0.1:{port}" for name, port in zip(NAMES, ports[3:], strict=True)}
         for name in NAMES:
@@ -50,6 +59,7 @@ class Files:
     @contextlib.contextmanager
     def one(self, name: str, *words: str) -> Iterator[Running]:
         with running("broker", "--config", str(self.folder / f"{name}.toml"), "--json", *words) as process:
+            self.started[name] = process
             yield process
 
     def survey(self, name: str) -> dict[str, object]:
@@ -64,6 +74,9 @@ class Files:
         deadline = time.monotonic() + PATIENCE_S
         told: dict[str, object] = {}
         while time.monotonic() < deadline:
+            for name in names:
+                process = self.started[name]
+                assert process.process.poll() is None, f"{name} has ended: {process.rest()}"
             told = self.survey(names[0])
             brokers = told["brokers"]
             assert isinstance(brokers, list)
@@ -100,9 +113,9 @@ def note(process: Running, kind: str) -> str:
 
 @pytest.mark.parametrize("durable", ["false", "true", '"journal"'])
 def test_all_brokers_are_killed_and_started_again_in_any_order_and_are_the_same_network(
-    tmp_path: Path, durable: str
+    tmp_path: Path, ports: list[int], durable: str
 ) -> None:
-    files = Files(tmp_path, durable)
+    files = Files(tmp_path, durable, ports)
     with files.run(("b1", "b2", "b0")) as brokers:  # the founder last
         network = files.wait_for(NAMES)
         files.assert_serves()
@@ -116,8 +129,8 @@ def test_all_brokers_are_killed_and_started_again_in_any_order_and_are_the_same_
         files.assert_serves()
 
 
-def test_two_of_three_go_on_and_the_founder_alone_joins_them(tmp_path: Path) -> None:
-    files = Files(tmp_path, "false")
+def test_two_of_three_go_on_and_the_founder_alone_joins_them(tmp_path: Path, ports: list[int]) -> None:
+    files = Files(tmp_path, "false", ports)
     with files.run(NAMES) as brokers:
         network = files.wait_for(NAMES)
         kill(brokers)
@@ -129,8 +142,8 @@ def test_two_of_three_go_on_and_the_founder_alone_joins_them(tmp_path: Path) -> 
             founder["b0"].process.send_signal(signal.SIGKILL)
 
 
-def test_one_of_three_says_who_is_missing_and_what_to_type(tmp_path: Path) -> None:
-    files = Files(tmp_path, "false")
+def test_one_of_three_says_who_is_missing_and_what_to_type(tmp_path: Path, ports: list[int]) -> None:
+    files = Files(tmp_path, "false", ports)
     with files.run(NAMES) as brokers:
         network = files.wait_for(NAMES)
         kill(brokers)
@@ -151,8 +164,8 @@ def test_one_of_three_says_who_is_missing_and_what_to_type(tmp_path: Path) -> No
             files.assert_serves()
 
 
-def test_a_broker_that_was_alone_goes_on_with_its_network(tmp_path: Path) -> None:
-    files = Files(tmp_path, "false")
+def test_a_broker_that_was_alone_goes_on_with_its_network(tmp_path: Path, ports: list[int]) -> None:
+    files = Files(tmp_path, "false", ports)
     with files.run(("b0",)) as brokers:
         network = files.wait_for(("b0",))
         kill(brokers)

@@ -222,16 +222,16 @@ class _Life:
         begun = await unless_stopped(serving, stop)  # on a full disk it takes until there is room
         if begun is None:
             return 0
-        self._broker, _ = begun
+        broker, _ = begun
         if self._pages is not None:
-            self._pages.show(self._broker)
+            self._pages.show(broker)
             voice.note(Note("http", {"detail": self._pages.url}))
         self._warn_of_door()
         try:
-            if await unless_stopped(self._ends(self._broker), stop) is None:
-                await self._broker.close(f"{settings.name} stops")
+            if await unless_stopped(self._ends(broker), stop) is None:
+                await broker.close(f"{settings.name} stops")
         finally:
-            await self._broker.close()
+            await broker.close()
         return 0
 
     def _make_pages(self) -> "Pages | None":
@@ -351,6 +351,10 @@ class _Life:
             self._voice.note(Note("note", {"detail": text}))
 
     def _announce(self, broker: RunningBroker) -> None:
+        """Tell that a life of the broker has begun. Orders reach the broker from then on, also while it still starts;
+        those that came before are carried out first."""
+        self._broker = broker
+        broker.bar(self._barred)
         self._voice.announce(broker.address, os.getpid(), broker.incarnation)
 
     def _hear(self, line: bytes) -> None:
