@@ -1,6 +1,5 @@
 """`resprout broker` from its announcement to its end."""
 
-import asyncio
 import json
 import signal
 import socket
@@ -10,11 +9,6 @@ from pathlib import Path
 import pytest
 
 from resprout import sync
-from resprout.cli.broker import _Life
-from resprout.cli.settings import read_settings
-from resprout.cli.voice import Voice
-from resprout.net.address import Address
-from resprout.net.orders import Bar, order_line
 from tests.cli.processes import announced, broker, eventually_stopped, resprout, running, subscriber
 from tests.patience import PATIENCE_S
 
@@ -181,27 +175,6 @@ def test_a_folder_remembers_the_number_of_the_last_life_and_has_one_user(tmp_pat
             assert (second.returncode, second.stdout) == (2, b"")
             assert b"another process uses this folder" in second.stderr
             assert process.end() == 0
-
-
-def test_an_order_that_comes_with_the_announcement_is_carried_out() -> None:
-    class Parent(Voice):
-        """Gives an order as soon as it is told that the broker listens."""
-
-        def announce(self, address: Address, pid: int, incarnation: int) -> None:
-            life._hear(order_line(Bar(("c0",))))
-
-    async def scene() -> None:
-        living = asyncio.create_task(life.live())
-        async with asyncio.timeout(PATIENCE_S):
-            while life._broker is None:
-                await asyncio.sleep(0.01)
-            assert life._broker.host.is_barred("c0")
-            life._stop.set()
-            assert await living == 0
-
-    settings = read_settings(None, {"name": "b1", "listen": "127.0.0.1:0"}, (), (), (), (), None)
-    life = _Life(settings, None, Parent("b1", None, as_json=True), stop_with_stdin=False, force_found=False)
-    asyncio.run(scene())
 
 
 def test_what_is_no_order_is_told_and_does_no_harm() -> None:

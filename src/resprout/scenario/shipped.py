@@ -5,8 +5,6 @@ Those of this package are in `scenario/files`. Another package adds its own with
 """
 
 import functools
-import importlib.util
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, Literal
 
@@ -20,6 +18,9 @@ OWN: Final = Path(__file__).parent / "files"
 @functools.cache
 def shipped(kind: Kind) -> dict[str, Path]:
     """Return the files of every installed package, by name. Of two with one name the file of this package counts."""
+    import importlib.util  # here: brokers read no scenarios, and these take time to import
+    from importlib.metadata import entry_points
+
     folders = [OWN] if kind == "scenarios" else []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         found = importlib.util.find_spec(entry.value)
