@@ -12,14 +12,16 @@ error with the folder ends the handing out, not the run, whose trace is as it wo
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from resprout.core.errors import PeerError, ResproutError
 from resprout.trace import kinds
-from resprout.trace.live_folder import LiveFolder
 from resprout.trace.schema import Row
+
+if TYPE_CHECKING:  # it imports pyarrow, which processes with brokers and clients do not need
+    from resprout.trace.live_folder import LiveFolder
 
 _LENGTH_BYTES: Final = 4
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -95,7 +97,7 @@ class LiveRows:
     """`limit_us`: rows later than this are no part of a run that ends there, and are kept until it is known how the run
     ends."""
 
-    def __init__(self, folder: LiveFolder, limit_us: int, readers: Readers) -> None:
+    def __init__(self, folder: "LiveFolder", limit_us: int, readers: Readers) -> None:
         self._folder = folder
         self._limit_us = limit_us
         self._readers = readers
