@@ -63,10 +63,11 @@ def commands() -> list[list[str]]:
 
 
 def prepare(folder: Path) -> None:
-    (folder / "sweeps").mkdir(parents=True)
-    (folder / "sweeps" / "tree.toml").write_text(SCENARIO)
+    """Files in the folder count before those of the same name that come with the packages."""
+    folder.mkdir(parents=True)
+    (folder / "tree.toml").write_text(SCENARIO)
     for name in ("seed000-5.4", "stacks"):
-        (folder / "sweeps" / f"{name}.toml").write_text(SWEEP)
+        (folder / name).write_text(SWEEP)
     scenario = parse_scenario(SCENARIO)
     result = run_scenario(scenario)
     write_trace(folder / "out" / "bank", result.rows, run_info(scenario, result.ended))
@@ -108,6 +109,8 @@ def test_what_the_commands_made_on_a_cluster_lies_where_they_were_given(done: Do
         "bank.html",
         "figures.html",
         "out",
+        "seed000-5.4",
+        "stacks",
         "stacks.html",
-        "sweeps",
+        "tree.toml",
     ]

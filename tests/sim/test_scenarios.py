@@ -19,6 +19,11 @@ SMALLER = {
     "chatter": ["workload.0.operations=15"],
     "content": ["workload.0.operations=150"],
     "random": ["workload.0.operations=100"],
+    "seed000": [  # as published it breaks its promises
+        'options.corrected="all"',
+        "workload.0.operations=100",
+        "workload.1.operations=100",
+    ],
     "seed001": [f"topology.brokers={cases(63, 127)}"],
     "seed001-publishers": [f"topology.brokers={cases(63, 127)}"],
 }
