@@ -76,7 +76,15 @@ def test_a_small_trace_is_measured_as_one_would_by_hand(tmp_path: Path) -> None:
             frames_received="5",
             **{"sent:Metadata": "3", "sent:Delivery": "4"},
         ),
-        row(3_000_000, "p", "load", frames_sent="2", frames_received="2", bytes_sent="99", **{"sent:Progress": "1"}),
+        row(
+            3_000_000,
+            "p",
+            "load",
+            frames_sent="2",
+            frames_received="2",
+            bytes_sent="99",
+            **{"sent:TreeViewUpdate": "1"},
+        ),
         row(3_500_000, "world", "quiescent"),
     ]
     found = measured(
@@ -95,10 +103,10 @@ def test_a_small_trace_is_measured_as_one_would_by_hand(tmp_path: Path) -> None:
     assert traffic.throughput == pytest.approx(4 / 2.0)
     assert (traffic.hops_mean, traffic.metadata_bytes_mean, traffic.metadata_bytes_max) == (2.0, 6.0, 8)
     assert (traffic.frames, traffic.frame_bytes) == (9, 99)
-    assert traffic.messages == {"clients": 4, "publications": 3, "reports": 1}
-    assert traffic.messages_by_type == {"Delivery": 4, "Metadata": 3, "Progress": 1}
+    assert traffic.messages == {"clients": 4, "membership": 1, "publications": 3}
+    assert traffic.messages_by_type == {"Delivery": 4, "Metadata": 3, "TreeViewUpdate": 1}
     assert (traffic.converged_us, traffic.settled_us) == (2_000_000, 1_500_000)
-    assert (traffic.messages_per_publication, traffic.messages_per_delivery) == (4 / 3, 1.0)
+    assert (traffic.messages_per_publication, traffic.messages_per_delivery) == (3 / 3, 3 / 4)
     load = {row.node: row for row in found.load}
     assert [(node, row.role) for node, row in load.items()] == [
         ("p", "client"), ("b0", "broker"), ("s", "client"), ("t", "client")
