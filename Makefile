@@ -8,7 +8,7 @@ BENCH_READY := $(BENCH_VENV)/.ready
 # Tests with processes, or with Java, mostly wait: on two cores a third worker has something to do meanwhile.
 WORKERS ?= 3
 
-.PHONY: demo test test-loaded seeds check bench soak soak-replicas format lock fast test-fast wheel clean
+.PHONY: demo test test-loaded seeds check bench soak soak-replicas format lock fast test-fast wheel release-check site clean
 
 # Eight brokers and five clients, each a process; after five seconds one of the brokers is killed. What happened is then
 # archived, judged, measured and drawn on Spark. The rate is that of the experiment: 50 ms, .4/.3/.3.
@@ -47,6 +47,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m tests.docs
+	@$(MAKE) --no-print-directory site
 
 # The same sources with the pure half compiled, in a tree of its own: the checkout stays as it is. Some minutes of processor
 # time the first time; later only what depends on what has changed. `PYTHONPATH=build/fast .venv/bin/resprout ...` runs it.
@@ -56,10 +57,19 @@ fast: $(READY)
 	@RESPROUT_COMPILED=1 $(BIN)/python setup.py -q build --build-base build/compiling --build-lib $(FAST)
 	@PYTHONPATH=$(FAST) $(BIN)/python -m tools.show_compiled
 
+# The documentation as a site, in build/site; any warning is an error. It needs no network.
+site: $(READY)
+	@$(BIN)/sphinx-build -W --keep-going --quiet -b html docs build/site
+
 # What is compiled, tested as it is in `make test`, but for tests that reach into it (tests/compiled.py).
 test-fast: fast
 	PYTHONPATH=$(FAST):. $(BIN)/pytest -n $(WORKERS) -q tests/core tests/wire tests/filters tests/links tests/order tests/spread \
 	  tests/overlay tests/replicas tests/edge tests/stacks tests/sim tests/net tests/client
+
+# The wheel that runs anywhere, installed with each extra in a fresh environment of each Python on this machine.
+release-check: $(READY)
+	@rm -rf dist && $(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+	$(BIN)/python -m tools.release_check dist/resprout-*-py3-none-any.whl
 
 # A wheel of the compiled form, for this machine and Python; without the variable pip makes the one that runs anywhere.
 wheel: $(READY)
@@ -103,13 +113,15 @@ $(BENCH_READY): requirements/bench.lock Makefile
 	@$(BENCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bench.lock \
 	  && touch $@ || { echo "bench: $(BENCH_VENV) could not be set up; others are left out" >&2; rm -rf $(BENCH_VENV); }
 
-# Dependencies are pinned with hashes and without the name of any package host.
+# Dependencies are pinned with hashes and without the name of any package host. UPGRADE= keeps the versions that are there.
+UPGRADE ?= --upgrade
+COMPILE = $(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --strip-extras --no-emit-index-url \
+  --no-emit-find-links --no-emit-trusted-host --no-header $(UPGRADE)
 lock: $(READY)
 	$(BIN)/python -m pip install --quiet pip-tools
-	for name in dev bench container; do \
-	  $(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --strip-extras --no-emit-index-url --no-emit-find-links \
-	    --no-emit-trusted-host --no-header --upgrade --output-file requirements/$$name.lock requirements/$$name.in || exit 1; \
-	done
+	$(COMPILE) --output-file requirements/dev.lock --extra all pyproject.toml requirements/dev.in
+	$(COMPILE) --output-file requirements/container.lock --extra metrics pyproject.toml requirements/container.in
+	$(COMPILE) --output-file requirements/bench.lock requirements/bench.in
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -20,8 +20,8 @@ from benchmarks.net.in_turns import FULL, QUICK, Effort, in_turns, suitable
 from benchmarks.net.peers import OURS, Peer, left_out
 from benchmarks.net.works import IN_FLIGHT, SETTLE_SIZE
 from resprout.cli.load import ours
-from resprout.cli.load.orders import Settle
 from resprout.cli.load.team import LoadProcess, Team
+from resprout.cli.load.worker import Settle
 from resprout.net.tree import LocalTree
 from resprout.scenario.model import BrokerSpec, Scenario
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from benchmarks.measure import Measure, interleaved
-from resprout.core.names import AttributeValue
+from resprout.core.limits import AttributeValue
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate, parse_predicate
 

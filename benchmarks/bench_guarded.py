@@ -21,16 +21,14 @@ from benchmarks.measure import Measure, interleaved
 from resprout.client.client import Client
 from resprout.client.connect import connect
 from resprout.client.inbox import Inbox
-from resprout.edge.broker.meter import Meter
-from resprout.edge.broker.passages import Passages
-from resprout.edge.broker.tally import TrafficTally
+from resprout.edge.broker.meter import Meter, Passages, TrafficTally
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
 from resprout.net.broker import serve
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.door import Door
 from resprout.net.identity.scram import verifier_of_token
-from resprout.net.keyring import Keyring, tls_of_broker
+from resprout.net.tls import Keyring, tls_of_broker
 from resprout.stacks.registry import find_stack
 from resprout.stacks.resprout.broker import ResproutBroker
 

@@ -2,7 +2,7 @@
 
 from benchmarks.locamu_headers import largest_header
 from benchmarks.measure import Measure
-from resprout_lab.figures.papers import locamu_header_with_names
+from resprout_lab.figures.formulas import locamu_header_with_names
 
 
 def run(quick: bool = False) -> list[Measure]:

@@ -21,12 +21,11 @@ from benchmarks.measure import Measure, interleaved
 from resprout.audit.judge import judge
 from resprout.audit.live.judge import LiveJudge
 from resprout.audit.live.memory import LiveOptions
-from resprout.net.run.rows import PERIOD_SECONDS
-from resprout.pipeline.live_findings import Finding, JudgeProgress, Violation
-from resprout.pipeline.live_stream import watching
+from resprout.net.run.exchange import PERIOD_SECONDS
+from resprout.pipeline.live import Finding, JudgeProgress, Violation, watching
 from resprout.pipeline.session import session
-from resprout.trace.live_folder import LiveFolder
 from resprout.trace.schema import Row
+from resprout.trace.store import LiveFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ from benchmarks.measure import Measure
 from benchmarks.seed000.latency import deliveries
 from benchmarks.seed000.repair import Repair, repair_of
 from benchmarks.seed000.stage import STACKS, play
+from resprout.scenario.load import Sweep, load_sweep
 from resprout.scenario.model import Scenario
-from resprout.scenario.sweep import Sweep, load_sweep
 
 QUICK_SEEDS = (1,)
 QUICK_OPERATIONS = 200

@@ -30,8 +30,8 @@ CULPRITS: Final[dict[str, dict[str, Any]]] = {
     "disconnect": {},
     "drop_oldest": {"when_full": "drop_oldest"},
     "block": {"when_full": "block"},
-    "durable, spill": {"durable": "unread", "when_full": "spill", "window": 1, "by_hand": True},
-    "durable, block": {"durable": "unread", "window": 1, "by_hand": True},
+    "durable, spill": {"durable": "unread", "when_full": "spill", "window": 1, "manual_ack": True},
+    "durable, block": {"durable": "unread", "window": 1, "manual_ack": True},
 }
 
 

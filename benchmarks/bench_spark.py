@@ -24,7 +24,7 @@ from benchmarks.measure import Measure
 from benchmarks.net.environment import BENCH_PYTHON, worker_environment
 from benchmarks.spark.archive import write_archive
 from benchmarks.spark.processes import output_and_peak
-from resprout.pipeline.judging.detect import Limits
+from resprout.pipeline.judging.runs import Limits
 from resprout.pipeline.places import find_runs
 
 ARCHIVES: Final = "RESPROUT_BENCH_ARCHIVES"

@@ -21,8 +21,8 @@ from benchmarks.net.in_turns import COUNT_MIN, FULL, QUICK, Effort, in_turns, su
 from benchmarks.net.works import EACH_LEAST
 from benchmarks.seed000.stage import Played, play
 from resprout.cli.load import ours
-from resprout.cli.load.orders import Flood
 from resprout.cli.load.team import FloodResult, LoadProcess, OurChain, Team
+from resprout.cli.load.worker import Flood
 from resprout.core.guarantee import Guarantee
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario

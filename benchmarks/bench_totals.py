@@ -14,7 +14,7 @@ import msgspec
 from benchmarks.measure import Measure
 from benchmarks.seed000.latency import Barrier, Delivered, deliveries, link_sum_us
 from benchmarks.seed000.stage import Played, distances_in, percentile, play
-from resprout.order.totals.messages import Lock
+from resprout.order.messages import Lock
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Mix, Scenario
 from resprout.trace import kinds

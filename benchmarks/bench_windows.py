@@ -14,8 +14,8 @@ from benchmarks.measure import Measure
 from benchmarks.net.in_turns import FULL, QUICK, Effort, in_turns, suitable
 from benchmarks.net.peers import OURS, our_team
 from benchmarks.net.works import SETTLE_SIZE
-from resprout.cli.load.orders import FlightWay, Settle
 from resprout.cli.load.team import Team
+from resprout.cli.load.worker import FlightWay, Settle
 
 IN_FLIGHT: Final = (1, 16, 256, 1_024)
 WAYS: Final[tuple[FlightWay, ...]] = ("window", "workers", "batches")

@@ -11,7 +11,7 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import CLIENT_MESSAGES, Publish
 from resprout.links.frames import Data, Goodbye, Hello, SessionWelcome
-from resprout.wire.checks import check_columns
+from resprout.wire.bundles import check_columns
 from resprout.wire.codec import Codec
 
 PAYLOAD = b"x" * 32

@@ -23,14 +23,12 @@ PURE: Final = "protocols are pure"
 
 _ANY_TYPE: Final = "it refuses what is of the wrong type in its own words, and compiled functions do it in theirs"
 LISTED: Final = {
-    "resprout.stacks.shell.shell": "brokers of other packages derive from its class",
-    "resprout.stacks.shell.step": "what parts of brokers of other packages share derives from its class",
-    "resprout.links.parts": "what it is given as bytes may be a view of them, or stand for them",
+    "resprout.stacks.shell": "brokers and shared parts of other packages derive from its classes",
+    "resprout.links.frames": "what it is given as bytes may be a view of them, or stand for them",
     "resprout.core.guarantee": _ANY_TYPE,
-    "resprout.core.names": _ANY_TYPE,
+    "resprout.core.limits": _ANY_TYPE,
     "resprout.edge.client.publishing": _ANY_TYPE,
     "resprout.filters.predicate": _ANY_TYPE,
-    "resprout.filters.where": _ANY_TYPE,
 }
 """Modules that stay as they are for a reason that cannot be seen in their classes."""
 

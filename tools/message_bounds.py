@@ -22,7 +22,7 @@ from resprout.core.bundle import Bundle
 from resprout.core.message_fields import NUMBER_MAX, STAMP_MAX, Derived, Otherwise, derived_of
 from resprout.edge.messages import CLIENT_MESSAGES, ReadEvents
 from resprout.links.frames import FRAMES
-from resprout.net.frames import MORE_FRAMES
+from resprout.net.sessions import MORE_FRAMES
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.messages import PARCEL_ROWS, ParcelRows
 from resprout.stacks.stack import BrokerSeat

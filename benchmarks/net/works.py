@@ -12,8 +12,8 @@ import msgspec
 
 from benchmarks.net.in_turns import COUNT_MIN, Effort, in_turns, suitable
 from benchmarks.net.peers import OURS, Peer, left_out, our_team
-from resprout.cli.load.orders import Flood, Pace, Settle
 from resprout.cli.load.team import FloodResult, Team
+from resprout.cli.load.worker import Flood, Pace, Settle
 from resprout.core.guarantee import Guarantee
 
 PACED_INTERVAL_US: Final = 1_000

@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.spark.network import PUBLICATIONS_PER_TICK, TOPICS, Network
 from benchmarks.spark.rows import PART_ROWS, Run
-from resprout.pipeline.archive.format import make_archive, read_manifest
-from resprout.pipeline.archive.manifest import ArchiveCounts, write_manifest
-from resprout.pipeline.places import run_folder
+from resprout.pipeline.archive import ArchiveCounts, write_manifest
+from resprout.pipeline.places import make_archive, read_manifest, run_folder
 from resprout.trace.columns import rows_of
 from resprout.trace.schema import Digest
 from resprout.trace.store import INFO_NAME, RunInfo, read_info

@@ -21,12 +21,11 @@ import pyarrow.parquet as pq
 
 from benchmarks.spark.archive import write_archive
 from benchmarks.spark.processes import output_and_peak, processor_seconds
-from resprout.pipeline.archive.format import MANIFEST_NAME
-from resprout.pipeline.archive.manifest import count_rows, write_manifest
+from resprout.pipeline.archive import count_rows, write_manifest
 from resprout.pipeline.judging.columns import Words
-from resprout.pipeline.judging.detect import Limits, detect_large
 from resprout.pipeline.judging.reading import Fingerprint, Group, read_group
-from resprout.pipeline.places import RunPlace, find_runs, place_of
+from resprout.pipeline.judging.runs import Limits, detect_large
+from resprout.pipeline.places import MANIFEST_NAME, RunPlace, find_runs, place_of
 from resprout.pipeline.session import session
 from resprout.trace.store import INFO_NAME, RunInfo
 

@@ -16,40 +16,43 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from resprout import spark, sync
     from resprout.client.app import Application
-    from resprout.client.asking import EventsPage, Offset
     from resprout.client.client import Client
     from resprout.client.connect import connect
-    from resprout.client.durable_inbox import DurableInbox
+    from resprout.client.durable import DurableInbox
     from resprout.client.errors import (
         ClientError,
         ClosedError,
+        Connected,
         ConnectError,
+        ConnectionState,
+        DeliveriesMissing,
         DifferentSubscriptionError,
+        Disconnected,
+        EventsMissing,
         FencedError,
         ForgetError,
+        ForkedError,
         GapError,
+        MessagesDropped,
         MessagesMissingError,
         MistypedPayloadError,
         NobodyListensError,
         NoReplyError,
+        PublicationDelayed,
         PublishError,
         ReadError,
+        Reconnected,
         RequestFailedError,
+        SlowConsumer,
         SlowConsumerError,
         SubscribeError,
+        TimedOutError,
     )
-    from resprout.client.events import (
-        DeliveriesMissing,
-        EventsMissing,
-        MessagesDropped,
-        PublicationDelayed,
-        SlowConsumer,
-    )
-    from resprout.client.inbox import Inbox
+    from resprout.client.inbox import Inbox, TypedInbox, TypedMessage
     from resprout.client.local import local
+    from resprout.client.past_events import EventsPage, Offset
     from resprout.client.receipts import Receipt
     from resprout.client.requesting import ServedRequest, Service
-    from resprout.client.typed import TypedInbox, TypedMessage
     from resprout.core.errors import (
         NameRefusedError,
         PayloadRefusedError,
@@ -60,10 +63,10 @@ if TYPE_CHECKING:
         UsageError,
     )
     from resprout.core.guarantee import Guarantee
-    from resprout.core.message import Message
+    from resprout.core.message import DurableMessage, Message, MessageId
     from resprout.edge.messages import EventGap
     from resprout.edge.requests import BrokerChanged, PublishingHeld
-    from resprout.net.keyring import Tls
+    from resprout.net.tls import Tls
 
 __version__ = "0.1.0"
 
@@ -74,18 +77,24 @@ __all__ = [
     "ClientError",
     "ClosedError",
     "ConnectError",
+    "Connected",
+    "ConnectionState",
     "DeliveriesMissing",
     "DifferentSubscriptionError",
+    "Disconnected",
     "DurableInbox",
+    "DurableMessage",
     "EventGap",
     "EventsMissing",
     "EventsPage",
     "FencedError",
     "ForgetError",
+    "ForkedError",
     "GapError",
     "Guarantee",
     "Inbox",
     "Message",
+    "MessageId",
     "MessagesDropped",
     "MessagesMissingError",
     "MistypedPayloadError",
@@ -99,6 +108,7 @@ __all__ = [
     "PublishingHeld",
     "ReadError",
     "Receipt",
+    "Reconnected",
     "RequestFailedError",
     "ResproutError",
     "ServedRequest",
@@ -106,6 +116,7 @@ __all__ = [
     "SlowConsumer",
     "SlowConsumerError",
     "SubscribeError",
+    "TimedOutError",
     "Tls",
     "TypedInbox",
     "TypedMessage",
@@ -128,41 +139,49 @@ _HOMES = {
     "ClientError": "resprout.client.errors",
     "ClosedError": "resprout.client.errors",
     "ConnectError": "resprout.client.errors",
-    "DeliveriesMissing": "resprout.client.events",
+    "Connected": "resprout.client.errors",
+    "ConnectionState": "resprout.client.errors",
+    "DeliveriesMissing": "resprout.client.errors",
     "DifferentSubscriptionError": "resprout.client.errors",
-    "DurableInbox": "resprout.client.durable_inbox",
+    "Disconnected": "resprout.client.errors",
+    "DurableInbox": "resprout.client.durable",
+    "DurableMessage": "resprout.core.message",
     "EventGap": "resprout.edge.messages",
-    "EventsMissing": "resprout.client.events",
-    "EventsPage": "resprout.client.asking",
+    "EventsMissing": "resprout.client.errors",
+    "EventsPage": "resprout.client.past_events",
     "FencedError": "resprout.client.errors",
     "ForgetError": "resprout.client.errors",
+    "ForkedError": "resprout.client.errors",
     "GapError": "resprout.client.errors",
     "Guarantee": "resprout.core.guarantee",
     "Inbox": "resprout.client.inbox",
     "Message": "resprout.core.message",
-    "MessagesDropped": "resprout.client.events",
+    "MessageId": "resprout.core.message",
+    "MessagesDropped": "resprout.client.errors",
     "MessagesMissingError": "resprout.client.errors",
     "MistypedPayloadError": "resprout.client.errors",
     "NameRefusedError": "resprout.core.errors",
     "NoReplyError": "resprout.client.errors",
     "NobodyListensError": "resprout.client.errors",
-    "Offset": "resprout.client.asking",
+    "Offset": "resprout.client.past_events",
     "PayloadRefusedError": "resprout.core.errors",
-    "PublicationDelayed": "resprout.client.events",
-    "PublishingHeld": "resprout.edge.requests",
+    "PublicationDelayed": "resprout.client.errors",
     "PublishError": "resprout.client.errors",
+    "PublishingHeld": "resprout.edge.requests",
     "ReadError": "resprout.client.errors",
     "Receipt": "resprout.client.receipts",
+    "Reconnected": "resprout.client.errors",
     "RequestFailedError": "resprout.client.errors",
     "ResproutError": "resprout.core.errors",
     "ServedRequest": "resprout.client.requesting",
     "Service": "resprout.client.requesting",
-    "SlowConsumer": "resprout.client.events",
+    "SlowConsumer": "resprout.client.errors",
     "SlowConsumerError": "resprout.client.errors",
     "SubscribeError": "resprout.client.errors",
-    "Tls": "resprout.net.keyring",
-    "TypedInbox": "resprout.client.typed",
-    "TypedMessage": "resprout.client.typed",
+    "TimedOutError": "resprout.client.errors",
+    "Tls": "resprout.net.tls",
+    "TypedInbox": "resprout.client.inbox",
+    "TypedMessage": "resprout.client.inbox",
     "UnsupportedGuaranteeError": "resprout.core.errors",
     "UnsupportedReceiptError": "resprout.core.errors",
     "UnsupportedSubscriptionError": "resprout.core.errors",

@@ -78,7 +78,7 @@ def _span_of_publication(
         "messaging.operation.type": "send",
         "messaging.client.id": way.id.publisher,
         "resprout.guarantee": brokers[0].guarantee,
-        "resprout.incarnation": way.id.incarnation,
+        "resprout.epoch": way.id.epoch,
         "resprout.stream": way.id.stream,
         "resprout.number": way.id.seq,
     }

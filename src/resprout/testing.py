@@ -1,4 +1,8 @@
-"""For the tests of programs that use Resprout: a pytest plugin, which pytest finds by itself.
+"""A pytest plugin for the tests of programs that use Resprout. Name it in `conftest.py`:
+
+    pytest_plugins = ["resprout.testing"]
+
+Every test can then have a broker of its own:
 
     def test_a_transfer_arrives(resprout_broker):
         with resprout_broker.connect("teller") as client:
@@ -64,7 +68,7 @@ class Broker:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        """`HOST:PORT`, for `resprout.connect`, the `resprout` command or another process."""
+        """The `HOST:PORT` for `resprout.connect`, the `resprout` command or another process."""
 
     def connect(self, name: str | None = None) -> Connection:
         """A client of this broker."""

@@ -67,7 +67,7 @@ class World:
         return self.end_of(life) == float("inf") and not self.frozen_at(life, len(self.rows))
 
     def _subscriptions(self, life: tuple[str, int]) -> list[dict[str, Any]]:
-        """Each with the rows of its steps; see `audit.subscriptions` for what the steps mean."""
+        """Each with the rows of its steps; see `audit.records` for what the steps mean."""
         known: list[dict[str, Any]] = []
         never = float("inf")
         for i, row in enumerate(self.rows):

@@ -2,7 +2,7 @@
 
 import random
 
-from resprout.audit.calm import UNREST
+from resprout.audit.history import UNREST
 from resprout.trace.schema import Row
 from tests.audit.spoiling import MESSAGE, Rows, change, ident, lines, mutation, pick, places
 

@@ -7,7 +7,7 @@ import pytest
 
 from resprout.audit.judge import judge
 from resprout.core.errors import UsageError
-from resprout.pipeline.judging.detect import detect
+from resprout.pipeline.judging.runs import detect
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.sim.run import run_scenario
 from resprout.trace import kinds

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from resprout.audit.calm import QUIET_US, CalmTimes, Shock
+from resprout.audit.history import QUIET_US, CalmTimes, Shock
 from resprout.audit.judge import judge
-from resprout.audit.subscriptions import NEVER
+from resprout.audit.records import NEVER
 from resprout.trace.schema import Row, TraceError
 
 S = 1_000_000
@@ -39,7 +39,8 @@ class Story:
         self, at: float, name: str, seq: int, again: bool = False, *keys: str, dropped: str | None = None
     ) -> None:
         about = {"durable": "d", **({"redelivered": "yes"} if again else {})}
-        about |= {"dropped": dropped} if dropped is not None else {}
+        if dropped is not None:
+            self.add(at, name, "drops_told", attributes={"durable": "d", "dropped": dropped})
         what = {"publisher": "p", "incarnation": 1, "stream": "ordered", "seq": seq}
         self.add(at, name, "handed", topic="t", keys=keys, guarantee="causal", position=0, attributes=about, **what)
 

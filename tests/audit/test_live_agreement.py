@@ -7,8 +7,8 @@ import pytest
 from resprout.audit.judge import judge
 from resprout.audit.live.judge import LIVE_RULES, LiveJudge, reliability
 from resprout.core.guarantee import Promises
-from resprout.trace.live_folder import promise_row
 from resprout.trace.schema import Row
+from resprout.trace.store import promise_row
 from tests.audit.live_comparison import PATIENT, assert_agree, watched
 from tests.audit.model import System, good_traces
 from tests.audit.mutations import MUTATIONS

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from resprout.audit.live.judge import LiveJudge, as_dict, lines
+from resprout.audit.live.judge import LiveJudge, live_as_dict, live_lines
 from resprout.audit.live.memory import LiveOptions
 from resprout.audit.verdict import Anomaly
 from resprout.trace.schema import Row
@@ -114,10 +114,10 @@ def test_a_run_that_was_broken_off_is_not_blamed_for_what_is_missing() -> None:
 
 def test_the_summary_says_what_was_judged_and_what_was_not() -> None:
     counts = {"rows": 9, "publications": 3, "deliveries": 2, "late": 1}
-    text = lines(counts, {"fifo": 2}, "timeout")
+    text = live_lines(counts, {"fifo": 2}, "timeout")
     assert text[0] == "3 publications and 2 deliveries judged as they happened; the run met its time limit"
     assert text[-1] == "VIOLATED: 2 anomalies (fifo)"
     assert any("came later than is allowed" in line for line in text)
     assert any("was not judged" in line for line in text)
-    assert as_dict(counts, {}, "quiescent")["verdict"] == "clean"
-    assert lines(counts, {}, "quiescent")[-1].startswith("clean")
+    assert live_as_dict(counts, {}, "quiescent")["verdict"] == "clean"
+    assert live_lines(counts, {}, "quiescent")[-1].startswith("clean")

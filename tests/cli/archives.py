@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from resprout.pipeline.archive.format import make_archive
-from resprout.pipeline.archive.staging import staging
+from resprout.pipeline.archive import staging
+from resprout.pipeline.places import make_archive
 from resprout.scenario.load import parse_scenario
 from resprout.sim.run import run_scenario
 from resprout.trace.schema import Row

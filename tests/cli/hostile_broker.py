@@ -22,9 +22,9 @@ from resprout.net.accounts import (
     StoreAccount,
     TopicAnswer,
 )
-from resprout.net.frames import AccountTold, AskAccount, Here, Who, make_codec
+from resprout.net.sessions import AccountTold, AskAccount, Here, Who, make_codec
 from resprout.stacks.status import MemberSeen, RepairSeen
-from resprout.wire.framing import FrameReader, FrameWriter
+from resprout.wire.codec import FrameReader, FrameWriter
 
 EVIL = "x\x1b]0;owned\x07\x1b[2J\x7f\x9b31m\u202eoops\u2028next\u2066\r\nb9 is fine\u200b\x00\x85"
 """Control characters, C1, bidirectional overrides, line separators: whatever has changed a terminal or a log before."""

@@ -188,4 +188,4 @@ def test_what_is_no_order_is_told_and_does_no_harm() -> None:
         )
         assert resprout("pub", "t", "x", "--server", address).returncode == 0
         barred = resprout("pub", "t", "x", "--server", address, "--name", "c0")
-        assert barred.returncode == 2, "an emulated cut"
+        assert barred.returncode == 3, "an emulated cut"

@@ -128,9 +128,12 @@ def test_by_force_even_a_root_that_is_alive_is_forgotten_and_joins_as_a_new_brok
     [
         ((), "which brokers are to be forgotten? Give at least one name"),
         (("b 1",), "broker name 'b 1' is refused"),
-        (("b1", "--server", "localhost:1"), "cannot connect to localhost:1"),
         (("b1", "--forcibly"), "No such option"),
     ],
 )
 def test_wrong_input_is_one_line(words: tuple[str, ...], reason: str) -> None:
     assert reason in complaint("forget", *words)
+
+
+def test_a_network_that_cannot_be_reached_is_told_apart_from_wrong_input() -> None:
+    assert "cannot connect to localhost:1" in complaint("forget", "b1", "--server", "localhost:1", status=3)

@@ -10,8 +10,8 @@ import pytest
 
 from resprout.cli.main import run
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout.net.frames import Here, make_codec
-from resprout.wire.framing import FrameWriter
+from resprout.net.sessions import Here, make_codec
+from resprout.wire.codec import FrameWriter
 from tests.cli.processes import broker, complaint
 
 LOOPBACK = ("broker", "--name", "b1", "--listen", "127.0.0.1:0")
@@ -50,7 +50,6 @@ LOOPBACK = ("broker", "--name", "b1", "--listen", "127.0.0.1:0")
         (("pub", "t", "x", "--guarantee", "causl"), "unknown guarantee 'causl'"),
         (("pub", "t", "x", "--attr", "amount"), "attribute 'amount': write it as name=value"),
         (("pub", "t", "x", "--wait", "forever"), "--wait"),
-        (("pub", "t", "x", "--server", "no.such.host.invalid:1"), "no.such.host.invalid:1: "),
         (("pub", "t", "x", "--server", "localhost:0"), "port 0 means any"),
         (("pub", "t", "x", "--name", "no name"), "client name 'no name' is refused"),
         (("sub", "a/#/b"), "a/#/b"),
@@ -132,7 +131,7 @@ def test_a_broker_of_another_stack_is_refused_by_name() -> None:
 def test_a_parent_that_speaks_something_else_is_refused(answer: bytes, reason: str) -> None:
     with _stranger(answer) as address:
         assert f"parent {address}: {reason}" in complaint(*LOOPBACK, "--parent", address)
-        assert f"{address}: {reason}" in complaint("pub", "t", "x", "--server", address)
+        assert f"{address}: {reason}" in complaint("pub", "t", "x", "--server", address, status=3)
 
 
 def test_a_parent_that_is_a_client_is_refused() -> None:
@@ -143,13 +142,14 @@ def test_a_parent_that_is_a_client_is_refused() -> None:
         )
 
 
-@pytest.mark.parametrize("words", [("pub", "t", "x"), ("sub", "t")])
-def test_an_address_where_nobody_listens_is_a_bad_address(words: tuple[str, ...]) -> None:
-    assert complaint(*words, "--server", "127.0.0.1:1") == "cannot connect to 127.0.0.1:1: connection refused"
+@pytest.mark.parametrize("words", [("pub", "t", "x"), ("sub", "t"), ("request", "t"), ("status",), ("top",)])
+def test_a_broker_that_cannot_be_reached_is_told_apart_from_wrong_input(words: tuple[str, ...]) -> None:
+    assert complaint(*words, "--server", "127.0.0.1:1", status=3).endswith("127.0.0.1:1: connection refused")
+    assert "no.such.host.invalid:1: " in complaint(*words, "--server", "no.such.host.invalid:1", status=3)
 
 
 def test_servers_that_are_given_one_by_one_are_all_tried() -> None:
-    refused = complaint("pub", "t", "x", "--server", "127.0.0.1:1,127.0.0.1:2", "--server", "127.0.0.1:3")
+    refused = complaint("pub", "t", "x", "--server", "127.0.0.1:1,127.0.0.1:2", "--server", "127.0.0.1:3", status=3)
     assert [f"127.0.0.1:{port}: connection refused" in refused for port in (1, 2, 3)] == [True] * 3
 
 

@@ -64,7 +64,3 @@ def test_a_broker_that_is_alone_says_on_how_many_brokers_safe_rests() -> None:
 def test_a_life_far_beyond_the_clock_is_refused_at_the_command_line() -> None:
     words = ("broker", "--name", "b1", "--listen", "127.0.0.1:0", "--incarnation", str(1 << 60))
     assert "no other broker would believe it" in complaint(*words)
-
-
-def test_status_of_nobody_is_one_line() -> None:
-    assert "localhost:1" in complaint("status", "--server", "localhost:1")

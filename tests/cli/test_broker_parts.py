@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.cli.arguments import parse_attributes, parse_value
-from resprout.cli.main import VERBS, command, run
+from resprout.cli.main import SECTIONS, VERBS, command, run
 from resprout.cli.standard_io import as_text
-from resprout.core.errors import UsageError
-from resprout.core.escaping import escape
+from resprout.core.errors import UsageError, escape
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from tests.patience import PATIENCE_S
@@ -76,14 +75,16 @@ def test_help_lists_every_verb_without_importing_one() -> None:
         "import sys\nfrom resprout.cli.main import run\nassert run(['--help']) == 0\nsys.exit('asyncio' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=PATIENCE_S)
-    listed = done.stdout.decode().partition("Commands:\n")[2].split()
-    assert listed == " ".join(f"{name} {verb.summary}" for name, verb in VERBS.items()).split()
+    listed = " ".join(done.stdout.decode().split())
+    for name, verb in VERBS.items():
+        assert f" {name} {verb.summary}" in listed
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(VERBS)
 
 
 def test_commands_that_talk_do_not_load_what_only_traces_need() -> None:
     program = (
         "import sys\nfrom resprout.cli.main import run\n"
         "for verb in ('broker', 'up', 'pub', 'sub', 'forget'): run([verb, '--help'])\n"
-        "sys.exit('pyarrow' in sys.modules or 'rich' in sys.modules)"
+        "sys.exit('pyarrow' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=PATIENCE_S)

@@ -60,7 +60,7 @@ def test_json_tells_all_that_is_known(chain: tuple[str, str]) -> None:
         "topic": "json/x", "publisher": "teller-1", "guarantee": "fifo", "count": 1,
         "first": 1, "last": 1, "receipt": "accepted", "first_id": first["id"], "last_id": first["id"],
     }  # fmt: skip
-    del first["incarnation"]
+    del first["epoch"]
     assert first.pop("id").startswith("teller-1.")
     assert first == {
         "topic": "json/x", "payload": "deposit", "publisher": "teller-1", "seq": 1, "guarantee": "fifo",

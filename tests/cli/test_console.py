@@ -16,7 +16,7 @@ ALLOWED = {
     "cli/standard_io.py": "messages of a subscription: escapes text, writes bytes as they are",
     "cli/load/worker.py": "a process that talks JSON with the benchmark that started it",
     "net/disk.py": "writes files",
-    "net/run/rows.py": "writes files",
+    "net/run/exchange.py": "writes files",
     "net/run/worker.py": "a process that talks JSON with the coordinator that started it",
     "pipeline/session.py": "says to a terminal that an interrupt waits for Spark",
 }

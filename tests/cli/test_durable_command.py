@@ -20,6 +20,6 @@ def test_a_durable_subscription_outlives_kill_9_of_its_consumer_until_it_is_ende
         assert (done.returncode, done.stdout, done.stderr) == (0, b"billing is over\n", b"")
         said = complaint("end-subscription", "billing", "--server", address, status=1)
         assert said == "there is no durable subscription 'billing'"
-    assert "does not begin in the past" in complaint("sub", "a", "--group", "g", "--replay-from", "beginning")
-    assert "only a durable subscription spills" in complaint("sub", "a", "--when-full", "spill")
-    assert "nothing to replay from" in complaint("sub", "a", "--replay-from", "yesterday")
+    assert "does not begin in the past" in complaint("sub", "a", "--group", "g", "--replay-from", "earliest")
+    assert "is for durable subscriptions" in complaint("sub", "a", "--when-full", "spill")
+    assert "is no position" in complaint("sub", "a", "--replay-from", "yesterday")

@@ -18,16 +18,15 @@ from resprout.cli.main import VERBS, run
 from resprout.cli.standard_io import Output, as_json, as_payload, as_text
 from resprout.cli.voice import LOG_FORMATS, Voice
 from resprout.core.contract import Note
-from resprout.core.errors import PeerError, ResproutError
-from resprout.core.escaping import LINE_LETTERS_MAX, escape, escape_json, logger
+from resprout.core.errors import LINE_LETTERS_MAX, PeerError, ResproutError, escape, escape_json, logger
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout.net.frames import Login, make_codec
 from resprout.net.http.metrics import Metrics
 from resprout.net.http.server import JSON, HttpAnswer, encoded
 from resprout.net.identity.scram import verifier_of_token
-from resprout.wire.framing import FrameWriter
+from resprout.net.sessions import Login, make_codec
+from resprout.wire.codec import FrameWriter
 from tests.cli.hostile_broker import EVIL, hostile_broker, is_harmless
 from tests.cli.processes import broker, resprout, running, subscriber
 from tests.patience import PATIENCE_S
@@ -43,6 +42,8 @@ ASKING = {
     "trace --json": ("trace", "teller.1/ordered:1", "--json"),
     "pub": ("pub", "bank/1", "x"),
     "sub": ("sub", "bank/1"),
+    "request": ("request", "bank/1"),
+    "reply": ("reply", "bank/1", "x"),
     "read": ("read", "bank/1"),
     "forget": ("forget", "b3"),
     "end-subscription": ("end-subscription", "billing"),

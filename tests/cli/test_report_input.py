@@ -6,8 +6,8 @@ from typing import NoReturn
 import pytest
 
 from resprout.cli.main import run as command
-from resprout.pipeline.archive.format import make_archive
 from resprout.pipeline.errors import PipelineError
+from resprout.pipeline.places import make_archive
 from resprout.pipeline.session import SparkChoice
 from tests.pipeline.small import a_trace
 

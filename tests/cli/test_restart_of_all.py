@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 from resprout.net.data_folder import remembered
-from resprout.overlay.memory import decode
+from resprout.overlay.configurations import decode
 from tests.cli.processes import Running, resprout, running
 from tests.patience import PATIENCE_S
 

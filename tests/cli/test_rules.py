@@ -51,7 +51,9 @@ def test_rules_hold_for_the_commands_and_are_read_again_on_hangup(tmp_path: Path
         assert "may not publish on news/today" in complaint(
             "pub", "news/today", "x", "--server", address, *as_teller, status=1
         )
-        assert "it has not shown that it is somebody" in complaint("pub", "news/today", "x", "--server", address)
+        assert "it has not shown that it is somebody" in complaint(
+            "pub", "news/today", "x", "--server", address, status=3
+        )
         rules.write_text(rules.read_text().replace("publish = []", 'publish = ["news/#"]'))
         os.kill(process.pid, signal.SIGHUP)
         while "rules were read again" not in process.line():
@@ -125,7 +127,7 @@ def test_a_tap_joins_a_tree_with_rules_only_with_rules_and_proof(tmp_path: Path)
         papers = ("--rules", str(rules), "--network-key", str(key))
         with running(*tap, keyed, *papers, "--json") as process:
             address = json.loads(process.line())["address"]
-            read = ("read", "--server", address, "--limit", "1", "--login", str(login))
+            read = ("read", "--server", address, "--count", "1", "--login", str(login))
             assert "may not" in complaint(*read, "bank/#", status=1), "what it keeps is read by rules"
             for server, topic in ((keyed, "bank/a"), (keyed, "news/b")):
                 assert resprout("pub", topic, "x", "--server", server, "--login", str(login)).returncode == 0

@@ -16,10 +16,10 @@ def test_a_tap_is_added_by_one_command_and_what_it_keeps_is_read_by_another(tmp_
         lines = resprout("read", "a/+", "--server", address).stdout.decode().splitlines()
         assert [line.split(" ", 1)[1] for line in lines] == ["a/x one", "a/x two", "a/x three"]
         offset = lines[-1].split(" ")[0]
-        again = resprout("read", "#", "--server", address, "--from", offset, "--limit", "9", "--json")
+        again = resprout("read", "#", "--server", address, "--from", offset, "--count", "9", "--json")
         last = json.loads(again.stdout.splitlines()[-1])
         assert (last["payload"], last["offset"], last["topic"]) == ("three", offset, "a/x")
         assert "keeps no events" in complaint("read", "#", "--server", root, status=1)
-        assert "neither an offset nor a time" in complaint("read", "#", "--server", address, "--from", "yesterday")
+        assert "is no position" in complaint("read", "#", "--server", address, "--from", "yesterday")
         shown = resprout("journal", str(tmp_path), "--events", "--verify", "--json")
         assert json.loads(shown.stdout)["verified"] >= 1

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from resprout.audit.live.judge import as_dict, lines
+from resprout.audit.live.judge import live_as_dict, live_lines
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.live_findings import wait_for_rows
-from resprout.trace.live_folder import LiveFolder
+from resprout.pipeline.live import wait_for_rows
+from resprout.trace.store import LiveFolder
 from tests.cli.processes import running
 from tests.pipeline.small import rows
 
@@ -26,14 +26,14 @@ def test_an_empty_folder_is_waited_for_and_an_interrupt_ends_it(number: int, tmp
 
 
 def test_what_was_not_watched_is_not_called_clean() -> None:
-    assert lines({"rows": 0}, {}, "") == ["nothing was judged: no rows came"]
-    [line] = lines({"rows": 7}, {}, "")
+    assert live_lines({"rows": 0}, {}, "") == ["nothing was judged: no rows came"]
+    [line] = live_lines({"rows": 7}, {}, "")
     assert line == "nothing was judged: 7 rows came, and no publication or delivery among them"
-    assert as_dict({"rows": 7}, {}, "")["verdict"] == "not judged"
+    assert live_as_dict({"rows": 7}, {}, "")["verdict"] == "not judged"
 
 
 def test_a_run_that_ended_without_a_publication_is_clean() -> None:
-    assert as_dict({"rows": 7}, {}, "quiescent")["verdict"] == "clean"
+    assert live_as_dict({"rows": 7}, {}, "quiescent")["verdict"] == "clean"
 
 
 def test_the_wait_is_over_when_rows_come(tmp_path: Path) -> None:

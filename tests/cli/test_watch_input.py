@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resprout.cli.main import run
-from resprout.pipeline.live_findings import Record
+from resprout.pipeline.live import Record
 
 
 def refused(capfd: pytest.CaptureFixture[str], *words: str) -> str:

@@ -113,7 +113,7 @@ async def _odd(one: Application) -> None: ...
         (_two, "must take one argument"),
         (_unsaid, "what is _unsaid to be given"),
         (_plain, "is no `async def`"),
-        (_odd, "messages cannot be of the type"),
+        (_odd, "messages cannot be decoded to it"),
     ],
 )
 def test_a_handler_that_cannot_be_one_is_refused_where_it_is_written(handler: Any, reason: str) -> None:

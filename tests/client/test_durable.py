@@ -6,7 +6,7 @@ import pytest
 
 import resprout
 from resprout.client.client import Client
-from resprout.client.durable_inbox import DurableInbox
+from resprout.client.durable import DurableInbox
 from resprout.client.local import Local
 from resprout.net.http.metrics import BrokerCollector
 from resprout.testing import Broker
@@ -47,10 +47,10 @@ def test_the_next_program_goes_on_where_the_last_one_was_at_whichever_broker_it_
 def test_what_was_acknowledged_by_hand_is_not_handed_out_again_and_the_rest_is() -> None:
     async def scene(network: Local) -> None:
         async with network.connect("p") as publisher, network.connect("first", broker=1) as first:
-            inbox = await first.subscribe("jobs/#", durable="billing", by_hand=True)
+            inbox = await first.subscribe("jobs/#", durable="billing", manual_ack=True)
             await publish(publisher, 1, 4)
             got = [await inbox.next() for _ in range(4)]
-            inbox.acknowledge(got[0], got[2])
+            inbox.ack(got[0], got[2])
             await inbox.close()
             inbox = await first.subscribe("jobs/#", durable="billing")
             assert await take(inbox, 2) == [2, 4]
@@ -62,7 +62,7 @@ def test_whoever_was_fenced_off_is_told_by_an_error_of_its_own() -> None:
     async def scene(network: Local) -> None:
         async with network.connect("first") as first, network.connect("second", broker=2) as second:
             old = await first.subscribe("jobs/#", durable="billing")
-            with pytest.raises(resprout.SubscribeError, match="consumes 'billing' already"):
+            with pytest.raises(resprout.UsageError, match="durable='billing': this client consumes it already"):
                 await first.subscribe("jobs/#", durable="billing")
             waiting = asyncio.create_task(old.next())
             new = await second.subscribe("jobs/#", durable="billing")
@@ -91,14 +91,12 @@ def test_other_terms_under_the_same_name_are_refused_by_an_error_of_its_own() ->
 def test_what_cannot_be_is_refused_before_anybody_is_asked() -> None:
     async def scene(network: Local) -> None:
         async with network.connect("first") as first:
-            with pytest.raises(
-                resprout.UsageError, match="'away' is none of 'block', 'drop_oldest', 'disconnect', 'spill'"
-            ):
+            with pytest.raises(resprout.UsageError, match="when_full='away': one of 'block', 'drop_oldest', 'spill'"):
                 await first.subscribe("jobs/#", durable="billing", when_full="away")  # type: ignore[call-overload]
-            with pytest.raises(resprout.UsageError, match="are two"):
+            with pytest.raises(resprout.UsageError, match="a group is named once"):
                 await first.subscribe("jobs/#", durable="billing", group="others")
-            with pytest.raises(resprout.UsageError, match="at least 1"):
-                await first.subscribe("jobs/#", durable="billing", most=5)
+            with pytest.raises(resprout.UsageError, match="max_pending=5 is for when_full"):
+                await first.subscribe("jobs/#", durable="billing", max_pending=5)
             with pytest.raises(resprout.NameRefusedError):
                 await first.subscribe("jobs/#", durable="with a blank")
 
@@ -135,17 +133,17 @@ def test_the_oldest_are_dropped_where_that_was_asked_for_and_the_program_is_told
 
     async def scene(network: Local) -> None:
         async with network.connect("p") as publisher, network.connect("w", broker=1, on_event=events.append) as worker:
-            inbox = await worker.subscribe("jobs/#", durable="prices", when_full="drop_oldest", most=3)
+            inbox = await worker.subscribe("jobs/#", durable="prices", when_full="drop_oldest", max_pending=3)
             await inbox.close()
             seventh = await publish(publisher, 1, 7)
             await seventh.accepted()  # what follows is another bundle
             await publish(publisher, 8, 10)
             await seventh.delivered()  # it is owed to nobody any more
-            inbox = await worker.subscribe("jobs/#", durable="prices", when_full="drop_oldest", most=3)
+            inbox = await worker.subscribe("jobs/#", durable="prices", when_full="drop_oldest", max_pending=3)
             assert await take(inbox, 3) == [8, 9, 10]
             assert inbox.dropped == 7
-            await until(lambda: bool(events))
-            assert events == [resprout.MessagesDropped("prices", 7)]
+            await until(lambda: len(events) > 1)
+            assert events[1:] == [resprout.MessagesDropped("prices", 7)]
 
     with_network(scene)
 
@@ -241,17 +239,17 @@ def with_network(scene, brokers: int = 3) -> None:  # type: ignore[no-untyped-de
 
 def test_code_that_blocks_consumes_and_the_next_one_goes_on(resprout_broker: Broker) -> None:
     with resprout.sync.connect(resprout_broker.address, name="b") as client:
-        inbox = client.consume("t", durable="d", timeout=PATIENCE_S)
+        inbox = client.subscribe("t", durable="d", timeout=PATIENCE_S)
         for number in range(3):
             client.publish("t", b"%d" % number)
         first = inbox.next(timeout=PATIENCE_S)
         assert (first.payload, inbox.next(timeout=PATIENCE_S).payload) == (b"0", b"1")
         inbox.close()
-        inbox = client.consume("t", durable="d", by_hand=True, timeout=PATIENCE_S)
+        inbox = client.subscribe("t", durable="d", manual_ack=True, timeout=PATIENCE_S)
         message = inbox.next(timeout=PATIENCE_S)
         assert (message.payload, message.redelivered) == (b"1", True)
-        inbox.acknowledge(message)
+        inbox.ack(message)
         inbox.close()
-        inbox = client.consume("t", durable="d", timeout=PATIENCE_S)
+        inbox = client.subscribe("t", durable="d", timeout=PATIENCE_S)
         assert inbox.next(timeout=PATIENCE_S).payload == b"2"
         client.unsubscribe(inbox, timeout=PATIENCE_S)

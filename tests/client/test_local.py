@@ -53,7 +53,7 @@ def test_nothing_is_left_afterwards() -> None:
 
 
 def test_what_cannot_be_is_said_before_anything_starts() -> None:
-    with pytest.raises(UsageError, match="0 brokers in one process; there may be 1 to 64"):
+    with pytest.raises(UsageError, match="brokers=0: a whole number from 1 to 64"):
         resprout.local(brokers=0)
     with pytest.raises(UsageError, match="unknown stack 'x'"):
         resprout.local(stack="x")

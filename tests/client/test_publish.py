@@ -132,7 +132,7 @@ def test_iterating_may_be_broken_off_and_taken_up_again_in_any_way() -> None:
                 way = rng.randrange(4)
                 if way == 0:
                     got.append(int((await inbox.next()).payload))
-                elif way == 1 and (now := inbox.next_now()) is not None:
+                elif way == 1 and (now := inbox.next_nowait()) is not None:
                     got.append(int(now.payload))
                 elif way == 2:
                     async for message in inbox:

@@ -100,9 +100,9 @@ def test_a_plain_publication_is_served_too_and_cannot_be_replied_to() -> None:
             await asker.publish("work", b"said")
             request = await service.next()
             assert request.payload == b"said" and not request.wants_reply
-            with pytest.raises(UsageError, match="nobody waits for a reply"):
+            with pytest.raises(UsageError, match="this message is no request"):
                 await request.reply(b"")
-            with pytest.raises(UsageError, match="of a request are its own"):
+            with pytest.raises(UsageError, match="are set by the request itself"):
                 await asker.request("work", b"", attributes={"reply_to": "elsewhere"})
             with pytest.raises(UsageError, match="a value has a type"):
                 assert request.value

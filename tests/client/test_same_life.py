@@ -27,8 +27,8 @@ async def say(client: Client, parts: list[list[bytes]]) -> Receipt:
     return receipt
 
 
-def returning(network: Local, broker: int, life: int = 5) -> resprout.client.connect.Connecting:
-    return resprout.connect(network.addresses[broker], name="p", life=life)
+def returning(network: Local, broker: int, epoch: int = 5) -> resprout.client.connect.Connecting:
+    return resprout.connect(network.addresses[broker], name="p", epoch=epoch)
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 1), (1, 2), (2, 0), (0, 2)])
@@ -43,10 +43,10 @@ def test_what_is_said_again_comes_once_wherever_it_is_said(first: int, second: i
             messages = [await inbox.next() for _ in range(sum(map(len, PARTS)))]
             assert [message.payload for message in messages] == [payload for part in PARTS for payload in part]
             assert [message.seq for message in messages] == list(range(1, len(messages) + 1))
-            assert {message.incarnation for message in messages} == {5}
-            async with returning(network, first, life=6) as later:
+            assert {message.epoch for message in messages} == {5}
+            async with returning(network, first, epoch=6) as later:
                 await (await say(later, PARTS[:1])).safe()
-            assert (await inbox.next()).incarnation == 6
+            assert (await inbox.next()).epoch == 6
             assert len(inbox) == 0
             await p.close()
 
@@ -64,7 +64,7 @@ def test_an_earlier_life_is_not_served_and_the_same_one_elsewhere_ends_the_sessi
                     await (await say(p, [[b"late"]])).safe()
             await p.close()
             with pytest.raises(resprout.ConnectError, match="incarnation 4 of p is over"):
-                await returning(network, 0, life=4)
+                await returning(network, 0, epoch=4)
 
     asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
 
@@ -76,10 +76,10 @@ async def said_again(addresses: Sequence[str], guarantee: GuaranteeName, first: 
     """Publish 1 to 3, and 1 to 5 from another process, as far as brokers can tell; return what a subscriber got."""
     async with resprout.connect(addresses[1], name="s") as s:
         inbox = await s.subscribe("a")
-        async with resprout.connect(addresses[first], name="p", life=5) as p:
+        async with resprout.connect(addresses[first], name="p", epoch=5) as p:
             before = [await p.publish("a", payload, guarantee=guarantee) for payload in ALL[:3]]
             await before[-1].accepted()
-        async with resprout.connect(addresses[second], name="p", life=5) as p:
+        async with resprout.connect(addresses[second], name="p", epoch=5) as p:
             for receipt in [await p.publish("a", payload, guarantee=guarantee) for payload in ALL]:
                 await receipt.safe()
             await (await p.publish("a", b"end", guarantee=guarantee)).safe()
@@ -121,14 +121,14 @@ def test_single_publications_are_said_again_to_processes_that_were_killed_in_bet
         options: dict[str, OptionValue] = {"faults_tolerated": 0, "durable": "journal"}
         scenario = Scenario(name="again", brokers=(BrokerSpec("b0", None),), options=options)
         async with LocalTree(scenario, data=tmp_path) as tree:
-            async with resprout.connect(str(tree.address("b0")), name="p", life=5) as p:
+            async with resprout.connect(str(tree.address("b0")), name="p", epoch=5) as p:
                 for payload in ALL[:3]:
                     receipt = await p.publish("a", payload)
                 await receipt.safe()
             tree.process("b0").kill()
             await tree.process("b0").wait()
             address = str(await tree.restart("b0", found=True))
-            async with resprout.connect(address, name="s") as s, resprout.connect(address, name="p", life=5) as p:
+            async with resprout.connect(address, name="s") as s, resprout.connect(address, name="p", epoch=5) as p:
                 inbox = await s.subscribe("a")
                 for receipt in [await p.publish("a", payload) for payload in ALL]:
                     await receipt.safe()
@@ -153,7 +153,7 @@ async def bundled_again(
     """Publish messages in bundles, and again in other ones; check that a subscriber gets each once, in order."""
     async with network.connect("s", broker=1) as s:
         inbox = await s.subscribe("a")
-        p, q = [resprout.connect(network.addresses[b], name="p", life=5, options=options) for b in brokers]
+        p, q = [resprout.connect(network.addresses[b], name="p", epoch=5, options=options) for b in brokers]
         first = await p
         await (await bundles(first, guarantee, before))[-1].accepted()
         async with q as second:
@@ -229,8 +229,8 @@ def test_what_is_no_bundle_is_refused_at_once() -> None:
                     await p.publish_bundle("a", payloads)
             with pytest.raises(UsageError, match="attributes of 1 messages for 2"):
                 await p.publish_bundle("a", [b"", b""], attributes=[{}])
-            with pytest.raises(UsageError, match="lives are numbered from 1"):
-                resprout.connect("b0", life=0)
+            with pytest.raises(UsageError, match="epoch=0: a whole number from 1 to"):
+                resprout.connect("b0", name="p", epoch=0)
             receipts = [await p.publish("a", b"x"), await p.publish_bundle("a", [b"y"] * 3), await p.publish("a", b"z")]
             assert [receipt.seq for receipt in receipts] == [1, 4, 5]
             await receipts[-1].safe()

@@ -16,7 +16,7 @@ from resprout.edge.messages import Attend, PublishRefused, Serving, Taken, Turne
 from resprout.links.frames import Data, SessionWelcome
 from resprout.net import sessions
 from resprout.net.address import parse_address
-from resprout.net.frames import Here, Who
+from resprout.net.sessions import Here, Who
 from tests.net.stage import QUICK, Bare, Behave, Proxy, broker, let_pass, run, somebody, until
 
 AGAIN_SECONDS = 0.3

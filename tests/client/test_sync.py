@@ -156,12 +156,12 @@ def test_no_thread_is_left_when_no_session_could_be_made() -> None:
 def test_several_subscriptions_feed_one_inbox_which_is_read_in_batches(client: sync.Client) -> None:
     inbox = client.subscribe("t")
     assert client.subscribe("u", into=inbox) is inbox
-    assert inbox.next_now() is None and inbox.failure is None
+    assert inbox.next_nowait() is None and inbox.failure is None
     for number in range(4):
         client.publish("tu"[number % 2], b"%d" % number).safe(timeout=PATIENCE_S)
     while len(inbox) < 4:
         time.sleep(0.001)
-    first = inbox.next_now()
+    first = inbox.next_nowait()
     assert first is not None and first.payload == b"0"
     batches = inbox.batches()
     assert [message.payload for message in next(batches)] == [b"1", b"2", b"3"]
@@ -221,27 +221,57 @@ def test_a_bundle_is_published_as_one_and_a_durable_subscription_is_ended(client
     assert [inbox.next(timeout=PATIENCE_S).payload for _ in range(3)] == [b"1", b"2", b"3"]
 
 
-def test_both_clients_can_do_the_same() -> None:
-    def calls(kind: type) -> set[str]:
-        return {name for name in dir(kind) if not name.startswith("_")}
+INTERNAL = {"add_bundle", "add_publication", "belongs_to", "check_ack", "check_publication", "close_after_fork"} | {
+    "end", "hear", "inbox", "put", "ready", "request_of", "run_on", "wait_for_room", "over_for_all",
+}  # fmt: skip
+"""Parts of the clients for each other, not for programs."""
+WITHOUT_WAIT = {"ack", "next_nowait"}
+PAIRS = {
+    resprout.Client: sync.Client,
+    resprout.Inbox: sync.Inbox,
+    resprout.DurableInbox: sync.DurableInbox,
+    resprout.TypedInbox: sync.DurableInbox,
+    resprout.Receipt: sync.Receipt,
+    resprout.ServedRequest: sync.Request,
+    resprout.Service: sync.Service,
+}
 
-    missing = calls(resprout.Client) - calls(sync.Client)
-    assert missing == {"hear", "read_events"}, "for the host, and for what makes columns of many messages"
+
+def _calls(kind: type) -> dict[str, Callable[..., object]]:
+    found = inspect.getmembers(kind, inspect.isfunction)
+    return {name: call for name, call in found if not name.startswith("_") and name not in INTERNAL}
 
 
-def test_what_the_blocking_client_cannot_do_is_what_the_changelog_says() -> None:
-    def takes(call: Callable[..., object]) -> set[str]:
-        return set(inspect.signature(call).parameters)
-
-    assert takes(resprout.connect) - takes(sync.connect) == {"links"}
-    assert takes(resprout.Client.subscribe) <= takes(sync.Client.subscribe) | takes(sync.Client.consume)
-    assert takes(resprout.Client.subscribe) - takes(sync.Client.consume) == {"into", "type"}
+def _arguments(call: Callable[..., object]) -> list[tuple[str, object, object]]:
+    """Without `timeout`, which only calls that block need."""
+    found = inspect.signature(call).parameters.values()
+    return [(one.name, one.kind, one.default) for one in found if one.name != "timeout"]
 
 
-def test_inboxes_and_services_of_both_clients_can_do_the_same() -> None:
-    def calls(kind: type) -> set[str]:
-        return {name for name in dir(kind) if not name.startswith("_")}
+@pytest.mark.parametrize("kind", PAIRS, ids=lambda kind: kind.__name__)
+def test_both_clients_have_the_same_calls_with_the_same_arguments(kind: type) -> None:
+    both = [_calls(kind), _calls(PAIRS[kind])]
+    assert both[0].keys() == both[1].keys()
+    for name, call in both[0].items():
+        blocking = both[1][name]
+        assert _arguments(call) == _arguments(blocking), name
+        limit = inspect.signature(blocking).parameters.get("timeout")
+        assert (limit is None) == (name in WITHOUT_WAIT), f"{name} blocks, so it has a timeout"
+        own = inspect.signature(call).parameters.get("timeout")
+        assert own is None or (limit is not None and own.default == limit.default), name
 
-    assert calls(resprout.Inbox) - calls(sync.Inbox) == {"belongs_to", "end", "put"}, "these are for the client"
-    assert calls(resprout.Service) - calls(sync.Service) == {"inbox", "ready", "request_of"}
-    assert calls(resprout.ServedRequest) <= calls(sync.Request)
+
+def test_both_ways_to_connect_have_the_same_arguments() -> None:
+    asynchronous, blocking = [inspect.signature(call).parameters for call in (resprout.connect, sync.connect)]
+    assert [(one.name, one.kind, one.default) for one in asynchronous.values()] == [
+        (one.name, one.kind, one.default) for one in blocking.values()
+    ]
+
+
+@pytest.mark.parametrize("kind", PAIRS, ids=lambda kind: kind.__name__)
+def test_both_clients_have_the_same_properties(kind: type) -> None:
+    def properties(kind: type) -> set[str]:
+        return {name for name, _ in inspect.getmembers(kind, lambda one: isinstance(one, property))} - INTERNAL
+
+    only_asynchronous = {"replaying"} if kind is resprout.DurableInbox else set()
+    assert properties(kind) - only_asynchronous <= properties(PAIRS[kind])

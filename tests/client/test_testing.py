@@ -30,11 +30,23 @@ def test_every_test_has_a_broker_of_its_own(resprout_broker):
 """
 
 
-def test_the_fixture_is_found_without_any_setting(tmp_path: Path) -> None:
-    (tmp_path / "test_foreign.py").write_text(FOREIGN_TESTS)
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+def run_pytest(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests as another project does that names the plugin in its `conftest.py`."""
+    (folder / "conftest.py").write_text('pytest_plugins = ["resprout.testing"]\n')
+    (folder / "test_foreign.py").write_text(tests)
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", str(folder)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+
+def test_the_fixture_is_found_when_conftest_names_the_plugin(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, FOREIGN_TESTS)
     assert "2 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_pytest_does_not_rewrite_the_asserts_of_the_package(tmp_path: Path) -> None:
+    names = "import resprout.order.log as log\nassert 'AssertionRewritingHook' not in repr(log.__loader__)"
+    done = run_pytest(tmp_path, f"def test_loader(resprout_broker):\n    {names.replace(chr(10), chr(10) + '    ')}\n")
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_it_serves_blocking_and_asynchronous_clients_at_once(resprout_broker: Broker) -> None:
@@ -55,7 +67,6 @@ def test_it_serves_blocking_and_asynchronous_clients_at_once(resprout_broker: Br
 
 
 def test_a_failing_test_does_not_keep_the_broker_alive(tmp_path: Path) -> None:
-    (tmp_path / "test_foreign.py").write_text("def test_no(resprout_broker):\n    assert not resprout_broker.address\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    done = run_pytest(tmp_path, "def test_no(resprout_broker):\n    assert not resprout_broker.address\n")
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
+    assert "1 failed" in done.stdout, done.stdout

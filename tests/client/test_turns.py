@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from resprout.client import turns
+from resprout.client import publisher
 from resprout.client.connect import connect
+from resprout.client.publisher import GATHER_SECONDS, GATHER_TURNS, IDLE_SECONDS, Pulse, Turns
 from resprout.client.receipts import LATELY, Receipt
-from resprout.client.turns import GATHER_SECONDS, GATHER_TURNS, IDLE_SECONDS, Pulse, Turns
 from resprout.core.guarantee import ALL_LEVELS, ReceiptLevel
 from resprout.edge.messages import Publish, Taken
 from resprout.net.connection import TcpConnection
@@ -64,7 +64,7 @@ class Speaker:
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
     loop = Loop()
-    for module, clock in ((turns, "monotonic"), (turns, "thread_time"), (turns, "thread_time")):
+    for module, clock in ((publisher, "monotonic"), (publisher, "thread_time"), (publisher, "thread_time")):
         monkeypatch.setattr(module, clock, lambda: loop.now)
     return loop
 
@@ -153,7 +153,7 @@ def test_the_processors_clock_is_asked_when_something_waits_long_and_not_in_ever
         asked += 1
         return loop.now
 
-    for module in (turns, turns):
+    for module in (publisher, publisher):
         monkeypatch.setattr(module, "thread_time", clock)
     speaker = Speaker(loop)
     for _ in range(300):
@@ -166,8 +166,8 @@ def test_the_processors_clock_is_asked_when_something_waits_long_and_not_in_ever
 
 
 def test_publications_of_turns_that_follow_closely_share_bundles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "GATHER_SECONDS", 60.0)  # however long a turn takes here
-    monkeypatch.setattr(turns, "IDLE_SECONDS", 60.0)
+    monkeypatch.setattr(publisher, "GATHER_SECONDS", 60.0)  # however long a turn takes here
+    monkeypatch.setattr(publisher, "IDLE_SECONDS", 60.0)
 
     async def story() -> None:
         async with broker() as running, connect(str(running)) as p, connect(str(running)) as s:
@@ -206,7 +206,7 @@ def test_a_publication_that_is_alone_has_left_when_publish_returns(monkeypatch: 
 
 
 def test_a_publication_after_an_answer_is_alone_however_soon_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "IDLE_SECONDS", 60.0)
+    monkeypatch.setattr(publisher, "IDLE_SECONDS", 60.0)
     left: list[Publish] = []
     send = TcpConnection.send
 
@@ -228,7 +228,7 @@ def test_a_publication_after_an_answer_is_alone_however_soon_it_comes(monkeypatc
 
 
 def test_those_who_were_answered_together_go_on_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "IDLE_SECONDS", 60.0)
+    monkeypatch.setattr(publisher, "IDLE_SECONDS", 60.0)
     left: list[int] = []
     send = TcpConnection.send
 
@@ -256,8 +256,8 @@ def test_those_who_were_answered_together_go_on_together(monkeypatch: pytest.Mon
 def test_a_sliding_window_shares_bundles(monkeypatch: pytest.MonkeyPatch, gives_way: bool) -> None:
     """A publisher with publications that are not safe yet is not alone: what it publishes when the oldest of them is
     safe leaves together."""
-    monkeypatch.setattr(turns, "IDLE_SECONDS", 60.0)
-    monkeypatch.setattr(turns, "GATHER_SECONDS", 60.0)
+    monkeypatch.setattr(publisher, "IDLE_SECONDS", 60.0)
+    monkeypatch.setattr(publisher, "GATHER_SECONDS", 60.0)
     window, count = 64, 1280
     left: list[int] = []
     send = TcpConnection.send
@@ -284,7 +284,7 @@ def test_a_sliding_window_shares_bundles(monkeypatch: pytest.MonkeyPatch, gives_
 
 
 def test_a_window_whose_publications_are_all_safe_is_alone_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "IDLE_SECONDS", 60.0)
+    monkeypatch.setattr(publisher, "IDLE_SECONDS", 60.0)
     left: list[int] = []
     send = TcpConnection.send
 

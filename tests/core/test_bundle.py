@@ -20,7 +20,7 @@ from resprout.core.bundle import (
 )
 from resprout.core.errors import WireError
 from resprout.core.guarantee import Guarantee
-from resprout.core.names import AttributeValue
+from resprout.core.limits import AttributeValue
 from tests.soak import cases
 
 ROWS: list[dict[str, AttributeValue]] = [{"x": 1}, {}, {"x": 2, "s": "a"}]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from resprout.core import limits
 from resprout.core.errors import NameRefusedError, PayloadRefusedError, UsageError
 from resprout.core.guarantee import Guarantee
-from resprout.core.names import AttributeValue, check_attributes, check_keys, check_name, check_payload, check_topic
+from resprout.core.limits import AttributeValue, check_attributes, check_keys, check_name, check_payload, check_topic
 from tests.soak import cases
 
 LINE_LETTERS_MAX = 300

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from resprout.core.states import transition
-from resprout.order.link_state import LINK_STATES, LinkState
+from resprout.core.errors import transition
+from resprout.order.link import LINK_STATES, LinkState
 from resprout.order.totals.totals import TOTALS_STATES, TotalsState
 from resprout.stacks.resprout.joining.newcomer import NEWCOMER_STATES, NewcomerState
 from resprout.stacks.resprout.life import LIFE_STATES, LifeState

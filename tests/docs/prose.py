@@ -1,11 +1,14 @@
-"""Links lead to files and headings that exist, files and imports that are named exist, and lines can be read.
+"""Links lead to files and headings that exist; files, imports and functions (`file.py:name`) that are named exist; and
+lines can be read.
 
 Former records (`docs/history`) are never changed, so files that they name, and documents beside them that they link to,
 may be gone. Their links to each other may not.
 """
 
+import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -13,12 +16,16 @@ DOCUMENTS: Final = ("*.md", "docs/*.md", "docs/*/*.md")
 HISTORY: Final = Path("docs/history")
 SOURCES: Final = ("src/resprout", "src/resprout_lab", "src", ".")
 """Where the path of a file may begin; a name without a path may be anywhere."""
+DEFAULT_STACK: Final = "src/resprout/stacks/resprout"
+"""Where the path of a file that is named with a function may begin, too."""
 LINE_MAX: Final = 130
 """Tables and what stands in blocks of code aside: they cannot be broken."""
 _LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _FILE: Final = re.compile(r"`([\w/.-]+\.py)`")
+_NAMED: Final = re.compile(r"`([\w/.-]+\.py):([\w.]+)`")
 _IMPORT: Final = re.compile(r"\bfrom (resprout[\w.]*) import ([\w, ]+)")
 _HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_DEFINITIONS: Final = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _CODE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -34,6 +41,7 @@ def complaints(root: Path) -> Iterator[str]:
             yield from (f"{name}: {complaint}" for complaint in _broken_links(file, prose, inside_only=is_former))
             if not is_former and name.name != "CHANGELOG.md":
                 yield from (f"{name}: {complaint}" for complaint in _missing_files(root, prose, modules))
+                yield from (f"{name}: {complaint}" for complaint in _missing_names(root, prose))
                 yield from (f"{name}: {complaint}" for complaint in _missing_imports(root, text))
 
 
@@ -69,6 +77,26 @@ def _missing_files(root: Path, prose: str, modules: set[str]) -> Iterator[str]:
         there = name in modules if "/" not in name else any((root / source / name).exists() for source in SOURCES)
         if not there:
             yield f"names {name}, which does not exist"
+
+
+def _missing_names(root: Path, prose: str) -> Iterator[str]:
+    """Yield each `file.py:name` whose file does not define that class, function or `Class.method`."""
+    for file, name in dict.fromkeys(_NAMED.findall(prose)):
+        places = [root / source / file for source in (*SOURCES, DEFAULT_STACK)]
+        if not any(name in _definitions(place) for place in places if place.exists()):
+            yield f"names {file}:{name}, which does not exist"
+
+
+@cache
+def _definitions(file: Path) -> frozenset[str]:
+    """Classes and functions of a file, and methods as `Class.method`."""
+    found: set[str] = set()
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, _DEFINITIONS):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found.update(f"{node.name}.{inner.name}" for inner in node.body if isinstance(inner, _DEFINITIONS))
+    return frozenset(found)
 
 
 def _missing_imports(root: Path, text: str) -> Iterator[str]:

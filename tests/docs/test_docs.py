@@ -17,7 +17,7 @@ WIRE = """# On the wire
 
 ## Messages
 
-- 16 to 47, `core/names.py`: 16 `Ask`, 17
+- 16 to 47, `core/limits.py`: 16 `Ask`, 17
   `Tell`.
 
 ## Bundles
@@ -30,7 +30,7 @@ PROTOCOL = """# The protocol
 
 | file | tags | what is said |
 |---|---|---|
-| `core/names.py` | 16 | `Ask` (a question) |
+| `core/limits.py` | 16 | `Ask` (a question) |
 | | 17-20 | `Tell` |
 
 ## Next
@@ -60,7 +60,7 @@ FILES = {
     "src/resprout/alone.py": "",
     "src/resprout/core/clock.py": "",
     "src/resprout/core/__init__.py": "",
-    "src/resprout/core/names.py": (
+    "src/resprout/core/limits.py": (
         "class Ask(ProtocolMessage, frozen=True, tag=16):\n    pass\n\n\n"
         "class Tell(\n    ProtocolMessage, tag=17\n):\n    pass\n\n\n"
         "class _Kept(msgspec.Struct, tag=2):\n    pass\n"
@@ -97,8 +97,24 @@ def test_a_file_that_is_named_and_does_not_exist_is_found(house: Path) -> None:
     assert found(house) == ["docs/client.md: names core/clock.py, which does not exist"]
 
 
+def test_a_function_that_is_named_with_its_file_and_does_not_exist_is_found(house: Path) -> None:
+    (house / "src/resprout/core/steps.py").write_text(
+        "class Step:\n    def begin(self):\n        pass\n\n\nasync def run():\n    pass\n"
+    )
+    with (house / "docs/client.md").open("a") as file:
+        file.write("\n`core/steps.py:Step.begin`, `core/steps.py:Step`, `core/steps.py:run`\n")
+    assert found(house) == []
+    with (house / "docs/client.md").open("a") as file:
+        file.write("\n`core/steps.py:Step.end`, `core/steps.py:begin`, `core/gone.py:run`\n")
+    assert found(house) == [
+        "docs/client.md: names core/steps.py:Step.end, which does not exist",
+        "docs/client.md: names core/steps.py:begin, which does not exist",
+        "docs/client.md: names core/gone.py:run, which does not exist",
+    ]
+
+
 def test_a_message_that_is_not_listed_is_found_in_both_documents(house: Path) -> None:
-    with (house / "src/resprout/core/names.py").open("a") as file:
+    with (house / "src/resprout/core/limits.py").open("a") as file:
         file.write("\n\nclass Shout(ProtocolMessage, tag=21):\n    pass\n")
     assert found(house) == ["docs/wire.md: does not list 21 Shout", "docs/protocol.md: does not list 21 Shout"]
 
@@ -113,12 +129,12 @@ def test_a_tag_that_is_another_messages_is_found(house: Path) -> None:
 
 def test_a_message_that_is_gone_is_found_in_the_protocol(house: Path) -> None:
     change(house, "docs/protocol.md", "`Tell`", "`Tell` `Whisper`")
-    assert found(house) == ["docs/protocol.md: lists Whisper, which core/names.py does not have at 17-20"]
+    assert found(house) == ["docs/protocol.md: lists Whisper, which core/limits.py does not have at 17-20"]
 
 
 def test_a_message_in_the_wrong_row_of_the_protocol_is_found(house: Path) -> None:
     change(house, "docs/protocol.md", "`Ask` (a question)", "`Ask` `Tell`")
-    assert found(house) == ["docs/protocol.md: lists Tell, which core/names.py does not have at 16"]
+    assert found(house) == ["docs/protocol.md: lists Tell, which core/limits.py does not have at 16"]
 
 
 @pytest.mark.parametrize(
@@ -186,9 +202,9 @@ def test_links_that_lead_nowhere_are_found(house: Path) -> None:
 
 def test_an_import_that_would_fail_is_found(house: Path) -> None:
     with (house / "docs/client.md").open("a") as file:
-        file.write("\n`from resprout.core.names import Ask, Shout`\n\n```\nfrom resprout.gone import Tell\n```\n")
+        file.write("\n`from resprout.core.limits import Ask, Shout`\n\n```\nfrom resprout.gone import Tell\n```\n")
     assert found(house) == [
-        "docs/client.md: imports Shout from resprout.core.names, which has none",
+        "docs/client.md: imports Shout from resprout.core.limits, which has none",
         "docs/client.md: imports Tell from resprout.gone, which has none",
     ]
 

@@ -14,7 +14,7 @@ from resprout.order.entry import Entry
 from resprout.order.log import Log
 from resprout.spread.interest import Interest
 from resprout.spread.messages import Outbound
-from resprout.stacks.resprout.client_interest import ClientInterest
+from resprout.stacks.resprout.subscribing import ClientInterest
 
 ROOM = 1 << 20
 SUCCESSORS = (Successor("b8", "host:1"), Successor("b9", ""))

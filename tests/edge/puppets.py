@@ -25,8 +25,8 @@ from resprout.core.contract import (
     Writable,
 )
 from resprout.core.guarantee import Guarantee
+from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
-from resprout.core.names import AttributeValue
 from resprout.edge.client.machine import ClientMachine, ClientOptions
 from resprout.edge.client.options import TellTaken
 from resprout.edge.messages import Attend, Delivery, Extra, Publish, Serving, Successor

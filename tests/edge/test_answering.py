@@ -5,9 +5,9 @@ from collections.abc import Callable
 from resprout.core.bundle import Origin
 from resprout.core.contract import Send
 from resprout.core.guarantee import ReceiptLevel
-from resprout.edge.broker.answering import Answering
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Turned
+from resprout.stacks.resprout.unsettled import Answering
 from tests.edge.house import House
 
 ORDERED = "ordered"

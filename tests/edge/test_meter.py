@@ -5,9 +5,7 @@ from typing import Any
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Effect, EndCause, Event, LinkDown, Received, Send, TimerFired
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.edge.broker.meter import TOGETHER, Meter
-from resprout.edge.broker.passages import NAMED_MAX, Passages
-from resprout.edge.broker.tally import BOUNDS_US, TrafficTally
+from resprout.edge.broker.meter import BOUNDS_US, NAMED_MAX, TOGETHER, Meter, Passages, TrafficTally
 from resprout.edge.messages import Delivery, Publish, PublishRefused, SubscribeRefused, Taken, Turned
 from resprout.order.messages import Forward
 

@@ -59,7 +59,7 @@ def test_each_total_of_a_bundle_carries_a_place_of_its_own_and_others_carry_none
 
 def test_a_message_carries_everything_that_is_known_about_it() -> None:
     (one, two) = Puppet().hear(delivery(5, [b"a", b"b"], rows=[{"x": 1}, {}], metadata_bytes=9)).delivered
-    assert (one.publisher, one.incarnation, one.seq, two.seq) == ("p", 2, 5, 6)
+    assert (one.publisher, one.epoch, one.seq, two.seq) == ("p", 2, 5, 6)
     assert (one.topic, one.keys, one.guarantee, one.hops) == ("t", ("k",), Guarantee.CAUSAL, 2)
     assert (one.payload, one.attributes, two.attributes) == (b"a", {"x": 1}, {})
     assert one.metadata_bytes == 5, "its share, rounded up"

@@ -19,9 +19,8 @@ from resprout.core.contract import (
     TimerFired,
 )
 from resprout.core.errors import NameRefusedError
-from resprout.core.event_journal import EventsFetched, FetchEvents, Kept, RecordEvent
 from resprout.core.guarantee import Guarantee
-from resprout.core.names import check_name
+from resprout.core.limits import check_name
 from resprout.edge.broker.event_record import CoverageMark, KeptEvent, event_record, mark_record, read_event
 from resprout.edge.broker.recorder import (
     FETCHES_MAX,
@@ -46,6 +45,7 @@ from resprout.edge.messages import (
     Subscribed,
     Taken,
 )
+from resprout.journal.interface import EventsFetched, FetchEvents, Kept, RecordEvent
 
 ME = own_name("b0")
 SERVING = Serving("any", tuple(Guarantee), 1, extras=(Extra.FORGETTING,))

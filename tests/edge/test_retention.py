@@ -3,8 +3,7 @@
 from resprout.core.bundle import Bundle
 from resprout.core.contract import Effect, Hold, Release
 from resprout.core.guarantee import Guarantee
-from resprout_lab.blocks.item import KeptItem
-from resprout_lab.blocks.retention import Retention
+from resprout_lab.blocks.retention import KeptItem, Retention
 
 
 def item(source: str | None, count: int = 6) -> KeptItem:

@@ -46,7 +46,7 @@ def haunted(*filters: str, neighbours: tuple[str, ...] = ()) -> House:
 def come_back(house: House, message: Attend, name: str = "a", room: int = ROOM) -> list[Any]:
     """As a stack does it; what the client is told, deliveries as their first numbers."""
     session = house.serve(name, message, room=room)
-    house.ghosts.claim(session, message, house.ghosts.of(home_of(message)), house.out)
+    house.ghosts.claim(session, message, Owed(message), house.ghosts.of(home_of(message)), house.out)
     told = house.told(name)
     assert isinstance(told[0], Serving) and told[0].resumed
     return told[1:]
@@ -262,7 +262,7 @@ def test_what_lies_within_the_base_or_was_received_is_not_given() -> None:
             assert entry.shown
     message = attend(held(base=(Mark("x", "ordered", 1, 2),)), received=(Mark("y", "ordered", 1, 1),))
     session = house.serve("a", message)
-    claimed = house.ghosts.claim(session, message, house.ghosts.of(home_of(message)), house.out)
+    claimed = house.ghosts.claim(session, message, Owed(message), house.ghosts.of(home_of(message)), house.out)
     assert [(item.bundle.publisher, item.first) for item in claimed if item.bundle] == [("x", 3), ("y", 2), ("y", 3)]
 
 
@@ -280,7 +280,7 @@ def test_a_content_filter_picks_what_is_owed_and_others_get_all_of_it() -> None:
     given: dict[str, Delivery] = {}
     for name, where in (("a", "n > 0"), ("c", None), ("d", "n = 9")):
         message = attend(held("t", where))
-        house.ghosts.claim(house.serve(name, message), message, [GHOST], house.out)
+        house.ghosts.claim(house.serve(name, message), message, Owed(message), [GHOST], house.out)
         for told in house.messages(name):
             if isinstance(told, Delivery):
                 given[name] = told

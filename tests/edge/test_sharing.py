@@ -6,12 +6,13 @@ import pytest
 
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
-from resprout.core.message_fields import Mark
-from resprout.edge.broker.portion import Portion
+from resprout.core.message_fields import NUMBER_MAX, Mark
+from resprout.edge.broker.drops import CLAIMED_MAX, DropCount
+from resprout.edge.broker.portion import Consumer, Portion
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.broker.sharing import SPANS_TOLD_MAX, Consumer, SharedQueue
-from resprout.edge.durable_messages import Span
-from resprout_lab.blocks.item import KeptItem
+from resprout.edge.broker.sharing import SPANS_TOLD_MAX, SharedQueue
+from resprout.edge.durable_messages import Drops, Span
+from resprout_lab.blocks.retention import KeptItem
 from tests.soak import cases
 
 
@@ -145,7 +146,7 @@ def test_the_oldest_are_dropped_in_the_middle_of_a_bundle_too() -> None:
     scene.publish(5)
     scene.publish(5)
     scene.queue.drop_oldest(3, 1 << 40)
-    assert scene.queue.dropped == 7
+    assert scene.queue.drops.messages == 7
     assert scene.queue.waiting == 3
     assert not scene.took, "the log keeps what was dropped until other brokers know how much that was"
     scene.queue.dropped_items.tell()
@@ -153,6 +154,22 @@ def test_the_oldest_are_dropped_in_the_middle_of_a_bundle_too() -> None:
     assert len(scene.took) == 1
     scene.join("a")
     assert [number for _, number, _ in scene.hand_out()] == [8, 9, 10]
+
+
+def test_a_count_of_dropped_messages_goes_on_from_what_a_consumer_was_told_elsewhere() -> None:
+    """The broker before this one had told other brokers of 4, and the consumer of 9. This one has dropped 2 by then."""
+    drops = DropCount(Drops(4, 3))
+    drops.add(2)
+    drops.heard_before(9, is_own=False)
+    drops.heard_before(9, is_own=False)
+    drops.heard_before(7, is_own=False)
+    assert drops.known() == Drops(11, 9), "it is added once"
+    drops.heard_before(11, is_own=True)
+    assert drops.known() == Drops(11, 11)
+    drops.heard_before(50, is_own=True)
+    assert drops.known() == Drops(11, 11), "this broker has not said that"
+    drops.heard_before(NUMBER_MAX, is_own=False)
+    assert drops.known() == Drops(CLAIMED_MAX + 2, CLAIMED_MAX + 2), "a false claim leaves room for real drops"
 
 
 @pytest.mark.parametrize("seed", range(cases(20, 300)))
@@ -272,3 +289,11 @@ def test_of_many_gaps_only_so_many_are_told() -> None:
     scene.acknowledge("a", *range(2, 4 * SPANS_TOLD_MAX, 2))
     marks, spans = scene.queue.progress()
     assert not marks and spans == tuple([ordered(n, n) for n in range(2, 2 * SPANS_TOLD_MAX + 1, 2)])
+
+
+def test_a_false_count_of_drops_leaves_room_to_count_real_ones() -> None:
+    """A consumer that joins states how many drops it was told of. Others must still learn of later drops."""
+    drops = DropCount(Drops(0, 0))
+    drops.heard_before(NUMBER_MAX, is_own=False)
+    drops.add(3)
+    assert drops.untold == 3

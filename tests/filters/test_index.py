@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resprout.core.names import AttributeValue
+from resprout.core.limits import AttributeValue
 from resprout.filters import index as index_module
 from resprout.filters import shelves
 from resprout.filters.index import MatchIndex
-from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.filters.where import Condition, parse
+from resprout.filters.predicate import Condition, Predicate, parse, parse_predicate
 from tests.filters import reference
 from tests.footprint import kept_by
 from tests.soak import cases

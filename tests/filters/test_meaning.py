@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resprout.filters.where import parse
+from resprout.filters.predicate import parse
 from tests.filters import reference
 from tests.soak import cases
 

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from resprout.core.errors import UsageError
 from resprout.filters import implication
-from resprout.filters.errors import WhereError
-from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.filters.where import parse
+from resprout.filters.nodes import WhereError
+from resprout.filters.predicate import Predicate, parse, parse_predicate
 from tests.filters import reference
 from tests.soak import cases
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from resprout.core import limits
 from resprout.core.errors import UsageError
-from resprout.filters.errors import WhereError
-from resprout.filters.where import parse
+from resprout.filters.nodes import WhereError
+from resprout.filters.predicate import parse
 from tests.filters import reference
 from tests.soak import cases
 

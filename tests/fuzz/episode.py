@@ -27,7 +27,7 @@ from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.broker.guard import Guard, Permit
 from resprout.edge.requests import Published, PublishRequest, ReceiptTurned, SubscribeRequest
 from resprout.edge.rights import Rights
-from resprout.net.frames import make_codec
+from resprout.net.sessions import make_codec
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from tests.fuzz.grammar import FastRandom, Wire
 from tests.fuzz.lies import Lies, Role, is_accepted

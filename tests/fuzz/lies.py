@@ -13,9 +13,8 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.edge.durable_messages import Consume
 from resprout.edge.messages import AskAudience, Attend, DropsAcknowledged, Publish, Taken
-from resprout.order.messages import Levels
-from resprout.order.totals.messages import Lock
-from resprout.overlay.memory import Whereabouts
+from resprout.order.messages import Levels, Lock
+from resprout.overlay.configurations import Whereabouts
 from resprout.overlay.messages import Decided, Enrol, Enrolled, Namesake, PreVote, Seek, Suspect, Vote
 from resprout.overlay.places import Life, Place, Voter
 from resprout.spread.messages import Uninterested

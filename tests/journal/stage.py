@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from itertools import count
 
-from resprout.core.event_journal import Kept
+from resprout.journal.interface import JournalOptions, Kept
 from resprout.journal.journal import Journal, open_journal
-from resprout.journal.options import JournalOptions
 from resprout.sim.disk import VirtualFiles
 
 SMALL = JournalOptions(segment_bytes=4_096)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from resprout.journal.files import DamagedError, DiskError
+from resprout.journal.interface import Flush, JournalOptions
 from resprout.journal.journal import Journal
 from resprout.journal.mending import mend
-from resprout.journal.options import Flush, JournalOptions
 from resprout.sim.disk import VirtualFiles
 from tests.journal.judge import proved
 from tests.journal.stage import KEEPING, contents, opened, records_of

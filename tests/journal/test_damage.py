@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from resprout.journal.files import DamagedError, DiskError, NotKeptError
+from resprout.journal.files import DamagedError, DiskError, NotKeptError, segment_name
 from resprout.journal.format import BATCH_BYTES, HEAD_BYTES, HEADER_BYTES, MAGIC, SegmentHead, survey
 from resprout.journal.mending import mend
-from resprout.journal.segments import segment_name
 from resprout.sim.disk import VirtualFiles
 from tests.journal.stage import KEEPING, contents, fill, opened, records_of
 
@@ -101,8 +100,8 @@ def test_what_clients_publish_is_never_taken_for_a_record_behind_a_torn_one() ->
     """A payload may hold whole entries, of another journal or made up: their checksums have another seed."""
     other = VirtualFiles()
     rng = random.Random(3)
+    from resprout.journal.interface import JournalOptions
     from resprout.journal.journal import open_journal
-    from resprout.journal.options import JournalOptions
 
     fill(open_journal(other, JournalOptions(), lambda: rng.getrandbits(32), 0), [[record(n)] for n in range(5)])
     files = five_writes()

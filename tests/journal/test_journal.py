@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from resprout.core.contract import Forget, Persist
 from resprout.journal.files import DiskError, NotKeptError
+from resprout.journal.interface import Flush, JournalOptions
 from resprout.journal.journal import Records
-from resprout.journal.options import Flush, JournalOptions
 from resprout.journal.reading import POINT_BYTES, open_reader
 from resprout.sim.disk import VirtualFiles
 from tests.journal.judge import proved

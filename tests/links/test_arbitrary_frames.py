@@ -36,10 +36,10 @@ from resprout.links.frames import (
     Parted,
     ReconnectDue,
     SessionWelcome,
+    Slice,
     WatchDue,
 )
 from resprout.links.options import LinkOptions
-from resprout.links.parts import Slice
 from tests.links.puppet import Desk, Parcel, Sign
 from tests.soak import cases
 

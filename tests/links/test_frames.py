@@ -14,14 +14,12 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import MARK_BYTES, Mark
 from resprout.edge.messages import CLIENT_MESSAGES, Attend, HeldSubscription, Publish, Subscribed
 from resprout.links.flight import START_BYTES, Beginnings
-from resprout.links.frames import FRAMES, Data, Part
+from resprout.links.frames import FRAMES, Bodies, Data, Part, SharedBodies
 from resprout.links.link import LinkSession
 from resprout.links.options import LinkOptions
-from resprout.links.parts import Bodies, SharedBodies
 from resprout.links.session import MESSAGES_PER_FRAME, Session
 from resprout.net.sessions import EncodedBodies
-from resprout.order.messages import BROKER_MESSAGES, Forward
-from resprout.order.totals.messages import TOTAL_MESSAGES, KnownLock, Lock, Submit
+from resprout.order.messages import BROKER_MESSAGES, TOTAL_MESSAGES, Forward, KnownLock, Lock, Submit
 from resprout.spread.messages import SPREAD_MESSAGES, InterestConfirmed
 from resprout.stacks.resprout.messages import LastTotal, ParcelRows
 from resprout.wire.codec import Codec

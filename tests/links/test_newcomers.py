@@ -3,7 +3,7 @@
 import pytest
 
 from resprout.core.contract import Adopt, Connected, EndCause, LinkDown, LinkUp, Open, Received, Send, Transmit
-from resprout.core.names import newcomer_key, newcomer_name
+from resprout.core.limits import newcomer_key, newcomer_name
 from resprout.links.frames import Goodbye, Hello, SessionWelcome
 from resprout.links.links import Links
 from tests.links.puppet import Desk, Parcel, data, frames

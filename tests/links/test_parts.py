@@ -7,10 +7,9 @@ import pytest
 
 from resprout.core.contract import Close, LinkDown, Received, Send, Stirred, TimerFired, Transmit, Trickled
 from resprout.links.flight import LEAST_BYTES, PART_BYTES_MIN, START_BYTES
-from resprout.links.frames import Data, Express, Part, Parted, SessionWelcome, WatchDue
+from resprout.links.frames import BODY_BYTES_MAX, Data, Express, Part, Parted, SessionWelcome, Slice, WatchDue
 from resprout.links.links import STIRRED_US
 from resprout.links.options import LinkOptions
-from resprout.links.parts import BODY_BYTES_MAX, Slice
 from tests.links.puppet import Desk, Parcel, Sign, data, frames
 
 LARGE = Parcel(1, 800_000)

@@ -20,14 +20,13 @@ import click
 from resprout.client.connect import connect
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.guarantee import Guarantee
-from resprout.core.names import AttributeValue
-from resprout.edge.messages import Attend, Publish, ReadEvents, Subscribe
+from resprout.core.limits import AttributeValue
+from resprout.edge.messages import TOPICS_MAX, AskAudience, Attend, Publish, ReadEvents, Subscribe, Unsubscribe
 from resprout.links.frames import Data, Goodbye
 from resprout.net.address import Address, parse_address
-from resprout.net.child import BrokerPlan
 from resprout.net.connection_limits import raise_limit
-from resprout.net.process import BrokerProcess
-from resprout.wire.framing import PREAMBLE
+from resprout.net.process import BrokerPlan, BrokerProcess
+from resprout.wire.codec import PREAMBLE
 from tests.net.stage import Bare, Running, bare, run
 from tests.patience import PATIENCE_S
 
@@ -268,6 +267,71 @@ async def past(address: Address, count: int) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
+async def churn(address: Address, count: int) -> AsyncIterator[None]:
+    """Clients that begin and end subscriptions without end."""
+
+    async def act(name: str, speaker: _Speaker) -> None:
+        for number in itertools.count(1):
+            ids = range(number * 50, number * 50 + 50)
+            speaker.say(*[Subscribe(id, f"{name}/{id}", None) for id in ids], *[Unsubscribe(id) for id in ids])
+            await asyncio.sleep(0)
+
+    names = [f"churn-{number}" for number in range(count)]
+    async with _together(_again(address, name, partial(act, name)) for name in names):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def small_unread(address: Address, count: int) -> AsyncIterator[None]:
+    """Publishers of bundles of one byte, each with a subscriber that acknowledges frames and takes nothing."""
+
+    async def subscribe(topic: str, speaker: _Speaker) -> None:
+        speaker.say(Subscribe(1, topic, None))
+        await asyncio.sleep(3600)
+
+    async def publish(name: str, speaker: _Speaker) -> None:
+        for number in itertools.count():
+            speaker.say(*[_bundle(name, 200 * number + at, name, [{}], b"x") for at in range(1, 201)])
+            await asyncio.sleep(0)
+
+    names = [f"small-{number}" for number in range(count)]
+    works = [_again(address, f"{name}-unread", partial(subscribe, name)) for name in names]
+    async with _together([*works, *[_again(address, name, partial(publish, name)) for name in names]]):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def audiences(address: Address, count: int) -> AsyncIterator[None]:
+    """Subscribers with 64 placements of wildcards each, and clients that ask who listens to 64 new topics of 31 levels:
+    the index looks at all placements down to the last level."""
+    topic = ["a"] * 30
+
+    def filters(number: int) -> list[str]:
+        found = []
+        for bits in range(64):
+            levels = topic.copy()
+            for at in range(6):
+                levels[(6 * number + at) % 30] = "+" if bits >> at & 1 else "a"
+            found.append("/".join([*levels, "z"]))
+        return found
+
+    async def subscribe(number: int, speaker: _Speaker) -> None:
+        speaker.say(*[Subscribe(id, each, None) for id, each in enumerate(filters(number), 1)])
+        await asyncio.sleep(3600)
+
+    async def ask(number: int, speaker: _Speaker) -> None:
+        for id in itertools.count(1):
+            asked = ["/".join([*topic, f"{number}-{id}-{at}"]) for at in range(TOPICS_MAX)]
+            speaker.say(AskAudience(id, tuple(asked)))
+            await asyncio.sleep(0.002)
+
+    works = [_again(address, f"wide-{number}", partial(subscribe, number)) for number in range(count)]
+    asking = [_again(address, f"asking-{number}", partial(ask, number)) for number in range(count)]
+    async with _together([*works, *asking]):
+        yield
+
+
+@contextlib.asynccontextmanager
 async def _together(works: Iterable[Coroutine[object, object, None]]) -> AsyncIterator[None]:
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
@@ -281,7 +345,8 @@ async def _together(works: Iterable[Coroutine[object, object, None]]) -> AsyncIt
 
 FLOODS = {
     "idle": idle, "loris": loris, "publications": publications, "greetings": greetings, "conditions": conditions,
-    "wildcards": wildcards, "left_sessions": left_sessions, "unread": unread, "past": past,
+    "wildcards": wildcards, "left_sessions": left_sessions, "unread": unread, "past": past, "churn": churn,
+    "small_unread": small_unread, "audiences": audiences,
 }  # fmt: skip
 
 
@@ -319,6 +384,9 @@ async def _report(count: int, only: Sequence[str]) -> None:
         ("clients that leave sessions", "left_sessions", 16),
         ("readers that take nothing", "unread", 4),
         ("readers of the past that do not read", "past", 16),
+        ("clients that begin and end subscriptions", "churn", 4),
+        ("readers that take no small messages", "small_unread", 2),
+        ("clients that ask for audiences", "audiences", 5),
     ):
         if not only or flood in only:
             await _measure(what, flood, size)

@@ -51,10 +51,8 @@ async def served(running: Running | None, door: Door | None = None, opens: bool 
 
 
 async def refusals(running: Running) -> dict[str, int]:
-    """What a broker has refused, by reason, as a monitor reads it."""
-    async with served(running) as at:
-        told = values((await get(at, "/metrics")).text)
-    return {labels[0]: int(count) for (name, *labels), count in told.items() if name == "resprout_refusals_total"}
+    """What a broker has refused, by reason, as `resprout status --json` tells it."""
+    return dict(running.broker.books.refusals())
 
 
 def values(text: str) -> dict[tuple[str, ...], float]:

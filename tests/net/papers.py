@@ -5,7 +5,7 @@ from pathlib import Path
 
 from resprout.net.certificates import Authority, authority_of
 from resprout.net.door import Door
-from resprout.net.keyring import Keyring, Tls, tls_of_broker, tls_of_client
+from resprout.net.tls import Keyring, Tls, tls_of_broker, tls_of_client
 
 
 class Papers:

@@ -14,8 +14,8 @@ from resprout.links.options import LinkOptions
 from resprout.net.address import Address
 from resprout.net.broker import RunningBroker, serve
 from resprout.net.broker_to_run import BrokerToRun
-from resprout.net.frames import Here, make_codec
 from resprout.net.host import Host
+from resprout.net.sessions import Here, make_codec
 from resprout.stacks.stack import BrokerSeat, Stack
 from tests.net.stage import LOOPBACK, until
 

@@ -20,11 +20,11 @@ from resprout.net.address import Address
 from resprout.net.broker import RunningBroker, serve
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.door import Door
-from resprout.net.frames import make_codec
 from resprout.net.host import Host
+from resprout.net.sessions import make_codec
 from resprout.stacks.registry import find_stack
 from resprout.stacks.stack import Stack
-from resprout.wire.framing import FrameReader, FrameWriter
+from resprout.wire.codec import FrameReader, FrameWriter
 from tests.patience import PATIENCE_S
 
 T = TypeVar("T")

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from resprout.cli.load.orders import Flood, LoadReady, Sent
 from resprout.cli.load.stream import (
     CrowdCheck,
     CrowdSource,
@@ -24,6 +23,7 @@ from resprout.cli.load.stream import (
     stamped,
 )
 from resprout.cli.load.team import LoadError, LoadProcess
+from resprout.cli.load.worker import Flood, LoadReady, Sent
 from tests.cli.processes import complaint, eventually_gone, resprout, running
 from tests.patience import PATIENCE_S
 

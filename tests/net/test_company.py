@@ -8,11 +8,11 @@ from contextlib import AsyncExitStack
 import pytest
 
 from resprout.core.errors import UsageError
-from resprout.net import network_search as company_module
+from resprout.net import membership as company_module
 from resprout.net.address import Address
-from resprout.net.frames import Here
 from resprout.net.host import Host
-from resprout.net.network_search import FoundCompany, look_for_company
+from resprout.net.membership import FoundCompany, look_for_company
+from resprout.net.sessions import Here
 from tests.net.puppets import CODEC, Puppet, free_address, host_of
 from tests.net.stage import LOOPBACK, run, somebody, until
 

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 import resprout
-from resprout.client.asking import EventsPage, Offset, read_offset
 from resprout.client.client import Client
 from resprout.client.errors import ReadError
+from resprout.client.past_events import EventsPage, Offset, read_offset
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.edge.broker.recorder import FETCHES_MAX, PAGE_BYTES, UNREAD_BYTES
 from resprout.edge.messages import Attend, ReadEvents
-from resprout.journal.options import JournalOptions
+from resprout.journal.interface import JournalOptions
 from resprout.links.frames import SessionWelcome
 from resprout.links.links import Links
 from resprout.net.address import Address

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -15,9 +16,8 @@ from resprout.links.frames import Data
 from resprout.links.options import LinkOptions
 from resprout.net import connection
 from resprout.net.sessions import HEARTBEAT_US, SILENCE_US, with_signs_of_life
-from resprout.wire.framing import FrameWriter
-
-from .stage import CODEC, QUICK, Proxy, Running, bare, broker, has_rested, hello, run, until
+from resprout.wire.codec import FrameWriter
+from tests.net.stage import CODEC, QUICK, Proxy, Running, bare, broker, has_rested, hello, run, until
 
 FRAMES = 40
 PER_FRAME = 25
@@ -72,6 +72,27 @@ def test_others_have_their_turn_within_a_frame_whose_messages_take_long(monkeypa
                 await asyncio.sleep(0)
                 steps.append(subscribed(running))
             assert len(set(steps)) > len(wishes) // 2, "one message is a step in the end"
+
+    run(scene())
+
+
+def test_a_new_connection_is_given_one_message_a_step_until_its_messages_prove_quick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that was cut off and came again had 16 slow messages taken in one step, each time."""
+    monkeypatch.setattr(connection, "TURN_SECONDS_MAX", -1.0)
+    monkeypatch.setattr(connection, "STEP_SECONDS_MAX", -1.0)
+
+    async def scene() -> None:
+        async with broker() as running, bare(running.address) as peer:
+            await peer.greet("busy")
+            wishes = [Subscribe(number, f"t/{number}", None) for number in range(1, 41)]
+            peer.say_messages(1, Attend(0), *wishes)
+            steps = [0]
+            while steps[-1] < len(wishes):
+                await asyncio.sleep(0)
+                steps.append(subscribed(running))
+            assert max(after - before for before, after in pairwise(steps)) <= 2, steps
 
     run(scene())
 

@@ -19,11 +19,10 @@ import pytest
 
 import resprout
 from resprout.client.client import Client
-from resprout.client.events import ClientEvent
+from resprout.client.errors import ClientEvent
 from tests.cli.processes import Running, broker, running, until_note
 from tests.cli.processes import resprout as command
-
-from .stage import run
+from tests.net.stage import run
 
 DISK_BYTES = 24 << 20
 PAYLOAD = bytes(20_000)
@@ -217,7 +216,7 @@ def test_events_that_there_is_no_room_for_are_left_out_and_the_broker_goes_on(di
         async def work() -> None:
             async with client_of(address, "pub") as (pub, _), client_of(address, "sub") as (sub, told):
                 inbox = await sub.subscribe("a/#")
-                replayed = await sub.subscribe("a/+", replay_from="beginning", allow_gaps=True)
+                replayed = await sub.subscribe("a/+", replay_from="earliest", allow_gaps=True)
                 for part in range(3):
                     if part == 1:
                         await asyncio.to_thread(disk.fill, 4_000_000)
@@ -288,11 +287,11 @@ async def gap_is_told(address: str, reason: str, behind: list[int]) -> None:
         assert _numbers(page) == behind and page.at_end
         page = await client.read("a/#", allow_gaps=True)
         assert _numbers(page) == [*range(10), *behind] and page.at_end and page.gaps == (raised.value.gap,)
-        inbox = await client.subscribe("a/#", replay_from="beginning")
+        inbox = await client.subscribe("a/#", replay_from="earliest")
         assert [_number(await inbox.next()) for _ in range(10)] == [*range(10)]
         with pytest.raises(resprout.GapError, match=pattern):
             await inbox.next()
-        inbox = await client.subscribe("a/b", replay_from="beginning", allow_gaps=True)
+        inbox = await client.subscribe("a/b", replay_from="earliest", allow_gaps=True)
         assert [_number(await inbox.next()) for _ in range(10 + len(behind))] == [*range(10), *behind]
         while not isinstance(event := await events.get(), resprout.EventsMissing):
             pass

@@ -15,13 +15,13 @@ from resprout.links.frames import Goodbye
 from resprout.net.address import Address, parse_address
 from resprout.net.discover import UnreachableError
 from resprout.net.door import Door
-from resprout.net.frames import Challenge, Here, Login, ProofAccepted, ProofOfSecret, Salt, Who
-from resprout.net.http import admission, server
+from resprout.net.http import pages, server
 from resprout.net.http.server import CONNECTIONS_MAX, HttpAnswer, HttpRequest, HttpServer
-from resprout.net.identity.logins import WRONG
 from resprout.net.identity.proofs import LoginSecret, OpenerLogin
+from resprout.net.identity.rules import WRONG
 from resprout.net.identity.scram import SecretKeys, derive_keys, verifier_of_token
 from resprout.net.prelude import OUT_OF_ORDER
+from resprout.net.sessions import Challenge, Here, Login, ProofAccepted, ProofOfSecret, Salt, Who
 from resprout.net.survey import Asker
 from tests.net.bare_logins import log_in
 from tests.net.pages import get, refusals, served
@@ -198,7 +198,7 @@ def test_pages_compute_as_much_for_an_unknown_identity(rules: Path, monkeypatch:
         computed.append(iterations)
         return derive_keys(secret, salt, iterations)
 
-    monkeypatch.setattr(admission, "derive_keys", counted)
+    monkeypatch.setattr(pages, "derive_keys", counted)
 
     async def scene() -> None:
         door = Door(rules=rules)

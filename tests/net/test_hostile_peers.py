@@ -15,13 +15,12 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Attend, Publish, Subscribe, Taken
 from resprout.links.frames import Data, Goodbye, SessionWelcome
 from resprout.net.connection import GREETING_BYTES_MAX
-from resprout.net.frames import Here, Who
+from resprout.net.sessions import Here, Who
 from resprout.order.messages import Forward
 from resprout.stacks.resprout.messages import JoinRequest
-from resprout.wire.framing import PREAMBLE, FrameWriter
+from resprout.wire.codec import PREAMBLE, FrameWriter
+from tests.net.stage import CODEC, QUICK, Bare, Running, bare, broker, hello, reset, run, until
 from tests.soak import cases
-
-from .stage import CODEC, QUICK, Bare, Running, bare, broker, hello, reset, run, until
 
 
 async def still_serves(running: Running, name: str = "witness") -> None:

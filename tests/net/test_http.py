@@ -14,7 +14,7 @@ from resprout.net.accounts import TreeSurvey
 from resprout.net.address import Address
 from resprout.net.door import Door
 from resprout.net.http import server as http_server
-from resprout.net.http.admission import check_pages_closed
+from resprout.net.http.pages import check_pages_closed
 from resprout.net.identity.scram import verifier_of_token
 from tests.net.pages import get, said, served, values
 from tests.net.stage import bare, broker, run, until
@@ -55,7 +55,7 @@ def test_a_monitor_reads_what_the_broker_has_counted() -> None:
             assert told[("resprout_receipts_total", "delivered")] == 3
             timed = told[("resprout_receipt_seconds_count", "safe")]
             assert 1 <= timed <= 3 and told[("resprout_receipt_seconds_bucket", "+Inf", "safe")] == timed
-            assert told[("resprout_refusals_total", "it said what is no frame")] == 1
+            assert told[("resprout_refusals_total", "malformed")] == 1
             assert told[("resprout_sessions", "client")] == 1 and told[("resprout_broker_ready",)] == 1
             assert told[("resprout_notes_total", "few_copies")] == 1  # it is alone
             assert told[("resprout_broker_info", "b0", "resprout", __version__)] == 1

@@ -9,14 +9,14 @@ import pytest
 from resprout.client.connect import connect
 from resprout.core.contract import Arrived, Effect, Event
 from resprout.links.frames import Data
-from resprout.net import intake
-from resprout.net.intake import MESSAGES_MAX, TurnIntake, together
+from resprout.net import event_loop
+from resprout.net.event_loop import MESSAGES_MAX, TurnIntake, together
 from tests.net.stage import broker, run
 
 
 def put_all(quiet_s: float, pieces: Sequence[tuple[int, Sequence[Any]]], monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many frames were handed on together each time, when all of it came in one turn of the loop."""
-    monkeypatch.setattr(intake, "QUIET_SECONDS", quiet_s)
+    monkeypatch.setattr(event_loop, "QUIET_SECONDS", quiet_s)
     taken: list[Sequence[Arrived]] = []
 
     async def turn() -> None:
@@ -46,7 +46,7 @@ def test_a_flood_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_was_cleared_is_never_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "QUIET_SECONDS", 60.0 * 60 * 24 * 365)
+    monkeypatch.setattr(event_loop, "QUIET_SECONDS", 60.0 * 60 * 24 * 365)
     taken: list[Sequence[Arrived]] = []
 
     async def turn() -> None:
@@ -81,7 +81,7 @@ def test_a_machine_that_knows_no_better_takes_them_one_by_one() -> None:
 def test_what_many_publish_in_one_turn_comes_to_a_subscriber_whole(
     monkeypatch: pytest.MonkeyPatch, fast_loop: bool
 ) -> None:
-    monkeypatch.setattr(intake, "QUIET_SECONDS", 60.0 * 60 * 24 * 365)  # everything is taken at the end of its turn
+    monkeypatch.setattr(event_loop, "QUIET_SECONDS", 60.0 * 60 * 24 * 365)  # everything is taken at the end of its turn
 
     async def scene() -> None:
         async with broker() as running:

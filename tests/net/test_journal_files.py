@@ -15,9 +15,9 @@ from resprout.cli.main import run as command
 from resprout.core.contract import Forget, Persist
 from resprout.core.errors import UsageError
 from resprout.journal.files import DamagedError, DiskError
-from resprout.journal.options import JournalOptions
-from resprout.net.child import environment
+from resprout.journal.interface import JournalOptions
 from resprout.net.data_folder import JOURNAL, open_folder
+from resprout.net.process import environment
 from tests.journal.judge import proved
 
 WRITER = """
@@ -25,7 +25,7 @@ import resource, signal, sys
 from pathlib import Path
 from resprout.core.contract import Persist
 from resprout.journal.files import DiskError
-from resprout.journal.options import JournalOptions
+from resprout.journal.interface import JournalOptions
 from resprout.net.data_folder import open_folder
 
 path, flush, limit = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])

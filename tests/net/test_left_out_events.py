@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from resprout.core.contract import Effect, LinkDown, Received, Send
-from resprout.core.event_journal import EventsFetched, FetchEvents
 from resprout.edge.broker.event_record import CoverageMark, read_event
 from resprout.edge.broker.recorder import EventRecorder
 from resprout.edge.messages import Attend, Delivery, EventGap, EventRead, EventsEnd, ReadEvents, Subscribe, Subscribed
+from resprout.journal.interface import EventsFetched, FetchEvents, JournalOptions, WhenDiskFull
 from resprout.journal.journal import Records
-from resprout.journal.options import JournalOptions, WhenDiskFull
 from resprout.net.disk_space import left_out_mark
 from resprout.net.durable import DurableEffects, LostEvents
 from resprout.sim.disk import VirtualFiles

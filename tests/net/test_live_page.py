@@ -13,11 +13,10 @@ import pytest
 from resprout.client.connect import connect
 from resprout.core.contract import Note
 from resprout.net.address import Address
-from resprout.net.child import BrokerPlan
 from resprout.net.door import Door
 from resprout.net.http.pages import Pages
 from resprout.net.identity.scram import verifier_of_token
-from resprout.net.process import BrokerProcess
+from resprout.net.process import BrokerPlan, BrokerProcess
 from tests.browser import Page, browse, find_browser
 from tests.net.stage import Running, bare, broker, run, until
 

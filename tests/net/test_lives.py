@@ -11,9 +11,8 @@ from resprout.edge.requests import DRAIN_US, LeaveRequest
 from resprout.journal.files import DiskError
 from resprout.journal.journal import Records
 from resprout.net import broker as broker_module
-from resprout.net.address import Address
+from resprout.net.address import Address, ListenError, take_place
 from resprout.net.discover import UnreachableError, who_is
-from resprout.net.sockets import ListenError, take_place
 from tests.net.puppets import Puppet, Theatre, host_of
 from tests.net.stage import LOOPBACK, bare, run, until
 

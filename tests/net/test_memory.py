@@ -10,9 +10,8 @@ import pytest
 
 from resprout.client.connect import connect
 from resprout.edge.messages import Attend, Subscribe
-from resprout.net.child import BrokerPlan
-from resprout.net.process import BrokerProcess
-from resprout.wire.framing import PREAMBLE
+from resprout.net.process import BrokerPlan, BrokerProcess
+from resprout.wire.codec import PREAMBLE
 from tests.fork_server import executed
 from tests.net.stage import bare, hello, let_pass, reset, run
 

@@ -10,7 +10,7 @@ from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.links.frames import Goodbye, SessionWelcome
-from resprout.net import network_search as lookout_module
+from resprout.net import membership as lookout_module
 from resprout.net import sessions as session_module
 from resprout.net.data_folder import open_folder, remembered
 from resprout.net.discover import who_is

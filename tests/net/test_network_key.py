@@ -11,7 +11,6 @@ from resprout.links.frames import Goodbye, SessionWelcome
 from resprout.net.address import Address
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.door import Door, what_is_open
-from resprout.net.frames import MemberGreeting, MemberProof
 from resprout.net.identity.proofs import (
     NO_KEY,
     NetworkKey,
@@ -21,6 +20,7 @@ from resprout.net.identity.proofs import (
     write_network_key,
 )
 from resprout.net.prelude import OUT_OF_ORDER
+from resprout.net.sessions import MemberGreeting, MemberProof
 from resprout.net.survey import Asker
 from tests.net.papers import Papers
 from tests.net.stage import bare, broker, hello, run, until

@@ -11,13 +11,12 @@ import pytest
 from resprout.client.connect import connect
 from resprout.client.errors import ConnectError
 from resprout.core.contract import Effect, Event
-from resprout.core.escaping import escape
+from resprout.core.errors import escape
 from resprout.links.frames import Goodbye, Hello, SessionWelcome
-from resprout.net.address import Address
-from resprout.net.frames import Here, Who
+from resprout.net.address import Address, ListenError
 from resprout.net.host import Host
-from resprout.net.sockets import ListenError
-from resprout.wire.framing import MAGIC
+from resprout.net.sessions import Here, Who
+from resprout.wire.codec import MAGIC
 from tests.net.stage import CODEC, LOOPBACK, Bare, Behave, broker, run, somebody
 from tests.patience import PATIENCE_S
 

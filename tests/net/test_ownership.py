@@ -123,7 +123,7 @@ def test_a_durable_subscription_is_not_taken_over_emptied_or_ended_by_another_id
                 inbox = await teller.subscribe("bank/#", durable="billing")
                 while (await inbox.next()).payload != b"kept":  # what was not known to be done comes again
                     pass
-                await inbox.end_subscription()
+                await inbox.unsubscribe()
 
     run(scene())
 

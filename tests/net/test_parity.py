@@ -9,7 +9,7 @@ from resprout.audit.verdict import Verdict, lines
 from resprout.net.run.coordinator import RealRun
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import Scenario
-from resprout.scenario.shipped import shipped
+from resprout.scenario.source import shipped
 from resprout.sim.run import run_scenario
 from resprout.trace.schema import Row
 

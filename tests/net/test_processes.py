@@ -13,9 +13,8 @@ import pytest
 from resprout.client.connect import connect
 from resprout.core.errors import UsageError
 from resprout.net.address import Address
-from resprout.net.child import BrokerPlan, ProcessError
 from resprout.net.orders import Announcement, Said, SaidNote, announcement_line
-from resprout.net.process import BrokerProcess
+from resprout.net.process import BrokerPlan, BrokerProcess, ProcessError
 from resprout.net.tree import LocalTree, delays_of
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import BrokerSpec, Scenario

@@ -21,8 +21,8 @@ from resprout.core.contract import (
 )
 from resprout.core.errors import UsageError
 from resprout.journal.files import DiskError
+from resprout.journal.interface import Flush, JournalOptions
 from resprout.journal.journal import Records
-from resprout.journal.options import Flush, JournalOptions
 from resprout.net.data_folder import open_folder
 from resprout.net.durable import DurableEffects
 from resprout.net.host import HostEnd, Upward

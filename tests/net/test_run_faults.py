@@ -18,7 +18,7 @@ from resprout.audit.verdict import Verdict, lines
 from resprout.cli import run as cli_run
 from resprout.cli.main import run as cli
 from resprout.net.run.coordinator import ProcessRunResult, RealRun
-from resprout.net.run.orders import ClientsProgress
+from resprout.net.run.exchange import ClientsProgress
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.trace.schema import Row

@@ -12,11 +12,11 @@ import pytest
 from resprout.audit.live.judge import LiveJudge
 from resprout.net.run.coordinator import ProcessRunResult, RealRun
 from resprout.net.run.crew import Crew
-from resprout.net.run.rows import LiveRows, RowReader, RowWriter
+from resprout.net.run.exchange import LiveRows, RowReader, RowWriter
 from resprout.scenario.load import parse_scenario
 from resprout.trace.columns import rows_of
-from resprout.trace.live_folder import FILES, LiveFolder
 from resprout.trace.schema import Row, TraceError, digest_of
+from resprout.trace.store import FILES, LiveFolder
 
 SCENARIO = """
 name = "watched"

@@ -9,13 +9,22 @@ import pytest
 from resprout.core.errors import PeerError, UsageError
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
-from resprout.net.clock import now_us
+from resprout.net.event_loop import now_us
 from resprout.net.run.clients import Tally
 from resprout.net.run.crew import Crew
-from resprout.net.run.orders import ClientsProgress, Finish, as_line, read_order, read_report
-from resprout.net.run.plan import WORKERS_MAX, check_runnable, longest_way_us, share_out, silence_us
-from resprout.net.run.rows import RowWriter, read_rows
-from resprout.net.run.schedule import SETTLE_US, UNTOLD_SETTLE_US, Calm, Patience, Repairs
+from resprout.net.run.exchange import ClientsProgress, Finish, RowWriter, as_line, read_order, read_report, read_rows
+from resprout.net.run.schedule import (
+    SETTLE_US,
+    UNTOLD_SETTLE_US,
+    WORKERS_MAX,
+    Calm,
+    Patience,
+    Repairs,
+    check_runnable,
+    longest_way_us,
+    share_out,
+    silence_us,
+)
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.stacks.stack import WaitTimes

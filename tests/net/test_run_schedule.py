@@ -9,7 +9,7 @@ import pytest
 from resprout.audit.judge import judge
 from resprout.core.message import Message
 from resprout.edge.requests import ClientNews
-from resprout.net.clock import now_us
+from resprout.net.event_loop import now_us
 from resprout.net.run import coordinator
 from resprout.net.run.coordinator import RealRun
 from resprout.net.run.crew import Crew

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from resprout.core.errors import UsageError
-from resprout.net.frames import Challenge, Login, ProofAccepted, ProofOfSecret, Salt
-from resprout.net.identity.logins import (
+from resprout.net.identity.proofs import BY_NAME, LoginSecret, OpenerLogin, ProofError
+from resprout.net.identity.rules import (
     DELAY_S_MAX,
     FREE_FAILURES,
     FREE_FAILURES_OF_ALL,
     PERIOD_S,
     LoginBook,
     LoginThrottle,
+    Rules,
+    read_rules,
 )
-from resprout.net.identity.proofs import BY_NAME, LoginSecret, OpenerLogin, ProofError
-from resprout.net.identity.rules import Rules, read_rules
 from resprout.net.identity.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -30,6 +30,7 @@ from resprout.net.identity.scram import (
     verifier_of_password,
     verifier_of_token,
 )
+from resprout.net.sessions import Challenge, Login, ProofAccepted, ProofOfSecret, Salt
 
 NONCE = "a-nonce-of-a-client"
 

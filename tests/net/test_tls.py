@@ -17,8 +17,8 @@ from resprout.core.errors import UsageError
 from resprout.links.frames import Goodbye, SessionWelcome
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.door import Door
-from resprout.net.frames import Who
-from resprout.net.keyring import Keyring, Tls
+from resprout.net.sessions import Who
+from resprout.net.tls import Keyring, Tls
 from tests.net.pages import refusals
 from tests.net.papers import Papers, foreign
 from tests.net.stage import Bare, Proxy, bare, broker, hello, run, somebody, until

@@ -15,7 +15,7 @@ from resprout.core.errors import UsageError
 from resprout.links.options import LinkOptions
 from resprout.links.sessions import PERIOD_US, Refusals
 from resprout.net.connection_limits import CONNECTIONS_MIN, RESERVED, Unidentified, raise_limit, room_for, source_of
-from resprout.net.frames import Here, Who
+from resprout.net.sessions import Here, Who
 from tests.net.stage import Bare, Running, broker, run, until
 
 FEW = LinkOptions(greetings_max=8, sessions_max=100)

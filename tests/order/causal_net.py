@@ -4,8 +4,7 @@ told the whole clock of every message and searches everything it holds; and a ju
 from random import Random
 from typing import NamedTuple
 
-from resprout_lab.blocks.holdback import HoldBack
-from resprout_lab.blocks.vector_clock import Changes, VectorClock, check_changes
+from resprout_lab.blocks.causal_order import Changes, HoldBack, VectorClock, check_changes
 
 Whole = dict[tuple[str, str], int]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from resprout.order.messages import KnownLock, Lock, id_of
 from resprout.order.totals.handover import MemberLocks, MergedLocks, Piece
-from resprout.order.totals.messages import KnownLock, Lock, id_of
 from tests.order.test_totals import Desk, closed, total
 
 

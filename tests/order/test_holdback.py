@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resprout_lab.blocks.holdback import HoldBack
+from resprout_lab.blocks.causal_order import HoldBack
 from tests.soak import cases
 
 Needs = dict[str, int]

@@ -10,9 +10,7 @@ from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Mark
 from resprout.links.frames import Data
-from resprout.order.totals import submissions
-from resprout.order.totals.locks import LockRecord, LockTable
-from resprout.order.totals.messages import (
+from resprout.order.messages import (
     TOTAL_MESSAGES,
     Closed,
     Lock,
@@ -20,6 +18,8 @@ from resprout.order.totals.messages import (
     TotalCopy,
     tseq_of,
 )  # fmt: skip
+from resprout.order.totals import submissions
+from resprout.order.totals.locks import LockRecord, LockTable
 from resprout.order.totals.submissions import LastPlaces
 from resprout.wire.codec import Codec
 from tests.order.examples import publication
@@ -58,7 +58,7 @@ def test_totals_are_active_as_soon_as_they_are_known_and_stand_in_one_line(
         for key in "xyzw":
             plain = publication("p", 1, (key,), Guarantee.CAUSAL)
             holders = [r for r in known if r.bundle.guarantee is Guarantee.TOTAL and key in r.bundle.keys]
-            assert table.is_closed(plain) == bool(holders), "what is only carried closes nothing"
+            assert table.is_gated(plain) == bool(holders), "what is only carried closes nothing"
     assert table.first is None and table.take_idle() == []
 
 

@@ -1,18 +1,18 @@
 """The base of what becomes wanted: everything that may come up again, from here or from a neighbour."""
 
 from resprout.core.guarantee import Guarantee
-from resprout.order.left import Left
+from resprout.order.entry import RecentlyAcked
 from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.order.messages import Levels
-from resprout.order.retained import Retained
-from resprout.order.totals.levels import TotalBook
+from resprout.order.reports import Retained
+from resprout.order.totals.levels import TotalAcks
 from tests.order.examples import bundle
 
 
 def test_what_is_in_the_log_says_how_far_each_origin_has_come() -> None:
     log, source = Log(1), Link("n", 1, 1, None)
-    retained = Retained(log, {"n": source}, TotalBook(log, 1, lambda entry: None), Left())
+    retained = Retained(log, {"n": source}, TotalAcks(log, 1, lambda entry: None), RecentlyAcked())
     log.append(bundle(1, 3), None, None, 0, 1, 0, ())
     log.append(bundle(4, 2), None, None, 0, 1, 0, ())
     log.append(bundle(7, publisher="q", incarnation=2), source, None, 1, 1, 0, ())
@@ -25,9 +25,9 @@ def test_what_is_in_the_log_says_how_far_each_origin_has_come() -> None:
 
 
 def test_what_a_neighbour_may_still_keep_counts_until_it_has_certainly_heard_the_last_of_it() -> None:
-    log, left = Log(1), Left()
-    link = Link("n", 1, 1, None, left)
-    retained = Retained(log, {"n": link}, TotalBook(log, 1, lambda entry: None), left)
+    log, acked = Log(1), RecentlyAcked()
+    link = Link("n", 1, 1, None, acked)
+    retained = Retained(log, {"n": link}, TotalAcks(log, 1, lambda entry: None), acked)
     slow = log.append(bundle(1), None, None, 0, 1, 0, ("reader",))
     quick = log.append(bundle(1, publisher="q"), None, None, 0, 1, 0, ())
     for entry in (slow, quick):
@@ -46,9 +46,9 @@ def test_what_a_neighbour_may_still_keep_counts_until_it_has_certainly_heard_the
     log.append(bundle(2), None, None, 0, 1, 0, ())
     both[("p", "ordered", 1)] = 2
     assert retained.marks() == both, "the report may be lost with this broker"
-    left.turn(10, 10)
+    acked.turn(10, 10)
     log.append(bundle(3), None, None, 0, 1, 0, ())
     assert retained.marks() == {**both, ("p", "ordered", 1): 3}
-    left.turn(20, 10)
+    acked.turn(20, 10)
     log.append(bundle(4), None, None, 0, 1, 0, ())
     assert retained.marks() == {("p", "ordered", 1): 4}

@@ -7,9 +7,9 @@ import pytest
 from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
 from resprout.order.log import Log
+from resprout.order.messages import TotalId, id_of
 from resprout.order.totals import levels
-from resprout.order.totals.levels import TotalBook, TotalLevel, TotalLevels
-from resprout.order.totals.messages import TotalId, id_of
+from resprout.order.totals.levels import TotalAcks, TotalLevel, TotalLevels
 from tests.footprint import kept_by
 from tests.order.examples import bundle
 
@@ -21,7 +21,7 @@ class Desk:
         self.faults = faults
         self.log = Log(faults, lambda entry: self.book.touch(entry))
         self.finished: list[Entry] = []
-        self.book = TotalBook(self.log, faults, self.finished.append)
+        self.book = TotalAcks(self.log, faults, self.finished.append)
         self.neighbours = list(neighbours)
         self.coming: set[TotalId] = set()
 

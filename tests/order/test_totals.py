@@ -11,14 +11,14 @@ from resprout.core.contract import ProtocolMessage
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Mark
 from resprout.order.clock import Clock
-from resprout.order.totals.handover import Handover
-from resprout.order.totals.messages import (
+from resprout.order.messages import (
     Closed,
     KnownLock,
     Lock,
     Submit,
     id_of,
 )
+from resprout.order.totals.handover import Handover
 from resprout.order.totals.totals import Totals
 from tests.order.examples import publication
 
@@ -45,7 +45,7 @@ class Desk:
             self.position,
             self.clock,
             lambda peer, message: self.said.append((peer, message)),
-            lambda bundle, tseq, prompt: self.on_delivered(bundle, tseq),
+            lambda bundle, tseq, prompt, is_repeat: self.on_delivered(bundle, tseq),
             lambda bundle: id_of(bundle) in self.seen,
         )
         self.handover = Handover(self.totals)
@@ -192,8 +192,15 @@ def test_a_lock_is_taken_and_passed_on_once() -> None:
     desk = Desk("up", "up", "left")
     assert desk.hear("up", Lock(0, 1, total()))
     assert desk.hear("up", Lock(0, 1, total())) == []
+    desk.hear("up", Lock(0, 3, total("e")))
     desk.seen.add(id_of(total("d")))
     assert desk.hear("up", Lock(0, 2, total("d"))) == [], "delivered long ago"
+
+
+def test_a_total_with_a_new_place_is_closed_even_if_its_number_was_seen_before() -> None:
+    desk = Desk("up", "up")
+    desk.seen.add(id_of(total("d")))
+    assert desk.hear("up", Lock(0, 1, total("d"))) == [("up", closed(total("d"), 1))], "others wait for this broker"
 
 
 def test_a_total_that_a_newer_life_has_overtaken_no_longer_waits_for_its_order() -> None:

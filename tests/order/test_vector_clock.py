@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.core.errors import PeerError
-from resprout_lab.blocks import vector_clock
-from resprout_lab.blocks.vector_clock import COUNT_MAX, VectorClock, check_changes, paper_bytes
+from resprout_lab.blocks import causal_order
+from resprout_lab.blocks.causal_order import COUNT_MAX, VectorClock, check_changes, paper_bytes
 from tests.order.causal_net import CausalNet
 from tests.soak import cases
 
@@ -77,7 +77,7 @@ def test_a_liar_cannot_use_up_the_numbers_or_the_memory(monkeypatch: pytest.Monk
     for count in (0, -1, COUNT_MAX + 1):
         with pytest.raises(PeerError, match="counts from 1"):
             check_changes((("g", (("a", count),)),))
-    monkeypatch.setattr(vector_clock, "ENTRIES_MAX", 3)
+    monkeypatch.setattr(causal_order, "ENTRIES_MAX", 3)
     rows = tuple((f"m{number}", 1) for number in range(4))
     with pytest.raises(PeerError, match="more than 3 entries"):
         check_changes((("g", rows),))

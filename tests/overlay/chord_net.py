@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from resprout.core.contract import Outcome, Timer
-from resprout.overlay.wires import OverlayMember
-from resprout_lab.scribe.chord.membership import Chord, KeyFound, KeyNotFound, OwnerOverdue, StabiliseDue
-from resprout_lab.scribe.chord.options import RingOptions
-from resprout_lab.scribe.chord.ring import distance, number_of
+from resprout_lab.blocks.mesh import OverlayMember
+from resprout_lab.scribe.chord import Chord, KeyFound, KeyNotFound, OwnerOverdue, StabiliseDue
+from resprout_lab.scribe.options import RingOptions
+from resprout_lab.scribe.ring_numbers import distance, number_of
 from tests.overlay.light_world import LightMember, LightWorld
 
 

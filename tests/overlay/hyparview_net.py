@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from resprout.core.contract import Outcome, Timer
-from resprout.overlay.wires import OverlayMember
-from resprout_lab.gossip.hyparview.membership import (
+from resprout_lab.blocks.mesh import OverlayMember
+from resprout_lab.gossip.hyparview import (
+    AskedTooLong,
     HyParView,
     NeighbourDown,
     NeighbourUp,
     ShuffleDue,
 )  # fmt: skip
-from resprout_lab.gossip.hyparview.options import ViewOptions
-from resprout_lab.gossip.hyparview.requests import AskedTooLong
+from resprout_lab.gossip.options import ViewOptions
 from tests.overlay.light_world import LightMember, LightWorld
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 from resprout.core.contract import Outcome, ProtocolMessage, Timer
-from resprout.overlay.wires import OverlayMember
+from resprout_lab.blocks.mesh import OverlayMember
 from tests.network import Time
 
 LATENCY_US = (1_000, 20_000)

@@ -3,8 +3,8 @@
 import pytest
 
 from resprout.core.errors import PeerError
-from resprout.overlay.census import NAMES_MAX, CensusFindings
 from resprout.overlay.messages import Namesake, Seek, Sought
+from resprout.overlay.waves import NAMES_MAX, CensusFindings
 from tests.overlay.test_waves import Net
 
 

@@ -7,13 +7,22 @@ import pytest
 
 from resprout.core.errors import PeerError, UsageError
 from resprout.links.frames import Data
-from resprout.net.frames import make_codec
-from resprout.overlay.wires import OverlayMember
-from resprout_lab.scribe.chord.fingers import Fingers
-from resprout_lab.scribe.chord.membership import CALLED_AGAIN, CALLS_MAX, LOOKUPS_MAX, Chord, KeyNotFound
-from resprout_lab.scribe.chord.messages import CHORD_MESSAGES, AskSuccessor, FindOwner, OwnerFound, SuccessorSays
-from resprout_lab.scribe.chord.options import SUCCESSORS_SAID_MAX, RingOptions
-from resprout_lab.scribe.chord.ring import BITS, SIZE, is_between, is_owned, number_of, to_key
+from resprout.net.sessions import make_codec
+from resprout_lab.blocks.mesh import OverlayMember
+from resprout_lab.scribe.chord import (
+    CALLED_AGAIN,
+    CALLS_MAX,
+    CHORD_MESSAGES,
+    LOOKUPS_MAX,
+    AskSuccessor,
+    Chord,
+    FindOwner,
+    KeyNotFound,
+    OwnerFound,
+    SuccessorSays,
+)
+from resprout_lab.scribe.options import SUCCESSORS_SAID_MAX, RingOptions
+from resprout_lab.scribe.ring_numbers import BITS, SIZE, Fingers, is_between, is_owned, number_of, to_key
 from tests.overlay.chord_net import Ring
 from tests.soak import cases
 

@@ -8,11 +8,9 @@ import pytest
 
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.messages import Decided, Enrol, Enrolled
-from resprout.overlay.outcomes import Expelled
+from resprout.overlay.messages import CouncilOptions, Decided, Enrol, Enrolled, Expelled
 from resprout.overlay.places import Configuration, Life, Place, Voter
 from resprout.overlay.registry import Heir, Registry
-from resprout.overlay.status import CouncilOptions
 from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 from tests.network import Streams
@@ -178,3 +176,31 @@ def test_a_configuration_that_its_proposer_gave_up_by_dying_needs_nobodys_consen
     registry.met_heir(Heir("s0", frozenset((Life("s0", 1), Life("s0", 2)))), "s0")
     assert answer("s0", *(() if is_withdrawn else (proposed,))) == is_withdrawn
     assert answer("s2", proposed) == is_withdrawn, "one that still tells of it changes nothing"
+
+
+def test_the_root_does_not_follow_a_configuration_of_brokers_that_another_tree_has_left_behind() -> None:
+    """Brokers that had joined an earlier root of the same network proposed configurations of their own, and a voter had
+    agreed to one. The root followed it, heard none of its voters, and lost its lease: it could tell nobody to join."""
+    voters = Voters(1)
+    registry, here = voters.registries["s1"], voters.views["s1"]
+    here.parent = None
+    here.neighbours = {"s2": True, "s3": True}
+    own = Configuration(3, tuple([Voter(name, 1, "") for name in ("s1", "s2", "s3", "s4")]))
+    here.follow_decided(own)
+    rival = Configuration(7, (Voter("s4", 1, ""), Voter("strange", 1, "")))
+
+    def proposed() -> Enrol:
+        registry.tick(10_000)
+        registry.register(frozenset(), 10_000)
+        enrols = [message for message in voters.streams.between("s1", "s2") if isinstance(message, Enrol)]
+        return enrols[-1]
+
+    first = proposed()
+    registry.handlers[Enrolled]("s4", Enrolled(first.number, 1, False, (), own, (rival,)), 10_000)
+    assert here.configuration == own and here.leads_configuration
+    second = proposed()
+    assert second.new.version > rival.version and second.new.root == "s1"
+    assert "strange" not in second.new.names
+    for name in ("s2", "s3"):
+        registry.handlers[Enrolled](name, Enrolled(second.number, 1, True, (), own, ()), 10_000)
+    assert here.decided == second.new, "the consent of most voters of the last configuration is enough"

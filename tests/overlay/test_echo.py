@@ -3,7 +3,7 @@
 import pytest
 
 from resprout.core.errors import PeerError
-from resprout.overlay.echo import Echo
+from resprout.overlay.waves import Echo
 
 
 class Asker:

@@ -15,7 +15,10 @@ from resprout.overlay.council import Council
 from resprout.overlay.lease_detector import UNHEARD_POSTS_MAX
 from resprout.overlay.messages import (
     OVERLAY_MESSAGES,
+    CouncilOptions,
+    Declared,
     Enrol,
+    Expelled,
     Fenced,
     Gone,
     Namesake,
@@ -28,9 +31,7 @@ from resprout.overlay.messages import (
     Sought,
     Suspect,
 )  # fmt: skip
-from resprout.overlay.outcomes import Declared, Expelled
 from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
-from resprout.overlay.status import CouncilOptions
 from resprout.overlay.view import MembershipView
 from resprout.wire.codec import Codec
 from tests.overlay.test_view import place

@@ -2,7 +2,7 @@
 
 import pytest
 
-from resprout_lab.gossip.hyparview.views import Views
+from resprout_lab.gossip.views import Views
 from tests.overlay.hyparview_net import Members
 
 # -- many of them ------------------------------------------------------------------------------------------------------

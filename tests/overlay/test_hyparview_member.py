@@ -7,14 +7,16 @@ import pytest
 
 from resprout.core.contract import Outcome, ProtocolMessage, Timer
 from resprout.core.errors import PeerError, UsageError
-from resprout.overlay.wires import OverlayMember
-from resprout_lab.gossip.hyparview.membership import (
+from resprout_lab.blocks.mesh import OverlayMember
+from resprout_lab.gossip.hyparview import (
+    ASKED_MAX,
+    AskedTooLong,
     HyParView,
     NeighbourDown,
     NeighbourUp,
     ShuffleDue,
 )  # fmt: skip
-from resprout_lab.gossip.hyparview.messages import (
+from resprout_lab.gossip.hyparview_messages import (
     ForwardJoin,
     JoinOverlay,
     NeighbourAnswer,
@@ -23,8 +25,7 @@ from resprout_lab.gossip.hyparview.messages import (
     Shuffle,
     ShuffleReply,
 )  # fmt: skip
-from resprout_lab.gossip.hyparview.options import SAMPLE_MAX, TTL_MAX, ViewOptions
-from resprout_lab.gossip.hyparview.requests import ASKED_MAX, AskedTooLong
+from resprout_lab.gossip.options import SAMPLE_MAX, TTL_MAX, ViewOptions
 
 
 class Alone:

@@ -1,9 +1,9 @@
 """Where a life stands on the scale from heard to replaced, and who moves it there."""
 
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.liveness import Liveness
+from resprout.overlay.lineage import Liveness
+from resprout.overlay.messages import CouncilOptions
 from resprout.overlay.places import Life
-from resprout.overlay.status import CouncilOptions
 from resprout.overlay.view import MembershipView
 
 LEASE_US = 1_000_000

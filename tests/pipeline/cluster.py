@@ -12,7 +12,7 @@ from typing import Final
 import pyspark
 
 import resprout
-from resprout.pipeline.runtime import find_java_home
+from resprout.pipeline.session import find_java_home
 from tests.patience import PATIENCE_S
 from tests.pipeline.java import SHORT_LIVED
 

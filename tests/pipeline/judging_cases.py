@@ -9,7 +9,7 @@ from typing import Any
 from resprout.audit.judge import judge
 from resprout.audit.verdict import MEASURED, NOT_JUDGED, Verdict
 from resprout.core.guarantee import Promises
-from resprout.pipeline.judging.detected import Detected
+from resprout.pipeline.judging.context import Detected
 from resprout.pipeline.places import RunPlace, place_of
 from resprout.scenario.load import load_scenario
 from resprout.sim.run import run_scenario

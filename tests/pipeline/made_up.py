@@ -7,7 +7,7 @@ import msgspec
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.output import GivenCommand
 from resprout.pipeline.report.sweep_report import SweepReport, load_report
-from resprout.pipeline.tables import (
+from resprout.pipeline.results import (
     AnomalyRow,
     LatencyRow,
     LoadRow,
@@ -16,7 +16,7 @@ from resprout.pipeline.tables import (
     TrafficRow,
     VerdictRow,
 )
-from resprout.scenario.shipped import shipped
+from resprout.scenario.source import shipped
 
 ASKED = GivenCommand((Path("out/archive"),), Path("out/page.html"))
 GUARANTEES = ("eventual", "causal", "total")

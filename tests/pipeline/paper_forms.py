@@ -1,8 +1,8 @@
-"""More closed forms of the thesis on LoCaMu, beside those of the report (`pipeline.papers`), for tests."""
+"""More closed forms of the thesis on LoCaMu, beside those of the report (`figures.formulas`), for tests."""
 
 from collections.abc import Iterable
 
-from resprout_lab.figures.papers import PAIR, WORD
+from resprout_lab.figures.formulas import PAIR, WORD
 
 
 def subtree_group_sizes(levels: int) -> list[int]:

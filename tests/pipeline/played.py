@@ -8,8 +8,8 @@ from resprout.pipeline.metrics import measure_run
 from resprout.pipeline.places import place_of
 from resprout.pipeline.python_judge import anomaly_rows, judge_here, verdict_row
 from resprout.pipeline.report.facts import RunFacts
-from resprout.pipeline.sweep_plan import load_plan
-from resprout.scenario.sweep import SweepRun
+from resprout.pipeline.sweep import load_plan
+from resprout.scenario.load import SweepRun
 from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
 from resprout.trace.store import write_trace

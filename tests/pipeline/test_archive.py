@@ -11,12 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from resprout.core.errors import UsageError
-from resprout.pipeline.archive import ingest
-from resprout.pipeline.archive.format import HEAD_NAME, check_archive
-from resprout.pipeline.archive.ingest import Added, add_runs
-from resprout.pipeline.archive.manifest import check_trace, verify
+from resprout.pipeline import ingest
+from resprout.pipeline.archive import check_trace, verify
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.places import find_runs, run_folder
+from resprout.pipeline.ingest import Added, add_runs
+from resprout.pipeline.places import HEAD_NAME, check_archive, find_runs, run_folder
 from resprout.pipeline.python_judge import judge_here
 from resprout.trace.schema import TraceError
 from resprout.trace.store import read_trace

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from resprout.pipeline.archive.format import make_archive
-from resprout.pipeline.archive.staging import STAGING_FOLDER, Staging, staging
+from resprout.pipeline.archive import STAGING_FOLDER, Staging, staging
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.places import find_runs, run_folder
+from resprout.pipeline.places import find_runs, make_archive, run_folder
 from resprout.trace.store import read_trace
 from tests.patience import PATIENCE_S
 from tests.pipeline.small import a_trace, files
@@ -100,7 +99,7 @@ def test_a_straggler_of_a_dead_process_moves_nothing_in(archive: Path) -> None:
 KILLED = """
 import itertools, os, shutil, signal, sys
 from pathlib import Path
-from resprout.pipeline.archive.staging import staging
+from resprout.pipeline.archive import staging
 from tests.pipeline.small import a_trace
 
 pristine, after = Path(sys.argv[1]), Path(sys.argv[2])
@@ -162,7 +161,7 @@ def test_what_the_dead_have_left_is_nobodys_run(archive: Path) -> None:
 MANY = """
 import os, sys
 from pathlib import Path
-from resprout.pipeline.archive.staging import staging
+from resprout.pipeline.archive import staging
 from tests.pipeline.small import a_trace
 
 def add(archive, mine):

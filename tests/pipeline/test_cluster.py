@@ -19,8 +19,7 @@ from resprout.pipeline.places import find_runs
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
-from resprout.trace.live_folder import LiveFolder
-from resprout.trace.store import write_trace
+from resprout.trace.store import LiveFolder, write_trace
 from tests.pipeline.cluster import cluster, environment
 from tests.pipeline.java import SHORT_LIVED
 from tests.pipeline.small import SCENARIO, SWEEP

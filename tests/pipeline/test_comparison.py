@@ -10,7 +10,7 @@ from resprout.pipeline.report.page import page_of
 from resprout.pipeline.report.page_tables import PageTable
 from resprout.pipeline.report.verdicts import UNKNOWN, guarantees_of, promised_by, survives_in_words
 from resprout.stacks.registry import DEFAULT, find_stack
-from resprout.stacks.survival import NOTHING, Survival, everything
+from resprout.stacks.stack import NOTHING, Survival, everything
 from resprout_lab import SYSTEMS
 from resprout_lab.figures.comparison import COLUMNS, ComparedRow, compared, comparison_table
 from tests.pipeline.made_up import ASKED, latency, load, reports_of, run_row, traffic, verdict

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from resprout.cli.main import run
-from resprout.pipeline.archive.format import make_archive
-from resprout.pipeline.places import find_runs
+from resprout.pipeline.places import find_runs, make_archive
 from resprout.trace.store import read_info
 from tests.patience import PATIENCE_S
 

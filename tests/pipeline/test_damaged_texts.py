@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from resprout.pipeline.archive.manifest import check_trace
+from resprout.pipeline.archive import check_trace
 from resprout.pipeline.judging.columns import UnreadableError, Words
 from resprout.pipeline.judging.reading import groups_of, read_group
 from resprout.pipeline.metrics.observed import observe

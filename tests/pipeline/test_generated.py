@@ -14,7 +14,7 @@ from benchmarks.spark.spoiled import write_with_a_delivery_dropped
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import CLEAN, EXPLAINED_MAX
-from resprout.pipeline.judging.detect import detect
+from resprout.pipeline.judging.runs import detect
 from resprout.pipeline.places import find_runs, place_of
 from resprout.trace.columns import rows_of
 from resprout.trace.schema import Row

@@ -7,7 +7,7 @@ import pytest
 
 from resprout.audit.judge import judge
 from resprout.pipeline.judging import judge_runs
-from resprout.pipeline.judging.detect import Limits
+from resprout.pipeline.judging.runs import Limits
 from resprout.trace.schema import TraceError
 from resprout.trace.store import read_trace
 from tests.audit.bank_model import bank_trace

@@ -8,7 +8,7 @@ import pytest
 from resprout.audit.verdict import RULES
 from resprout.core.guarantee import OrderScope, Promises, Reliability
 from resprout.pipeline.judging import judge_runs
-from resprout.pipeline.judging.detect import detect
+from resprout.pipeline.judging.runs import detect
 from resprout.pipeline.places import RunPlace
 from tests.audit.test_bruteforce import EACH_TOPIC, PROBABLE
 from tests.audit.test_durable import held_story

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resprout.pipeline.judging.detect import detect
+from resprout.pipeline.judging.runs import detect
 from resprout.scenario.load import load_scenario
 from resprout.sim.run import run_scenario
 from tests.audit.model import good_trace

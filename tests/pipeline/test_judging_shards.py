@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from resprout.pipeline.judging.columns import UnreadableError
-from resprout.pipeline.judging.detect import Limits, detect, join_hints, judge_pieces, pieces_of, plan_of, portions_of
-from resprout.pipeline.judging.detected import Detected
+from resprout.pipeline.judging.context import Detected
 from resprout.pipeline.judging.reading import Fingerprint, groups_of
+from resprout.pipeline.judging.runs import Limits, detect, join_hints, judge_pieces, pieces_of, plan_of, portions_of
 from resprout.pipeline.judging.shard import conclude
 from resprout.pipeline.places import RunPlace
 from tests.audit.model import good_trace

@@ -13,11 +13,10 @@ from resprout.audit.live.memory import LiveOptions
 from resprout.audit.verdict import Anomaly
 from resprout.cli.main import run
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.live_findings import Finding, JudgeProgress, Violation
-from resprout.pipeline.live_stream import SPARK_SCHEMA, LiveWatch, watching
+from resprout.pipeline.live import SPARK_SCHEMA, Finding, JudgeProgress, LiveWatch, Violation, watching
 from resprout.trace.columns import ARROW_SCHEMA
-from resprout.trace.live_folder import LiveFolder
 from resprout.trace.schema import Row
+from resprout.trace.store import LiveFolder
 from tests.audit.live_comparison import watched
 from tests.audit.model import good_trace
 from tests.audit.mutations import MUTATIONS

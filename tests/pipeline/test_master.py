@@ -5,8 +5,7 @@ import socket
 import pytest
 
 from resprout.pipeline.errors import NoSparkError
-from resprout.pipeline.runtime import check_answers, is_on_this_machine, places_of
-from resprout.pipeline.session import SparkChoice, start
+from resprout.pipeline.session import SparkChoice, check_answers, is_on_this_machine, places_of, start
 
 
 def closed_port() -> int:

@@ -7,16 +7,16 @@ import msgspec
 import pytest
 
 from resprout.pipeline.metrics import Measurements, measure_run
-from resprout.pipeline.metrics.setting import labels_of
+from resprout.pipeline.metrics.observed import labels_of
 from resprout.pipeline.metrics.traffic import family_of
 from resprout.pipeline.places import place_of
-from resprout.pipeline.tables import LoadRow
+from resprout.pipeline.results import LoadRow
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import Scenario
 from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
-from resprout.stacks.families import Family
 from resprout.stacks.registry import all_stacks
+from resprout.stacks.stack import Family
 from resprout.trace.schema import Row, TraceError
 from resprout.trace.store import RunInfo, TraceWriter, write_trace
 from resprout.trace.summary import summarize

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from resprout.pipeline import results
-from resprout.pipeline.archive.format import make_archive
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.metrics import Measurements, measure, measure_run, measure_runs
-from resprout.pipeline.places import archived_runs, find_runs, run_folder
-from resprout.pipeline.tables import LatencyRow, LoadRow, RepairRow, RunRow, TrafficRow
+from resprout.pipeline.places import archived_runs, find_runs, make_archive, run_folder
+from resprout.pipeline.results import LatencyRow, LoadRow, RepairRow, RunRow, TrafficRow
 from resprout.trace.schema import Row
 from resprout.trace.store import RunInfo, write_trace
 from tests.pipeline.test_metrics import deliver, publish, row

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from resprout.pipeline.metrics.latency import Trouble, trouble_in
 from resprout.pipeline.metrics.observed import ObservedEvent
-from resprout.pipeline.metrics.repairs import ObservedRepair, repairs_in
-from resprout.pipeline.tables import RepairRow
+from resprout.pipeline.metrics.repairs import ObservedRepair, Trouble, repairs_in, trouble_in
+from resprout.pipeline.results import RepairRow
 from resprout.scenario.load import load_scenario
 from tests.pipeline.test_metrics import deliver, measured, publish, row, simulated
 

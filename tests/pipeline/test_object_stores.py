@@ -8,16 +8,14 @@ import pytest
 
 from resprout.audit.judge import judge
 from resprout.pipeline import results, stores
-from resprout.pipeline.archive.format import check_archive, make_archive
-from resprout.pipeline.archive.manifest import count_rows, verify, write_manifest
-from resprout.pipeline.archive.staging import LEFT_SECONDS, ObjectStaging, staging_in
+from resprout.pipeline.archive import LEFT_SECONDS, ObjectStaging, count_rows, staging_in, verify, write_manifest
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.judging.detect import detect
+from resprout.pipeline.judging.runs import detect
 from resprout.pipeline.metrics import measure
-from resprout.pipeline.places import find_runs, run_folder
+from resprout.pipeline.places import check_archive, find_runs, make_archive, run_folder
 from resprout.pipeline.python_judge import judge_here, trace_of
+from resprout.pipeline.results import MEASURED, RunRow
 from resprout.pipeline.stores import StorePath, location
-from resprout.pipeline.tables import MEASURED, RunRow
 from resprout.trace.schema import TraceError
 from resprout.trace.store import RunInfo, TraceWriter, read_trace
 from tests.cli.archives import rows_of, without_last_delivery
@@ -75,7 +73,7 @@ def test_whoever_dies_before_that_has_added_nothing_and_the_next_one_does(
     assert [place.name for place in find_runs([archive])] == ["e/r"]
     versions = list(run_folder(archive, "e", "r").glob("version=*"))
     assert len(versions) > 1
-    monkeypatch.setattr("resprout.pipeline.archive.staging.LEFT_SECONDS", -LEFT_SECONDS)  # as if a day later
+    monkeypatch.setattr("resprout.pipeline.archive.LEFT_SECONDS", -LEFT_SECONDS)  # as if a day later
     assert add(archive, "r", seed=2, replace=True)
     assert len(list(run_folder(archive, "e", "r").glob("version=*"))) == 1
 

@@ -6,7 +6,7 @@ import pytest
 
 from resprout.scenario.load import parse_scenario
 from resprout.sim.run import run_scenario
-from resprout_lab.figures import papers
+from resprout_lab.figures import formulas
 from tests.pipeline.paper_forms import (
     cbcast_header_compressed,
     confirmed_per_second,
@@ -17,17 +17,17 @@ from tests.pipeline.paper_forms import (
 
 
 def test_the_headers_that_the_thesis_prints() -> None:
-    assert papers.cbcast_header([1_024]) == 4 * 1_024, "4 KB"
-    assert papers.barriers_header(1_024) == 8 * (1 << 20) + 8 * 1_024, "8 MB: over 2^20 entries"
-    assert papers.locamu_header(1, 3) == 540, "whatever the size"
+    assert formulas.cbcast_header([1_024]) == 4 * 1_024, "4 KB"
+    assert formulas.barriers_header(1_024) == 8 * (1 << 20) + 8 * 1_024, "8 MB: over 2^20 entries"
+    assert formulas.locamu_header(1, 3) == 540, "whatever the size"
     assert cbcast_header_compressed([1]) == 12, "G1[1:1]"
     assert delta_header(1) == 24
 
 
 def test_what_the_thesis_prints_and_its_own_formulas_do_not_give() -> None:
-    assert sum(papers.group_sizes(65_536)) == 259_019, "237,895 is printed"
-    assert 4 * papers.ball(3, 3) ** 2 == 1_936, "not 540"
-    assert papers.close_pairs(3, 2, 3) == 102
+    assert sum(formulas.group_sizes(65_536)) == 259_019, "237,895 is printed"
+    assert 4 * formulas.ball(3, 3) ** 2 == 1_936, "not 540"
+    assert formulas.close_pairs(3, 2, 3) == 102
 
 
 def test_255_groups_have_3841_memberships() -> None:
@@ -56,10 +56,10 @@ def test_pairs_are_counted_as_in_a_tree_that_is_really_there(hops: int, reach: i
     for depth in range(hops):
         nodes = itertools.count(len(parents))
         level = [_add(parents, next(nodes), one) for one in level for _ in range(degree - (1 if depth else 0))]
-    assert len(parents) == papers.ball(hops, degree)
+    assert len(parents) == formulas.ball(hops, degree)
     ways = {node: _to_the_root(parents, node) for node in parents}
     close = sum(1 for a in ways for b in ways if a != b and _distance(ways[a], ways[b]) <= reach)
-    assert close == papers.close_pairs(hops, reach, degree)
+    assert close == formulas.close_pairs(hops, reach, degree)
 
 
 def _add(parents: dict[int, int], node: int, parent: int) -> int:
@@ -103,6 +103,6 @@ start = "2s"
     largest = max(int((row.attributes or {}).get("paper_bytes_max", 0)) for row in rows if row.kind == "load")
     forms = {
         "cbcast": cbcast_header_compressed([brokers]),
-        "causal-barriers": papers.barriers_header(brokers),
+        "causal-barriers": formulas.barriers_header(brokers),
     }
     assert largest == forms[stack]

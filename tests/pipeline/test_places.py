@@ -7,9 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resprout.pipeline.archive.format import make_archive
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.places import find_runs, run_folder
+from resprout.pipeline.places import find_runs, make_archive, run_folder
 from resprout.trace.schema import Row, TraceError
 from resprout.trace.store import RunInfo, TraceWriter, write_trace
 

@@ -19,10 +19,10 @@ from resprout.pipeline.report.figures import (
 )
 from resprout.pipeline.report.measures import MEASURES, coordinates_of
 from resprout.pipeline.report.page import environment
-from resprout.pipeline.report.page_figures import figure_of, legend
 from resprout.pipeline.report.page_tables import numbers_table
-from resprout_lab.figures.default_beside import default_beside, points_beside
-from resprout_lab.figures.locamu_headers import closed_forms
+from resprout.pipeline.report.sections import figure_of, legend
+from resprout_lab.figures.comparison import default_beside, points_beside
+from resprout_lab.figures.formulas import closed_forms
 from tests.pipeline.made_up import (
     gossip,
     latency,

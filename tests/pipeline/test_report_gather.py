@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from resprout.cli.main import run as command
-from resprout.pipeline.archive.format import make_archive
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.places import run_folder
+from resprout.pipeline.places import make_archive, run_folder
 from resprout.pipeline.report.gather import find_all
 from resprout.pipeline.report.trail import recipe_of
 from resprout.scenario.load import load_scenario, parse_scenario

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from resprout.pipeline.report.charts import LOOKS, across, log_marks, looks_of
 from resprout.pipeline.report.figures import FigureAxis, Shape
+from resprout.pipeline.report.measures import Quantity, legible, style_for
 from resprout.pipeline.report.page import environment, source_of
 from resprout.pipeline.report.page_tables import PageCell, PageRow, PageTable, header
-from resprout.pipeline.report.quantities import Quantity, legible, style_for
 
 GENTLE = settings(deadline=None, derandomize=True, max_examples=100)
 

@@ -13,7 +13,7 @@ from resprout.pipeline import results
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import RunPlace
 from resprout.pipeline.python_judge import anomaly_rows, verdict_row
-from resprout.pipeline.tables import (
+from resprout.pipeline.results import (
     ANOMALIES_MAX,
     JUDGED,
     MEASURED,

@@ -14,8 +14,8 @@ from resprout.pipeline.metrics import measure_run
 from resprout.pipeline.places import place_of
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.measures import MEASURES
-from resprout.pipeline.sweep_plan import load_plan
-from resprout.scenario.sweep import Axis, load_sweep
+from resprout.pipeline.sweep import load_plan
+from resprout.scenario.load import Axis, load_sweep
 from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
 from resprout.stacks.registry import find_stack

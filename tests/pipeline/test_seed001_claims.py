@@ -64,6 +64,7 @@ HOLDS: dict[str, Callable[[], bool]] = {
     "5.1f-2": lambda: grows(values("f", 0, "delta")) > 1.25,
     "5.2-1": lambda: values("5.2", 2, "causal-barriers")[-1] > 10 * values("5.2", 2, "cbcast")[-1],
     "5.2-2": lambda: _crosses(values("5.2", 2, "cbcast"), values("5.2", 2, "locamu")),
+    "5.3-3": lambda: values("5.3", 1, "locamu")[-1] > 2 * values("5.3", 1, "locamu")[-2],
     "5.4-1": lambda: len(set(values("5.4", 1, "LoCaMu, with names"))) == 1,
 }
 """By claim that can be judged: whether the numbers of the page support it."""

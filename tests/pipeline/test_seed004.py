@@ -10,8 +10,8 @@ from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.measures import BETWEEN_BROKERS, CLIENTS, MEASURES, OTHER, layer_of, messages_by_layer
 from resprout.stacks.registry import DEFAULT, find_stack
 from resprout_lab import SYSTEMS
-from resprout_lab.figures.ring_shares import SIZES, TOPICS, mean_shares, owners_of, ring_shares, topics_owned
-from resprout_lab.scribe.chord.ring import number_of, to_key
+from resprout_lab.figures.formulas import SIZES, TOPICS, mean_shares, owners_of, ring_shares, topics_owned
+from resprout_lab.scribe.ring_numbers import number_of, to_key
 from tests.overlay.chord_net import Ring
 from tests.pipeline.made_up import run_row, traffic
 from tests.pipeline.played import play, runs_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from resprout.pipeline import runtime
+from resprout.pipeline import session as runtime
 from resprout.pipeline.errors import PipelineError, in_one_line
 from resprout.pipeline.session import SparkChoice, interrupts_wait, last_words, open_log, read_options, session
 from resprout.trace.store import RunInfo, write_trace

@@ -9,11 +9,20 @@ import pytest
 
 from resprout.cli.main import run as command
 from resprout.pipeline import results
-from resprout.pipeline.archive.manifest import verify
+from resprout.pipeline.archive import verify
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import find_runs, run_folder
-from resprout.pipeline.sweep_plan import SweepPlan, count_finished, load_plan, look
-from resprout.pipeline.sweep_run import Finished, SweepOutcome, SweepRow, run_sweep, simulate
+from resprout.pipeline.sweep import (
+    Finished,
+    SweepOutcome,
+    SweepPlan,
+    SweepRow,
+    count_finished,
+    load_plan,
+    look,
+    run_sweep,
+    simulate,
+)
 from resprout.scenario.model import Scenario
 from resprout.scenario.source import ScenarioError
 from resprout.trace.store import Recorder, RunInfo, read_info, read_trace
@@ -103,7 +112,7 @@ def test_a_finished_sweep_is_answered_from_its_archive(
     rows = finish(plan, out).rows
     for path in (out / "results" / "sweep").iterdir():
         path.unlink()
-    monkeypatch.setattr("resprout.pipeline.sweep_run.session", None)
+    monkeypatch.setattr("resprout.pipeline.sweep.session", None)
     again = finish(plan, out).rows
     assert again == rows
     assert results.read(out, SweepRow, find_runs([out])) == again

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from resprout.pipeline.places import find_runs
-from resprout.pipeline.sweep_plan import load_plan, look
-from resprout.pipeline.sweep_run import run_sweep
+from resprout.pipeline.sweep import load_plan, look, run_sweep
 from tests.cli.processes import ctrl_c
 from tests.patience import PATIENCE_S
 from tests.pipeline.java import SHORT_LIVED

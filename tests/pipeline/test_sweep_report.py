@@ -7,18 +7,16 @@ import msgspec
 import pytest
 
 from resprout.cli.main import run as command
-from resprout.pipeline.archive.format import make_archive
-from resprout.pipeline.archive.ingest import add_runs
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.places import run_folder
+from resprout.pipeline.ingest import add_runs
+from resprout.pipeline.places import make_archive, run_folder
 from resprout.pipeline.report.figures import Figure, FigureAxis, Shape, grid_of
 from resprout.pipeline.report.measures import MEASURES
 from resprout.pipeline.report.page import page_of
 from resprout.pipeline.report.sweep_report import SweepReport, keep_report, known_reports, load_report
 from resprout.pipeline.stores import StorePath
-from resprout.scenario.shipped import shipped
-from resprout.scenario.source import ScenarioError
-from resprout.scenario.sweep import load_sweep
+from resprout.scenario.load import load_sweep
+from resprout.scenario.source import ScenarioError, shipped
 from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
 from resprout.trace.store import write_trace

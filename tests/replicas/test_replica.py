@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from resprout.core.contract import Effect, Persist, Send
-from resprout.net.frames import make_codec
+from resprout.net.sessions import make_codec
 from resprout.replicas.leading import Leadership
 from resprout.replicas.ledger import Chosen, HeartbeatDue, Led, Ledger, News, PatienceOver
 from resprout.replicas.messages import (

@@ -18,7 +18,7 @@ from resprout.edge.requests import (
 )  # fmt: skip
 from resprout.filters.predicate import parse_predicate
 from resprout.scenario.app import App, Applied, AppWish, WakeAt
-from resprout.scenario.client_app import AppMaker
+from resprout.scenario.app_runner import AppMaker
 from resprout.scenario.model import Scenario
 from tests.network import Time
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from resprout.core.bundle import pairs_of
 from resprout.core.guarantee import Guarantee
+from resprout.core.limits import check_attributes, check_keys
 from resprout.core.message import Message
-from resprout.core.names import check_attributes, check_keys
 from resprout.edge.requests import PublishRequest, SubscriptionConfirmed
 from resprout.scenario.app import Applied, AppWish
-from resprout.scenario.client_app import AppMaker, held_topics
+from resprout.scenario.app_runner import AppMaker, held_topics
 from resprout.scenario.model import BankOptions, BrokerSpec, ClientSpec, Mix, Scenario, SubscriptionSpec, WorkloadSpec
-from resprout.scenario.workloads.bank import BankLedger
+from resprout.scenario.workloads import BankLedger
 from tests.scenario.perfect import PerfectNetwork
 
 

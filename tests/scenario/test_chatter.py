@@ -13,7 +13,7 @@ from resprout.scenario.model import (
     WorkloadSpec,
     random_for,
 )
-from resprout.scenario.workloads.chatter import ChatterApp
+from resprout.scenario.workloads import ChatterApp
 from tests.scenario.perfect import PerfectNetwork
 
 TOPICS = ("a", "b", "c")

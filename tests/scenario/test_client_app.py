@@ -12,7 +12,7 @@ from resprout.edge.requests import (
     SubscriptionConfirmed,
 )
 from resprout.scenario.app import App, WakeAt
-from resprout.scenario.client_app import AppMaker
+from resprout.scenario.app_runner import AppMaker
 from resprout.scenario.model import BrokerSpec, ClientSpec, RandomOptions, Scenario, SubscriptionSpec, WorkloadSpec
 from resprout.scenario.source import ScenarioError
 from tests.scenario.perfect import PerfectNetwork

@@ -7,7 +7,7 @@ import pytest
 
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
-from resprout.core.names import check_attributes, check_keys
+from resprout.core.limits import check_attributes, check_keys
 from resprout.edge.requests import SubscribeRequest, UnsubscribeRequest
 from resprout.filters.predicate import parse_predicate
 from resprout.scenario.load import parse_scenario
@@ -21,7 +21,7 @@ from resprout.scenario.model import (
     WorkloadSpec,
     random_for,
 )
-from resprout.scenario.workloads.random import EXTRAS_MAX, draw_attributes, draw_filter, draw_where
+from resprout.scenario.workloads import EXTRAS_MAX, draw_attributes, draw_filter, draw_where
 from tests.scenario.perfect import PerfectNetwork
 
 TOPICS = ("a/b", "a/c", "d")

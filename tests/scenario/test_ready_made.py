@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resprout.scenario.load import load_scenario
-from resprout.scenario.shipped import shipped
+from resprout.scenario.source import shipped
 from tests.scenario.perfect import PerfectNetwork
 
 READY_MADE = sorted(shipped("scenarios").values())

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from resprout.scenario.load import parse_scenario
+from resprout.scenario.load import Sweep, load_sweep, parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.scenario.source import ScenarioError
-from resprout.scenario.sweep import Sweep, load_sweep
 
 BASE = """
 name = "base"

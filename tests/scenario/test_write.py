@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import BrokerSpec, Scenario
-from resprout.scenario.shipped import shipped
+from resprout.scenario.source import shipped
 from resprout.scenario.write import to_toml
 from tests.soak import cases
 

@@ -8,9 +8,10 @@ from resprout.audit.verdict import lines
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind
 from resprout.sim.classes import CLASSES
-from resprout.sim.classes.restarts import blackout
+from resprout.sim.classes.machines import blackout
 from resprout.sim.run import RunResult, run_scenario
-from resprout.sim.swarm import try_seeds
+from resprout.sim.swarm import try_seed, try_seeds
+from tests.soak import every_nth
 
 SCENARIO = """
 name = "blackout"
@@ -122,12 +123,22 @@ nodes = ["b0"]
     assert not [row for row in result.rows if row.kind == "deliver" and 2_600_000 < row.time_us < 12_000_000]
 
 
-def test_up_to_f_disks_that_never_come_back_are_not_waited_for_for_ever() -> None:
-    result = played(PLAIN + BACK.replace('nodes = ["b0", "b1"]', 'nodes = ["b1"]'))
+@pytest.mark.parametrize("ghost_s", [5, 30])
+def test_up_to_f_disks_that_never_come_back_are_not_waited_for_for_ever(ghost_s: int) -> None:
+    """Others hand up their logs again every 12 s. With 30 s, which is the default, that began the wait anew."""
+    late = BACK.replace('nodes = ["b0", "b1"]', 'nodes = ["b1"]')
+    result = played(PLAIN + late, f"options.ghost_us={ghost_s}_000_000")
     *_, published, told = notes(result, "revival", "b2")
     assert published is not None and published.endswith("without b0")
     assert told == MISSING.format("b0")
     assert_loss_is_told(result)
+
+
+@pytest.mark.parametrize("seed", every_nth((94111245, 94111287), 2))
+def test_a_root_whose_voters_joined_a_network_that_an_operator_founded_anew_joins_it_too(seed: int) -> None:
+    """It waited for its voters for ever, and the founder waited for what was on its disk."""
+    outcome = try_seed(seed, "blackout", check_period=0)
+    assert not outcome.failed, outcome.report
 
 
 def test_a_disk_that_comes_back_empty_is_told_to_everybody_who_subscribed() -> None:

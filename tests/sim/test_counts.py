@@ -6,16 +6,15 @@ import pytest
 
 from resprout.audit.judge import judge
 from resprout.core.errors import UsageError
-from resprout.net.run.plan import check_runnable
+from resprout.net.run.schedule import check_runnable
 from resprout.pipeline.places import find_runs
 from resprout.pipeline.python_judge import judge_here
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.write import run_info
 from resprout.sim.run import RunResult, run_scenario
-from resprout.trace.counts import Histogram, bucket_of
 from resprout.trace.schema import TraceError
 from resprout.trace.store import Trace, TraceWriter
-from resprout.trace.summary import summarize
+from resprout.trace.summary import Histogram, bucket_of, summarize
 
 SCENARIO = """
 name = "counted"

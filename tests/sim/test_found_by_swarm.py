@@ -55,6 +55,7 @@ SEEDS = {
     "a client is not given what was published before it subscribed, and kept by a neighbour": 42607,
     "a member whose request was lost with the session of its earlier life is asked again": 100812,
     "copies for a ghost go only where they are missing, and clients find who has their ghost": 100599,
+    "a broker that once asked the voters about the root does not begin a second repair of it much later": 99000230,
 }
 
 
@@ -295,6 +296,13 @@ def test_a_subscription_to_a_topic_with_a_dollar_sign_outlives_a_restart_that_be
     """b0 led the restart alone, and joined another leader in its next life. It had forgotten that c5, which was not
     back, wanted `$ops/#`; publishers were told 'delivered'."""
     outcome = try_seed(62074441, family)
+    assert not outcome.failed, outcome.report
+
+
+def test_brokers_that_joined_a_root_whose_voters_chose_another_one_are_taken_in_there() -> None:
+    """Four of nine brokers had joined the first of two roots and proposed configurations for ever; the second root
+    followed these, lost its lease, and could not tell them that the tree went on without them."""
+    outcome = try_seed(93000088, "restarts", check_period=0)
     assert not outcome.failed, outcome.report
 
 

@@ -5,7 +5,7 @@ import pytest
 from resprout.audit.judge import judge
 from resprout.audit.verdict import lines
 from resprout.core.errors import UsageError
-from resprout.net.run.plan import check_runnable
+from resprout.net.run.schedule import check_runnable
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, Scenario
 from resprout.scenario.source import ScenarioError

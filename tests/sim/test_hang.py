@@ -19,7 +19,7 @@ from resprout.core.contract import (
 from resprout.core.errors import UsageError
 from resprout.links.frames import Data, Goodbye, Hello
 from resprout.links.links import Links
-from resprout.net.run.plan import check_runnable
+from resprout.net.run.schedule import check_runnable
 from resprout.overlay.messages import Probe, Probed
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.source import ScenarioError

@@ -15,8 +15,8 @@ from resprout.order.entry import Entry
 from resprout.order.link import Track
 from resprout.order.log import Log
 from resprout.order.log_holdback import LogHoldBack
-from resprout.order.totals.backlog import Backlog
 from resprout.order.totals.locks import LockRecord, LockTable
+from resprout.order.totals.submissions import Backlog
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim import swarm
@@ -25,9 +25,9 @@ from resprout.sim.invariants import InvariantError
 from resprout.sim.run import FaultAtEvent, Run
 from resprout.sim.swarm import try_seed
 from resprout.sim.trial import Trial
+from resprout.stacks.peers import Outbox
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.served_clients import ServedClients
-from resprout.stacks.shell.outbox import Outbox
 from tests.stacks.stage import CHAIN, FORK, scenario
 
 TOTALS = "mix = { fifo = 0.2, total = 0.8 }"
@@ -119,6 +119,13 @@ def test_a_repair_that_leaves_too_few_copies_is_found(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Forwarding, "copy", lambda *arguments: None)
     with pytest.raises(InvariantError, match=r"b0\.1 breaks the invariant 'I2': .* is unread here, and at 1 of 3"):
         checked(scene, crash(900, "b1", "b2"))
+
+
+def test_a_reader_next_to_a_repair_with_few_neighbours_has_as_many_copies_as_the_repair_could_make() -> None:
+    """With f = 2 the root of a chain died, and its only neighbour repaired alone. That one and its child had the entry
+    that a client of the child had not taken. A repair copies to neighbours, not further (decision 10)."""
+    outcome = try_seed(94119037, "spilling")
+    assert not outcome.failed, outcome.report
 
 
 def test_a_leak_of_who_is_owed_an_entry_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

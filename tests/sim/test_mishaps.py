@@ -16,7 +16,7 @@ from resprout.sim.mishaps import REPAIRED_US, SHORT_US_MAX, with_mishaps
 from resprout.sim.run import RunResult
 from resprout.sim.swarm import complaint_about, swarm_trial
 from resprout.sim.trial import EVENTS_MAX, EndlessError, FaultModel, Trial, formed_us, rehearse
-from resprout.stacks.survival import Survival, everything
+from resprout.stacks.stack import Survival, everything
 from tests.soak import cases
 
 SEEDS = range(1, 41)

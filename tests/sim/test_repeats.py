@@ -53,9 +53,22 @@ nodes = ["p"]
 IDLE = f'idle_from = "39s"\nidle_until = "{READS_AGAIN_S}s"'
 
 
-def delivered_s(home: str, returns_to: str, reader: str, idle: str, guarantee: str = "causal") -> list[float]:
+CRASH_OF_NEW_BROKER = """
+[[fault]]
+at = "50s"
+kind = "heal"
+[[fault]]
+at = "60s"
+kind = "crash"
+nodes = ["{name}"]
+"""
+
+
+def delivered_s(
+    home: str, returns_to: str, reader: str, idle: str, guarantee: str = "causal", then: str = ""
+) -> list[float]:
     """Return when `p` was told `delivered`, in seconds, for each of its three publications. It publishes at `home`,
-    crashes, and repeats all of them at `returns_to`; the brokers are a chain from b0 to b5."""
+    crashes, and repeats all of them at `returns_to`; the brokers are a chain from b0 to b5. `then`: more faults."""
     names = [f"b{number}" for number in range(BROKERS)]
     brokers = [f'[[broker]]\nname = "{name}"' for name in names]
     brokers[1:] = [f'{broker}\nparent = "{parent}"' for broker, parent in zip(brokers[1:], names, strict=False)]
@@ -64,6 +77,7 @@ def delivered_s(home: str, returns_to: str, reader: str, idle: str, guarantee: s
     scene = PRODUCER_AND_READER.format(
         brokers="\n".join(brokers), home=home, reader=reader, idle=idle, guarantee=guarantee, cuts="\n".join(cuts)
     )
+    scene += then
     result = run_scenario(parse_scenario(scene))
     verdict = judge(result.rows)
     assert result.ended == "quiescent"
@@ -98,3 +112,15 @@ def test_delivered_of_a_repeat_comes_at_once_if_everybody_has_read_the_original(
     """`p` needs up to 3.5 s to find a broker that it reaches."""
     times = delivered_s("b3", returns_to, "b5", "idle_from = '39s'\nidle_until = '40s'")
     assert max(times) < RETURNS_S + 5
+
+
+@pytest.mark.parametrize("guarantee", ["eventual", "fifo", "causal", "total"])
+@pytest.mark.parametrize("returns_to", ["b0", "b1"])
+def test_delivered_of_a_repeat_waits_also_if_the_broker_where_it_was_repeated_dies_before_all_is_read(
+    returns_to: str, guarantee: str
+) -> None:
+    """The broker that has the ghost of the dead one took everything without a trace for delivered. It cannot know that
+    the dead one had asked the tree, and the client can."""
+    then = CRASH_OF_NEW_BROKER.format(name=returns_to)
+    times = delivered_s("b3", returns_to, "b5", IDLE, guarantee, then)
+    assert READS_AGAIN_S <= min(times) <= max(times) < READS_AGAIN_S + 3

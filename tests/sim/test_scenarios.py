@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resprout.scenario.load import load_scenario
-from resprout.scenario.shipped import shipped
+from resprout.scenario.source import shipped
 from resprout.sim.run import run_scenario
 from resprout.sim.swarm import complaint_about
 from tests.soak import cases

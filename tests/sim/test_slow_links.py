@@ -3,12 +3,12 @@
 import pytest
 
 from resprout.core.errors import UsageError
-from resprout.net.run.plan import check_runnable
+from resprout.net.run.schedule import check_runnable
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind
 from resprout.scenario.source import ScenarioError
+from resprout.sim.classes.links import slow_links
 from resprout.sim.classes.machines import moved_clocks
-from resprout.sim.classes.slow_links import slow_links
 from resprout.sim.classes.tree import cut_repairs
 from resprout.sim.run import run_scenario
 from resprout.sim.swarm import try_seed

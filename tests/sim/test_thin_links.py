@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from resprout.scenario.model import BrokerSpec, ClientSpec, RandomOptions, Scenario, SubscriptionSpec, WorkloadSpec
-from resprout.sim.classes.thin_links import thin_links
+from resprout.sim.classes.links import thin_links
 from resprout.sim.run import RunResult, run_scenario
 from resprout.sim.swarm import complaint_about, try_seed
 

@@ -1,7 +1,7 @@
 """What the class of trials about totals draws."""
 
 from resprout.sim.classes import CLASSES
-from resprout.sim.classes.totals import BROKERS_MIN, totals
+from resprout.sim.classes.tree import BROKERS_MIN, totals
 from resprout.sim.swarm import try_seed
 
 
@@ -25,4 +25,10 @@ def test_a_member_that_is_asked_twice_does_not_say_that_it_is_no_member() -> Non
     """It had attached because the coordinator of its own repair was dead. It was asked again when the session began,
     and was left out of the repair: two brokers and their clients were cut off for ever."""
     outcome = try_seed(93000050, "totals", check_period=0)
+    assert not outcome.failed, outcome.report
+
+
+def test_a_broker_that_wakes_after_it_was_declared_dead_owes_its_clients_nothing() -> None:
+    """It had the only copy of a total that all clients of the tree had taken. The check of copies (I2) counted it."""
+    outcome = try_seed(94108269, "totals")
     assert not outcome.failed, outcome.report

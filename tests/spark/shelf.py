@@ -7,7 +7,7 @@ import msgspec
 
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.guarantee import Guarantee
-from resprout.core.names import AttributeValue
+from resprout.core.limits import AttributeValue
 from resprout.edge.messages import EventGap, EventRead
 from resprout.edge.requests import EventsAnswered, ReadRequest
 from resprout.filters.predicate import topic_matches

@@ -8,8 +8,8 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from resprout.core.errors import UsageError
-from resprout.spark.columns import COLUMNS, HEADERS, OTHERS, ColumnMaker, check_schema
-from resprout.spark.offsets import INDEX_BITS
+from resprout.spark.options import INDEX_BITS
+from resprout.spark.reading import COLUMNS, HEADERS, OTHERS, ColumnMaker, check_schema
 from resprout.spark.source import Pushed
 from tests.spark.shelf import event
 
@@ -24,7 +24,7 @@ def schema(names: list[str]) -> pa.Schema:
     kinds |= {"timestamp": pa.timestamp("us", "UTC"), "keys": pa.list_(pa.string())}
     kinds |= {"headers": pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))}
     kinds |= {"attributes": pa.map_(pa.string(), pa.string())}
-    kinds |= dict.fromkeys(("offset", "seq", "incarnation", "position"), pa.int64())
+    kinds |= dict.fromkeys(("offset", "seq", "epoch", "position"), pa.int64())
     return pa.schema([(name, kinds.get(name, pa.string())) for name in names])
 
 
@@ -39,7 +39,7 @@ def test_every_column_has_a_value_for_every_message() -> None:
     assert rows["headers"][:2] == [[{"key": "n", "value": b"1"}, {"key": "ok", "value": b"true"}], None]
     assert rows["attributes"] == [[("n", "1"), ("ok", "true")], [], [], []]
     assert rows["keys"] == [["k", "b#l"]] * 2 + [[]] * 2
-    assert rows["incarnation"] == [3] * 4 and rows["stream"] == ["ordered"] * 4
+    assert rows["epoch"] == [3] * 4 and rows["stream"] == ["ordered"] * 4
 
 
 def test_a_reader_has_only_the_columns_that_it_asks_for_and_none_that_there_are_not() -> None:

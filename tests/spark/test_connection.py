@@ -8,7 +8,7 @@ import pytest
 from resprout.core.errors import UsageError
 from resprout.edge.requests import ReadRequest
 from resprout.net.address import parse_address
-from resprout.spark.connection import EventBrokers, brokers_of
+from resprout.spark.journal import EventBrokers, brokers_of
 from resprout.spark.options import AccessOptions, SourceError
 from tests.net.stage import broker, run
 from tests.net.test_events import keeper

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from resprout.client.asking import Offset
+from resprout.client.past_events import Offset
 from resprout.core import limits
 from resprout.core.errors import UsageError
-from resprout.spark.offsets import INDEX_BITS, JournalOffset, from_json, read_place, to_json
+from resprout.spark.options import INDEX_BITS, JournalOffset, from_json, read_place, to_json
 
 
 def test_an_offset_survives_a_checkpoint() -> None:

@@ -25,7 +25,7 @@ def test_what_is_not_said_has_a_meaning() -> None:
         ("servers", "host:port", "host:port"),
         ("subscribe", "a/#/b", "'#' may only be the last level"),
         ("where", "amount >", "where: expected an attribute or a value"),
-        ("startingOffsets", "soon", "startingOffsets: 'soon' is neither"),
+        ("startingOffsets", "soon", "startingOffsets: offset='soon' is no position"),
         ("startingOffset", "latest", "no option 'startingOffset' here; there are servers, "),
         ("maxOffsetsPerTrigger", "0", "maxOffsetsPerTrigger: '0' is no number"),
         ("minPartitions", "many", "minPartitions: 'many'"),

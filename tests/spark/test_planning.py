@@ -4,11 +4,19 @@ import re
 
 import pytest
 
-from resprout.client.asking import Offset
+from resprout.client.past_events import Offset
 from resprout.edge.messages import EventGap
 from resprout.spark.journal import JournalView, must_not_lose
-from resprout.spark.offsets import JournalOffset, JournalRange, ranges_between, split
-from resprout.spark.options import DataLossError, SourceError, SourceOptions, source_options
+from resprout.spark.options import (
+    DataLossError,
+    JournalOffset,
+    JournalRange,
+    SourceError,
+    SourceOptions,
+    ranges_between,
+    source_options,
+    split,
+)
 from resprout.spark.reading import StreamProgress, batch_ranges
 from tests.spark.shelf import Shelf, event, of_lives
 

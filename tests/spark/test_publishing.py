@@ -8,8 +8,7 @@ import pytest
 import resprout
 from resprout.core.guarantee import Guarantee
 from resprout.spark.options import AccessOptions, SinkError
-from resprout.spark.rows import RowBundle
-from resprout.spark.sink import TaskIdentity, publish
+from resprout.spark.sink import RowBundle, TaskIdentity, publish
 from tests.patience import PATIENCE_S
 
 TASK = TaskIdentity("spark", "a query", 4, 1)
@@ -48,7 +47,7 @@ def test_attempts_that_were_interrupted_anywhere_come_to_the_same(counts: tuple[
                 await attempt(TASK, at(network.addresses[number % 3]), count)
             messages = [await inbox.next() for _ in ROWS]
             assert [message.payload for message in messages] == ROWS
-            assert {(message.publisher, message.incarnation) for message in messages} == {(TASK.publisher, TASK.life)}
+            assert {(message.publisher, message.epoch) for message in messages} == {(TASK.publisher, TASK.epoch)}
             await attempt(TaskIdentity("spark", "a query", 5, 1), at(*network.addresses))
             assert [(await inbox.next()).payload for _ in ROWS] == ROWS and len(inbox) == 0, "the next batch is another"
 
@@ -82,6 +81,6 @@ def test_what_cannot_be_published_is_said_in_one_line() -> None:
 def test_a_name_says_the_query_and_the_partition_and_a_life_the_batch() -> None:
     names = {TaskIdentity("spark", query, 0, part).publisher for query in ("a", "b") for part in (0, 1)}
     assert len(names) == 4 and all(name.startswith("spark.") for name in names)
-    assert TASK.life == 5 and TaskIdentity("spark", "a query", 9, 1).publisher == TASK.publisher
+    assert TASK.epoch == 5 and TaskIdentity("spark", "a query", 9, 1).publisher == TASK.publisher
     with pytest.raises(resprout.UsageError, match="longer than 64 bytes"):
         _ = TaskIdentity("s" * 60, "q", 0, 0).publisher

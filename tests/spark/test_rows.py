@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.spark.options import SinkOptions, sink_options
-from resprout.spark.rows import BUNDLE_BYTES, RowBundle, bundles_of, check_columns
+from resprout.spark.sink import BUNDLE_BYTES, RowBundle, bundles_of, check_columns
 
 TO_A = sink_options({"servers": "b0", "topic": "a", "guarantee": "fifo"})
 ANYWHERE = sink_options({"servers": "b0"})

@@ -94,7 +94,7 @@ def test_what_is_wrong_is_one_line_in_what_spark_says(spark: "SparkSession", pla
     from pyspark.errors import PySparkException
 
     for words, complaint in (
-        ({"startingOffsets": "soon"}, "UsageError: startingOffsets: 'soon' is neither earliest nor latest"),
+        ({"startingOffsets": "soon"}, "UsageError: startingOffsets: offset='soon' is no position"),
         ({"startingOffsets": "other.1@3", "timeout": 1}, "SourceError: the journal other.1 was not found for 1 s: "),
         ({"servers": "127.0.0.1:1", "timeout": 1}, "SourceError: a broker that keeps events was not found for 1 s: "),
     ):

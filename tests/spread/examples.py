@@ -2,7 +2,7 @@
 
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.guarantee import Guarantee
-from resprout.core.names import Attributes
+from resprout.core.limits import Attributes
 from resprout.filters.predicate import parse_predicate
 from resprout_lab.blocks.subscriptions import Subscriptions
 

@@ -10,9 +10,8 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Outcome, ProtocolMessage, Timer
 from resprout.core.guarantee import Guarantee
 from resprout.core.seen import SeenRanges
-from resprout_lab.gossip.broadcast.gossip import AnnounceDue, Gossip, GraftDue, RecoverDue
-from resprout_lab.gossip.broadcast.messages import Gossiped, Graft, IHave, Prune
-from resprout_lab.gossip.broadcast.store import RecentBundles
+from resprout_lab.gossip.broadcast import AnnounceDue, Gossip, Gossiped, Graft, GraftDue, IHave, Prune, RecoverDue
+from resprout_lab.gossip.store import RecentBundles
 
 
 class Times(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from resprout.core.contract import ProtocolMessage
-from resprout.core.names import AttributeValue
+from resprout.core.limits import AttributeValue
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.spread import asked as asks
 from resprout.spread.asked import Asked
@@ -200,13 +200,13 @@ def check_forest(asked: Asked, wanted: list[Predicate], wishes: list[Wish]) -> N
     for predicate, need in needs.items():
         assert need.predicate == predicate and bool(need.id) == (need.above is None)
         assert need.wanted or (need.above is not None and len(need.under) > 1), "what nobody has holds others together"
-        assert need.restless.keys() <= need.under.keys()
-        assert not (need.waiting or need.restless) or not need.root.confirmed
+        assert need.children_with_waiters.keys() <= need.under.keys()
+        assert not (need.waiting or need.children_with_waiters) or not need.root.confirmed
         for under in need.under:
             assert under.above is need and needs[under.predicate] is under
             assert under.height < need.height <= asks.HEIGHT_MAX
             assert matched(under.predicate) & ~matched(need.predicate) == 0
-            assert under in need.restless or not (under.waiting or under.restless)
+            assert under in need.children_with_waiters or not (under.waiting or under.children_with_waiters)
     for need in needs.values():
         for wish in need.waiting:
             assert wish in wishes and wish.predicate == need.predicate and wish.missing > 0

@@ -7,21 +7,24 @@ import pytest
 
 from resprout.core.errors import PeerError
 from resprout.core.seen import SeenRanges
-from resprout_lab.gossip.broadcast import gossip as gossip_module
-from resprout_lab.gossip.broadcast.announced import ANNOUNCED_MAX, Announced
-from resprout_lab.gossip.broadcast.apart import DOUBTS_MAX, Apart, ApartDue
-from resprout_lab.gossip.broadcast.gossip import ELSEWHERE_MAX, GossipSettled, RecoverDue
-from resprout_lab.gossip.broadcast.messages import (
+from resprout_lab.gossip import broadcast as gossip_module
+from resprout_lab.gossip.broadcast import (
+    DOUBTS_MAX,
+    ELSEWHERE_MAX,
     RANGES_MAX,
+    Apart,
+    ApartDue,
     Gossiped,
+    GossipSettled,
     Graft,
     IHave,
     OfferedRanges,
     Prune,
+    RecoverDue,
     check_offers,
     in_parts,
 )  # fmt: skip
-from resprout_lab.gossip.broadcast.store import RecentBundles
+from resprout_lab.gossip.store import ANNOUNCED_MAX, Announced, RecentBundles
 from tests.spread.gossip_net import Gossipers, bundle
 
 RING = ("ab", "bc", "cd", "de", "ea")

@@ -3,10 +3,14 @@
 import pytest
 
 from resprout.filters.predicate import parse_predicate
-from resprout_lab.scribe.trees.lines import BeatDue, JoinOverdue
-from resprout_lab.scribe.trees.messages import (
+from resprout_lab.scribe.options import TreeOptions
+from resprout_lab.scribe.tree import EARLY_MAX, MISSED_TOGETHER
+from resprout_lab.scribe.trees import Trees
+from resprout_lab.scribe.trees_messages import (
     NOWHERE,
     AskMissed,
+    BeatDue,
+    JoinOverdue,
     JoinTree,
     LeaveTree,
     Scribed,
@@ -14,9 +18,6 @@ from resprout_lab.scribe.trees.messages import (
     TreeHas,
     TreeJoined,
 )
-from resprout_lab.scribe.trees.options import TreeOptions
-from resprout_lab.scribe.trees.tree import EARLY_MAX, MISSED_TOGETHER
-from resprout_lab.scribe.trees.trees import Trees
 from resprout_lab.scribe.wishes import TopicWishes
 from tests.spread.scribe_net import TreeNet, scribed
 

@@ -22,7 +22,7 @@ from resprout.sim.network import Distances
 from resprout.sim.nodes import Process
 from resprout.sim.world import World
 from resprout.stacks.resprout import ResproutOptions, parts
-from resprout.stacks.resprout.outcomes import Repaired
+from resprout.stacks.resprout.messages import Repaired
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.stack import BrokerSeat
 from tests.stacks.stage import Accuse, Accuser

@@ -51,11 +51,20 @@ def binary(count: int) -> dict[str, str | None]:
 
 
 class Hands:
-    """Each broker has a client that reads everything and publishes. What a broker says to another one lies in a stream
-    of its own until it is carried over."""
+    """Each broker has a client that publishes, and reads everything or the topics of its groups. What a broker says to
+    another one lies in a stream of its own until it is carried over."""
 
-    def __init__(self, parents: Mapping[str, str | None], f: int = 1, **options: int) -> None:
+    def __init__(
+        self,
+        parents: Mapping[str, str | None],
+        f: int = 1,
+        groups: Mapping[str, Sequence[str]] | None = None,
+        **options: int,
+    ) -> None:
+        """`groups`: by topic, the brokers whose clients read it."""
         self.parents = dict(parents)
+        self.groups = groups
+        self.topics: dict[Key, str] = {}
         self.options = LocamuOptions(f=f, **options)
         self.machines: dict[str, LocamuBroker] = {}
         self.disks: dict[str, list[bytes]] = {name: [] for name in parents}
@@ -82,6 +91,7 @@ class Hands:
         self._bundles = Desk("locamu")
         for name in parents:
             self.start(name)
+        self.settle()  # until all know who reads
 
     # -- lives ---------------------------------------------------------------------------------------------------------
 
@@ -187,7 +197,9 @@ class Hands:
     def _sent(self, name: str, peer: str, message: Any) -> None:
         if isinstance(message, Serving):
             self.served.add(name)
-            self.step(name, Received(peer, Subscribe(1, "#", None)))
+            wanted = ["#"] if self.groups is None else [one for one, members in self.groups.items() if name in members]
+            for id, topic in enumerate(wanted, start=1):
+                self.step(name, Received(peer, Subscribe(id, topic, None)))
         elif isinstance(message, Delivery):
             self.read[name].append(key_of(message.bundle))
         elif frozenset((name, peer)) in self._up:
@@ -197,9 +209,10 @@ class Hands:
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
-    def publish(self, name: str) -> Key:
-        bundle = self._bundles.bundle(f"c{name}", "t")
+    def publish(self, name: str, topic: str = "t") -> Key:
+        bundle = self._bundles.bundle(f"c{name}", topic)
         key = key_of(bundle)
+        self.topics[key] = topic
         self.past[key] = (*self.read[name], *[one for one in self.past if one[0] == key[0]])
         self.step(name, Received(f"c{name}", Publish(bundle)))
         return key
@@ -247,18 +260,25 @@ class Hands:
                 late = [one for one in self.past[key] if places.get(one, -1) > place]
                 found += [f"c{name} has read {key} before {one}" for one in late]
             if name not in self.were_down:
-                found += [f"c{name} has never read {key}" for key in owed if key not in places]
+                found += [
+                    f"c{name} has never read {key}" for key in owed if key not in places and self.reads(name, key)
+                ]
         return found + [f"{one} has cut off {other}: {why}" for one, other, why in self.closed]
+
+    def reads(self, name: str, key: Key) -> bool:
+        return self.groups is None or name in self.groups[self.topics[key]]
 
 
 class Chance(Hands):
     """Everything at random, within the faults that the stack bears."""
 
-    def __init__(self, seed: int, brokers: int, f: int) -> None:
+    def __init__(self, seed: int, brokers: int, f: int, groups: int = 0) -> None:
+        """`groups`: so many, of two to four members each; 0: everybody reads everything."""
         self.rng = random.Random(seed)
         names = [f"b{no}" for no in range(brokers)]
         parents = {name: names[self.rng.randrange(max(0, no - 3), no)] if no else None for no, name in enumerate(names)}
-        super().__init__(parents, f)
+        drawn = {f"g{no}": self.rng.sample(names, self.rng.randint(2, 4)) for no in range(groups)}
+        super().__init__(parents, f, drawn or None)
         self.down: list[str] = []
 
     def run(self, operations: int, *, returns: bool = True) -> None:
@@ -267,7 +287,8 @@ class Chance(Hands):
         for _ in range(operations):
             match rng.choice(("publish", "publish", "kill", "start", "carry")):
                 case "publish":
-                    self.publish(rng.choice([name for name in self.machines if name in self.served]))
+                    topic = rng.choice([*self.groups] if self.groups is not None else ["t"])
+                    self.publish(rng.choice([name for name in self.machines if name in self.served]), topic)
                 case "kill":
                     name = rng.choice(list(self.machines))
                     if rng.random() < 0.3 and self._bears([*self.down, name]):

@@ -15,9 +15,9 @@ from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim.run import run_scenario
 from resprout.stacks.registry import find_stack
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.blocks.multicast.messages import MulticastMessage
 from resprout_lab.blocks.tree import Join
-from resprout_lab.blocks.vector_clock import Changes
 from resprout_lab.cbcast.messages import Multicast
 from tests.edge.desk import Desk
 from tests.network import Streams

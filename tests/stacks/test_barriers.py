@@ -10,9 +10,9 @@ from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Publish
 from resprout.wire.sizes import size_of_frame, widest_body
-from resprout_lab.blocks.item import KeptItem
 from resprout_lab.blocks.multicast.messages import NotOwed
 from resprout_lab.blocks.multicast.order import Arrival, HeaderSizeError
+from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.causal_barriers import CAUSAL_BARRIERS, direct
 from resprout_lab.causal_barriers.broker import NewsDue
 from resprout_lab.causal_barriers.direct import DirectOrder

@@ -11,10 +11,9 @@ import pytest
 
 from resprout.core.bundle import Bundle
 from resprout.core.seen import SeenRanges
-from resprout_lab.blocks.holdback import HoldBack
+from resprout_lab.blocks.causal_order import Changes, HoldBack, VectorClock
 from resprout_lab.blocks.neighbourhood import Neighbourhood
 from resprout_lab.blocks.subscriptions import Subscriptions
-from resprout_lab.blocks.vector_clock import Changes, VectorClock
 from resprout_lab.flood.flooding import Flooding
 from tests.order.examples import bundle
 from tests.overlay.graph import Graph

@@ -11,23 +11,20 @@ from tools.message_bounds import Row, complaints, rows, unbounded
 
 from resprout.core.contract import Close, Connected, EndCode, LinkDown, LinkUp, Received, Send
 from resprout.core.errors import WireError
-from resprout.core.event_journal import FetchEvents
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX, BoundedNumber
 from resprout.edge.broker.consumers import WINDOW_MAX
 from resprout.edge.broker.recorder import PAGE_BYTES
 from resprout.edge.durable_messages import Acknowledge, Consume, Consuming, Handed, Span, Standing, Terms
 from resprout.edge.messages import Attend, DropsAcknowledged, Publish, Taken
+from resprout.journal.interface import FetchEvents
 from resprout.links.frames import FRAMES, Express, Part, Parted
-from resprout.net.frames import MORE_FRAMES, make_codec
-from resprout.net.sessions import believed
-from resprout.order.messages import Ahead, Levels
+from resprout.net.sessions import MORE_FRAMES, believed, make_codec
+from resprout.order.messages import Ahead, Levels, Submit
 from resprout.order.totals.levels import TotalLevel, TotalLevels
-from resprout.order.totals.messages import Submit
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.messages import Tell
+from resprout.overlay.messages import CouncilOptions, Tell
 from resprout.overlay.places import Place
-from resprout.overlay.status import CouncilOptions
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat
 from tests.edge.test_recorder import StubStack, ask, keeping

@@ -11,8 +11,8 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Publish, Unsubscribe, Unsubscribed
 from resprout.scenario.draw import draw_scenario
 from resprout.sim.run import run_scenario
+from resprout_lab.blocks.causal_order import VectorClock
 from resprout_lab.blocks.multicast.messages import HEADER_MAX, NotOwed, in_parts, length_of
-from resprout_lab.blocks.vector_clock import VectorClock
 from resprout_lab.cbcast import CBCAST, causal
 from resprout_lab.cbcast.causal import CausalOrder
 from resprout_lab.cbcast.messages import Multicast

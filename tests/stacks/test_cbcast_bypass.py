@@ -11,17 +11,19 @@ from resprout.edge.messages import Attend, Serving, Subscribe, Turned
 from resprout.edge.requests import SessionLost
 from resprout.overlay.places import Place
 from resprout.scenario.model import ClientSpec, FaultKind, FaultSpec
+from resprout.sim.swarm import try_seed
 from resprout_lab.blocks.crossing import Progress
 from resprout_lab.blocks.multicast.messages import Around, Flushed
-from resprout_lab.blocks.places import PlacesNear
+from resprout_lab.blocks.tree import PlacesNear
 from resprout_lab.cbcast.messages import Multicast
 from tests.stacks.asking import ask
 from tests.stacks.multicast_net import FIRST, ROOM, OneBroker, crash, row, rules, strike
 
 
-def test_clients_of_a_dead_broker_go_on_at_a_neighbour_and_are_told() -> None:
-    told = ask(crash("cbcast", "b3"), (), ())
-    assert told.news(SessionLost, "c3")
+@pytest.mark.parametrize("stack", ["cbcast", "causal-barriers"])
+def test_clients_of_a_dead_broker_go_on_at_a_neighbour_and_miss_nothing(stack: str) -> None:
+    told = ask(crash(stack, "b3"), (), ())
+    assert told.news(SessionLost, "c3") == [] and rules(crash(stack, "b3")) == set()
     last = [one.seq for one in told.rows if one.kind == "deliver" and one.node == "c0" and one.publisher == "c3"]
     assert last[-1] == 100 and len(last) == len(set(last)), "what it publishes comes, once"
 
@@ -30,6 +32,26 @@ def test_a_newcomer_waits_for_nothing_that_was_before_it() -> None:
     join = FaultSpec(1_500_000, FaultKind.JOIN, ("j0",), parent="b2", latency_us=1_000)
     scenario = msgspec.structs.replace(strike(join), clients=(row().clients[0], at(row().clients[1], "j0")))
     assert rules(scenario) == set()
+
+
+def test_a_newcomer_whose_parent_is_silent_asks_another_broker() -> None:
+    silent = FaultSpec(1_300_000, FaultKind.CRASH, ("b2",), host=True)
+    join = FaultSpec(1_500_000, FaultKind.JOIN, ("j0",), parent="b2", latency_us=1_000)
+    scenario = msgspec.structs.replace(strike(silent, join), clients=(row().clients[0], at(row().clients[1], "j0")))
+    assert rules(scenario) == set()
+
+
+@pytest.mark.parametrize("stack", ["cbcast", "causal-barriers"])
+@pytest.mark.parametrize(
+    ("seed", "drawn"),
+    [
+        pytest.param(97100033, "groups", id="nothing waits for a newcomer that came after what only a dead broker had"),
+        pytest.param(97300012, "faults", id="clients of a broker that was frozen are sent on by its next life"),
+    ],
+)
+def test_found_by_the_swarm(stack: str, seed: int, drawn: str) -> None:
+    outcome = try_seed(seed, drawn, stack)
+    assert not outcome.failed, outcome.report
 
 
 def at(client: ClientSpec, broker: str) -> ClientSpec:

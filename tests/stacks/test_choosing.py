@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from resprout.core.contract import Effect, LinkDown, LinkUp, Open, Received, Send, Silent, TimerFired
 from resprout.overlay.messages import Probe, Probed
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
-from resprout.stacks.resprout.joining.choosing import CALL, MEASURE, NEAR_US, Candidate, ChooseParent, choose, near_us
 from resprout.stacks.resprout.joining.newcomer import PATIENCE_US, REFUSALS_MAX, JoinAgain
+from resprout.stacks.resprout.joining.offers import CALL, MEASURE, NEAR_US, Candidate, ChooseParent, choose, near_us
 from resprout.stacks.resprout.messages import OFFERED_MAX, JoinElsewhere, JoinRequest, Offer
 from resprout.stacks.stack import BrokerSeat
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
-from resprout.stacks.resprout.client_answers import ROWS, Answer, Situation, find_row
+from resprout.stacks.resprout.lost_brokers import ROWS, Answer, Situation, find_row
 
 DOCUMENT = Path(__file__).parents[2] / "docs/protocol.md"
 DOCUMENTED = re.compile(r"^\| (?P<name>[a-z ]+) \| (?P<condition>[^|]+) \| `(?P<answer>[A-Z_]+)`: [^|]+ \|$")

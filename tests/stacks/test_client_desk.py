@@ -8,10 +8,10 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend, GoTo, Serving, Successor
-from resprout.stacks.shell.step import Step
-from resprout_lab.blocks.clients import ClientDesk, ReceiptsDue
+from resprout.stacks.shell import Step
 from resprout_lab.blocks.recorded import RecordedSubscriptions
 from resprout_lab.blocks.retention import Retention
+from resprout_lab.blocks.serving import ClientDesk, ReceiptsDue
 
 
 class Stage:

@@ -8,8 +8,8 @@ import pytest
 
 from resprout.core.bundle import topics_of
 from resprout.core.guarantee import Guarantee
+from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
-from resprout.core.names import AttributeValue
 from resprout.edge.requests import Published, PublishRequest, SubscribeRequest, SubscriptionConfirmed
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions

@@ -4,6 +4,7 @@ import pytest
 
 from resprout.edge.messages import Serving
 from resprout.edge.requests import SessionLost
+from resprout.sim.swarm import try_seed
 from resprout_lab.delta import DELTA, recovery
 from resprout_lab.delta.messages import (
     MeetRequest,
@@ -183,6 +184,18 @@ def test_a_broker_is_operational_when_everybody_nearby_knows_that_it_is_back() -
     net.stopped.clear()
     net.settle()
     assert is_served(net, "c")
+
+
+@pytest.mark.parametrize(
+    ("seed", "drawn"),
+    [
+        pytest.param(97100080, "faults", id="a newcomer whose parent is silent asks another broker"),
+        pytest.param(97100095, "groups", id="what an earlier life had numbered comes after the broker is back"),
+    ],
+)
+def test_found_by_the_swarm(seed: int, drawn: str) -> None:
+    outcome = try_seed(seed, drawn, "delta")
+    assert not outcome.failed, outcome.report
 
 
 def test_a_snapshot_of_many_subscriptions_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,7 @@ from resprout.sim.swarm import complaint_about, swarm_trial
 from resprout.sim.trial import FaultModel, survival_of
 from resprout.stacks import registry
 from resprout.stacks.resprout import RESPROUT, ResproutOptions
-from resprout.stacks.stack import Stack, WaitTimes
-from resprout.stacks.survival import Survival, everything
+from resprout.stacks.stack import Stack, Survival, WaitTimes, everything
 from resprout.trace.store import Recorder
 from resprout_lab.ginger import GINGER
 from tests.soak import cases
@@ -132,7 +131,9 @@ def test_a_swarm_strikes_a_stack_that_survives_nothing_with_nothing() -> None:
 
 
 def test_only_the_default_stack_has_other_classes_than_faults() -> None:
-    with pytest.raises(UsageError, match="there is no class 'totals' for the stack 'modest'; there is any, faults"):
+    with pytest.raises(
+        UsageError, match="there is no class 'totals' for the stack 'modest'; there is any, faults, groups"
+    ):
         swarm_trial(1, "totals", "modest")
 
 

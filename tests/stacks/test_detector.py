@@ -9,10 +9,10 @@ from resprout.audit.judge import judge
 from resprout.core.contract import CancelTimer, SetTimer
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
-from resprout.sim.excuses import unexcused
 from resprout.sim.run import run_scenario
+from resprout.sim.swarm import unexcused
 from resprout.stacks.registry import find_stack
-from resprout.stacks.shell.step import Step
+from resprout.stacks.shell import Step
 from resprout_lab.blocks.detector import DOUBLED_MAX, FailureDetector, SuspectDue
 
 STACKS = ("locamu", "delta", "cbcast", "causal-barriers")

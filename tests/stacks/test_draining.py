@@ -6,7 +6,7 @@ from resprout.overlay.messages import OVERLAY_MESSAGES, Probe
 from resprout.scenario.model import FaultKind
 from resprout.sim.run import FaultAtEvent
 from resprout.stacks.resprout.draining import FAREWELL
-from resprout.stacks.resprout.joining.choosing import CALL, MEASURE
+from resprout.stacks.resprout.joining.offers import CALL, MEASURE
 from resprout.wire.codec import Codec
 from tests.stacks.stage import CHAIN, FORK, Played, at_event, check_all_receipts, check_sound, middle, play, scenario
 

@@ -6,7 +6,7 @@ A few of each are in `make test`; CI has forty with `make seeds`, and `make soak
 import msgspec
 import pytest
 
-from resprout.sim.swarm import try_seed
+from resprout.sim.swarm import swarm_trial, try_seed
 from resprout.stacks.registry import find_stack
 from resprout_lab import SYSTEMS
 from tests.soak import cases
@@ -20,6 +20,24 @@ def test_drawn_networks_keep_every_promise(stack: str, first: int) -> None:
     seeds = range(first, first + BLOCK)
     failures = [outcome.report for seed in seeds if (outcome := try_seed(seed, stack=stack)).failed]
     assert not failures, "\n\n".join(failures)
+
+
+@pytest.mark.parametrize("stack", ["locamu", "delta", "cbcast", "causal-barriers"])
+def test_drawn_networks_with_small_groups_that_overlap_keep_every_promise(stack: str) -> None:
+    seeds = range(1, cases(4, 100) + 1)
+    failures = [outcome.report for seed in seeds if (outcome := try_seed(seed, "groups", stack)).failed]
+    assert not failures, "\n\n".join(failures)
+
+
+def test_a_drawn_group_is_read_by_two_or_three_clients() -> None:
+    for seed in range(1, 30):
+        scenario = swarm_trial(seed, "groups", "locamu").scenario
+        topics = [topic for work in scenario.workloads for topic in work.topics if topic.startswith("group/")]
+        readers = [
+            sum(topic in [one.filter for one in client.subscriptions] for client in scenario.clients)
+            for topic in topics
+        ]
+        assert len(topics) >= 2 and max(readers) <= 3, f"seed {seed}"
 
 
 @pytest.mark.parametrize("stack", ["locamu", "delta", "cbcast", "causal-barriers"])

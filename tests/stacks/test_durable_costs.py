@@ -4,20 +4,24 @@ With 8,000 publishers every consumer that joined or left made its broker send 1.
 theirs, and everybody wrote it to disk. Each test counts marks or messages, none measures time.
 """
 
+from typing import NoReturn
+
 import msgspec
 import pytest
 
 from resprout.core.contract import LinkUp, Received, Send, TimerFired
 from resprout.core.message_fields import Mark
-from resprout.edge.durable_messages import NO_DROPS, Consume, Terms
+from resprout.edge.durable_messages import NO_DROPS, Consume, Terms, WhenFull
+from resprout.order.messages import Forward
+from resprout.overlay.messages import Ping
 from resprout.overlay.places import Life
+from resprout.stacks.resprout import spilling as spilling_module
 from resprout.stacks.resprout.broker import Tick
-from resprout.stacks.resprout.durable_messages import DurableHeard, DurableKnown
-from resprout.stacks.resprout.durable_state import DurableState
+from resprout.stacks.resprout.durable_state import DurableHeard, DurableKnown, DurableState
 from resprout.stacks.resprout.durables import CHANGES_TOLD
 from resprout.stacks.resprout.former import Former, KeptDurable, encode
 from tests.stacks.test_durable_subscriptions import GROUP, began, make_tree, payloads, publish, settle
-from tests.stacks.test_hostile import broker_with
+from tests.stacks.test_hostile import broker_with, bundle
 from tests.stacks.tree import Tree
 
 MARKS = tuple(Mark(f"p{number}", "ordered", 1, 7) for number in range(1, 2001))
@@ -115,3 +119,40 @@ def test_a_partial_state_of_an_unknown_subscription_is_answered() -> None:
 def test_records_of_partial_states_are_completed_when_they_are_read() -> None:
     former = Former([encode(KeptDurable(WHOLE)), encode(KeptDurable(PARTIAL))])
     assert former.durables == [msgspec.structs.replace(WHOLE, edition=2, consumers=("k",))]
+
+
+class Walked(dict[str, DurableState]):
+    """Fails when somebody looks at all of it."""
+
+    def values(self) -> NoReturn:
+        pytest.fail("all durable subscriptions are looked at for one")
+
+
+def test_a_subscription_that_spills_costs_the_same_however_many_there_are() -> None:
+    """Each one that began, changed or ended was followed by a look at all 100,000."""
+    broker = broker_with()
+    book, spilling = broker.parts.client_book.durables, broker.parts.spilling
+    book.states = Walked(book.states)
+    spills = msgspec.structs.replace(WHOLE, terms=Terms("t/#", None, True, WhenFull.SPILL), done=(), base=())
+    for number in range(3):
+        book.learn(msgspec.structs.replace(spills, subscription=f"d{number}"), "n")
+    assert dict(spilling.filters) == {"t/#": 3}
+    for number in range(3):
+        book.learn(msgspec.structs.replace(spills, subscription=f"d{number}", edition=2, over=True), "n")
+    assert not spilling.filters
+
+
+def test_what_was_in_the_log_before_a_subscription_that_spills_is_looked_at_in_portions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spilling_module, "LOOKED_AT_ONCE", 2)
+    broker = broker_with(*[Received("n", Forward(bundle(number, topic="t"), 1)) for number in range(1, 6)])
+    waiting = len(broker.parts.log.entries)
+    assert waiting == 5
+    spills = msgspec.structs.replace(WHOLE, terms=Terms("t", None, True, WhenFull.SPILL), done=(), base=())
+    looked_at = []
+    broker.step(Received("n", DurableKnown(spills)), 0)
+    while broker.parts.spilling.unlooked:
+        looked_at.append(len(broker.parts.spilling.candidates))
+        broker.step(Received("n", Ping(1, 0)), 0)
+    assert [*looked_at, len(broker.parts.spilling.candidates)] == [2, 4, 5]

@@ -197,6 +197,22 @@ def told_dropped(tree: Tree, *names: str) -> int:
 
 
 @pytest.mark.parametrize("group", [False, True])
+def test_a_consumer_is_told_of_dropped_messages_also_if_it_is_handed_nothing_more(group: bool) -> None:
+    """It has as many messages as it may have, acknowledges none, and was told only with the next one."""
+    tree = make_tree()
+    tree.react = acknowledging(tree, but=["w0"])
+    terms = Terms("jobs/#", None, group, WhenFull.DROP_OLDEST, 3)
+    tree.consume("w0", "b2", "orders", terms, window=1)
+    settle(tree)
+    publish(tree, 10)
+    settle(tree)
+    assert payloads(tree, "w0") == [0] and told_dropped(tree, "w0") == 6
+    publish(tree, 2)
+    settle(tree)
+    assert payloads(tree, "w0") == [0] and told_dropped(tree, "w0") == 8
+
+
+@pytest.mark.parametrize("group", [False, True])
 def test_the_next_home_tells_how_many_were_dropped_when_the_home_dies_before_it_told(group: bool) -> None:
     """The count was known to the home alone, while all brokers knew that these messages were done with."""
     tree = make_tree(brokers=4)

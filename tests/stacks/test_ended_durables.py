@@ -10,8 +10,7 @@ from resprout.edge.durable_messages import Terms
 from resprout.overlay.places import Life
 from resprout.stacks.resprout import durable_book
 from resprout.stacks.resprout.broker import ResproutBroker
-from resprout.stacks.resprout.durable_messages import DurableKnown
-from resprout.stacks.resprout.durable_state import DurableState
+from resprout.stacks.resprout.durable_state import DurableKnown, DurableState
 from tests.stacks.test_hostile import broker_with
 
 

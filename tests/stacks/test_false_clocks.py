@@ -18,7 +18,7 @@ from resprout.core.message_fields import STAMP_MAX
 from resprout.edge.messages import Attend, Delivery, Publish, Subscribe, Turned
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.clock import LEAD
-from resprout.order.totals.messages import TotalCopy
+from resprout.order.messages import TotalCopy
 from resprout.overlay.places import Life
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.former import Former, KeptRoster, Roster, bundle_record, encode

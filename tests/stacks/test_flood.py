@@ -22,8 +22,7 @@ from resprout.spread.messages import Interested
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.tree import Join, Joined
 from resprout_lab.flood import FLOOD
-from resprout_lab.flood.broker import FloodBroker, Flooded
-from resprout_lab.flood.options import FloodOptions
+from resprout_lab.flood.broker import FloodBroker, Flooded, FloodOptions
 from tests.edge.desk import Desk
 from tests.stacks.asking import ask
 

@@ -5,8 +5,7 @@ import random
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import ProtocolMessage, Send, Writable
 from resprout.core.guarantee import Guarantee
-from resprout.order.messages import Forward
-from resprout.order.totals.messages import Submit
+from resprout.order.messages import Forward, Submit
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.messages import Item, ParcelRows
 from resprout.stacks.stack import BrokerSeat

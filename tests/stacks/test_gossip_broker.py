@@ -26,14 +26,11 @@ from resprout.core.contract import (
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Attend, Delivery, Publish, Serving, Subscribe, Successors, Taken
 from resprout.edge.requests import LeaveRequest
-from resprout.overlay.wires import OverlayMember
 from resprout.stacks.stack import BrokerSeat
-from resprout_lab.blocks.mesh import SilentTooLong
-from resprout_lab.gossip.broadcast.apart import ApartDue
-from resprout_lab.gossip.broadcast.gossip import GraftDue, RecoverDue
-from resprout_lab.gossip.broadcast.messages import Gossiped, Graft, IHave, OfferedRanges, Prune
+from resprout_lab.blocks.mesh import OverlayMember, SilentTooLong
+from resprout_lab.gossip.broadcast import ApartDue, Gossiped, Graft, GraftDue, IHave, OfferedRanges, Prune, RecoverDue
 from resprout_lab.gossip.broker import AloneDue, GossipBroker
-from resprout_lab.gossip.hyparview.messages import (
+from resprout_lab.gossip.hyparview_messages import (
     ForwardJoin,
     JoinOverlay,
     NeighbourAnswer,

@@ -13,9 +13,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Mark
 from resprout.edge.messages import Attend, Publish, Serving, Subscribe, Subscribed, Taken, Turned
 from resprout.edge.requests import PublishRequest, SubscribeRequest
-from resprout.order.messages import Forward, Levels
-from resprout.order.timers import ReportSpread, ReportTaken
-from resprout.order.totals.messages import Lock, Submit
+from resprout.order.messages import Forward, Levels, Lock, ReportSpread, ReportTaken, Submit
 from resprout.overlay.messages import Fenced, Seek, Sought, Suspect, Tell, Told
 from resprout.overlay.places import Configuration, Life
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested

@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 
+from resprout.core.bundle import pack_payloads
 from resprout.core.contract import LinkUp, Open, Received, Retire
 from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest
-from resprout.order.messages import Forward
-from resprout.order.totals.messages import Lock, Submit, TotalCopy
-from resprout.overlay.messages import Decided, Enrol, Fenced, Gone, Orphan, PreVote, Suspect, Tell, Vote
-from resprout.overlay.outcomes import Declared
+from resprout.order.messages import Forward, Lock, Submit, TotalCopy
+from resprout.overlay.messages import Decided, Declared, Enrol, Fenced, Gone, Orphan, PreVote, Suspect, Tell, Vote
 from resprout.overlay.places import Configuration, Life, Registration, Voter
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.messages import Attach, AttachRequest, ParcelEnd, ParcelRows, Tombstone
-from tests.stacks.test_hostile import broker_with, bundle, busy_star, check_the_others_go_on, cut_off
+from tests.stacks.test_hostile import broker_with, bundle, busy_star, check_the_others_go_on, closed, cut_off
 from tests.stacks.tree import Tree
 
 CHAIN: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b1", "b3": "b1"}
@@ -121,6 +120,18 @@ def test_a_broker_whose_lease_is_lost_believes_whoever_tells_it_that_it_is_dead(
     tree.forge("b2", "b1", Fenced(1))
     tree.run()
     assert tree.incarnations["b1"] == 2
+
+
+def test_a_broker_that_calls_itself_dead_leads_no_repair_even_where_the_lease_is_lost() -> None:
+    """The link to it was shut for that repair, which nobody ended, so totals waited for ever. Found by
+    `python -m tests.fuzz --role member --seed 96200038`."""
+    tree = chain()
+    council = tree.brokers["b1"].parts.council
+    council.silent("b0", True, tree.brokers["b1"].life.now_us)
+    tree.forge("b2", "b1", AttachRequest(1, (Life("b2", 1 << 40),)))
+    while tree.streams.between("b2", "b1"):
+        tree.arrive("b2", "b1")
+    assert tree.brokers["b1"].life.view.neighbours["b2"], "its link is open"
 
 
 def test_what_a_client_of_this_broker_never_said_is_not_believed_from_a_neighbour() -> None:
@@ -255,3 +266,78 @@ def test_an_orphan_that_calls_itself_its_parent_is_sought_once() -> None:
     tree.forge("b2", "b0", Orphan(Life("b2", 1)))
     tree.run()
     assert not tree.closed
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_a_voter_that_follows_a_made_up_configuration_agrees_to_no_change_until_it_is_restarted(
+    is_restarted: bool,
+) -> None:
+    """What a member of another branch can still do, and how an operator mends it (docs/security.md)."""
+    parents: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b0", "b3": "b0"}
+    tree = Tree(parents, {"p": "b0", "s": "b2"}, seed=3, options=ResproutOptions(faults_tolerated=1))
+
+    def settle() -> None:
+        for _ in range(30):
+            tree.run()
+            tree.detector()
+
+    tree.start()
+    tree.ask("s", SubscribeRequest("t"))
+    settle()
+    root = tree.brokers["b0"].life.view
+    tree.perform("b1", [Open("b2")])
+    tree.run()
+    made_up = (Voter("b1", 1, ""), Voter("b2", 1, ""), Voter("b3", 1, ""))
+    tree.forge("b1", "b2", Decided(Configuration(root.decided.version + 1, made_up)))
+    settle()
+    tree.crash("b1")
+    settle()
+    if is_restarted:
+        tree.crash("b2")
+        settle()
+        tree.recover("b2")
+        settle()
+    before = root.decided
+    assert before.names == ("b0", "b3", "b2"), "those that are left"
+    tree.crash("b3")
+    settle()
+    tree.ask("p", PublishRequest("t", b"x", Guarantee.TOTAL))
+    settle()
+    assert (root.decided.names == ("b0", "b2")) is is_restarted
+    assert (root.decided == before) is not is_restarted
+    assert [message.payload for message in tree.delivered["s"]] == ([b"x"] if is_restarted else [])
+
+
+def test_a_root_goes_beyond_a_made_up_version_that_a_voter_takes_for_decided() -> None:
+    """The voter refused every change, and the root went up by one version at a time. Found by
+    `python -m tests.fuzz --role member --seed 96400101`."""
+    parents: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b0", "b3": "b0"}
+    tree = Tree(parents, {"p": "b0", "s": "b2"}, seed=3, options=ResproutOptions(faults_tolerated=1))
+
+    def settle() -> None:
+        for _ in range(30):
+            tree.run()
+            tree.detector()
+
+    tree.start()
+    tree.ask("s", SubscribeRequest("t"))
+    settle()
+    root, voter = tree.brokers["b0"].life.view, tree.brokers["b2"].life.view
+    voter.follow_decided(Configuration(root.decided.version + (1 << 19), root.decided.voters))
+    tree.crash("b1")
+    settle()
+    tree.crash("b3")
+    settle()
+    tree.ask("p", PublishRequest("t", b"x", Guarantee.TOTAL))
+    settle()
+    assert root.decided.names == voter.decided.names == ("b0", "b2") and root.decided == voter.decided
+    assert [message.payload for message in tree.delivered["s"]] == [b"x"]
+
+
+def test_a_neighbour_is_not_blamed_for_a_copy_that_cannot_be_read() -> None:
+    """It keeps what others have sent without a look at the columns; a copy has the hops of a client's publication.
+    Found by `python -m tests.fuzz --role member --seed 96700121`."""
+    broker = broker_with(Received("n", Forward(bundle(1, publisher="ghost"), 1)))
+    spoiled = bundle(1, 2, publisher="ghost", payloads=pack_payloads([b"!"]))
+    assert closed(broker.step(Received("n", Forward(spoiled, 1, is_backup=True)), 0)) == []
+    assert closed(broker.step(Received("n", Forward(spoiled, 1)), 0)) == ["n"], "a client's: it had to look"

@@ -4,7 +4,7 @@ import pytest
 
 from resprout.core.contract import LinkDown, LinkUp
 from resprout.edge.requests import PublishRequest, SubscribeRequest
-from resprout.stacks.resprout import client_interest
+from resprout.stacks.resprout import subscribing
 from tests.stacks.tree import Tree
 
 LINE: dict[str, str | None] = {"b0": None, "b1": "b0"}
@@ -14,7 +14,7 @@ COUNT = 20
 
 @pytest.fixture
 def tree(monkeypatch: pytest.MonkeyPatch) -> Tree:
-    monkeypatch.setattr(client_interest, "PORTION", 3)
+    monkeypatch.setattr(subscribing, "DROP_PORTION", 3)
     tree = Tree(LINE, dict(HOMES), seed=11)
     tree.start()
     tree.run()

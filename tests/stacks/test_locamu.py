@@ -9,8 +9,8 @@ from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.scenario.draw import draw_scenario
 from resprout.sim.run import run_scenario
-from resprout_lab.blocks.vector_clock import Changes
-from resprout_lab.figures.papers import locamu_header_with_names
+from resprout_lab.blocks.causal_order import Changes
+from resprout_lab.figures.formulas import locamu_header_with_names
 from resprout_lab.locamu import LOCAMU
 from resprout_lab.locamu.identifiers import cut_after, is_safe, leading_to
 from resprout_lab.locamu.messages import Carried

@@ -1,7 +1,7 @@
 """Where the thesis on LoCaMu fails, and what is done instead: each entry of the list of corrections, L1 to L7, as a run
 that is clean, and that is not when the correction is switched off."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
 
@@ -9,8 +9,8 @@ from resprout.core.contract import LinkUp, Received
 from resprout.scenario.load import parse_scenario
 from resprout.sim.run import run_scenario
 from resprout.sim.trial import FaultModel
-from resprout.stacks.survival import Survival
-from resprout_lab.blocks.vector_clock import Changes
+from resprout.stacks.stack import Survival
+from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.locamu import LOCAMU, algorithm
 from resprout_lab.locamu.algorithm import Algorithm, Copy
 from resprout_lab.locamu.broker import LocamuBroker
@@ -222,8 +222,8 @@ def one_that_never_returns() -> list[str]:
 def test_l6_nobody_waits_for_what_died_with_a_broker(monkeypatch: Patch) -> None:
     sent = Past.sent
 
-    def into_all(past: Past, numbers: dict[str, int], into: Iterable[str]) -> None:
-        sent(past, numbers, [f"b{no}" for no in range(10)])
+    def into_all(past: Past, numbers: dict[str, int], named: dict[str, dict[str, int]]) -> None:
+        sent(past, numbers, {f"b{no}": numbers for no in range(10)})
 
     both_ways(one_that_never_returns, lambda patch: patch.setattr(Past, "sent", into_all), monkeypatch)
 
@@ -258,8 +258,13 @@ parent = "b0"
 name = "c0"
 broker = "b0"
 subscribe = ["t"]
+[[client]]
+name = "c1"
+broker = "b1"
+subscribe = ["t"]
 [[workload]]
 kind = "random"
+clients = ["c0"]
 topics = ["t"]
 operations = 20
 mix = { causal = 1.0 }

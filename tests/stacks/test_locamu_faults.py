@@ -119,7 +119,7 @@ def test_without_the_rules_of_retransmission_somebody_waits_for_ever(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Algorithm, part, lambda self, copy, name: None)
-    assert any(run_by_chance(seed, 1, returns=part == "_send_again") for seed in range(40))
+    assert any(run_by_chance(seed, 1, returns=part == "_send_again") for seed in range(200))
 
 
 def test_those_around_a_dead_broker_send_each_other_a_message_once_and_not_for_ever() -> None:

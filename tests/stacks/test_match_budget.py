@@ -6,11 +6,10 @@ from typing import ClassVar
 import pytest
 
 from resprout.core.contract import EndCode
-from resprout.core.limits import ClientLimits
-from resprout.core.names import Attributes
+from resprout.core.limits import Attributes, ClientLimits
 from resprout.edge.requests import PublishRequest, SessionLost, SubscribeRequest
 from resprout.filters.predicate import parse_predicate
-from resprout.stacks import match_budget
+from resprout.stacks import routes
 from tests.stacks.tree import Tree
 
 LINE: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b1"}
@@ -88,7 +87,7 @@ def test_whoever_subscribes_with_conditions_that_take_long_loses_its_session_and
         "testing the conditions of culprit takes more than 100000 steps in a second (limit identity_steps)"
     )
     steps = parse_predicate("t", long_condition(1)).where.price.most  # type: ignore[union-attr]
-    assert tests.count <= (100_000 + 2 * match_budget.NEIGHBOUR_STEPS) // (steps * 9 // 10) + 3
+    assert tests.count <= (100_000 + 2 * routes.NEIGHBOUR_STEPS) // (steps * 9 // 10) + 3
     assert tests.count < CONDITIONS * MESSAGES // 3
     status = tree.brokers["b2"].status()
     assert status.refused["100000 is the limit (limits.identity_steps)"] == 1
@@ -100,7 +99,7 @@ def test_a_neighbour_whose_conditions_take_too_long_is_given_the_bundle_without_
     tests: CountedTests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stands for others, and is never blamed. What nobody behind it wants ends there."""
-    monkeypatch.setattr(match_budget, "NEIGHBOUR_STEPS", 1)
+    monkeypatch.setattr(routes, "NEIGHBOUR_STEPS", 1)
     tree = tree_with(ClientLimits(identity_steps=1 << 40), tests)
     publish(tree)
     assert [int(message.payload) for message in tree.delivered["honest"]] == list(range(51, MESSAGES + 1))

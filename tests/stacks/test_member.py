@@ -2,8 +2,7 @@
 
 from resprout.core.contract import Send
 from resprout.core.guarantee import Guarantee
-from resprout.order.messages import Forward
-from resprout.order.totals.messages import Closed
+from resprout.order.messages import Closed, Forward
 from resprout.stacks.resprout.parts import BrokerParts
 from tests.stacks.test_pool import broker_parts, bundle
 

@@ -6,7 +6,7 @@ import pytest
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.stacks.resprout import ResproutBroker
-from resprout.stacks.resprout.outcomes import Repaired
+from resprout.stacks.resprout.messages import Repaired
 from tests.stacks.stage import Make, Played, check_sound, play
 
 BRANCHES = ("b2", "b3", "b4")

@@ -8,12 +8,11 @@ import pytest
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import ProtocolMessage, Send
 from resprout.core.guarantee import Guarantee
-from resprout.order.messages import Forward, Levels
-from resprout.order.totals.messages import Lock, Submit
+from resprout.order.messages import Forward, Levels, Lock, Submit
 from resprout.overlay.messages import Alive, Ping
+from resprout.stacks.peers import Outbox
 from resprout.stacks.resprout.messages import Item, ParcelRows
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.step import Step
+from resprout.stacks.shell import Step
 from resprout_lab.ginger.messages import LostMessage
 
 

@@ -15,7 +15,7 @@ from resprout.core.message_fields import Mark
 from resprout.core.seen import Seen
 from resprout.filters.predicate import parse_predicate
 from resprout.links.frames import Data
-from resprout.order.totals.messages import KnownLock
+from resprout.order.messages import KnownLock
 from resprout.overlay.places import Configuration, Life, Place
 from resprout.overlay.view import MembershipView
 from resprout.stacks.resprout import RESPROUT

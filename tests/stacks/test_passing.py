@@ -99,12 +99,12 @@ def test_while_a_subscription_is_not_confirmed_own_publications_are_not_passed()
     tree.ask("reader", SubscribeRequest("u"))
     tree.arrive("reader", "b0")
     core = tree.brokers["b0"].parts
-    assert list(core.sessions.hopeful) == ["reader"]
+    assert list(core.sessions.with_unconfirmed) == ["reader"]
     cross(tree)
     arrives(tree, "b1", "b0", Forward)
     assert [entry.shown for entry in core.log.entries.values()] == [False, False]
     tree.run()
-    assert not core.sessions.hopeful
+    assert not core.sessions.with_unconfirmed
     assert got(tree, "reader") == [b"own", b"other"]
 
 

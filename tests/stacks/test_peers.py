@@ -8,12 +8,11 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Close, Effect, Open, ProtocolMessage, Send
 from resprout.core.guarantee import Guarantee
 from resprout.order.messages import Forward
-from resprout.overlay.liveness import Liveness
+from resprout.overlay.lineage import Liveness
 from resprout.overlay.messages import Alive, Ping, Pong, Probe, Probed
-from resprout.stacks.shell import peers as peers_module
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import ERRANDS_MAX, Peers
-from resprout.stacks.shell.step import Step
+from resprout.stacks import peers as peers_module
+from resprout.stacks.peers import ERRANDS_MAX, Outbox, Peers
+from resprout.stacks.shell import Step
 
 
 def item(number: int, size: int = 36) -> Forward:

@@ -4,9 +4,8 @@ from typing import Any
 
 from resprout.core.contract import Close, Event, LinkDown, LinkUp, Note, Open, Received, Send, Silent
 from resprout.edge.messages import Successor
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.shell import Shell
-from resprout.stacks.shell.step import Step
+from resprout.stacks.peers import Outbox
+from resprout.stacks.shell import Shell, Step
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.tree import Join, Joined, LinkBegan, LinkEnded, PlainTree
 

@@ -8,11 +8,11 @@ from resprout.core.bundle import Bundle, pack_payloads, unpack_payloads
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
-from resprout.order.totals.messages import KnownLock
+from resprout.order.messages import KnownLock
 from resprout.stacks.resprout import ResproutOptions
 from resprout.stacks.resprout.messages import Item, Stub
 from resprout.stacks.resprout.parts import BrokerParts
-from resprout.stacks.resprout.repair.pool import DEAD_SIDE, OWN_SIDE, Inventory, Pool, Taking, in_order
+from resprout.stacks.resprout.repair.pool import DEAD_SIDE, OWN_SIDE, Inventory, Pool, PoolTaker, in_order
 from resprout.stacks.stack import BrokerSeat
 
 
@@ -100,8 +100,8 @@ def test_delivered_totals_stand_at_their_stamps_among_the_rest() -> None:
 # -- how it is taken ---------------------------------------------------------------------------------------------------
 
 
-def taking(parts: BrokerParts, *, owed: bool = True, spread: bool = True) -> Taking:
-    return Taking(
+def taker(parts: BrokerParts, *, owed: bool = True, spread: bool = True) -> PoolTaker:
+    return PoolTaker(
         parts.pool, Inventory(parts.log, parts.forwarding, parts.links["dead"]), lambda bundle: owed, spread=spread
     )
 
@@ -118,7 +118,7 @@ def test_of_a_bundle_that_is_known_in_part_the_rest_is_taken(owed: bool) -> None
     link = parts.links["other"]
     known = parts.forwarding.accept(numbered(3, 2), link, None, 1, False)
     longer = Item(numbered(5, 3), 0, 1, False)
-    entry, entered = taking(parts, owed=owed).take(longer, link, 1, keeps_source=False)
+    entry, entered = taker(parts, owed=owed).take(longer, link, 1, keeps_source=False)
     assert known is not None and entry is not known and entered
     assert (entry.first, entry.last, entry.is_backup) == (4, 5, not owed)
     assert isinstance(entry.bundle, Bundle) and unpack_payloads(entry.bundle) == [b"4", b"5"]
@@ -129,7 +129,7 @@ def test_what_is_new_and_owed_goes_to_the_log_and_on_and_the_rest_is_kept_as_a_c
     for owed in (True, False):
         parts = broker_parts()
         link = parts.links["other"]
-        entry, entered = taking(parts, owed=owed).take(item(2), link, 1, keeps_source=False)
+        entry, entered = taker(parts, owed=owed).take(item(2), link, 1, keeps_source=False)
         assert entered and entry.source is link
         assert entry.is_backup == (not owed)
         assert parts.log.entries == {0: entry}
@@ -140,7 +140,7 @@ def test_what_is_new_and_owed_goes_to_the_log_and_on_and_the_rest_is_kept_as_a_c
 def test_what_was_seen_before_is_only_a_copy_even_if_it_is_owed() -> None:
     parts = broker_parts()
     parts.seen.raise_to(("p", "ordered", 1), 5)
-    entry, _ = taking(parts).take(item(2, first=3), parts.links["other"], 1, keeps_source=False)
+    entry, _ = taker(parts).take(item(2, first=3), parts.links["other"], 1, keeps_source=False)
     assert entry.is_backup, "it came another way, or later ones did: it must not be shown after them"
 
 
@@ -149,27 +149,27 @@ def test_what_is_here_already_keeps_its_entry_and_changes_its_side() -> None:
     dead, other = parts.links["dead"], parts.links["other"]
     entry = parts.forwarding.accept(bundle(2), dead, None, 1, False)
     assert entry is not None
-    taken, entered = taking(parts).take(item(2, side=2), other, 1, keeps_source=False)
+    taken, entered = taker(parts).take(item(2, side=2), other, 1, keeps_source=False)
     assert taken is entry and not entered and entry.source is other
 
 
 def test_what_this_side_sent_stays_this_sides_own() -> None:
     parts = broker_parts()
     entry = parts.forwarding.accept(bundle(2), None, None, 0, False)
-    taken, _ = taking(parts).take(item(2, side=1), parts.links["other"], 1, keeps_source=True)
+    taken, _ = taker(parts).take(item(2, side=1), parts.links["other"], 1, keeps_source=True)
     assert taken is entry and taken.source is None
 
 
 def test_nothing_is_handed_back_that_was_never_handed_over() -> None:
     parts = broker_parts()
     with pytest.raises(PeerError, match="hands back what was never handed over"):
-        taking(parts).take(item(2, side=1), parts.links["other"], 1, keeps_source=True)
+        taker(parts).take(item(2, side=1), parts.links["other"], 1, keeps_source=True)
 
 
 def test_a_pool_that_is_spread_is_safe_and_one_that_is_not_waits_for_copies() -> None:
     for spread in (True, False):
         parts = broker_parts(faults=2)
-        entry, _ = taking(parts, spread=spread).take(item(2), parts.links["other"], 0, keeps_source=False)
+        entry, _ = taker(parts, spread=spread).take(item(2), parts.links["other"], 0, keeps_source=False)
         assert parts.log.is_safe(entry) == spread
 
 
@@ -177,13 +177,13 @@ def test_the_copies_that_died_do_not_make_anything_safe() -> None:
     parts = broker_parts(faults=2)
     entry = parts.forwarding.accept(bundle(2), parts.links["dead"], None, 2, False)
     assert entry is not None and parts.log.is_safe(entry) and not entry.shown
-    taking(parts, spread=False).take(item(2, side=-1), None, 0, keeps_source=False)
+    taker(parts, spread=False).take(item(2, side=-1), None, 0, keeps_source=False)
     assert not parts.log.is_safe(entry)
 
 
 def test_a_stub_is_counted_and_remembered_and_needs_nothing_more() -> None:
     parts = broker_parts()
-    entry, entered = taking(parts).take(stub(2), parts.links["other"], 1, keeps_source=False)
+    entry, entered = taker(parts).take(stub(2), parts.links["other"], 1, keeps_source=False)
     assert not entered and entry.bundle is None and entry.delivered
     assert parts.log.entries == {} and parts.seen.mark(("p", "ordered", 1)) == 1
 

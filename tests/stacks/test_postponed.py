@@ -14,10 +14,9 @@ from resprout.core.limits import ClientLimits
 from resprout.edge.messages import Attend, Subscribe, SubscribeRefused, Unsubscribe, Unsubscribed
 from resprout.spread.messages import Interested, Uninterested
 from resprout.stacks.resprout import ResproutBroker
-from resprout.stacks.resprout import postponed as postponed_module
-from resprout.stacks.resprout.client_interest import PORTION as LEAVING_PORTION
-from resprout.stacks.resprout.client_interest import DropMore
-from resprout.stacks.resprout.postponed import TakeUpRequests
+from resprout.stacks.resprout import subscribing as postponed_module
+from resprout.stacks.resprout.subscribing import DROP_PORTION as LEAVING_PORTION
+from resprout.stacks.resprout.subscribing import DropMore, TakeUpRequests
 from tests.stacks.test_hostile import broker_with, closed
 
 
@@ -64,7 +63,7 @@ def test_subscriptions_that_begin_and_end_meanwhile_are_told_to_nobody() -> None
 
 
 def test_a_portion_of_what_waits_is_taken_up_in_a_step_and_clients_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postponed_module, "PORTION", 4)
+    monkeypatch.setattr(postponed_module, "TAKE_UP_PORTION", 4)
     broker = broker_with(LinkUp("d", "client", 1, 10_000), Received("d", Attend(0)), Congested("n", True))
     hear(broker, *[Subscribe(id, f"flood/{id}", None) for id in range(1, 10)])
     hear(broker, Subscribe(1, "calm", None), client="d")

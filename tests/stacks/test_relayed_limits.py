@@ -13,13 +13,12 @@ from resprout.core.message_fields import NUMBER_MAX, next_number
 from resprout.edge.durable_messages import Consume, Consuming, Standing, Terms
 from resprout.edge.messages import Publish, Subscribe, SubscribeRefused
 from resprout.edge.requests import PublishRequest, SubscribeRequest
-from resprout.overlay import census
+from resprout.overlay import waves
 from resprout.overlay.messages import Seek, Sought
 from resprout.overlay.places import Life
 from resprout.spread import interest
-from resprout.stacks.resprout import ResproutOptions, durable_book, durables, wishes
-from resprout.stacks.resprout.durable_messages import DurableHeard, DurableKnown
-from resprout.stacks.resprout.durable_state import DurableState
+from resprout.stacks.resprout import ResproutOptions, durable_book, durables, subscribing
+from resprout.stacks.resprout.durable_state import DurableHeard, DurableKnown, DurableState
 from resprout.stacks.resprout.pauses import PausedReader, ReadersPaused
 from tests.stacks.test_bounds import Durable
 from tests.stacks.test_hostile import broker_with, bundle, closed
@@ -63,7 +62,7 @@ def test_the_broker_of_a_client_refuses_interests_beyond_the_limit_by_name(
 ) -> None:
     broker = broker_with(Received("c", Subscribe(1, "a", None)))
     monkeypatch.setattr(interest, "INTERESTS_MAX", 2)
-    monkeypatch.setattr(wishes, "INTERESTS_MAX", 2)
+    monkeypatch.setattr(subscribing, "INTERESTS_MAX", 2)
 
     def refused(id: int, topic: str) -> list[str]:
         effects = broker.step(Received("c", Subscribe(id, topic, None)), 0)
@@ -121,7 +120,7 @@ def test_numbers_of_a_publisher_are_no_reason_to_cut_off_the_home_of_a_durable_s
 
 
 def test_searches_of_many_brokers_at_a_time_are_answered_and_nobody_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(census, "SEARCHES_MAX", 3)
+    monkeypatch.setattr(waves, "SEARCHES_MAX", 3)
     broker = broker_with()
     for number in range(6):
         effects = broker.step(Received("n", Seek(number, (f"x{number}",))), 0)

@@ -17,7 +17,7 @@ from resprout.replicas.messages import (
     Willing,
 )
 from resprout.replicas.replica import Replica
-from resprout.stacks.shell.step import Step
+from resprout.stacks.shell import Step
 from resprout_lab.blocks.replicated import ReplicaInSessions
 
 PATIENCE_US = 2_000_000

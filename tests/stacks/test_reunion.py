@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from resprout.overlay.memory import MembershipMemory, decode, encode
+from resprout.overlay.configurations import MembershipMemory, decode, encode
 from resprout.overlay.places import Configuration, Life, Voter
 from resprout.overlay.view import MembershipView
 from tests.soak import cases
@@ -47,6 +47,18 @@ def test_brokers_that_have_all_stopped_go_on_as_the_same_network(size: int, faul
         assert is_settled(world) and len(world.living()) == size
         assert networks(world) == {network}
         assert min(broker.life.view.configuration.version for broker in world.living()) > version
+
+
+def test_voters_join_the_broker_that_they_made_the_root_however_late_they_speak_to_it() -> None:
+    """A root that gathers its voters has no lease, and answered only those that spoke to it before its next heartbeat
+    that it has a place. The others made another broker the root, and the first one was fenced."""
+    for seed in (22, 23):
+        world, chance = formed(seed, 6, 2)
+        stop_all(world)
+        for name in world.brokers:
+            world.after(chance.randrange(1, 2 * LEASE_US), partial(world.revive, name))
+        run_until_settled(world, least=3, most=60)
+        assert is_settled(world) and not world.count("fenced"), f"seed {seed}"
 
 
 def test_two_of_three_go_on_and_one_of_three_waits() -> None:

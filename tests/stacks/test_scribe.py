@@ -15,18 +15,18 @@ from resprout.edge.requests import LeaveRequest
 from resprout.scenario.load import load_scenario
 from resprout.sim.run import run_scenario
 from resprout.sim.swarm import try_seed
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.step import Step
+from resprout.stacks.peers import Outbox
+from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
-from resprout_lab.blocks.periods import PERIOD_US_MAX
+from resprout_lab.blocks.limits import PERIOD_US_MAX
 from resprout_lab.scribe import SCRIBE
 from resprout_lab.scribe.broker import ScribeBroker
-from resprout_lab.scribe.chord.ring import number_of
 from resprout_lab.scribe.log import PlaceBundle, TopicLog
 from resprout_lab.scribe.messages import ClaimTopic, FoundTopic, PublishAt, TopicKnown
 from resprout_lab.scribe.options import ScribeOptions
-from resprout_lab.scribe.pushing import ScribePushing
-from resprout_lab.scribe.trees.messages import Scribed
+from resprout_lab.scribe.ring_numbers import number_of
+from resprout_lab.scribe.tree import ScribePushing
+from resprout_lab.scribe.trees_messages import Scribed
 from resprout_lab.scribe.wishes import DIRECTORY
 from tests.edge.desk import Desk
 from tests.stacks.scribe_runs import fault, play, ring

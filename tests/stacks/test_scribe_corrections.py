@@ -13,7 +13,7 @@ from resprout_lab.scribe.broker import ScribeBroker
 from resprout_lab.scribe.held import HeldTopic, scribed
 from resprout_lab.scribe.log import PlaceBundle, PlacedAt, TopicLog
 from resprout_lab.scribe.messages import PublishAt
-from resprout_lab.scribe.trees.trees import Trees
+from resprout_lab.scribe.trees import Trees
 from tests.stacks.scribe_runs import ScribePlayed, fault, play, ring
 from tests.stacks.test_scribe import after_owner, owner_of
 

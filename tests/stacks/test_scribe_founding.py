@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from resprout.core.contract import EndCause, LinkDown, LinkUp, ProtocolMessage, Received, Send, TimerFired
-from resprout.overlay.wires import OverlayMember
 from resprout.replicas.messages import Ask, Ballot, Prepare
 from resprout.sim.swarm import try_seed
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.mesh import OverlayMember
 from resprout_lab.scribe.broker import ScribeBroker
-from resprout_lab.scribe.chord.messages import AskSuccessor, OwnerFound, SuccessorSays
-from resprout_lab.scribe.chord.ring import is_owned, number_of
+from resprout_lab.scribe.chord import AskSuccessor, OwnerFound, SuccessorSays
 from resprout_lab.scribe.messages import AskRange, AskTopic, FoundTopic, RangeCeded, TopicGivenUp, TopicKnown
 from resprout_lab.scribe.options import ScribeOptions
 from resprout_lab.scribe.owners import ClaimsDue
+from resprout_lab.scribe.ring_numbers import is_owned, number_of
 
 RING = sorted("abcdefgh", key=number_of)
 """Names in the order of the ring."""

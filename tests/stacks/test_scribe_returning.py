@@ -5,7 +5,7 @@ import pytest
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, HeldSubscription, TopicPlace
 from resprout.scenario.load import load_scenario
-from resprout_lab.scribe.returning import LOOKS_MAX, WAIT_US, ReturningClients
+from resprout_lab.scribe.clients import LOOKS_MAX, WAIT_US, ReturningClients
 from resprout_lab.scribe.wishes import DIRECTORY
 from tests.stacks.scribe_runs import ScribePlayed, fault, play, ring
 

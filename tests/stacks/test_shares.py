@@ -5,7 +5,7 @@ import pytest
 from resprout.core.contract import Effect, EndCode
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee
-from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
 from resprout.edge.client.incoming import Incoming
 from resprout.edge.durable_messages import Terms, WhenFull
 from resprout.edge.messages import DropsAcknowledged
@@ -72,6 +72,20 @@ def read_again(tree: Tree, at: str, session: ClientSession) -> None:
     tree.perform(at, out)
 
 
+def test_small_messages_count_against_a_share_with_what_they_take_in_memory() -> None:
+    """A bundle of one small message takes about 1 KB and counted 68 bytes, so a share took 16 times what it says."""
+    tree = SlowTree(WhenFull.BLOCK)
+    tree.stop_reading()
+    for _ in range(SHARE // ENTRY_BYTES):
+        tree.ask("p", PublishRequest("data/a", b"x", guarantee=Guarantee.CAUSAL))
+        drain(tree)
+    beat(tree)
+    assert tree.brokers["b2"].parts.sessions.all["culprit"].owed_bytes > SHARE
+    tree.ask("p", PublishRequest("data/a", b"x", guarantee=Guarantee.CAUSAL))
+    beat(tree)
+    assert [news for news in tree.news["p"] if isinstance(news, ReceiptWaits)]
+
+
 @pytest.mark.parametrize("at", ["b0", "b2"])
 def test_a_subscriber_that_blocks_holds_publishers_of_its_topics_and_nobody_else(at: str) -> None:
     tree = SlowTree(WhenFull.BLOCK, at)
@@ -82,7 +96,7 @@ def test_a_subscriber_that_blocks_holds_publishers_of_its_topics_and_nobody_else
     assert tree.got("others") == list(range(COUNT)), "its publisher does not wait"
     parts = tree.brokers["b0"].parts
     assert set(parts.charges.paused_for) == {"p"} and parts.charges.paused_for["p"].broker == at
-    assert SHARE // BODY <= len(tree.got("healthy")) < COUNT
+    assert SHARE // (BODY + ENTRY_BYTES) <= len(tree.got("healthy")) < COUNT
     unread = tree.brokers[at].parts.sessions.all["culprit"].owed_bytes
     assert SHARE < unread < 2 * SHARE
     reason = f"waits for subscriber culprit at {at}, which has too much unread of data/#"

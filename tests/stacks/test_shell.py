@@ -18,10 +18,9 @@ from resprout.core.contract import (
     TimerFired,
 )  # fmt: skip
 from resprout.core.errors import PeerError, StoreError
-from resprout.stacks.shell.desk import Desk
-from resprout.stacks.shell.shell import Shell
-from resprout.stacks.shell.step import Step
-from resprout_lab.blocks.parts import parts_of
+from resprout.stacks.desk import Desk
+from resprout.stacks.shell import Shell, Step
+from resprout_lab.blocks.limits import parts_of
 
 
 class Hello(ProtocolMessage, frozen=True, tag=200):
@@ -69,7 +68,7 @@ class Broker(Shell):
                 Desk(
                     links.get,
                     {Word: self.hears("link"), Rumour: self.rumour},
-                    strange=lambda name, message: None,
+                    unknown_peer=lambda name, message: None,
                     heard=lambda n, now_us: self.did.append(f"{n} lives"),
                 ),
                 Desk(brokers.get, {Hello: self.hears("broker"), Rude: self.refuse}),

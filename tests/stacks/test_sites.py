@@ -16,12 +16,12 @@ from resprout.scenario.source import ScenarioError
 from resprout.sim.run import run_scenario
 from resprout.sim.trial import FaultModel
 from resprout.stacks.registry import find_stack
-from resprout.stacks.survival import Survival
+from resprout.stacks.stack import Survival
 from resprout_lab.blocks import replicated
-from resprout_lab.blocks.periods import PERIOD_US_MAX
+from resprout_lab.blocks.limits import PERIOD_US_MAX
 from resprout_lab.sites import SITES
+from resprout_lab.sites.agreement import dump, load
 from resprout_lab.sites.commands import name_of
-from resprout_lab.sites.image import dump, load
 from resprout_lab.sites.messages import Proposal, SiteCarries, SiteWants, SiteWantsNot
 from resprout_lab.sites.options import SitesOptions
 from tests.stacks.asking import Asked, ask

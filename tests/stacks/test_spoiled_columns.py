@@ -12,8 +12,7 @@ from resprout.core.bundle import pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.edge.durable_messages import Terms
 from resprout.edge.requests import DeliveriesSkipped, DroppedBefore, PublishRequest, SubscribeRequest
-from resprout.order.messages import Forward
-from resprout.order.totals.messages import Closed, Submit
+from resprout.order.messages import Closed, Forward, Submit
 from tests.stacks.test_hostile import bundle, busy_star, check_the_others_go_on
 from tests.stacks.tree import Tree
 

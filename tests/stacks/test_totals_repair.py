@@ -9,8 +9,8 @@ import pytest
 from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest
+from resprout.order.messages import KnownLock, id_of
 from resprout.order.totals.handover import Handover, MergedLocks
-from resprout.order.totals.messages import KnownLock, id_of
 from resprout.order.totals.totals import TotalsState
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions, parts
 from tests.compiled import reaches_into

@@ -13,8 +13,9 @@ from opentelemetry.trace import SpanKind
 
 from resprout.cli.main import run
 from resprout.core.errors import UsageError
+from resprout.core.message import MessageId
 from resprout.net.accounts import PassageAnswer
-from resprout.net.survey import PublicationId, PublicationWay
+from resprout.net.survey import PublicationWay
 from resprout.telemetry import NotTakenError, send, spans_of
 from tests.telemetry.collector import collecting
 
@@ -26,7 +27,7 @@ def passage(broker: str, came_from: str, time: float, **more: object) -> Passage
 
 
 WAY = PublicationWay(
-    PublicationId("teller", 12, "ordered", 7),
+    MessageId("teller", 12, "ordered", 7),
     (
         passage(
             "b1", "teller", 100.0, published_here=True, passed_to=("b0",), passed_time=100.001, safe_time=100.25,
@@ -70,7 +71,7 @@ def test_a_way_is_one_trace_with_brokers_below_those_from_whom_it_came() -> None
         "messaging.operation.type": "send",
         "messaging.client.id": "teller",
         "resprout.guarantee": "causal",
-        "resprout.incarnation": 12,
+        "resprout.epoch": 12,
         "resprout.stream": "ordered",
         "resprout.number": 7,
         "resprout.unanswered": ("b3: it does not answer",),
@@ -147,7 +148,7 @@ def test_a_collector_that_is_not_there_is_one_line_and_status_1(
 
     with collecting() as gone:
         url = gone.url
-    monkeypatch.setattr("resprout.cli.routes._ask_passages", told)
+    monkeypatch.setattr("resprout.cli.status._ask_passages", told)
     monkeypatch.setattr("random.uniform", lambda *_: 0.0)  # the exporter's pause before it tries again
     assert run(["trace", "teller.12/ordered:7", "--otlp", url]) == 1
     out, err = capfd.readouterr()
@@ -162,4 +163,4 @@ def test_without_the_extra_one_line_says_what_to_install(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     assert run(["trace", "teller.12/ordered:7", "--otlp", "http://localhost:4318"]) == 2
-    assert capfd.readouterr() == ("", "resprout: --otlp needs OpenTelemetry: pip install 'resprout[otel]'\n")
+    assert capfd.readouterr() == ("", "resprout: --otlp needs opentelemetry: pip install 'resprout[otel]'\n")

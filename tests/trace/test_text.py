@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resprout.core.names import AttributeValue
+from resprout.core.limits import AttributeValue
 from resprout.trace.schema import TraceError, from_text, texts, to_text, values
 from tests.soak import cases
 

@@ -12,8 +12,8 @@ from resprout.core import limits
 from resprout.core.bundle import Bundle, unpack_attributes, unpack_payloads
 from resprout.core.errors import NameRefusedError, WireError
 from resprout.core.guarantee import Guarantee
-from resprout.core.names import check_attributes
-from resprout.wire.checks import check_columns
+from resprout.core.limits import check_attributes
+from resprout.wire.bundles import check_columns
 from tests.soak import cases
 from tests.wire.examples import bundle, bundles, steady
 

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from resprout.core import limits
 from resprout.core.errors import UsageError, WireError
 from resprout.links.frames import Goodbye
-from resprout.wire.framing import PREAMBLE, FrameReader, FrameWriter, common_version
+from resprout.wire.codec import PREAMBLE, FrameReader, FrameWriter, common_version
 from tests.footprint import kept_by
-
-from .examples import CODEC, bundle, frames, publishing, steady
+from tests.wire.examples import CODEC, bundle, frames, publishing, steady
 
 
 def stream_of(conversation: list[Any]) -> bytes:

@@ -15,6 +15,7 @@ from resprout.edge.durable_messages import (
     Consume,
     Consuming,
     Drops,
+    DropsTold,
     EndSubscription,
     Handed,
     Replayed,
@@ -58,7 +59,7 @@ from resprout.edge.messages import (
     Unsubscribed,
 )
 from resprout.links.frames import Goodbye
-from resprout.net.frames import (
+from resprout.net.sessions import (
     Challenge,
     Login,
     MemberGreeting,
@@ -68,16 +69,19 @@ from resprout.net.frames import (
     Salt,
     make_codec,
 )
-from resprout.order.messages import Ahead, Forward, Levels, Republished
-from resprout.order.totals.levels import TotalLevel, TotalLevels
-from resprout.order.totals.messages import (
+from resprout.order.messages import (
+    Ahead,
     Closed,
+    Forward,
     KnownLock,
+    Levels,
     Lock,
+    Republished,
     Submit,
     TotalCopy,
 )
-from resprout.overlay.memory import Whereabouts
+from resprout.order.totals.levels import TotalLevel, TotalLevels
+from resprout.overlay.configurations import Whereabouts
 from resprout.overlay.messages import (
     Alive,
     Decided,
@@ -102,8 +106,7 @@ from resprout.overlay.messages import (
 from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.resprout import RESPROUT
-from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown
-from resprout.stacks.resprout.durable_state import DurableState
+from resprout.stacks.resprout.durable_state import DurableDone, DurableHeard, DurableKnown, DurableState
 from resprout.stacks.resprout.former import FormerWish, Roster
 from resprout.stacks.resprout.messages import (
     AskedInterest,
@@ -141,8 +144,8 @@ from resprout.stacks.resprout.messages import (
     Welcome,
 )
 from resprout.stacks.resprout.pauses import PausedReader, ReadersPaused
-from resprout.stacks.resprout.unread import AskUnread, UnreadTold
-from resprout.wire.framing import FrameReader, FrameWriter
+from resprout.stacks.resprout.unsettled import AskUnread, UnreadTold
+from resprout.wire.codec import FrameReader, FrameWriter
 from tests.wire.examples import HELLO, WELCOME, bundle, data
 
 FILE = Path(__file__).parent / "golden" / "conversation.txt"
@@ -262,10 +265,10 @@ CONVERSATION: dict[str, Any] = {
     ),
     "a durable subscription": data(
         Consume("jobs", TERMS, 64), Consume("jobs", TERMS, 64, 3, (SPAN,), (SPAN, SPAN)),
-        Consume("jobs", Terms("#", None, False), 1, ends=True, dropped_upto=9),
+        Consume("jobs", Terms("#", None, False), 1, ends=True, dropped_upto=9, dropped_term=2),
         Consuming(Standing.CONSUMER, "", 3), Consuming(Standing.FENCED, "another consumer has taken over"),
-        Handed(bundle(), 2, 9, None, -1, False, 0), Handed(TOTAL, 2, 9, (0,), 1 << 40, True, 7, 9),
-        Acknowledge((SPAN,)), Acknowledged((MARK,)), Acknowledged((MARK,), False, (SPAN,)),
+        Handed(bundle(), 2, 9, None, -1, False), Handed(TOTAL, 2, 9, (0,), 1 << 40, True), DropsTold(7, 9, 2),
+        Acknowledge((SPAN,)), Acknowledge((SPAN,), 9), Acknowledged((MARK,)), Acknowledged((MARK,), False, (SPAN,)),
         Replayed(), EndSubscription(),
     ),
     "durable subscriptions, from broker to broker": data(

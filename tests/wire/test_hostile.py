@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resprout.core import limits, names
+from resprout.core import limits
 from resprout.core.bundle import Bundle
 from resprout.core.errors import WireError
 from resprout.core.guarantee import ALL_LEVELS
@@ -18,10 +18,10 @@ from resprout.links.frames import Data, Goodbye
 from resprout.overlay.messages import Tell
 from resprout.overlay.places import Life, Place
 from resprout.stacks.resprout import RESPROUT
-from resprout.stacks.resprout.durable_messages import DurableHeard
+from resprout.stacks.resprout.durable_state import DurableHeard
 from resprout.stacks.resprout.messages import ListenersChanged, ListenersHeard
 from resprout.stacks.resprout.pauses import PausedReader, ReadersPaused
-from resprout.wire.framing import PREAMBLE, FrameReader, FrameWriter
+from resprout.wire.codec import PREAMBLE, FrameReader, FrameWriter
 from tests.footprint import kept_by
 from tests.soak import cases
 from tests.wire.examples import CODEC, FRAMES, HELLO, WELCOME, bundle, data, frames, publishing, steady
@@ -40,9 +40,9 @@ def assert_keeps_the_rules(frame: Any) -> None:
 
 
 def assert_is_a_bundle(found: Bundle) -> None:
-    names.check_name(found.publisher)
-    names.check_topic(found.topic)
-    assert names.check_keys(found.keys) == found.keys
+    limits.check_name(found.publisher)
+    limits.check_topic(found.topic)
+    assert limits.check_keys(found.keys) == found.keys
     assert 1 <= found.first <= found.last <= NUMBER_MAX
     assert 1 <= found.count <= limits.BUNDLE_MESSAGES
     assert 0 <= found.stamp <= STAMP_MAX

@@ -9,7 +9,7 @@
 - Only what was published before, and matches, is handed out.
 - It is handed out once without saying that it may have been before; and never to a consumer that has acknowledged it.
 - It is handed to nobody once its acknowledgement is known to all brokers: when its consumer consumed on, and nothing
-  happened to any node or link, for so long that there is no doubt (`audit.calm`).
+  happened to any node or link, for so long that there is no doubt (`audit.history`).
 - In a group, nobody is handed a message of a key of which another consumer has one that it has not acknowledged. Judged
   where nothing happened to any node or link, since whoever is not heard has what it has taken from it.
 - Each consumer is handed the ordered publications of a client, and of one lane, in the order they were made (see
@@ -19,12 +19,10 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from resprout.audit.calm import QUIET_US
 from resprout.audit.causal import Delivered, overtaken_by
-from resprout.audit.history import History
+from resprout.audit.history import QUIET_US, History
 from resprout.audit.interest import matches
-from resprout.audit.records import MessageId, PublicationRecord, durable_of, identity_of, seconds
-from resprout.audit.subscriptions import NEVER
+from resprout.audit.records import NEVER, MessageId, PublicationRecord, durable_of, identity_of, seconds
 from resprout.audit.verdict import Anomaly
 from resprout.core.bundle import Pair
 from resprout.core.errors import UsageError
@@ -167,8 +165,9 @@ def read_durables(history: History) -> list[DurableRecord]:
             each.acknowledged.setdefault((each.life(row.node), id), number)
             each.done.setdefault(id, []).append((row.time_us, each.life(row.node)))
             each.hands.take(_pairs(history, id), id)
+        elif row.kind == kinds.DROPS_TOLD:
+            each.dropped = max(each.dropped, _count(number, about.get("dropped", "")))
         else:
-            each.dropped = max(each.dropped, _count(number, about.get("dropped", "0")))
             id = identity_of(number, row)
             handed = HandedOut(number, row.time_us, each.life(row.node), "redelivered" in about)
             each.handed.setdefault(id, []).append(handed)

@@ -10,10 +10,9 @@ from typing import Final
 
 import msgspec
 
-from resprout.audit.records import PublicationFacts
-from resprout.audit.subscriptions import NEVER, SubscriptionBook, SubscriptionRecord
+from resprout.audit.records import NEVER, PublicationFacts, SubscriptionBook, SubscriptionRecord
 from resprout.core.errors import UsageError
-from resprout.core.names import AttributeValue
+from resprout.core.limits import AttributeValue
 from resprout.filters.predicate import Predicate, is_plain, parse_predicate, topic_matches
 from resprout.trace.schema import TraceError, values
 

@@ -10,14 +10,12 @@ from functools import cached_property
 from typing import Final
 
 from resprout.audit import bank
-from resprout.audit.bank import Circles, complete_replicas, loose_circles
-from resprout.audit.bank_operations import AppliedOperation, operation_of, read_applied
+from resprout.audit.bank import AppliedOperation, Circles, complete_replicas, loose_circles, operation_of, read_applied
 from resprout.audit.barrier import check_barrier, keys_of, unjudged_pairs
 from resprout.audit.causal import check_causal, check_fifo
 from resprout.audit.durable import NO_DURABLES, check_durables, read_durables, unjudged_note
 from resprout.audit.history import History
-from resprout.audit.loss import PROBABLE, check_loss, count_deliveries, not_judged, owed
-from resprout.audit.receipts import check_receipts
+from resprout.audit.loss import PROBABLE, check_loss, check_receipts, count_deliveries, not_judged, owed
 from resprout.audit.totals import ByLife, TotalOrder, by_pair, check_places, check_totals
 from resprout.audit.verdict import RULES, Anomaly, Verdict, verdict_of
 from resprout.core.bundle import Pair

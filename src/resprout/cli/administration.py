@@ -10,7 +10,7 @@ import msgspec
 from resprout.cli.console import tell, tell_json
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments, connected
-from resprout.core.names import check_name
+from resprout.core.limits import check_name
 from resprout.edge.client.questions import check_names
 
 

@@ -13,10 +13,10 @@ from resprout.audit.judge import judge
 from resprout.audit.verdict import CLEAN, lines
 from resprout.cli.arguments import LocalPath, RunsPath, spark_options
 from resprout.cli.console import tell, tell_lines
-from resprout.cli.terminal import shown
+from resprout.cli.terminal import count_runs
 from resprout.core.errors import UsageError
-from resprout.pipeline.archive.ingest import add_runs
 from resprout.pipeline.errors import NoSparkError
+from resprout.pipeline.ingest import add_runs
 from resprout.pipeline.places import find_runs, is_archive
 from resprout.pipeline.report.gather import find_all, gather, unknown
 from resprout.pipeline.report.output import GivenCommand, check_drawer, check_target, write_whole
@@ -40,7 +40,7 @@ def archive(
     Each TRACE is the folder of a trace, a folder of such folders, or another archive. Every row is verified first;
     either all runs come in, or none. Runs that are there already are left alone.
     """
-    with shown("verified") as progress:
+    with count_runs("verified") as progress:
         done = add_runs(
             archive, traces, experiment=experiment, replace=replace, choice=spark, on_progress=progress.show
         )
@@ -129,10 +129,11 @@ def write_page(asked: GivenCommand, spark: SparkChoice, option: str = "--out") -
     check_target(asked.out, option)
     found = find_all(asked.folders)
     reports = known_reports(asked.folders, asked.sweeps)
-    check_installed()
     check_drawer()
     needs_spark = is_worth_spark(unknown(found), spark)
-    with shown("looked at") as bar, session(spark) if needs_spark else nullcontext() as running:
+    if needs_spark:
+        check_installed()
+    with count_runs("looked at") as bar, session(spark) if needs_spark else nullcontext() as running:
         gathered = gather(running, found, bar.show)
     from resprout.pipeline.report.page import page_of  # brings the drawer, which a folder without runs does not need
 

@@ -6,6 +6,7 @@ passes it when one of its variables is not set, and it would mean the current fo
 written `amount=120`, `urgent=true`, `city=Porto`, `code='007'`.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -16,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from resprout.core.errors import UsageError
-from resprout.core.names import AttributeValue, check_attributes
+from resprout.core.limits import AttributeValue, check_attributes
 from resprout.net.address import Address, parse_address
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -38,6 +39,21 @@ class LocalPath(click.ParamType):  # type: ignore[type-arg]
             return local_path(str(value))
         except UsageError as error:
             self.fail(str(error), param, ctx)
+
+
+class Seconds(click.FloatRange):
+    """A duration: a finite number of seconds, at least 0."""
+
+    name = "seconds"
+
+    def __init__(self) -> None:
+        super().__init__(min=0)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value} is not a finite number of seconds", param, ctx)
+        return seconds
 
 
 class RunsPath(LocalPath):

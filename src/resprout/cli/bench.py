@@ -5,15 +5,14 @@ from typing import Any, Final
 
 import click
 import msgspec
-from rich.table import Table
 
-from resprout.cli.console import tell, tell_json
-from resprout.cli.load.orders import Flood, Pace
+from resprout.cli.console import tell, tell_json, tell_lines
 from resprout.cli.load.ours import command
 from resprout.cli.load.stream import SIZE_MIN
 from resprout.cli.load.team import FloodResult, LoadProcess, OurChain, Team
+from resprout.cli.load.worker import Flood, Pace
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
-from resprout.cli.terminal import TerminalConsole
+from resprout.cli.terminal import table_lines
 from resprout.core import limits
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
@@ -149,23 +148,20 @@ def _as_data(load: BenchLoad, flooded: FloodResult, latency: Latency) -> dict[st
 
 
 def _print(load: BenchLoad, flooded: FloodResult, latency: Latency) -> None:
-    console = TerminalConsole(highlight=False, soft_wrap=True)
-    console.print(
-        f"[bold]{flooded.messages:,} messages[/] of {load.size} bytes, {load.guarantee.label}:"
+    tell(
+        f"{flooded.messages:,} messages of {load.size} bytes, {load.guarantee.label}:"
         f" {load.brokers} broker(s), {load.subscribers} subscriber(s), {flooded.seconds:.2f} s"
     )
-    table = Table(show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column()
-    table.add_row("published", f"{flooded.messages_per_s:,.0f}", "messages/s")
-    table.add_row("delivered", f"{flooded.deliveries_per_s:,.0f}", "messages/s", end_section=True)
-    table.add_row("processor time, publisher", f"{flooded.publisher_us:.2f}", "µs/message")
+    rows = [
+        ("published", f"{flooded.messages_per_s:,.0f}", "messages/s"),
+        ("delivered", f"{flooded.deliveries_per_s:,.0f}", "messages/s"),
+        ("processor time, publisher", f"{flooded.publisher_us:.2f}", "µs/message"),
+    ]
     for at, broker_us in enumerate(flooded.brokers_us):
-        table.add_row(f"processor time, broker b{at}", "-" if broker_us is None else f"{broker_us:.2f}", "µs/message")
-    table.add_row("processor time, subscriber", f"{flooded.subscriber_us:.2f}", "µs/message", end_section=True)
+        rows.append((f"processor time, broker b{at}", "-" if broker_us is None else f"{broker_us:.2f}", "µs/message"))
+    rows.append(("processor time, subscriber", f"{flooded.subscriber_us:.2f}", "µs/message"))
     for name, value_us in (
         ("median", latency.median_us), ("95 %", latency.p95_us), ("99 %", latency.p99_us), ("longest", latency.max_us)
     ):  # fmt: skip
-        table.add_row(f"latency at 1,000 messages/s, {name}", f"{value_us:,}", "µs")
-    console.print(table)
+        rows.append((f"latency at 1,000 messages/s, {name}", f"{value_us:,}", "µs"))
+    tell_lines(table_lines(rows, numbers=(1,)))

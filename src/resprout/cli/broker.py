@@ -1,4 +1,7 @@
-"""`resprout broker`: one broker, until it is told to stop."""
+"""`resprout broker`: one broker, until it is told to stop.
+
+`resprout tap`: a broker that joins a tree to keep its events.
+"""
 
 import asyncio
 import os
@@ -23,10 +26,10 @@ from resprout.net.connection_limits import raise_limit
 from resprout.net.data_folder import Remembered, remembered
 from resprout.net.door import Door, check_closed, what_is_open
 from resprout.net.identity.proofs import read_network_key
-from resprout.net.keyring import Keyring
-from resprout.net.network_search import FoundCompany, look_for_company
+from resprout.net.membership import FoundCompany, look_for_company
 from resprout.net.orders import LINE_BYTES_MAX, Bar, BrokerOrder, leave_group, read_order, watch_stdin
 from resprout.net.sessions import incarnation_max, new_incarnation
+from resprout.net.tls import Keyring
 
 if TYPE_CHECKING:
     from resprout.net.http.pages import Pages
@@ -243,8 +246,7 @@ class _Life:
                     "--http-open says who may look: give --http HOST:PORT, where there is something to see"
                 )
             return None
-        from resprout.net.http.admission import check_pages_closed
-        from resprout.net.http.pages import Pages
+        from resprout.net.http.pages import Pages, check_pages_closed
 
         check_pages_closed(settings.http, self._door, settings.http_opens)
         return Pages(settings.name, self._door, settings.http_opens)
@@ -388,3 +390,47 @@ def _members(network: Remembered, me: str) -> dict[str, Address]:
 def _listed(members: Iterable[str]) -> str:
     names = sorted(members)
     return ", ".join(names[:NAMED_MAX]) + (f" and {len(names) - NAMED_MAX} others" if len(names) > NAMED_MAX else "")
+
+
+@click.command()
+@click.argument("filters", nargs=-1, metavar="[FILTER]...")
+@click.option("--join", "contacts", multiple=True, required=True, metavar="HOST:PORT", help="Any broker of the tree.")
+@click.option("--data", type=LocalPath(), required=True, metavar="DIR", help="The folder that the events are kept in.")
+@click.option("--name", default="tap", show_default=True, metavar="NAME", help="What it is called in the network.")
+@click.option("--listen", default="localhost:0", show_default=True, metavar="HOST:PORT", help="Where it listens.")
+@click.option("--tls", type=LocalPath(), metavar="DIR", help="Speak TLS only, with its certificate in this folder.")
+@click.option("--rules", type=LocalPath(), metavar="FILE", help="Which clients are known, and what each may read.")
+@click.option("--network-key", type=LocalPath(), metavar="FILE", help="The key of the network, where there is no TLS.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="OPTION=VALUE",
+    help="As of `resprout broker`; events.retain_bytes=... and events.retain_us=... say how much is kept.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the address, and later notes, as JSON, one object a line.")
+@click.pass_context
+def tap(
+    context: click.Context,
+    filters: tuple[str, ...],
+    contacts: tuple[str, ...],
+    data: Path,
+    name: str,
+    listen: str,
+    tls: Path | None,
+    rules: Path | None,
+    network_key: Path | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Add a broker to a tree that keeps the events of topics that match a FILTER, all of them if there is none.
+
+    It joins as a leaf, and is a broker like any other: `resprout read --server` it to see what it keeps. Options that
+    all brokers must have alike are given with --set. It is the same as `resprout broker --join --data --keep`. A tree
+    with rules, a key or TLS takes it only with the same: whoever reads from it may read what its --rules allow.
+
+    \b
+        resprout tap --join localhost:7450 --data /var/lib/resprout/tap 'bank/#'
+    """
+    result: int = context.invoke(
+        broker, name=name, listen=listen, contacts=contacts, data=data, keep=filters or ("#",), overrides=overrides,
+        as_json=as_json, tls=tls, rules=rules, network_key=network_key,
+    )  # fmt: skip
+    return result

@@ -1,6 +1,7 @@
 """The `resprout` command: its verbs, and the one place where an error becomes a line and an exit status.
 
-0: fine. 1: a guarantee was violated or the run failed. 2: the input was wrong; one line on stderr says what and where.
+0: fine. 1: a guarantee was violated or the run failed. 2: the input was wrong. 3: no broker could be reached. One line
+on stderr says what and where.
 
 A verb is imported when it is used: `resprout pub` must not wait for what only `resprout audit` needs.
 """
@@ -9,13 +10,15 @@ import importlib
 import io
 import os
 import sys
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
 from resprout import __version__
 from resprout.cli.console import escape_strays, tell, tell_lines
-from resprout.core.errors import ResproutError, UsageError
+from resprout.cli.defaults import config_path, read_defaults
+from resprout.core.errors import NoBrokerError, ResproutError, UsageError
+from resprout.core.extras import needed_for
 
 
 class Verb(NamedTuple):
@@ -24,23 +27,33 @@ class Verb(NamedTuple):
     summary: str
 
 
+SECTIONS: Final = {
+    "Publish and subscribe": ("pub", "sub", "request", "reply", "read"),
+    "Run brokers": ("up", "broker", "tap"),
+    "Look at a network": ("status", "top", "who", "trace"),
+    "Administer a network": ("certificates", "secret", "end-subscription", "forget", "journal", "mend"),
+    "Run and judge scenarios": ("sim", "run", "swarm", "audit", "watch", "bench"),
+    "Collect runs": ("archive", "sweep", "report", "conclude"),
+}
 VERBS: Final = {
     "broker": Verb("broker", "Run one broker of a tree until SIGTERM"),
     "up": Verb("up", "Run the brokers of SCENARIO, each in a process of its own"),
-    "tap": Verb("tap", "Add a broker to a tree that keeps the events of topics"),
+    "tap": Verb("broker", "Add a broker to a tree that keeps the events of topics"),
     "pub": Verb("publish", "Publish PAYLOAD on TOPIC"),
     "sub": Verb("subscribe", "Print what is published on topics that match FILTER"),
+    "request": Verb("requests", "Publish a request with PAYLOAD on TOPIC"),
+    "reply": Verb("requests", "Answer requests on topics that match FILTER"),
     "read": Verb("subscribe", "Print what the broker keeps of topics that match FILTER"),
     "status": Verb("status", "Show the tree that a broker is in"),
     "top": Verb("top", "Show what the brokers of a tree do, until Ctrl-C"),
-    "who": Verb("routes", "Show who receives a publication on TOPIC"),
-    "trace": Verb("routes", "Show where the publication ID went"),
-    "certificates": Verb("credentials", "Make certificates for brokers and clients"),
-    "secret": Verb("credentials", "Make a secret for the identity NAME"),
+    "who": Verb("status", "Show who receives a publication on TOPIC"),
+    "trace": Verb("status", "Show where the publication ID went"),
+    "certificates": Verb("broker_files", "Make certificates for brokers and clients"),
+    "secret": Verb("broker_files", "Make a secret for the identity NAME"),
     "end-subscription": Verb("administration", "End the durable subscription NAME"),
     "forget": Verb("administration", "Tell the network that the brokers NAME... will never return"),
-    "journal": Verb("data_folder", "Tell what is kept in DIR, the --data folder of a broker"),
-    "mend": Verb("data_folder", "Keep the records that are intact in DIR"),
+    "journal": Verb("broker_files", "Tell what is kept in DIR, the --data folder of a broker"),
+    "mend": Verb("broker_files", "Keep the records that are intact in DIR"),
     "sim": Verb("simulate", "Run SCENARIO in virtual time"),
     "run": Verb("run", "Run SCENARIO with real processes over TCP on this machine"),
     "swarm": Verb("simulate", "Draw scenarios from seeds, run them in virtual time"),
@@ -49,11 +62,16 @@ VERBS: Final = {
     "sweep": Verb("sweep", "Run the grid of scenarios in FILE as Spark tasks"),
     "report": Verb("archives", "Show what the runs in DIR came to, traces or archives"),
     "conclude": Verb("archives", "Archive the run in TRACE, judge it, measure it and draw it"),
-    "watch": Verb("watch", "Judge a run while it happens"),
+    "watch": Verb("audit", "Judge a run while it happens"),
     "bench": Verb("bench", "Measure how fast brokers on this machine are"),
 }
-"""In the order of `resprout --help`. Each summary starts the help of its verb, so that the list can be printed without
-importing any verb."""
+"""With summaries for `resprout --help`, which prints them without importing any verb."""
+
+
+CLIENT_VERBS: Final = (
+    *SECTIONS["Publish and subscribe"], *SECTIONS["Look at a network"], "end-subscription", "forget",
+)  # fmt: skip
+"""These read the configuration file (`cli.defaults`)."""
 
 
 class _Verbs(click.Group):
@@ -70,25 +88,29 @@ class _Verbs(click.Group):
             return 0
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return list(VERBS)
+        return [name for names in SECTIONS.values() for name in names]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
-        module = importlib.import_module(f"resprout.cli.{VERBS[name].module}")
+        with needed_for(f"resprout {name}"):
+            module = importlib.import_module(f"resprout.cli.{VERBS[name].module}")
         command = getattr(module, name.replace("-", "_"))
         assert isinstance(command, click.Command), f"{name} is no command"
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs with their summaries."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, verb.summary) for name, verb in VERBS.items()])
+        """List the verbs of each section with their summaries."""
+        widest = max(map(len, VERBS))
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), VERBS[name].summary) for name in names])
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="resprout", message="%(prog)s %(version)s")
-def command() -> None:
+@click.pass_context
+def command(context: click.Context) -> None:
     """A publish/subscribe broker tree that grows back.
 
     Run a small tree of brokers, and talk through it from two other terminals:
@@ -103,7 +125,17 @@ def command() -> None:
     \b
         resprout sim --draw 1 --trace out/drawn
         resprout audit out/drawn
+
+    A trace needs `pip install 'resprout[trace]'`. The file ~/.config/resprout/config.toml, or RESPROUT_CONFIG, may hold
+    `server`, `tls`, `login` and `name` for the commands that talk to a broker.
+
+    Exit status: 0 success, 1 failure, 2 wrong usage, 3 no broker could be reached.
     """
+    if context.invoked_subcommand in CLIENT_VERBS and (path := config_path()) is not None:
+        values: dict[str, Any] = dict(read_defaults(path))
+        if "server" in values:
+            values["server"] = [values["server"]]
+        context.default_map = {context.invoked_subcommand: values}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -126,6 +158,8 @@ def run(arguments: list[str] | None = None) -> int:
         return _complain(error.format_message(), 2)
     except UsageError as error:
         return _complain(str(error), 2)
+    except NoBrokerError as error:
+        return _complain(str(error), 3)
     except ResproutError as error:
         return _complain(str(error), 1)
     except (KeyboardInterrupt, click.Abort):

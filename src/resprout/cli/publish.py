@@ -13,18 +13,17 @@ from typing import Final
 import click
 import msgspec
 
-from resprout.cli.arguments import parse_attributes
+from resprout.cli.arguments import Seconds, parse_attributes
 from resprout.cli.console import tell, tell_json
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments, connected, verbose_option
-from resprout.cli.standard_io import id_text, read_lines
+from resprout.cli.standard_io import read_lines
 from resprout.client.client import Client
-from resprout.client.errors import PublishError
-from resprout.client.events import ClientEvent
+from resprout.client.errors import ClientEvent, PublishError
 from resprout.client.receipts import Receipt
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.names import AttributeValue, check_keys, check_payload, check_topic
+from resprout.core.limits import AttributeValue, check_keys, check_payload, check_topic
 from resprout.edge.requests import PublishingHeld
 
 LOOK_SECONDS: Final = 0.2
@@ -114,7 +113,7 @@ class PublishedLines(msgspec.Struct, frozen=True):
     "--wait", type=click.Choice([kind.label for kind in ReceiptLevel]), default="accepted", show_default=True,
     help="Exit when the broker has it, when it survives crashes, or when every subscriber has it.",
 )  # fmt: skip
-@click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Wait no longer than this for that.")
+@click.option("--timeout", type=Seconds(), metavar="SECONDS", help="Wait no longer than this for that.")
 @access_arguments
 @verbose_option
 @click.option("--json", "as_json", is_flag=True, help="Print what was published as one JSON object.")
@@ -197,7 +196,7 @@ async def _publish_all(client: Client, order: Order, notices: HeldNotices) -> Pu
 
 
 def _id(receipt: Receipt | None) -> str:
-    return id_text(receipt.id) if receipt is not None else ""
+    return str(receipt.id) if receipt is not None else ""
 
 
 async def _say(client: Client, order: Order, payload: bytes) -> Receipt:

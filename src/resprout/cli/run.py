@@ -1,6 +1,5 @@
 """`resprout run`: a scenario with real processes."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,17 +10,16 @@ from resprout.cli.arguments import LocalPath
 from resprout.cli.console import tell, tell_lines
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.scenarios import RunOutcome, choose_scenario, say, scenario_arguments
-from resprout.cli.story import Story
-from resprout.cli.terminal import TerminalConsole
+from resprout.cli.terminal import progress_line
+from resprout.cli.up import Story
 from resprout.core.errors import ResproutError
-from resprout.net.child import ProcessError
+from resprout.net.process import ProcessError
 from resprout.net.run.coordinator import OnProgress, ProcessRunResult, RealRun
-from resprout.net.run.orders import ClientsProgress
+from resprout.net.run.exchange import ClientsProgress
 from resprout.scenario.model import Scenario
 from resprout.scenario.write import describe, run_info
-from resprout.trace.live_folder import LiveFolder
 from resprout.trace.schema import Row
-from resprout.trace.store import TraceWriter
+from resprout.trace.store import LiveFolder, TraceWriter
 from resprout.trace.summary import summarize
 
 ENDS = ("quiescent", "timeout")
@@ -93,17 +91,13 @@ async def _run(
 @contextmanager
 def _shown(scenario: Scenario) -> Iterator[OnProgress | None]:
     """How far the run is, on a terminal; nothing in a pipe, and nothing is left of it afterwards."""
-    console = TerminalConsole(stderr=True, highlight=False)
-    if not console.is_terminal or not sys.stderr.isatty():
-        yield None
-        return
-    starting = f"starting {len(scenario.brokers)} brokers and {len(scenario.clients)} clients"
-    with console.status(starting) as status:
+    with progress_line(f"starting {len(scenario.brokers)} brokers and {len(scenario.clients)} clients") as line:
 
         def show(time_us: int, progress: ClientsProgress) -> None:
-            status.update(
+            assert line is not None
+            line(
                 f"{max(0, time_us) / 1e6:.1f} s: {progress.published} published, {progress.delivered} delivered,"
                 f" {progress.pending} under way"
             )
 
-        yield show
+        yield None if line is None else show

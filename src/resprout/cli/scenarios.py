@@ -9,18 +9,16 @@ from typing import Any, TypeVar
 
 import click
 import msgspec
-from rich.markup import escape
-from rich.table import Table
 
 from resprout.cli.arguments import LocalPath
-from resprout.cli.console import tell_json
-from resprout.cli.terminal import TerminalConsole
+from resprout.cli.console import tell, tell_json, tell_lines
+from resprout.cli.terminal import table_lines
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import Scenario
-from resprout.scenario.shipped import shipped
+from resprout.scenario.source import shipped
 from resprout.scenario.write import to_toml
 from resprout.trace.summary import Latency, Summary
 
@@ -94,34 +92,30 @@ def _as_data(outcome: RunOutcome) -> dict[str, Any]:
 
 def _print(outcome: RunOutcome) -> None:
     scenario, summary = outcome.scenario, outcome.summary
-    console = TerminalConsole(highlight=False, soft_wrap=True)
-    console.print(
-        f"[bold]{escape(scenario.name)}[/]: {len(scenario.brokers)} brokers, {len(scenario.clients)} clients,"
+    tell(
+        f"{scenario.name}: {len(scenario.brokers)} brokers, {len(scenario.clients)} clients,"
         f" stack {scenario.stack}, seed {scenario.seed}"
     )
     published, delivered = sum(summary.published.values()), sum(summary.delivered.values())
-    console.print(
+    tell(
         f"{published} published, {delivered} delivered in {summary.duration_us / 1e6:.1f} s of {outcome.clock} time;"
         f" the run {'came to rest' if outcome.ended == 'quiescent' else 'hit its time limit'}"
     )
     if summary.refused:
-        console.print(f"{summary.refused} publications were refused")
+        tell(f"{summary.refused} publications were refused")
     if summary.latency:
-        console.print(_latencies("publish to deliver", summary.latency))
+        tell_lines(_latencies("publish to deliver", summary.latency))
     if summary.receipts:
-        console.print(_latencies("publish to receipt", summary.receipts))
-    console.print(f"digest {outcome.digest}")
+        tell_lines(_latencies("publish to receipt", summary.receipts))
+    tell(f"digest {outcome.digest}")
     if outcome.folder is not None:
-        console.print(f"trace  {outcome.folder}", markup=False)
+        tell(f"trace  {outcome.folder}")
 
 
-def _latencies(title: str, latencies: dict[str, Latency]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="")
-    table.add_column("")
-    for heading in ("count", "median ms", "p95 ms", "p99 ms", "max ms"):
-        table.add_column(heading, justify="right")
+def _latencies(title: str, latencies: dict[str, Latency]) -> list[str]:
+    rows = [["", "count", "median ms", "p95 ms", "p99 ms", "max ms"]]
     order = {guarantee.label: guarantee for guarantee in Guarantee}
     for name, latency in sorted(latencies.items(), key=lambda item: order.get(item[0], Guarantee.EVENTUAL)):
         values = (latency.median_us, latency.p95_us, latency.p99_us, latency.max_us)
-        table.add_row(name, str(latency.count), *(f"{value / 1e3:.3f}" for value in values))
-    return table
+        rows.append([name, str(latency.count), *(f"{value / 1e3:.3f}" for value in values)])
+    return [title, *table_lines(rows, numbers=range(1, 6))]

@@ -12,16 +12,15 @@ import msgspec
 from resprout.cli.arguments import LocalPath, address_of_peer
 from resprout.client.client import Client
 from resprout.client.connect import connect
-from resprout.client.errors import ConnectError
-from resprout.client.events import OnEvent
-from resprout.core.errors import UsageError
+from resprout.client.errors import ConnectError, OnEvent
+from resprout.core.errors import NoBrokerError, UsageError
 from resprout.net.address import DEFAULT_PORT
 from resprout.net.identity.scram import read_login
 
 CONNECT_SECONDS: Final = 10.0
 
 server_option: Final = click.option(
-    "--server", metavar="HOST:PORT[,...]", default=[f"localhost:{DEFAULT_PORT}"], envvar="RESPROUT_SERVER",
+    "--server", "-s", metavar="HOST:PORT[,...]", default=[f"localhost:{DEFAULT_PORT}"], envvar="RESPROUT_SERVER",
     multiple=True, callback=lambda context, parameter, given: ",".join(given),
     show_default=True, show_envvar=True, help="The broker to talk to; several are tried in turn.",
 )  # fmt: skip
@@ -30,6 +29,11 @@ tls_option: Final = click.option(
     "--tls", type=LocalPath(), metavar="DIR", envvar="RESPROUT_TLS", show_envvar=True,
     help="Speak TLS: a folder with ca.pem, and with the certificate of --name if it has one.",
 )  # fmt: skip
+
+
+def count_option(text: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    return click.option("--count", "-n", type=click.IntRange(1), metavar="N", help=text)
+
 
 verbose_option: Final = click.option("--verbose", "-v", is_flag=True, help="Say on standard error what happens.")
 
@@ -67,7 +71,7 @@ def access_arguments(function: Callable[..., int]) -> Callable[..., int]:
 
 @asynccontextmanager
 async def connected(access: Access, on_event: OnEvent | None = None) -> AsyncIterator[Client]:
-    """A client of the first broker that serves; UsageError when none does: then the addresses were wrong."""
+    """Connect to the first broker that serves; NoBrokerError when none does."""
     addresses = [str(address_of_peer(one.strip())) for one in access.server.split(",")]
     try:
         client = await connect(
@@ -75,7 +79,7 @@ async def connected(access: Access, on_event: OnEvent | None = None) -> AsyncIte
             on_event=on_event,
         )  # fmt: skip
     except ConnectError as error:
-        raise UsageError(f"cannot connect to {error}") from None
+        raise NoBrokerError(f"cannot connect to {error}") from None
     try:
         yield client
     finally:

@@ -44,16 +44,16 @@ import msgspec
 
 from resprout.cli.arguments import address_of_peer, local_path
 from resprout.core.errors import UsageError
-from resprout.core.names import check_name
+from resprout.core.limits import check_name
 from resprout.edge.requests import DRAIN_US
 from resprout.filters.predicate import check_filter
-from resprout.journal.options import JournalOptions
+from resprout.journal.interface import JournalOptions
 from resprout.links.options import LinkOptions
 from resprout.net.address import DEFAULT_PORT, Address, parse_address
 from resprout.net.broker_to_run import EVENT_OPTIONS
 from resprout.net.connection_limits import CrowdLimits
 from resprout.net.identity.rules import COUNT_MAX
-from resprout.net.keyring import Tls, tls_of_broker
+from resprout.net.tls import Tls, tls_of_broker
 from resprout.scenario.reader import TomlTable, format_duration, parse_duration
 from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
 from resprout.stacks.registry import DEFAULT, find_stack

@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 
 from resprout.cli.console import json_line
 from resprout.core import limits
-from resprout.core.errors import UsageError
-from resprout.core.escaping import escape
+from resprout.core.errors import UsageError, escape
 from resprout.core.message import Message
 
 T = TypeVar("T")
@@ -123,22 +122,16 @@ def as_fields(message: Message) -> dict[str, Any]:
     except UnicodeDecodeError:
         fields["payload_base64"] = base64.b64encode(message.payload).decode()
     fields["publisher"] = message.publisher
-    fields["incarnation"] = message.incarnation
+    fields["epoch"] = message.epoch
     fields["seq"] = message.seq
     fields["guarantee"] = message.guarantee.label
     fields["keys"] = message.keys
     fields["attributes"] = message.attributes
     fields["position"] = message.position
-    fields["id"] = id_text(message.id)
+    fields["id"] = str(message.id)
     if message.redelivered:
         fields["redelivered"] = True
     return fields
-
-
-def id_text(id: tuple[Any, ...]) -> str:
-    """The id of a publication as `resprout trace` takes it."""
-    publisher, life, stream, seq = id
-    return f"{publisher}.{life}/{stream}:{seq}"
 
 
 def _readable(payload: bytes) -> str:

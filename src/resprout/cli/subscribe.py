@@ -5,23 +5,20 @@ Both say on standard error where the journal of events has gaps.
 
 import sys
 from collections.abc import Coroutine
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from resprout.cli.console import json_line, tell
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
-from resprout.cli.server import Access, access_arguments, connected, verbose_option
+from resprout.cli.server import Access, access_arguments, connected, count_option, verbose_option
 from resprout.cli.standard_io import Output, Show, as_fields, as_json, as_payload, as_text
-from resprout.client.asking import EventsPage, Offset, Start, read_offset
-from resprout.client.durable import WHEN_FULL, WhenFullWord, read_policy, read_terms
-from resprout.client.durable_inbox import DurableInbox
-from resprout.client.events import ClientEvent, EventsMissing, MessagesDropped, gap_text
+from resprout.client.durable import WHEN_FULL, DurableInbox, WhenFullWord, read_policy, read_terms
+from resprout.client.errors import ClientEvent, EventsMissing, MessagesDropped, gap_text
 from resprout.client.inbox import Inbox
-from resprout.client.replaying import read_start
+from resprout.client.past_events import EventsPage, Offset, Start, read_start
 from resprout.core.errors import UsageError
-from resprout.core.names import check_name
+from resprout.core.limits import check_name
 from resprout.edge.requests import StoredMessage
 from resprout.filters.predicate import check_filter, parse_predicate
 
@@ -33,7 +30,7 @@ allow_gaps_option = click.option(
 @click.command()
 @click.argument("filter")
 @click.option("--where", metavar="EXPR", help='Only messages whose attributes fulfil this, e.g. "amount > 100".')
-@click.option("--count", type=click.IntRange(1), metavar="N", help="End after N messages.")
+@count_option("End after N messages.")
 @click.option("--json", "json", is_flag=True, help="Print everything that is known, one JSON object a line.")
 @click.option("--raw", is_flag=True, help="Print payloads alone, as they came, each followed by a line end.")
 @click.option("--durable", metavar="NAME", help="A subscription that stays, under this name; goes on where it was.")
@@ -43,7 +40,7 @@ allow_gaps_option = click.option(
     help="What the broker does when this is not read fast enough. Default: disconnect; with --durable or --group, "
     "block. Only those can spill.",
 )  # fmt: skip
-@click.option("--replay-from", metavar="WHERE", help="First what is kept: from 'beginning', an offset or a time on.")
+@click.option("--replay-from", metavar="WHERE", help="First what is kept, from 'earliest', an offset or a time on.")
 @allow_gaps_option
 @access_arguments
 @verbose_option
@@ -70,7 +67,7 @@ def sub(
         resprout sub 'news/#'
         resprout sub bank/+ --where "amount > 100 and currency = 'EUR'" --json
         resprout sub logs/app --raw --count 100 > sample.log
-        resprout sub 'bank/#' --replay-from beginning --server tap.example:7450
+        resprout sub 'bank/#' --replay-from earliest --server tap.example:7450
         resprout sub 'orders/#' --durable billing
         resprout sub 'jobs/#' --group workers
         resprout sub 'orders/#' --durable archive --when-full spill
@@ -83,7 +80,7 @@ def sub(
     if replay_from is not None:
         if group is not None:
             raise UsageError("a group does not begin in the past: --replay-from is for others")
-        read_start(replay_from)
+        read_start(replay_from, "--replay-from")
     elif allow_gaps and durable is None:
         raise UsageError("--allow-gaps is for what begins in the past: --replay-from says where")
     if when_full is not None:
@@ -141,10 +138,10 @@ async def _follow(
                 filter, where, when_full=when_full, replay_from=replay_from, allow_gaps=allow_gaps
             )
         else:
-            # By hand: exactly what was printed counts as processed, and of what came with the last message, the rest
-            # is for the next one.
+            # With manual acks exactly what was printed counts as processed. Of the last batch, messages beyond --count
+            # stay for the next consumer.
             inbox = await client.subscribe(
-                filter, where, durable=durable, group=group, when_full=when_full, by_hand=True,
+                filter, where, durable=durable, group=group, when_full=when_full, manual_ack=True,
                 replay_from=replay_from, allow_gaps=allow_gaps,
             )  # fmt: skip
         if verbose:
@@ -153,7 +150,8 @@ async def _follow(
             wanted = messages if count is None else messages[:count]
             await output.write(map(show, wanted))
             if isinstance(inbox, DurableInbox):
-                inbox.acknowledge(*wanted)
+                for message in wanted:
+                    message.ack()
             if count is not None:
                 count -= len(wanted)
                 if not count:
@@ -167,12 +165,12 @@ async def _follow(
     "--from", "start", default="earliest", show_default=True, metavar="OFFSET",
     help="Where to begin: an offset as it is printed, a time such as 2026-03-01T12:00:00Z, earliest or latest.",
 )  # fmt: skip
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="End after N messages.")
+@count_option("End after N messages.")
 @click.option("--json", "json", is_flag=True, help="Print everything that is known, one JSON object a line.")
 @allow_gaps_option
 @access_arguments
 def read(
-    filter: str, where: str | None, start: str, limit: int | None, json: bool, allow_gaps: bool, access: Access
+    filter: str, where: str | None, start: str, count: int | None, json: bool, allow_gaps: bool, access: Access
 ) -> int:
     """Print what the broker keeps of topics that match FILTER, one message a line, and end.
 
@@ -184,26 +182,12 @@ def read(
 
     \b
         resprout read 'bank/#' --server localhost:7455
-        resprout read 'bank/#' --server localhost:7455 --from 2026-03-01T12:00:00Z --limit 10 --json
+        resprout read 'bank/#' --server localhost:7455 --from 2026-03-01T12:00:00Z -n 10 --json
     """
     parse_predicate(filter, where)
-    work = _pages(filter, where, _start(start), limit, json, allow_gaps, access)
+    work = _pages(filter, where, read_start(start, "--from"), count, json, allow_gaps, access)
     run_loop(_print_past(work))
     return 0
-
-
-def _start(text: str) -> Start:
-    if text == "earliest":
-        return "earliest"
-    if text == "latest":
-        return "latest"
-    if "@" in text:
-        return read_offset(text)
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"--from {text}: neither an offset nor a time, earliest or latest") from None
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 async def _print_past(work: Coroutine[Any, Any, None]) -> None:

@@ -10,13 +10,21 @@ import msgspec
 from resprout.cli.archives import write_page
 from resprout.cli.arguments import LocalPath, RunsPath, spark_options
 from resprout.cli.console import tell, tell_json
-from resprout.cli.terminal import Shown, shown
-from resprout.pipeline.archive.format import check_usable
+from resprout.cli.terminal import RunCount, count_runs
+from resprout.pipeline.places import check_usable
 from resprout.pipeline.report.output import GivenCommand, check_target
 from resprout.pipeline.session import SparkChoice
 from resprout.pipeline.stores import Location
-from resprout.pipeline.sweep_plan import SweepPlan, SweepProgress, count_finished, load_plan, look
-from resprout.pipeline.sweep_run import Finished, SweepOutcome, run_sweep
+from resprout.pipeline.sweep import (
+    Finished,
+    SweepOutcome,
+    SweepPlan,
+    SweepProgress,
+    count_finished,
+    load_plan,
+    look,
+    run_sweep,
+)
 
 FAILURES_SHOWN = 20
 
@@ -51,7 +59,7 @@ def sweep(
     check_usable(out)
     standing = look(plan, out, replace)
     begin = time.monotonic()
-    with shown("done", len(standing.done), len(plan.sweep)) as bar:
+    with count_runs("done", len(standing.done)) as bar:
         counter = _Counter(standing, bar)
         try:
             outcome = run_sweep(plan, standing, out, choice=spark, replace=replace, on_finished=counter.count)
@@ -72,7 +80,7 @@ def sweep(
 
 
 class _Counter:
-    def __init__(self, standing: SweepProgress, bar: Shown) -> None:
+    def __init__(self, standing: SweepProgress, bar: RunCount) -> None:
         self._bar = bar
         self._over = len(standing.done)
         self._all = len(standing.done) + len(standing.todo)

@@ -1,59 +1,62 @@
-"""Tables and progress bars on a terminal: the part of `cli.console` that needs `rich`, which is slow to import."""
+"""Tables for a terminal or a pipe, and a line that tells how far a command is."""
 
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.segment import Segment
-
-from resprout.core.escaping import escape
+from resprout.cli.console import overwrite
 
 
-class TerminalConsole(Console):
-    """A console of `rich` that writes its own control sequences, and escapes those of others."""
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            text, style, control = segment
-            yield segment if control or text.isprintable() else Segment(escape(text, keep="\t\n"), style)
-
-    def on_broken_pipe(self) -> None:
-        """Leave it to `main` what a reader that has gone away means."""
-        raise BrokenPipeError
-
-
-class Shown:
-    def __init__(self, bar: Progress | None, word: str, done: int, of: int | None) -> None:
-        self._bar = bar
-        self._task = bar.add_task(word, total=of, completed=done) if bar is not None else None
-
-    def show(self, done: int, of: int) -> None:
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=done, total=of)
-
-    def hide(self) -> None:
-        """Before something else is written."""
-        if self._bar is not None:
-            self._bar.stop()
+def table_lines(rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> list[str]:
+    """Return the rows as lines with aligned columns; the columns in `numbers` are aligned on the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(width) if at in numbers else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 @contextmanager
-def shown(word: str, done: int = 0, of: int | None = None) -> Iterator[Shown]:
-    """A bar with the number of runs done and the time left; gone when the block is over. What is `done` when it begins
-    tells nothing about the time that the rest takes."""
-    console = TerminalConsole(stderr=True)
-    if not console.is_terminal or not sys.stderr.isatty():
-        yield Shown(None, word, done, of)
+def progress_line(first: str) -> Iterator[Callable[[str], None] | None]:
+    """Show a line on a terminal that each call replaces, and remove it at the end. In a pipe: None."""
+    if not sys.stderr.isatty():
+        yield None
         return
-    columns = (
-        TextColumn("runs {task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        yield Shown(bar, word, done, of)
+    overwrite(first)
+    try:
+        yield overwrite
+    finally:
+        overwrite("")
+
+
+class RunCount:
+    """The number of runs done, on a terminal, with the time that the rest will take."""
+
+    def __init__(self, verb: str, done: int) -> None:
+        self._verb = verb
+        self._before = done
+        self._began = time.monotonic()
+
+    def show(self, done: int, of: int) -> None:
+        rate = (done - self._before) / max(time.monotonic() - self._began, 0.001)
+        left = f", about {(of - done) / rate:,.0f} s left" if rate else ""
+        overwrite(f"{done} of {of} runs {self._verb}{left}")
+
+    def hide(self) -> None:
+        """Before something else is written."""
+        overwrite("")
+
+
+@contextmanager
+def count_runs(verb: str, done: int = 0) -> Iterator[RunCount]:
+    """Show how many runs are done while the block runs. Those `done` at the beginning do not count for the rate."""
+    count = RunCount(verb, done)
+    try:
+        yield count
+    finally:
+        count.hide()

@@ -7,17 +7,13 @@ from collections.abc import Callable, Iterator
 
 import click
 import msgspec
-from rich.console import Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
-from resprout.cli.console import tell_json, tell_lines
+from resprout.cli.console import full_screen, tell_json, tell_lines
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
-from resprout.cli.server import Access, access_arguments
+from resprout.cli.server import Access, access_arguments, count_option
 from resprout.cli.status import AskingCommand, heading, news_lines, size
-from resprout.cli.terminal import TerminalConsole
-from resprout.core.escaping import escape
+from resprout.cli.terminal import table_lines
+from resprout.core.errors import escape
 from resprout.net.accounts import LatencySummary, TreeSurvey
 
 COLUMNS = ("broker", "parent", "clients", "in/s", "out/s", "through/s", "safe p99", "delivered p99", "queue", "log")
@@ -26,7 +22,7 @@ COLUMNS = ("broker", "parent", "clients", "in/s", "out/s", "through/s", "safe p9
 @click.command()
 @access_arguments
 @click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True, metavar="SECONDS")
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Look so many times, and end.")
+@count_option("Look N times, and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print each look as a JSON object, one a line.")
 def top(access: Access, interval: float, count: int | None, as_json: bool) -> int:
     """Show what the brokers of a tree do, until Ctrl-C: rates, latencies, queues.
@@ -49,8 +45,11 @@ async def _watch(asking: AskingCommand, interval_s: float, count: int | None, as
             asking, interval_s, count, stop, tell_json if as_json else lambda found: tell_lines(lines.of(found))
         )
         return 0
-    with Live(console=TerminalConsole(), auto_refresh=False, screen=count is None) as live:
-        await _look(asking, interval_s, count, stop, lambda found: live.update(_drawn(found), refresh=True))
+    if count is not None:
+        await _look(asking, interval_s, count, stop, lambda found: tell_lines(_drawn(found)))
+        return 0
+    with full_screen() as draw:
+        await _look(asking, interval_s, count, stop, lambda found: draw(_drawn(found)))
     return 0
 
 
@@ -90,13 +89,11 @@ def _as_lines(found: TreeSurvey) -> list[str]:
     return lines + [f"{at} {one.name} no answer: {one.reason}" for one in found.missing]
 
 
-def _drawn(found: TreeSurvey) -> Group:
-    table = Table(*COLUMNS, box=None, pad_edge=False)
-    for row in _rows(found):
-        table.add_row(*map(Text, row))
-    for one in found.missing:
-        table.add_row(Text(escape(one.name)), Text("dead" if one.dead else "no answer"))
-    return Group(Text(heading(found)), table, *[Text(line) for line in news_lines(found)])
+def _drawn(found: TreeSurvey) -> list[str]:
+    blank = [""] * (len(COLUMNS) - 2)
+    silent = [(escape(one.name), "dead" if one.dead else "no answer", *blank) for one in found.missing]
+    rows = [COLUMNS, *_rows(found), *silent]
+    return [heading(found), *table_lines(rows, numbers=range(2, len(COLUMNS))), *news_lines(found)]
 
 
 def _rows(found: TreeSurvey) -> Iterator[tuple[str, ...]]:

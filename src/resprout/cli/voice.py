@@ -11,7 +11,7 @@ from resprout.cli.console import tell, tell_json
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.net.address import Address
-from resprout.net.clock import now_us
+from resprout.net.event_loop import now_us
 from resprout.net.orders import Announcement, SaidNote, announcement_line
 
 LOG_FORMATS: Final = ("short", "full", "json")

@@ -2,20 +2,24 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
-from resprout.client.durable_inbox import DurableInbox
-from resprout.client.errors import ClosedError
-from resprout.client.inbox import Inbox
+import msgspec
+
+from resprout.client.arguments import check_seconds, time_limit, wrong
+from resprout.client.durable import DurableInbox
+from resprout.client.errors import ClosedError, ForkedError
+from resprout.client.inbox import Inbox, Payload, TypedInbox, TypedMessage, plain
 from resprout.client.receipts import Receipt
 from resprout.client.requesting import ServedRequest, Service
-from resprout.client.typed import Payload, TypedInbox
 from resprout.core.errors import UsageError
-from resprout.core.message import Message
+from resprout.core.message import DurableMessage, Message, MessageId
 
 M = TypeVar("M")
 
@@ -25,29 +29,55 @@ P = ParamSpec("P")
 
 
 class Background:
-    """Runs coroutines for any number of threads. Its thread does not keep the process alive."""
+    """An event loop in a thread, which runs coroutines for any number of threads. The thread does not keep the process
+    alive, and does not survive a fork."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._lock = threading.Lock()
         self._stopped = False
+        self._process = os.getpid()
         self._thread.start()
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a child of the process that has the thread."""
+        return os.getpid() != self._process
+
+    def check_process(self) -> None:
+        """ForkedError in a child process, where every call would wait for a thread that is not there."""
+        if self.is_forked:
+            raise ForkedError(
+                f"the client was connected in process {self._process} and is used in its child {os.getpid()}: a fork"
+                " copies neither its thread nor its connection. Connect in the child instead, after the fork"
+                " (gunicorn: post_fork; Celery: worker_process_init; multiprocessing: in the target function)"
+            )
+
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of the coroutine; ClosedError when the loop ends before it does. When the waiting is interrupted
-        (Ctrl-C), the coroutine is cancelled."""
+        """Return the result of the coroutine; ClosedError when the loop ends before it does. When the wait is
+        interrupted (Ctrl-C), the coroutine is cancelled."""
         future = self.submit(work)
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            raise ClosedError("closed meanwhile") from None
+            raise ClosedError("the client was closed meanwhile") from None
         except BaseException:
             future.cancel()
             raise
 
+    def post(self, work: Callable[[], object]) -> None:
+        """Run a function in the loop later, without waiting for it. ClosedError when the loop has ended."""
+        self.check_process()
+        with self._lock:
+            if self._stopped:
+                raise ClosedError("the client is closed")
+            self._loop.call_soon_threadsafe(work)
+
     def stop(self) -> None:
-        """Cancels what still runs and ends the thread. May be called twice."""
+        """Cancel what still runs and end the thread. It may be called twice."""
+        if self.is_forked:
+            return
         with self._lock:
             if not self._stopped:
                 self._stopped = True
@@ -55,16 +85,21 @@ class Background:
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    # -- inside --------------------------------------------------------------------------------------------------------
-
     def submit(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+        try:
+            self.check_process()
+        except ForkedError:
+            work.close()
+            raise
         with self._lock:
             if not self._stopped and threading.current_thread() is not self._thread:
                 return asyncio.run_coroutine_threadsafe(work, self._loop)
         work.close()
         if self._stopped:
             raise ClosedError("the client is closed")
-        raise UsageError("a blocking call inside the event loop that it would wait for")
+        raise UsageError("a blocking call in the thread of its own event loop: on_event must not call the client")
+
+    # -- inside --------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -77,22 +112,25 @@ class Background:
         self._loop.close()
 
 
-async def within(timeout: float | None, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kw: P.kwargs) -> T:
-    """Measured where the work is done: what has happened by then is never thrown away."""
-    async with asyncio.timeout(timeout):
+async def within(
+    timeout: float | None, failure: str, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kw: P.kwargs
+) -> T:
+    """Measure the time where the work is done: a result that came in time is never thrown away."""
+    async with time_limit(timeout, failure):
         return await work(*args, **kw)
 
 
 class BlockingInbox(Generic[M]):
-    """An iterator over messages that blocks. One thread, or several that share the work.
+    """The messages of one or more subscriptions: an iterator that blocks, and a context manager that unsubscribes.
 
-    Ends after `BlockingClient.unsubscribe` or when the client is closed; raises ClosedError when the session was lost.
+    Several threads may read one inbox; they share the work. Iteration ends after `unsubscribe`, or when the client is
+    closed; it raises ClosedError when the session was lost.
     """
 
     def __init__(self, background: Background, inbox: Inbox | TypedInbox[Any]) -> None:
         self._background = background
         self.inbox = inbox
-        """The one of the asynchronous client that it reads from, in the thread of that."""
+        """The inbox of the asynchronous client, which lives in the thread of the loop."""
         self._fetched: deque[M] = deque()
         """On their way between the threads: a caller that is interrupted leaves its message here for the next."""
 
@@ -106,41 +144,88 @@ class BlockingInbox(Generic[M]):
         return message
 
     def next(self, timeout: float | None = None) -> M:
-        """The next message; TimeoutError when none comes in time, ClosedError when there will be none."""
-        message = self._take(timeout)
+        """Return the next message. TimedOutError when none comes within `timeout` seconds, ClosedError when the
+        subscription is over."""
+        message = self._take(check_seconds(timeout))
         if message is None:
             raise ClosedError("the subscription is over")
         return message
 
-    def next_now(self) -> M | None:
-        """The next message if one is here already."""
+    def next_nowait(self) -> M | None:
+        """Return the next message if one has arrived already, otherwise None."""
+        self._background.check_process()
+        self._asked()
         if not self._fetched:
             self._call(self._fetch_now(1))
         return self._taken()
 
-    def batches(self) -> Iterator[list[M]]:
-        """Everything that is here already, again and again: the fastest way."""
-        while self._fetched or self._call(self._fetch_all()):
-            batch: list[M] = []
-            while (message := self._taken()) is not None:
-                batch.append(message)
-            if batch:
-                yield batch
+    def batches(self, *, timeout: float | None = None) -> Iterator[list[M]]:
+        """Iterate over batches, which is faster: each holds all messages that are here already. TimedOutError when none
+        comes within `timeout` seconds."""
+        return self._batches(check_seconds(timeout))
+
+    def unsubscribe(self, *, timeout: float | None = None) -> None:
+        """End every subscription that feeds this inbox; return once no message of them can come any more. Messages that
+        came before are still handed out, then the inbox ends."""
+        self._background.call(within(check_seconds(timeout), "the subscription did not end", self.inbox.unsubscribe))
+
+    def close(self, *, timeout: float | None = None) -> None:
+        """Release the inbox; it may be called twice. It unsubscribes; the inbox of a durable subscription leaves the
+        subscription as it is, for the next consumer."""
+        timeout = check_seconds(timeout)
+        if not self._background.is_forked:
+            try:
+                self._background.call(within(timeout, "the inbox was not closed", self.inbox.close))
+            except ClosedError:
+                return  # with its client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def failure(self) -> str | None:
         """Why the session was lost; None as long as it is not."""
         return self.inbox.failure
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no more messages arrive; some that arrived may still wait here."""
+        return self.inbox.is_over
+
+    @property
+    def dropped(self) -> int:
+        """Messages that were dropped because too much waited; see `Inbox.dropped`."""
+        return self.inbox.dropped
+
     def __len__(self) -> int:
         """Messages that are here already."""
         return len(self.inbox) + len(self._fetched)
 
     def __bool__(self) -> bool:
-        """An inbox is something even while it is empty."""
+        """An inbox is true even while it is empty."""
         return True
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _batches(self, timeout: float | None) -> Iterator[list[M]]:
+        self._asked()
+        while self._fetched or self._call(within(timeout, "no message came", self._fetch_all)):
+            batch: list[M] = []
+            while (message := self._taken()) is not None:
+                batch.append(message)
+            if batch:
+                yield batch
+            self._asked()
+
+    def _asked(self) -> None:
+        """The program asks for more."""
+
+    def _own(self, message: Any) -> M:
+        """The message as this inbox hands it out."""
+        return message  # type: ignore[no-any-return]
 
     def _taken(self) -> M | None:
         try:
@@ -150,16 +235,20 @@ class BlockingInbox(Generic[M]):
 
     def _take(self, timeout: float | None) -> M | None:
         """None when the inbox is over."""
+        self._background.check_process()
+        self._asked()
         until = None if timeout is None else time.monotonic() + timeout
         while (message := self._taken()) is None:
             rest = None if until is None else max(0.0, until - time.monotonic())
-            if not self._call(within(rest, self._fetch)):
+            if not self._call(within(rest, "no message came", self._fetch)):
                 return None
         return message
 
     def _call(self, work: Coroutine[Any, Any, bool]) -> bool:
         try:
             return self._background.call(work)
+        except ForkedError:
+            raise
         except ClosedError:
             # The thread is gone together with a client that was closed; what had come is still handed out.
             if self.inbox.failure is not None:
@@ -169,7 +258,7 @@ class BlockingInbox(Generic[M]):
     async def _fetch(self) -> bool:
         message: Any = await anext(self.inbox, None)
         if message is not None:
-            self._fetched.append(message)
+            self._fetched.append(self._own(message))
         return message is not None
 
     async def _fetch_all(self) -> bool:
@@ -179,37 +268,76 @@ class BlockingInbox(Generic[M]):
         return self._fetch_last(count)
 
     def _fetch_last(self, count: int) -> bool:
-        """So many of those that have come."""
+        """Fetch so many of the messages that have arrived."""
         for _ in range(count):
-            message: Any = self.inbox.next_now()
+            message: Any = self.inbox.next_nowait()
             if message is None:
                 return False
-            self._fetched.append(message)
+            self._fetched.append(self._own(message))
         return True
 
 
-class BlockingDurableInbox(BlockingInbox[Message]):
-    """Of a durable subscription: a message is acknowledged when the next one is asked for, or by hand."""
+class BlockingDurableInbox(BlockingInbox[M]):
+    """The inbox of a durable subscription: a message is acknowledged when the next one is asked for, or with `ack`.
 
-    def __init__(self, background: Background, inbox: DurableInbox) -> None:
+    It acknowledges itself, so the inbox that it reads from must not: messages between the threads are not processed.
+    """
+
+    def __init__(self, background: Background, inbox: Inbox | TypedInbox[Any], manual_ack: bool) -> None:
         super().__init__(background, inbox)
-        self._durable = inbox
+        self._manual_ack = manual_ack
+        self._out: deque[M] = deque()
+        """Handed to the program, and acknowledged when it asks for more."""
+        durable = plain(inbox)
+        assert isinstance(durable, DurableInbox), "a subscription with a name has one"
+        self._durable = durable
+        self.name = durable.name
+        """The name of the subscription."""
 
-    def acknowledge(self, *messages: Message) -> None:
-        """These are processed."""
+    def ack(self, *messages: Any) -> None:
+        """Acknowledge messages: no consumer receives them again. It does not wait for the broker. UsageError for a
+        message of another inbox; FencedError, or ClosedError, when this consumer does not have the subscription any
+        more."""
+        self._background.check_process()
+        own: list[DurableMessage] = []
+        for one in messages:
+            message = one.message if isinstance(one, TypedMessage) else one
+            if not isinstance(message, DurableMessage) or message.inbox is not self:
+                raise wrong("messages", one, f"messages that the inbox of {self.name!r} has delivered")
+            own.append(msgspec.structs.replace(message, inbox=self._durable))
+        self._durable.check_ack()
+        self._background.post(lambda: self._acknowledge(own))
 
-        async def acknowledge() -> None:
-            self._durable.acknowledge(*messages)
+    def _asked(self) -> None:
+        out: list[M] = []
+        while self._out:
+            out.append(self._out.popleft())
+        if out:
+            with contextlib.suppress(ClosedError):  # the next call says so
+                self.ack(*out)
 
-        self._background.call(acknowledge())
+    def _taken(self) -> M | None:
+        message = super()._taken()
+        if message is not None and not self._manual_ack:
+            self._out.append(message)
+        return message
 
-    def close(self) -> None:
-        """Let go of the subscription, which stays."""
-        self._background.call(self._durable.close())
+    def _acknowledge(self, messages: list[DurableMessage]) -> None:
+        if not self._durable.is_over:  # otherwise they come again, marked as redelivered
+            self._durable.ack(*messages)
+
+    def _own(self, message: Any) -> M:
+        own: Any
+        if isinstance(message, TypedMessage):
+            own = message.of(msgspec.structs.replace(message.message, inbox=self))
+        else:
+            own = msgspec.structs.replace(message, inbox=self)
+        return own  # type: ignore[no-any-return]
 
 
 class BlockingReceipt:
-    """Of one publication. Each method blocks, and raises PublishError when that will not come."""
+    """The receipt of one publication. Each method blocks, and raises PublishError when the publication will not get so
+    far."""
 
     __slots__ = ("_background", "_receipt")
 
@@ -218,39 +346,40 @@ class BlockingReceipt:
         self._receipt = receipt
 
     def accepted(self, timeout: float | None = None) -> None:
-        """Returns when the edge broker has it."""
-        self._background.call(within(timeout, self._receipt.accepted))
+        """Return once the client's broker has it."""
+        self._background.call(within(check_seconds(timeout), "it was not accepted", self._receipt.accepted))
 
     def safe(self, timeout: float | None = None) -> None:
-        """Returns when it survives the crash of any f brokers."""
-        self._background.call(within(timeout, self._receipt.safe))
+        """Return once it survives the crash of any f brokers."""
+        self._background.call(within(check_seconds(timeout), "it was not safe", self._receipt.safe))
 
     def delivered(self, timeout: float | None = None) -> None:
-        """Returns when every correct subscriber that is owed it has it."""
-        self._background.call(within(timeout, self._receipt.delivered))
+        """Return once every correct subscriber that is owed it has it."""
+        self._background.call(within(check_seconds(timeout), "it was not delivered", self._receipt.delivered))
 
     @property
     def seq(self) -> int:
+        """The number of the publication in its stream."""
         return self._receipt.seq
 
     @property
-    def id(self) -> tuple[Any, ...]:
+    def id(self) -> MessageId:
         """Equal to `Message.id` of the same publication, wherever it is delivered."""
         return self._receipt.id
 
     @property
     def state(self) -> str:
-        """How far it has come so far: published, accepted, safe or delivered; or refused."""
+        """How far it has come: published, accepted, safe or delivered; or refused."""
         return self._receipt.state
 
     @property
     def copies(self) -> int:
-        """On how many brokers `safe` rests; 0 as long as it is not safe. See `resprout.client.receipts.Receipt`."""
+        """How many brokers have it; 0 as long as it is not safe. See `resprout.Receipt`."""
         return self._receipt.copies
 
     @property
     def waiting_for(self) -> str:
-        """Why it takes so long, when the broker has said so; empty when nothing is known, or when it goes on."""
+        """Why it takes so long, when the broker has said so; otherwise empty."""
         return self._receipt.waiting_for
 
     def __repr__(self) -> str:
@@ -258,7 +387,7 @@ class BlockingReceipt:
 
 
 class BlockingRequest(Generic[T]):
-    """What somebody asks; see `resprout.client.requesting.ServedRequest`."""
+    """A request to answer; see `resprout.ServedRequest`."""
 
     __slots__ = ("_background", "_request")
 
@@ -280,25 +409,25 @@ class BlockingRequest(Generic[T]):
 
     @property
     def value(self) -> T:
-        """With a type: what the payload holds. MistypedPayloadError when it does not fit."""
+        """The decoded payload, for a service with a `type`. MistypedPayloadError when it does not fit."""
         return self._request.value
 
     @property
     def wants_reply(self) -> bool:
-        """False of a plain publication on the topic."""
+        """False for a plain publication on the topic."""
         return self._request.wants_reply
 
-    def reply(self, payload: Payload, timeout: float | None = None) -> None:
-        """Returns when the broker of this client has the reply; PublishError when it refuses."""
-        self._background.call(within(timeout, self._request.reply, payload))
+    def reply(self, payload: Payload, *, timeout: float | None = None) -> None:
+        """Publish the reply; return once the broker of this client has it. PublishError when the broker refuses it."""
+        self._background.call(within(check_seconds(timeout), "no reply was sent", self._request.reply, payload))
 
-    def fail(self, reason: str, timeout: float | None = None) -> None:
-        """Whoever asks is told so by RequestFailedError."""
-        self._background.call(within(timeout, self._request.fail, reason))
+    def fail(self, reason: str, *, timeout: float | None = None) -> None:
+        """Answer that the request failed: the requester gets a RequestFailedError with this reason."""
+        self._background.call(within(check_seconds(timeout), "no reply was sent", self._request.fail, reason))
 
 
 class BlockingService(Generic[T]):
-    """Requests on a topic, one after the other. One thread, or several that share the work."""
+    """Requests on a topic, one after the other. Several threads may share the work."""
 
     def __init__(self, background: Background, service: Service[T]) -> None:
         self._background = background
@@ -309,12 +438,13 @@ class BlockingService(Generic[T]):
         return map(self._served, self._inbox)
 
     def next(self, timeout: float | None = None) -> BlockingRequest[T]:
-        """The next request; TimeoutError when none comes in time, ClosedError when there will be none."""
+        """Return the next request. TimedOutError when none comes within `timeout` seconds, ClosedError when the service
+        is closed."""
         return self._served(self._inbox.next(timeout))
 
-    def close(self) -> None:
-        """Nothing more is asked of it; returns when that is certain."""
-        self._background.call(self._service.close())
+    def close(self, *, timeout: float | None = None) -> None:
+        """Unsubscribe; return once no more requests can come."""
+        self._background.call(within(check_seconds(timeout), "the service was not closed", self._service.close))
 
     def __enter__(self) -> "BlockingService[T]":
         return self

@@ -7,51 +7,70 @@
         async for message in inbox:
             ...
 
-When its broker dies another one takes over, and the program notices nothing: what was published keeps its receipts, and
-inboxes go on. Only where the network had to lose something, inboxes end with an error that says so.
+When its broker dies another one takes over, and the program notices nothing: receipts stay valid, and inboxes go on. If
+the network had to lose messages, the inboxes concerned end with an error that says so.
 
-All of it runs in one event loop.
+`Client` publishes through `client.publisher`, subscribes through `client.subscriptions`, reads the past through
+`client.past_events` and makes requests through `client.requesting`. All of it runs in one event loop.
 """
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import msgspec
 
-from resprout.client.asking import PAGE_BYTES, AskingClient, EventsPage, Start, page_of, read_request
-from resprout.client.durable import WhenFullWord, check_offered_here, consume, read_policy, read_terms
-from resprout.client.durable_inbox import DurableInbox
-from resprout.client.errors import ClosedError, PublishError, ReadError, SlowConsumerError, SubscribeError
-from resprout.client.events import (
+from resprout.client.arguments import check_seconds, wrong
+from resprout.client.durable import DurableInbox, WhenFullWord, check_offered_here, consume, read_policy, read_terms
+from resprout.client.errors import (
     ClientEvent,
+    ClosedError,
+    Connected,
+    ConnectionState,
     DeliveriesMissing,
+    Disconnected,
     EventsMissing,
     MessagesDropped,
     OnEvent,
     PublicationDelayed,
+    PublishError,
+    ReadError,
+    Reconnected,
     SlowConsumer,
+    SlowConsumerError,
     TellGap,
     gap_text,
+    log_event,
 )
-from resprout.client.inbox import Batch, Inbox
-from resprout.client.replaying import ReplayingInbox, read_start, replay_text
+from resprout.client.inbox import Batch, Inbox, TypedInbox, plain
+from resprout.client.past_events import (
+    PAGE_BYTES,
+    AskingClient,
+    EventsPage,
+    ReplayingInbox,
+    Start,
+    page_of,
+    read_request,
+    replay_text,
+)
+from resprout.client.publisher import Turns
 from resprout.client.requesting import Conversing, Requester
 from resprout.client.subscriptions import ClientSubscriptions, Subscribing, Subscription
-from resprout.client.turns import Turns
-from resprout.client.typed import TypedInbox, plain
 from resprout.core.contract import Answer, Deliver, EndCode
 from resprout.core.errors import UnsupportedSubscriptionError, UsageError
 from resprout.core.guarantee import ReceiptLevel
-from resprout.core.message import Message
-from resprout.core.names import check_name
+from resprout.core.limits import check_name
+from resprout.core.message import Message, MessageId
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.durable_messages import Terms, WhenFull
 from resprout.edge.requests import (
     BrokerChanged,
+    ConnectionTurned,
     CopiesCounted,
     DeliveriesSkipped,
     LeaveRequest,
@@ -73,6 +92,9 @@ from resprout.net.host import Host, Upward
 
 CLOSE_SECONDS_MAX = 5.0
 
+_CLIENTS: "WeakSet[Client]" = WeakSet()
+"""The clients of this process."""
+
 
 class Client(AskingClient, Conversing, Subscribing):
     """A connected client. Made by `resprout.connect`."""
@@ -92,6 +114,7 @@ class Client(AskingClient, Conversing, Subscribing):
         self.faults_tolerated = began.faults_tolerated
         self.receipts = began.receipts
         self._on_event = on_event
+        self._is_connected = True
         self._links = links or LinkOptions()
         self._when_full: WhenFull | None = None
         """As the program chose it."""
@@ -108,6 +131,7 @@ class Client(AskingClient, Conversing, Subscribing):
             ReceiptTurned: self._turned,
             ReceiptWaits: self._waits,
             BrokerChanged: self._raise_event,
+            ConnectionTurned: self._connection_turned,
             PublishingHeld: self._raise_event,
             DeliveriesSkipped: self._skipped,
             CopiesCounted: lambda news: self._streams[news.stream].count(news.first, news.copies),
@@ -117,8 +141,31 @@ class Client(AskingClient, Conversing, Subscribing):
             RoomAgain: self._room_again,
             SessionLost: self._lost,
         }
+        _CLIENTS.add(self)
+        self._raise_event(Connected(self.broker))
 
-    # -- publishing ----------------------------------------------------------------------------------------------------
+    # -- the connection ------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ConnectionState:
+        """Whether the client is connected now. It connects again by itself until it is closed."""
+        if self._closed is not None:
+            return ConnectionState.CLOSED
+        return ConnectionState.CONNECTED if self._is_connected else ConnectionState.RECONNECTING
+
+    @property
+    def broker(self) -> str:
+        """The name of the broker that serves this client, or served it last."""
+        return self._machine.broker
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes that one payload may have, as the broker announced at connect."""
+        return self._machine.publishing.payload_max
+
+    def _connection_turned(self, news: ConnectionTurned) -> None:
+        self._is_connected = news.is_up
+        self._raise_event(Reconnected(news.broker) if news.is_up else Disconnected(news.broker, news.reason))
 
     # -- subscribing ---------------------------------------------------------------------------------------------------
 
@@ -127,20 +174,21 @@ class Client(AskingClient, Conversing, Subscribing):
         name: str,
         terms: Terms,
         window: int | None,
-        by_hand: bool,
-        replay_from: Start | str | None,
+        manual_ack: bool,
+        replay_from: Start | None,
         read: Callable[[Start], Awaitable[EventsPage]],
     ) -> Inbox:
         """Begin to consume a durable subscription, or the share of a group."""
         check_offered_here(self._machine.serving)
         if any(other.name == name and not other.is_over for other in self._durables):
-            raise SubscribeError(f"this client consumes {name!r} already")
+            argument = "group" if terms.group else "durable"
+            raise UsageError(f"{argument}={name!r}: this client consumes it already")
         replay = ""
         if replay_from is not None:
             if terms.group:
-                raise UnsupportedSubscriptionError("a group does not begin in the past")
-            replay = replay_text(read_start(replay_from))
-            await read(read_start(replay_from))  # raises before the subscription exists
+                raise UnsupportedSubscriptionError("replay_from: a group does not begin in the past")
+            replay = replay_text(replay_from)
+            await read(replay_from)  # raises before the subscription exists
 
         async def read_at(home: str, start: Start) -> EventsPage:
             if home != self._machine.broker:
@@ -149,7 +197,7 @@ class Client(AskingClient, Conversing, Subscribing):
 
         consumed = await consume(
             self._host, self.name, self._machine.brokers, self._links, name, terms,
-            window=window, by_hand=by_hand, on_event=self._on_event, replay=replay, read=read_at,
+            window=window, manual_ack=manual_ack, on_event=self._on_event, replay=replay, read=read_at,
             missing=self._missing(terms.filter),
         )  # fmt: skip
         self._durables.add(consumed)
@@ -163,38 +211,42 @@ class Client(AskingClient, Conversing, Subscribing):
         durable: str | None,
         group: str | None,
         when_full: WhenFullWord | None,
-        most: int | None,
+        max_pending: int | None,
         window: int | None,
-        by_hand: bool,
-        replay_from: Start | str | None,
+        manual_ack: bool,
+        replay_from: Start | None,
         allow_gaps: bool,
     ) -> Inbox:
         self._check_open()
         read = partial(self._read_whole, filter, where, allow_gaps=allow_gaps)
         if durable is not None or group is not None:
             if into is not None:
-                raise UsageError("a durable subscription has an inbox of its own")
-            name, terms = read_terms(filter, where, durable, group, when_full, most)
-            return await self._consume(name, terms, window, by_hand, replay_from, read)
+                raise UsageError("into: a durable subscription has an inbox of its own")
+            name, terms = read_terms(filter, where, durable, group, when_full, max_pending)
+            return await self._consume(name, terms, window, manual_ack, replay_from, read)
         if when_full is not None:
             policy = read_policy(when_full)
             if self._when_full not in (None, policy) and self._subscriptions:
-                raise UsageError("all subscriptions of one client have the same when_full: use another client")
+                raise UsageError(
+                    f"when_full={when_full!r}: all plain subscriptions of a client have the same; use another client"
+                )
             self._when_full = self._machine.when_full = policy
         request = SubscribeRequest(filter, where)
         while (earlier := self._subscriptions.find(request)) is not None:
             if earlier.ended is None:
-                raise SubscribeError(f"already subscribed to {earlier}")
+                raise UsageError(f"filter={filter!r}: this client has subscribed to {earlier} already")
             await asyncio.shield(earlier.ended)
             self._check_open()
         if into is not None and not into.belongs_to(self._taken):
-            raise UsageError("this inbox is over, or belongs to another client")
+            raise UsageError("into: this inbox is over, or belongs to another client")
         if replay_from is not None and into is not None:
-            raise UsageError("what begins in the past has an inbox of its own")
+            raise UsageError("into: a subscription that begins in the past (replay_from) has an inbox of its own")
         replaying = None
         if replay_from is not None:
-            replaying = ReplayingInbox(self._taken, self._loop, read_start(replay_from), read, self._missing(filter))
-        inbox = replaying or into or Inbox(self._taken, self._loop)
+            replaying = ReplayingInbox(
+                self._taken, self._loop, self.unsubscribe, replay_from, read, self._missing(filter)
+            )
+        inbox = replaying or into or Inbox(self._taken, self._loop, self.unsubscribe)
         subscription = self._subscriptions.add(request, inbox)
         self._ask(request)
         try:
@@ -224,18 +276,24 @@ class Client(AskingClient, Conversing, Subscribing):
         return page_of(await self.read_events(msgspec.structs.replace(request, whole=True)))
 
     async def unsubscribe(self, inbox: Inbox | TypedInbox[Any]) -> None:
-        """End every subscription that feeds the inbox; returns when nothing of them can come any more.
+        """End every subscription that feeds the inbox; return once no message of them can come any more.
 
-        What came before is still handed out, then the inbox ends. Cancelled, it ends all the same. A durable
-        subscription ends for everybody, with all that waits for it; to let go of it, close its inbox.
+        Messages that came before are still handed out, then the inbox ends. Cancelling the call still ends the
+        subscriptions. A durable subscription ends for all its consumers, with everything that waits for it; to release
+        it without ending it, close its inbox.
         """
+        if not isinstance(inbox, Inbox | TypedInbox):
+            raise wrong("inbox", inbox, "an inbox that subscribe() returned, not a filter")
         self._check_open()
         inbox = plain(inbox)
         if isinstance(inbox, DurableInbox):
-            await inbox.end_subscription()
+            if inbox not in self._durables:
+                raise UsageError(f"inbox: {inbox.name!r} is closed, or belongs to another client")
+            await inbox.unsubscribe()
             self._durables.discard(inbox)
-            await inbox.close()
             return
+        if not inbox.is_over and not inbox.belongs_to(self._taken):
+            raise UsageError("inbox: it belongs to another client")
         waits = [self._end(subscription) for subscription in self._subscriptions.of(inbox)]
         if waits:
             await asyncio.gather(*(asyncio.shield(ended) for ended in waits))
@@ -244,17 +302,19 @@ class Client(AskingClient, Conversing, Subscribing):
         """End a durable subscription for everybody, with all that waits for it, without consuming it. Where clients
         prove who they are, this is for its owner, and for those who may `manage` it. SubscribeError when there is
         none."""
+        check_name(name, "name of a durable subscription")
         self._check_open()
         check_offered_here(self._machine.serving)
-        check_name(name, "name of a durable subscription")
         brokers, terms = self._machine.brokers, Terms("#", None, False)
         over = await consume(self._host, self.name, brokers, self._links, name, terms, ends=True)
         await over.close()
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Wait (at most `CLOSE_SECONDS_MAX`) until the broker has accepted what was published, then end the session."""
+    async def close(self, timeout: float | None = CLOSE_SECONDS_MAX) -> None:
+        """Wait up to `timeout` seconds until the broker has accepted everything that was published, then end the
+        session. It may be called twice."""
+        timeout = check_seconds(timeout)
         try:
             while self._durables:
                 await self._durables.pop().close()
@@ -263,7 +323,7 @@ class Client(AskingClient, Conversing, Subscribing):
                     self._take()
                 self._flush()
                 with contextlib.suppress(TimeoutError):  # whoever needs to know has waited for the receipt
-                    async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                    async with asyncio.timeout(timeout):
                         for stream in self._streams.values():
                             with contextlib.suppress(PublishError):
                                 await stream.reach(ReceiptLevel.ACCEPTED, self._machine.outgoing.last(stream.name))
@@ -273,13 +333,19 @@ class Client(AskingClient, Conversing, Subscribing):
                 self._shut("the client is closed", None)
             await self._host.close()
 
+    def close_after_fork(self, reason: str) -> None:
+        """Refuse every further call; nothing else is touched, because the parent uses the same sockets."""
+        self._builder.pause = 0
+        if self._closed is None:
+            self._closed = reason
+
     async def __aenter__(self) -> "Client":
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # -- inside: what the machine says ---------------------------------------------------------------------------------
+    # -- what the machine says -----------------------------------------------------------------------------------------
 
     def hear(self, effect: Upward) -> None:
         """For the host: deliveries and news."""
@@ -335,10 +401,11 @@ class Client(AskingClient, Conversing, Subscribing):
     def _waits(self, news: ReceiptWaits) -> None:
         stream = self._streams[news.stream]
         stream.waits(news.seq, news.reason)
-        self._raise_event(PublicationDelayed((*stream.origin, news.seq), news.reason))
+        self._raise_event(PublicationDelayed(MessageId(*stream.origin, news.seq), news.reason))
 
     def _raise_event(self, event: ClientEvent) -> None:
-        """Later: the machine is in the middle of something, and what the program does there is its own affair."""
+        """Log it, and tell the program in the next turn of the loop: the machine is in the middle of a step."""
+        log_event(self.name, event, self._on_event is not None)
         if self._on_event is not None:
             self._loop.call_soon(self._on_event, event)
 
@@ -366,6 +433,9 @@ class Client(AskingClient, Conversing, Subscribing):
         reason = f"the session with the broker was lost: {why}"
         if self._closed is not None:
             return
+        if news.over:
+            self._is_connected = False
+            self._raise_event(Disconnected(self.broker, why, is_final=True))
         if news.code is EndCode.SLOW:
             self._raise_event(SlowConsumer(news.reason))
             self._shut(reason, reason, SlowConsumerError)
@@ -407,3 +477,13 @@ class Client(AskingClient, Conversing, Subscribing):
         self._answer_nothing(reason)
         self._requester.close(reason)
         self._room_again(RoomAgain())
+
+
+def _close_in_child() -> None:
+    """In a forked child: refuse further calls of every client. The sessions belong to the parent; nothing is sent."""
+    reason = "the client was connected before a fork and is used in the child: connect again in the child"
+    for client in list(_CLIENTS):
+        client.close_after_fork(reason)
+
+
+os.register_at_fork(after_in_child=_close_in_child)

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import msgspec
 
+from resprout.client.arguments import check_count, check_handler, check_kind, check_seconds, wrong
 from resprout.client.client import Client
-from resprout.client.errors import ConnectError
-from resprout.client.events import OnEvent
+from resprout.client.errors import ConnectError, ConnectionState, OnEvent
 from resprout.core.contract import Answer, Note
 from resprout.core.errors import UsageError
-from resprout.core.names import check_name
+from resprout.core.limits import check_name
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.client.machine import ClientMachine, ClientOptions
 from resprout.edge.requests import SessionBegan, SessionLost
 from resprout.links.links import Links
@@ -22,19 +23,19 @@ from resprout.links.options import LinkOptions
 from resprout.net.address import Address, parse_address
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.door import Door
-from resprout.net.frames import Here
 from resprout.net.host import Host, Upward
 from resprout.net.identity.scram import read_login
-from resprout.net.keyring import Keyring, Tls, tls_of_client
 from resprout.net.sessions import (
     CODEC,
     EncodedBodies,
+    Here,
     incarnation_max,
     next_incarnation,
     random_epoch,
     rising_epoch,
     with_signs_of_life,
 )
+from resprout.net.tls import Keyring, Tls, tls_of_client
 
 CONNECT_SECONDS = 10.0
 
@@ -43,13 +44,13 @@ def connect(
     address: str | Sequence[str],
     *,
     name: str | None = None,
-    timeout: float = CONNECT_SECONDS,
+    timeout: float | None = CONNECT_SECONDS,
     on_event: OnEvent | None = None,
     options: ClientOptions | None = None,
     links: LinkOptions | None = None,
     tls: Tls | str | os.PathLike[str] | None = None,
     login: str | None = None,
-    life: int | None = None,
+    epoch: int | None = None,
 ) -> "Connecting":
     """A client of the broker at `HOST:PORT`; use it with `async with`, or await it and close it yourself.
 
@@ -58,26 +59,36 @@ def connect(
 
     `name` identifies the client in the whole network; without one it gets a random name. When another client has the
     same name, at any broker, the newer one takes its place and the older one is told so. `timeout` is in seconds.
-    `on_event` is called in the event loop with what happens to the client unasked (`resprout.client.events`).
+    `on_event` is called in the event loop with what happens to the client unasked (`resprout.client.errors`).
     `options` bound what waits in this process, `links` tune the connection; the defaults are meant to be kept.
     `tls` are the files with which to speak TLS, or a folder as `resprout certificates` makes it, of which the
     certificate of this `name` is used, if it is there; without it, no TLS is spoken. UsageError when they are not good.
     `login` is `NAME:SECRET`, a token or a password, for brokers that have rules; without a `name` the client is then
     called after it.
-    `life` makes retries after a crash idempotent: a publisher that connects with the same `name` and number, from any
-    process and to any broker, and publishes the same messages in the same order, adds only those that are new. Each
+    `epoch` makes this an idempotent producer: `name` is its producer id, and retries after a crash add nothing twice. A
+    program that connects with the same `name` and `epoch`, from any process and to any broker, and publishes the same
+    messages in the same order, adds only those that are new. A higher epoch begins anew and fences lower ones. Each
     publication is then a bundle of its own; `publish_bundle` with `ClientOptions(same_bundles=True)` is faster, for
-    programs that repeat their bundles with the same boundaries. A later life has a higher number. Without it
-    every client begins a new life.
+    programs that repeat their bundles with the same boundaries. Without `epoch` the client takes a new one from the
+    clock.
 
     Raises ConnectError with one line that says why there is no session.
     """
+    addresses = parse_addresses(address)
+    check_kind(login, "login", str, "NAME:SECRET, or None")
+    check_kind(options, "options", ClientOptions, "a ClientOptions, or None")
+    check_kind(links, "links", LinkOptions, "a LinkOptions, or None")
+    check_kind(tls, "tls", (Tls, str, os.PathLike), "a Tls, the path of a folder with certificates, or None")
+    check_handler(on_event, "on_event")
+    timeout = check_seconds(timeout)
+    if epoch is not None:
+        check_count(epoch, "epoch", 1, NUMBER_MAX)
+        if name is None:
+            raise UsageError(f"epoch={epoch} needs a name: an idempotent producer is a name with an epoch")
     kind = f"{read_login(login)[0]}." if login is not None else "client-"
-    checked = check_name(name if name is not None else f"{kind}{secrets.token_hex(6)}", "client name")
+    checked = check_name(name if name is not None else f"{kind}{secrets.token_hex(6)}", "name: client name")
     door = Door(read_keyring(tls, name), login=login)
-    if life is not None and life < 1:
-        raise UsageError(f"lives are numbered from 1, not {life}")
-    return Connecting(parse_addresses(address), checked, timeout, options, links, on_event, door, life)
+    return Connecting(addresses, checked, timeout, options, links, on_event, door, epoch)
 
 
 def read_keyring(tls: Tls | str | os.PathLike[str] | None, name: str | None) -> Keyring | None:
@@ -91,12 +102,11 @@ def read_keyring(tls: Tls | str | os.PathLike[str] | None, name: str | None) -> 
 
 
 def parse_addresses(text: str | Sequence[str]) -> tuple[Address, ...]:
-    """Each once, in order."""
+    """Return each address once, in order. UsageError for anything else than HOST:PORT, or several of these."""
     texts = text.split(",") if isinstance(text, str) else text
-    addresses = tuple(dict.fromkeys(parse_address(one.strip()) for one in texts))
-    if not addresses:
-        raise UsageError("no address to connect to")
-    return addresses
+    if not isinstance(texts, Sequence) or not texts or not all(isinstance(one, str) for one in texts):
+        raise wrong("address", text, "HOST:PORT, several with commas between them, or a list of them")
+    return tuple(dict.fromkeys(parse_address(one.strip()) for one in texts))
 
 
 class Connecting:
@@ -106,27 +116,32 @@ class Connecting:
         self,
         addresses: Sequence[Address],
         name: str,
-        timeout_s: float,
+        timeout_s: float | None,
         options: ClientOptions | None,
         links: LinkOptions | None = None,
         on_event: OnEvent | None = None,
         door: Door | None = None,
-        life: int | None = None,
+        epoch: int | None = None,
     ) -> None:
-        self._life = life
+        self._epoch = epoch
         self._addresses = addresses
         self._name = name
         self._timeout_s = timeout_s
         self._options = msgspec.structs.replace(
-            options or ClientOptions(), takes_at_once=False, returns=life is not None
+            options or ClientOptions(), takes_at_once=False, tells_connection=True, returns=epoch is not None
         )
         self._links = with_signs_of_life(links)
         self._on_event = on_event
         self._door = door or Door()
         self._client: Client | None = None
 
+    @property
+    def state(self) -> ConnectionState:
+        """That of the client, once it is connected."""
+        return ConnectionState.CONNECTING if self._client is None else self._client.state
+
     def __await__(self) -> Generator[object, object, Client]:
-        return self._connect().__await__()
+        return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Client:
         self._client = await self._connect()
@@ -141,29 +156,29 @@ class Connecting:
         if len(self._addresses) == 1:
             return await self._connect_to(self._addresses[0], self._timeout_s)
         time = asyncio.get_running_loop().time
-        end = time() + self._timeout_s
+        end = time() + self._timeout_s if self._timeout_s is not None else None
         failures: list[ConnectError] = []
         for tried, address in enumerate(self._addresses):
-            share_s = max(0.0, end - time()) / (len(self._addresses) - tried)
+            share_s = max(0.0, end - time()) / (len(self._addresses) - tried) if end is not None else None
             try:
                 return await self._connect_to(address, share_s)
             except ConnectError as error:
                 failures.append(error)
-        raise ConnectError("; ".join(map(str, failures)), all(error.hopeless for error in failures))
+        raise ConnectError("; ".join(map(str, failures)), any(error.retryable for error in failures))
 
-    async def _connect_to(self, address: Address, timeout_s: float) -> Client:
-        deadline = asyncio.get_running_loop().time() + timeout_s
+    async def _connect_to(self, address: Address, timeout_s: float | None) -> Client:
+        deadline = asyncio.get_running_loop().time() + timeout_s if timeout_s is not None else None
         try:
             here = await who_is(address, timeout_s, self._name, keyring=self._door.keyring)
         except UnreachableError as error:
-            raise ConnectError(str(error), error.hopeless) from None
+            raise ConnectError(str(error), error.retryable) from None
         if here.role != "broker":
             raise ConnectError(f"{address}: {here.name}, which listens there, is a {here.role} and not a broker")
         return await self._open(here, address, deadline)
 
-    async def _open(self, here: Here, address: Address, deadline: float) -> Client:
+    async def _open(self, here: Here, address: Address, deadline: float | None) -> Client:
         name = self._name
-        incarnation = self._life or next_incarnation(here.met)
+        incarnation = self._epoch or next_incarnation(here.met)
         machine = ClientMachine(name, incarnation, here.name, self._options)
         links = Links(
             machine,
@@ -172,7 +187,7 @@ class Connecting:
             incarnation=incarnation,
             rng=random.Random(secrets.randbits(64)),
             options=self._links,
-            first_epoch=random_epoch() if self._life is None else rising_epoch(),
+            first_epoch=random_epoch() if self._epoch is None else rising_epoch(),
             bodies=EncodedBodies(CODEC),
             incarnation_max=incarnation_max,
         )

@@ -1,30 +1,69 @@
-"""From `Client.subscribe(..., durable=...)` to a consumer with a session of its own."""
+"""Durable subscriptions of a program: from `Client.subscribe(..., durable=...)` to the inbox of a consumer.
+
+    inbox = await client.subscribe("orders/#", durable="billing")
+    async for message in inbox:
+        bill(message)              # acknowledged when the next one is asked for
+
+A consumer has a session of its own (`consume`). A message is acknowledged when the program asks for the next one, or
+explicitly. Messages that are not acknowledged when the program ends, or another one takes over, are handed out again,
+marked as `redelivered`.
+"""
 
 import asyncio
 import random
 import secrets
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal
 
-from resprout.client.asking import EventsPage, Start
-from resprout.client.durable_inbox import DurableInbox
-from resprout.client.errors import SubscribeError
-from resprout.client.events import OnEvent, TellGap
-from resprout.client.replaying import ReadPage
+import msgspec
+
+from resprout.client.arguments import check_count, check_filter_and_where, check_word, wrong
+from resprout.client.errors import (
+    ClosedError,
+    DifferentSubscriptionError,
+    FencedError,
+    MessagesDropped,
+    MessagesMissingError,
+    OnEvent,
+    SubscribeError,
+    TellGap,
+    log_event,
+)
+from resprout.client.inbox import Batch, Inbox
+from resprout.client.past_events import EventsPage, ReadPage, ReplayedPast, Start, read_start
 from resprout.core import limits
-from resprout.core.errors import UnsupportedSubscriptionError, UsageError
-from resprout.core.names import check_name
+from resprout.core.contract import Answer, Deliver, Request
+from resprout.core.errors import ResproutError, UnsupportedSubscriptionError, UsageError
+from resprout.core.limits import check_name
+from resprout.core.message import DurableMessage, Message, durable_message
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.client.consumer import ConsumerMachine
-from resprout.edge.durable_messages import Terms, WhenFull
+from resprout.edge.durable_messages import Standing, Terms, WhenFull
 from resprout.edge.messages import Extra, Serving
-from resprout.filters.predicate import parse_predicate
+from resprout.edge.requests import (
+    AcknowledgeRequest,
+    ConsumerBegan,
+    ConsumerOver,
+    DroppedBefore,
+    EndRequest,
+    LeaveRequest,
+    ReplayedRequest,
+)
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.discover import UnreachableError, who_is
-from resprout.net.frames import Here
 from resprout.net.host import Host
-from resprout.net.sessions import CODEC, EncodedBodies, incarnation_max, next_incarnation, random_epoch
+from resprout.net.sessions import CODEC, EncodedBodies, Here, incarnation_max, next_incarnation, random_epoch
+
+if TYPE_CHECKING:
+    from resprout.net.host import Upward
+
+_ERRORS: dict[Standing, type[ResproutError]] = {
+    Standing.DIFFERENT: DifferentSubscriptionError,
+    Standing.INCOMPLETE: MessagesMissingError,
+    Standing.UNSUPPORTED: UnsupportedSubscriptionError,
+}
 
 WhenFullWord = Literal["block", "drop_oldest", "disconnect", "spill"]
 WHEN_FULL: Final[Mapping[str, WhenFull]] = {
@@ -33,42 +72,313 @@ WHEN_FULL: Final[Mapping[str, WhenFull]] = {
     "disconnect": WhenFull.DISCONNECT,
     "spill": WhenFull.SPILL,
 }
+PLAIN_POLICIES: Final = ("disconnect", "drop_oldest", "block")
+DURABLE_POLICIES: Final = ("block", "drop_oldest", "spill")
 ANSWER_SECONDS: Final = 5.0
 """How long a broker may take to say who it is, before another one is asked."""
-MOST: Final = 10_000
+MAX_PENDING: Final = 10_000
 """Messages that may wait where the oldest are dropped, unless told otherwise."""
 
 
+class DurableInbox(Inbox):
+    """As an inbox, but messages are to be acknowledged. Made by `Client.subscribe`.
+
+    Raises FencedError when another consumer has taken over the subscription, ClosedError when it was ended elsewhere or
+    messages may be missing. `close` lets go of the subscription, which stays; `Client.unsubscribe` ends it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        manual_ack: bool,
+        on_event: OnEvent | None,
+        loop: asyncio.AbstractEventLoop,
+        read: ReadPage | None = None,
+        missing: TellGap = lambda journal, gap: None,
+    ) -> None:
+        """`read`: of the past, for a subscription that begins there; `missing` is told of gaps in it."""
+        super().__init__(_nothing, loop, _unsubscribe)
+        self.name = name
+        """Of the subscription."""
+        self.dropped = 0
+        """Messages that were dropped because too many waited, as far as this consumer was told."""
+        self.began: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self._manual_ack = manual_ack
+        self._on_event = on_event
+        self._host: Host
+        self._is_fenced = False
+        self._standing: Standing | None = None
+        self._is_ending = False
+        self._read = read
+        self._missing = missing
+        self._past: ReplayedPast | None = None
+        self._is_replaying = self._is_replayed_again = False
+        self._out: list[Message] = []
+        """Handed to the program, and acknowledged when it asks for more."""
+        self._unsaid: list[Message] = []
+
+    # -- for the user --------------------------------------------------------------------------------------------------
+
+    async def _each(self) -> AsyncIterator[Message]:
+        while True:
+            try:
+                yield await self.__anext__()
+            except StopAsyncIteration:
+                return
+
+    @property
+    def replaying(self) -> bool:
+        """Whether there is something of the past that was not handed out."""
+        return self._is_replaying
+
+    async def __anext__(self) -> DurableMessage:
+        self._next_is_asked()
+        if self._is_replaying and (past := await self._next_past()) is not None:
+            return past
+        while True:
+            message = await super().__anext__()
+            if self._is_new(message):
+                self._out.append(message)
+                return durable_message(message, self)
+
+    async def next(self, timeout: float | None = None) -> DurableMessage:
+        """Return the next message. TimedOutError when none comes within `timeout` seconds, FencedError when another
+        consumer has taken over, ClosedError when the subscription is over."""
+        message = await super().next(timeout)
+        assert isinstance(message, DurableMessage), "it makes them"
+        return message
+
+    def next_nowait(self) -> DurableMessage | None:
+        """Return the next message if one has arrived already, otherwise None. Either way the messages that were handed
+        out before are acknowledged, unless the program does it (`manual_ack`)."""
+        self._next_is_asked()
+        if self._is_replaying:
+            return self._marked(self._past.messages.popleft()) if self._past and self._past.messages else None
+        while (message := super().next_nowait()) is not None:
+            if self._is_new(message):
+                self._out.append(message)
+                return durable_message(message, self)
+        return None
+
+    async def batches(self) -> AsyncIterator[Sequence[DurableMessage]]:
+        """Iterate over batches; each is acknowledged when the next one is asked for, unless the program does it."""
+        while self._is_replaying and (past := await self._next_past()) is not None:
+            yield [past]
+        batches = super().batches()
+        while True:
+            self._next_is_asked()
+            try:
+                batch = await anext(batches)
+            except StopAsyncIteration:
+                return
+            new = [message for message in batch if self._is_new(message)]
+            self._out.extend(new)
+            if new:
+                yield [durable_message(message, self) for message in new]
+
+    def ack(self, *messages: DurableMessage) -> None:
+        """Acknowledge messages: no consumer receives them again. The broker is told at the end of this turn of the
+        event loop. UsageError for a message of another inbox; FencedError, or ClosedError, when this consumer does not
+        have the subscription any more, and another one receives them."""
+        for message in messages:
+            if not isinstance(message, DurableMessage) or message.inbox is not self:
+                raise wrong("messages", message, f"messages that the inbox of {self.name!r} has delivered")
+        self.check_ack()
+        self._acknowledge(messages)
+
+    def check_ack(self) -> None:
+        """ClosedError, or FencedError, when acks have no effect any more."""
+        self._raise_if_over()
+        if self._over:
+            raise ClosedError(f"the inbox of {self.name!r} is closed: messages that were not acknowledged come again")
+
+    async def unsubscribe(self) -> None:
+        """End the subscription for all its consumers, with everything that waits for it. ClosedError when this consumer
+        may not, or has closed the inbox: then use `Client.end_subscription`."""
+        self.check_ack()
+        self._is_ending = True
+        self._host.handle(Request(EndRequest()))
+        await asyncio.shield(self.ended)
+        self._raise_if_over()
+        await self.close()
+
+    async def close(self) -> None:
+        """Release the subscription, which stays: the next consumer goes on with everything that was not acknowledged.
+        It may be called twice."""
+        self._say()
+        self._host.handle(Request(LeaveRequest()))
+        self.end()
+        if not self.ended.done():
+            self.ended.set_result(None)
+        await self._host.close()
+
+    # -- the past ------------------------------------------------------------------------------------------------------
+
+    def _begin_past(self, began: ConsumerBegan) -> None:
+        """Somebody has to read it first: this one."""
+        if began.replay and self._read is not None:
+            start = read_start(began.replay)
+            self._past = ReplayedPast(start, self._read, self._missing, lambda: bool(self._batches), lambda: self._over)
+            self._is_replaying, self._is_replayed_again = True, began.again
+
+    async def _next_past(self) -> DurableMessage | None:
+        assert self._past is not None
+        message = await self._past.next()
+        if message is not None:
+            return self._marked(message)
+        self._is_replaying = False
+        if not self._over:
+            self._host.handle(Request(ReplayedRequest()))
+        return None
+
+    def _marked(self, message: Message) -> DurableMessage:
+        """An ack of it has no effect: the past counts as processed once all of it was read."""
+        if self._is_replayed_again:
+            message = msgspec.structs.replace(message, redelivered=True)
+        return durable_message(message, self)
+
+    def _is_new(self, message: Message) -> bool:
+        """What was read is not handed out again, and counts as processed."""
+        if self._past is None or self._past.is_new(message):
+            return True
+        self._acknowledge((message,))
+        return False
+
+    # -- for the client ------------------------------------------------------------------------------------------------
+
+    def put(self, batch: Batch, messages: Sequence[Message]) -> None:
+        super().put(batch, messages)
+        if self._past is not None:
+            self._past.came.set()
+
+    def end(self, failure: str | None = None, error: type[ClosedError] = ClosedError) -> None:
+        super().end(failure, error)
+        if self._past is not None:
+            self._past.came.set()
+
+    def run_on(self, host: "Host") -> None:
+        self._host = host
+
+    async def over_for_all(self) -> None:
+        """Of one that has come to say so."""
+        await self.ended
+        if self._standing is not Standing.ENDED:
+            self.began.result()
+        self.began.exception()  # it never began, and nobody will ask
+
+    def hear(self, effect: "Upward") -> None:
+        if isinstance(effect, Deliver):
+            self.put(Batch(1), effect.messages)
+        elif isinstance(effect, Answer):
+            news = effect.body
+            if isinstance(news, ConsumerBegan):
+                if not self.began.done():
+                    self._begin_past(news)
+                    self.began.set_result(None)
+            elif isinstance(news, DroppedBefore):
+                self.dropped += news.count
+                dropped = MessagesDropped(self.name, news.count)
+                log_event(self.name, dropped, self._on_event is not None)
+                if self._on_event is not None:
+                    self._loop.call_soon(self._on_event, dropped)
+            elif isinstance(news, ConsumerOver):
+                self._is_over(news)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _next_is_asked(self) -> None:
+        if not self._manual_ack and self._out:
+            self._acknowledge(self._out)
+        self._out.clear()
+
+    def _acknowledge(self, messages: Sequence[Message]) -> None:
+        if not self._unsaid:
+            self._loop.call_soon(self._say)
+        self._unsaid.extend(messages)
+
+    def _say(self) -> None:
+        if self._unsaid:
+            said, self._unsaid = tuple(self._unsaid), []
+            self._host.handle(Request(AcknowledgeRequest(said)))
+
+    def _is_over(self, news: ConsumerOver) -> None:
+        self._standing = news.standing
+        self._is_fenced = news.standing is Standing.FENCED
+        if not self.began.done():
+            error = _ERRORS.get(news.standing, SubscribeError)
+            self.began.set_exception(FencedError(news.reason) if self._is_fenced else error(news.reason))
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self._discard()
+        if self._is_ending and news.standing is Standing.ENDED:
+            self.end()
+        else:
+            self.end(f"the durable subscription {self.name!r} is over here: {news.reason}")
+
+    def _discard(self) -> None:
+        """What was not handed to the program is for others: it must not be processed here, too."""
+        self._batches.clear()
+        self._next = self._size
+
+    async def _wait(self) -> None:
+        try:
+            await super()._wait()
+        except ClosedError:
+            self._raise_if_over()
+
+    def _raise_if_over(self) -> None:
+        if self.failure is not None:
+            raise FencedError(self.failure) if self._is_fenced else ClosedError(self.failure)
+
+
+async def _unsubscribe(inbox: Inbox) -> None:
+    assert isinstance(inbox, DurableInbox), "it is given to those only"
+    await inbox.unsubscribe()
+
+
+def _nothing(batch: Batch) -> None:
+    """That a message was handed out says nothing yet."""
+
+
 def read_terms(
-    filter: str, where: str | None, durable: str | None, group: str | None, when_full: str | None, most: int | None
+    filter: str,
+    where: str | None,
+    durable: str | None,
+    group: str | None,
+    when_full: str | None,
+    max_pending: int | None,
 ) -> tuple[str, Terms]:
-    """The name of a durable subscription, and what it is. UsageError for what cannot be."""
+    """Return the name of a durable subscription, and its terms. UsageError for a wrong argument."""
+    check_filter_and_where(filter, where)
+    if durable is not None:
+        check_name(durable, "durable: name of a durable subscription")
+    if group is not None:
+        check_name(group, "group: name of a durable subscription")
     if durable is not None and group is not None and durable != group:
-        raise UsageError(f"a group shares the durable subscription of its name: {durable!r} and {group!r} are two")
-    name = check_name(durable or group or "", "name of a durable subscription")
-    parse_predicate(filter, where)
-    policy = _policy(when_full or "block")
-    if policy is WhenFull.DISCONNECT:
-        raise UsageError("a durable subscription stays when nobody reads it: 'block', 'drop_oldest' or 'spill'")
+        raise UsageError(f"durable={durable!r} and group={group!r}: a group is named once, with group=")
+    name = durable or group or ""
+    policy = WHEN_FULL[check_word("block" if when_full is None else when_full, "when_full", DURABLE_POLICIES)]
     drops = policy is WhenFull.DROP_OLDEST
-    if most is not None and (not drops or most < 1):
-        raise UsageError("`most` is for 'drop_oldest': how many messages may wait, at least 1")
-    return name, Terms(filter, where, group is not None, policy, (most or MOST) if drops else 0)
+    if max_pending is not None:
+        check_count(max_pending, "max_pending", 1, NUMBER_MAX)
+        if not drops:
+            raise UsageError(f"max_pending={max_pending} is for when_full='drop_oldest'")
+    return name, Terms(filter, where, group is not None, policy, (max_pending or MAX_PENDING) if drops else 0)
 
 
 def read_policy(when_full: str) -> WhenFull:
-    """The policy of a plain subscription. UsageError for one that it cannot have."""
-    policy = _policy(when_full)
-    if policy is WhenFull.SPILL:
-        raise UsageError("only a durable subscription spills: give its name, or 'block', 'drop_oldest' or 'disconnect'")
-    return policy
+    """Return the policy of a plain subscription. UsageError for one that it cannot have."""
+    if when_full == "spill":
+        raise UsageError("when_full='spill' is for durable subscriptions: give durable=NAME, or use another policy")
+    return WHEN_FULL[check_word(when_full, "when_full", PLAIN_POLICIES)]
 
 
-def _policy(word: str) -> WhenFull:
-    policy = WHEN_FULL.get(word)
-    if policy is None:
-        raise UsageError(f"{word!r} is none of {', '.join(map(repr, WHEN_FULL))}")
-    return policy
+def check_durable_only(arguments: Mapping[str, object]) -> None:
+    """UsageError for arguments of a plain subscription that only a durable one has."""
+    for name, value in arguments.items():
+        if value is not None and value is not False:
+            raise wrong(name, value, "is for durable subscriptions: give durable=NAME or group=NAME as well")
 
 
 def check_offered_here(serving: Serving | None) -> None:
@@ -96,7 +406,7 @@ async def consume(
     terms: Terms,
     *,
     window: int | None = None,
-    by_hand: bool = False,
+    manual_ack: bool = False,
     on_event: OnEvent | None = None,
     ends: bool = False,
     replay: str = "",
@@ -113,7 +423,7 @@ async def consume(
         session, incarnation, here.name, name, terms, window=window, others=others, ends=ends, replay=replay
     )
     read_there = _reading_at(lambda: machine.broker, read) if read is not None else None
-    inbox = DurableInbox(name, by_hand, on_event, asyncio.get_running_loop(), read_there, missing)
+    inbox = DurableInbox(name, manual_ack, on_event, asyncio.get_running_loop(), read_there, missing)
     carried = Links(
         machine,
         name=session,

@@ -1,24 +1,180 @@
-"""What can go wrong for a user of the client, and whether it is certain."""
+"""Errors that the client raises, and events that it reports to `resprout.connect(..., on_event=...)`.
 
-from resprout.client.events import gap_text
-from resprout.core.errors import ResproutError
-from resprout.core.message import Message
+An error says whether a retry can help. `gap_text` describes a gap in a journal of events.
+"""
+
+import enum
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+
+from resprout.core.errors import ResproutError, logger
+from resprout.core.message import Message, MessageId
 from resprout.edge.messages import EventGap
+from resprout.edge.requests import BrokerChanged, PublishingHeld
+
+TellGap = Callable[[str, EventGap], None]
+"""Told the journal, and what is missing there."""
+
+
+class ConnectionState(enum.StrEnum):
+    """How a client is connected; `Client.state`."""
+
+    CONNECTING = "connecting"
+    """No broker has served the client yet."""
+    CONNECTED = "connected"
+    RECONNECTING = "reconnecting"
+    """The connection broke. The session stays, publications wait, and the client looks for a broker by itself."""
+    CLOSED = "closed"
+    """The client was closed, or its session is over for good."""
+
+
+class Connected(msgspec.Struct, frozen=True):
+    """The client is connected for the first time."""
+
+    broker: str
+
+
+class Disconnected(msgspec.Struct, frozen=True):
+    """The connection to the broker broke. The client connects again by itself, unless `is_final`."""
+
+    broker: str
+    reason: str
+    is_final: bool = False
+    """The session is over for good: the program has to connect again."""
+
+
+class Reconnected(msgspec.Struct, frozen=True):
+    """The client is connected again after `Disconnected`. If another broker serves it, `BrokerChanged` came first."""
+
+    broker: str
+
+
+class DeliveriesMissing(msgspec.Struct, frozen=True):
+    """The network could not make good what this client missed. Inboxes of confirmed subscriptions end, and have to be
+    asked for again; everything else goes on."""
+
+    reason: str
+
+
+class PublicationDelayed(msgspec.Struct, frozen=True):
+    """A publication, and what follows it, waits for long; told again when the reason changes."""
+
+    id: MessageId
+    """That of its receipt."""
+    reason: str
+    """For people: "waits for b3, which is not heard", or "waits for subscriber log-1 at b2, which has too much unread
+    of data/#"."""
+
+
+class SlowConsumer(msgspec.Struct, frozen=True):
+    """The broker ended the session of this client, because it did not read fast enough. Its inboxes raise
+    `SlowConsumerError` after what had come."""
+
+    reason: str
+
+
+class MessagesDropped(msgspec.Struct, frozen=True):
+    """More waited for a subscription than it may have (`when_full="drop_oldest"`), or messages cannot be read."""
+
+    subscription: str
+    """The name of a durable subscription; empty for others."""
+    count: int
+    """Messages that were dropped, the oldest ones, since this was told last."""
+    reason: str = ""
+    """Why, when it is not that too many waited: a broker has spoiled them on their way."""
+
+
+class EventsMissing(msgspec.Struct, frozen=True):
+    """A subscription that begins in the past has passed over a gap (`allow_gaps`): its broker was down."""
+
+    filter: str
+    gap: EventGap
+    reason: str
+    """For people: which events are missing, and why."""
+
+
+ClientEvent = (
+    BrokerChanged
+    | Connected
+    | DeliveriesMissing
+    | Disconnected
+    | EventsMissing
+    | MessagesDropped
+    | PublicationDelayed
+    | PublishingHeld
+    | Reconnected
+    | SlowConsumer
+)
+
+OnEvent = Callable[[ClientEvent], object]
+
+
+def log_event(client: str, event: ClientEvent, is_told: bool) -> None:
+    """Write one line to the logger `resprout`: connections as they change, and a warning for each event that means loss
+    or delay, unless the program is told of it (`is_told`)."""
+    match event:
+        case Disconnected():
+            level = logging.WARNING if event.is_final else logging.INFO
+            logger.log(level, "%s: disconnected from %s: %s", client, event.broker, event.reason)
+        case Connected():
+            logger.info("%s: connected to %s", client, event.broker)
+        case Reconnected():
+            logger.info("%s: connected again, to %s", client, event.broker)
+        case BrokerChanged():
+            logger.info("%s: %s serves this client now", client, event.name)
+        case PublicationDelayed():
+            pass  # the receipts have logged it
+        case MessagesDropped():
+            reason = event.reason or "this client did not read fast enough"
+            _log(is_told, "%s: %d messages were dropped: %s", client, event.count, reason)
+        case PublishingHeld(reason=""):
+            logger.info("%s: the broker takes publications again", client)
+        case _:
+            _log(is_told, "%s: %s: %s", client, type(event).__name__, event.reason)
+
+
+def _log(is_told: bool, text: str, *arguments: object) -> None:
+    logger.log(logging.INFO if is_told else logging.WARNING, text, *arguments)
+
+
+def gap_text(journal: str, gap: EventGap) -> str:
+    """Say in one sentence which events are missing: positions, times and cause."""
+    end = f"position {gap.following}{_at(gap.until_us)}"
+    where = f"between position {gap.position - 1}{_at(gap.from_us)} and {end}" if gap.position else f"before {end}"
+    return f"events {where} are missing in {journal}: {gap.reason}"
+
+
+def _at(time_us: int) -> str:
+    if not time_us:
+        return ""
+    try:
+        time = datetime.fromtimestamp(time_us / 1_000_000, UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError, OSError):  # what a broker says need not be a time
+        return ""
+    return f" ({time.isoformat(timespec='milliseconds')}Z)"
 
 
 class ClientError(ResproutError):
     """Base of what a client raises besides UsageError."""
 
 
-class ConnectError(ClientError):
-    """No session with a broker could be made.
+class ConnectError(ClientError, ConnectionError):
+    """The client could not open a session with a broker.
 
-    `hopeless`: trying again cannot help; the host is no name at all, or what answers there is no broker of this kind.
+    `retryable`: trying again may help. It is false when the host is no name at all, or when the peer at the address is
+    no broker of this kind.
     """
 
-    def __init__(self, reason: str, hopeless: bool = False) -> None:
+    def __init__(self, reason: str, retryable: bool = True) -> None:
         super().__init__(reason)
-        self.hopeless = hopeless
+        self.retryable = retryable
+
+
+class TimedOutError(ClientError, TimeoutError):
+    """A call did not finish within its `timeout`. Nothing is lost: what was awaited can be awaited again."""
 
 
 class ClosedError(ClientError):
@@ -59,6 +215,10 @@ class FencedError(ClosedError):
     """Another consumer has taken over the durable subscription, with what this one has not acknowledged."""
 
 
+class ForkedError(ClosedError):
+    """The client was made before a fork and is used in the child, which has neither its thread nor its connection."""
+
+
 class NobodyListensError(ClientError):
     """Nobody has a confirmed subscription to the topic of a request: nothing was published."""
 
@@ -67,8 +227,8 @@ class NobodyListensError(ClientError):
         self.topic = topic
 
 
-class NoReplyError(ClientError, TimeoutError):
-    """No reply came in time. Whether the request was served is not known."""
+class NoReplyError(TimedOutError):
+    """No reply came in time. The request may have been served all the same."""
 
 
 class RequestFailedError(ClientError):

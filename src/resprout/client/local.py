@@ -14,8 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from resprout.client.arguments import check_count, check_kind, wrong
 from resprout.client.connect import CONNECT_SECONDS, Connecting, connect
-from resprout.client.events import OnEvent
+from resprout.client.errors import OnEvent
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.edge.client.machine import ClientOptions
@@ -39,8 +40,12 @@ def local(
     With several `brokers` they form a binary tree, `b0` at its root. `options` are those of the stack
     (`faults_tolerated`, `log_bytes`, ...). Raises UsageError for options that the stack does not have.
     """
-    if not 1 <= brokers <= BROKERS_MAX:
-        raise UsageError(f"{brokers} brokers in one process; there may be 1 to {BROKERS_MAX}")
+    check_count(brokers, "brokers", 1, BROKERS_MAX)
+    check_kind(options, "options", Mapping, "options of the stack by name, or None")
+    if not isinstance(stack, str):
+        raise wrong("stack", stack, "the name of a stack, such as 'resprout'")
+    if not isinstance(host, str):
+        raise wrong("host", host, "the name or the address of a host")
     return Local(brokers, stack, dict(options or {}), host)
 
 
@@ -81,12 +86,13 @@ class Local:
         name: str | None = None,
         *,
         broker: int = 0,
-        timeout: float = CONNECT_SECONDS,
+        timeout: float | None = CONNECT_SECONDS,
         on_event: OnEvent | None = None,
         options: ClientOptions | None = None,
         links: LinkOptions | None = None,
     ) -> Connecting:
         """A client of one of the brokers, by number; otherwise as `resprout.connect`."""
+        check_count(broker, "broker", 0, len(self.addresses) - 1)
         return connect(
             self.addresses[broker], name=name, timeout=timeout, on_event=on_event, options=options, links=links
         )

@@ -11,67 +11,65 @@ import itertools
 from bisect import bisect_right
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any
 
 import msgspec
 
 from resprout.client.errors import PublishError
-from resprout.core.errors import UnsupportedReceiptError
-from resprout.core.escaping import logger
+from resprout.core.errors import UnsupportedReceiptError, logger
 from resprout.core.guarantee import ALL_LEVELS, ReceiptLevel
+from resprout.core.message import MessageId
 from resprout.core.seen import Ranges
 
 CHANGES_KEPT = 1024
-"""Of the number of copies; what is older than that many is told as the oldest of them."""
+"""Changes of the number of copies that are remembered; older publications get the oldest of them."""
 
 Waiting = list[tuple[int, int, "asyncio.Future[None]"]]
 
 LATELY = 64
-"""A level that was not waited for while others were, for so many bundles, is not waited for any more."""
+"""A level that was not waited for during this many flushes, while others were, no longer counts as awaited."""
 
 CANCELLED_KEPT = 64
-"""Waits that were cancelled stay in their queue until there are more of them than this and half of it."""
+"""Cancelled waits stay in their queue until there are more than this, and more than half of the queue."""
 
 
 class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Of one publication. Each method waits, and raises PublishError when that will not come; UnsupportedReceiptError
-    when this network never says it."""
+    """The receipt of one publication. Each method waits for a level. Raises PublishError when it will not come, and
+    UnsupportedReceiptError when this network never gives it."""
 
     _stream: "Stream"
     seq: int
 
     async def accepted(self) -> None:
-        """Returns when the edge broker has it."""
+        """Return when the client's broker has the message."""
         await self._stream.reach(ReceiptLevel.ACCEPTED, self.seq)
 
     async def safe(self) -> None:
-        """Returns when it survives the crash of any f brokers."""
+        """Return when the message survives the crash of any f brokers."""
         await self._stream.reach(ReceiptLevel.SAFE, self.seq)
 
     async def delivered(self) -> None:
-        """Returns when every correct subscriber that is owed it has it."""
+        """Return when every correct subscriber that is owed the message has it."""
         await self._stream.reach(ReceiptLevel.DELIVERED, self.seq)
 
     @property
-    def id(self) -> tuple[Any, ...]:
+    def id(self) -> MessageId:
         """Equal to `Message.id` of the same publication, wherever it is delivered."""
-        return (*self._stream.origin, self.seq)
+        return MessageId(*self._stream.origin, self.seq)
 
     @property
     def state(self) -> str:
-        """How far it has come so far: published, accepted, safe or delivered; or refused."""
+        """The level reached so far: published, accepted, safe or delivered; or refused."""
         return self._stream.state(self.seq)
 
     @property
     def copies(self) -> int:
-        """On how many brokers `safe` rests: f + 1, or fewer where the whole network has fewer, and then the crash of
-        that many takes it away. 0 as long as it is not safe."""
+        """The number of brokers that `safe` rests on: f + 1, or fewer in a network that has fewer. 0 while it is not
+        safe."""
         return self._stream.copies(self.seq)
 
     @property
     def waiting_for(self) -> str:
-        """Why it takes so long, when the broker has said so: "waits for b3, which is not heard". Empty when nothing is
-        known, or when it goes on."""
+        """Why it takes so long, if the broker has said so: "waits for b3, which is not heard". Otherwise empty."""
         return self._stream.waiting_for(self.seq)
 
     def __repr__(self) -> str:
@@ -80,13 +78,13 @@ class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class BundleReceipt(Receipt, frozen=True, eq=False, gc=False):
-    """Of several publications that follow each other; `seq` is the number of the last."""
+    """The receipt of several consecutive publications; `seq` is the number of the last."""
 
     first: int
 
     async def delivered(self) -> None:
-        """Returns when every correct subscriber that is owed one of them has it. Publications that do not share a
-        bundle are delivered independently of each other."""
+        """Return when every correct subscriber that is owed one of them has it. Publications in different bundles
+        are delivered independently of each other."""
         for seq in range(self.first, self.seq + 1):
             await self._stream.reach(ReceiptLevel.DELIVERED, seq)
 
@@ -126,12 +124,13 @@ class Stream:
         hurry: Callable[[], None],
         copies: int = 1,
     ) -> None:
-        """`hurry` is called when a task begins to wait. `copies`: on how many brokers `safe` rests until something else
-        is told."""
+        """`hurry` is called when a task begins to wait. `copies`: the number of brokers that `safe` means until the
+        network reports another one."""
         self.name = name
         self.origin = (publisher, incarnation, name)
         self._copies = [(0, copies)]
-        """(from this publication on, so many), in order; few, because it changes with the size of the tree."""
+        """(first publication, number of copies), in order; few, because the number changes only with the size of the
+        tree."""
         self._loop = loop
         self._hurry = hurry
         self._stack = ""
@@ -149,16 +148,16 @@ class Stream:
         """The receipts that somebody has waited for since something left; before the first publication, somebody may
         wait for any."""
         self._answers = 0
-        """How many who waited were told since then."""
+        """How many waiting tasks were told since the last flush."""
         self._last = 0
         """The number of the last publication that left."""
         self._told = 0
         """How often the broker was told that somebody waits."""
         self._lately = [-LATELY] * len(ReceiptLevel)
-        """When it was told of each level."""
+        """By level: `_told` when somebody last waited for it."""
 
     def offer(self, stack: str, given: tuple[ReceiptLevel, ...]) -> None:
-        """Which receipts the network gives."""
+        """Set which receipts the network gives."""
         self._stack = stack
         self._given = given
 
@@ -186,7 +185,7 @@ class Stream:
         return self._waits if seq >= self._waits_from and seq not in self._refused else ""
 
     def waits(self, seq: int, reason: str) -> None:
-        """Told again when the reason changes; a program that reads its log wants to know it once."""
+        """Note why a publication waits; told again when the reason changes."""
         if not self._waits or seq != self._waits_from:
             logger.warning("publication %s:%d %s", self.name, seq, reason)
         self._waits, self._waits_from = reason, seq

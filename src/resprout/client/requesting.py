@@ -22,15 +22,15 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
+from resprout.client.arguments import check_filter_and_where, check_seconds, time_limit, wrong
 from resprout.client.errors import ClosedError, NobodyListensError, NoReplyError, RequestFailedError, SubscribeError
-from resprout.client.inbox import Inbox
-from resprout.client.typed import Payload, TypedMessage, decoder_of
+from resprout.client.inbox import Inbox, Payload, TypedMessage, decoder_of
 from resprout.core.bundle import topics_of
 from resprout.core.contract import Request
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, GuaranteeName
+from resprout.core.limits import AttributeValue, check_attributes, check_keys
 from resprout.core.message import Message
-from resprout.core.names import AttributeValue
 from resprout.edge.requests import AudienceRequest
 from resprout.edge.rights import REPLIES, reply_topic
 
@@ -72,11 +72,16 @@ class Requester:
         attributes: Mapping[str, AttributeValue] | None,
         token: int,
     ) -> Message:
-        if attributes and any(name in attributes for name in _OWN):
-            raise UsageError(f"the attributes {', '.join(_OWN)} of a request are its own")
+        timeout = check_seconds(timeout)
+        if attributes is not None:
+            check_attributes(attributes)
+            if any(name in attributes for name in _OWN):
+                raise UsageError(f"attributes: {', '.join(_OWN)} are set by the request itself")
+        check_keys(keys)
+        payload = self._client.check_publication(topic, payload, guarantee, keys)
         number = secrets.token_hex(8)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout) as limit:
                 await self._open()
                 if not await self._anybody(topics_of(topic, tuple(keys)), token):
                     raise NobodyListensError(topic)
@@ -94,6 +99,8 @@ class Requester:
                     with contextlib.suppress(asyncio.CancelledError, Exception):
                         await refusal
         except TimeoutError:
+            if not limit.expired():
+                raise
             raise NoReplyError(f"no reply to a request on {topic} within {timeout:g} s") from None
         finally:
             self._awaited.pop(number, None)
@@ -192,16 +199,18 @@ class ServedRequest(Generic[T]):
         return str(attributes.get(REPLY_TO, "")).startswith(f"{REPLIES}/") and REQUEST_ID in attributes
 
     async def reply(self, payload: Payload) -> None:
-        """Returns when the broker of this client has the reply; PublishError when it refuses."""
+        """Publish the reply; return once the broker of this client has it. PublishError when the broker refuses it."""
         await self._answer(payload, {})
 
     async def fail(self, reason: str) -> None:
-        """Whoever asks is told so by RequestFailedError."""
+        """Answer that the request failed: the requester gets a RequestFailedError with this reason."""
+        if not isinstance(reason, str):
+            raise wrong("reason", reason, "a text")
         await self._answer(b"", {FAILED: reason})
 
     async def _answer(self, payload: Payload, attributes: dict[str, AttributeValue]) -> None:
         if not self.wants_reply:
-            raise UsageError("it was published, not requested: nobody waits for a reply")
+            raise UsageError("this message is no request, so it has no reply: see wants_reply")
         asked = self.message.attributes
         receipt = await self._client.publish(
             str(asked[REPLY_TO]), payload, attributes={**attributes, REQUEST_ID: asked[REQUEST_ID]}
@@ -239,12 +248,22 @@ class Service(Generic[T]):
         finally:
             await self.close()
 
-    async def next(self) -> ServedRequest[T]:
-        """The next request; ClosedError when there will be none."""
-        await self.ready()
-        return self.request_of(await self.inbox.next())
+    async def next(self, timeout: float | None = None) -> ServedRequest[T]:
+        """Return the next request. TimedOutError when none comes within `timeout` seconds, ClosedError when the service
+        is closed."""
+        timeout = check_seconds(timeout)
+        async with time_limit(timeout, "no request came"):
+            await self.ready()
+            return self.request_of(await self.inbox.next())
+
+    async def __aenter__(self) -> "Service[T]":
+        return await self.ready()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def close(self) -> None:
+        """Unsubscribe; return once no more requests can come."""
         inbox, self._inbox = self._inbox, None
         if inbox is not None:
             with contextlib.suppress(ClosedError, SubscribeError):
@@ -306,8 +325,9 @@ class Conversing:
     ) -> Message | TypedMessage[Any]:
         """Publish a request and return the first reply; with a `type`, one that has a `value`.
 
-        Raises NobodyListensError at once, and nothing was published, when the network knows that nobody listens;
-        NoReplyError when no reply comes in time, RequestFailedError when whoever serves it says so.
+        NobodyListensError at once, and nothing was published, when no client in the network subscribes to the topic;
+        NoReplyError when no reply comes within `timeout` seconds, RequestFailedError when the service says that the
+        request failed.
         """
         self._check_open()
         decode = decoder_of(type) if type is not None else None
@@ -321,6 +341,7 @@ class Conversing:
     @overload
     def serve(self, topic: str, where: str | None = None, *, type: builtins.type[T]) -> Service[T]: ...
     def serve(self, topic: str, where: str | None = None, *, type: builtins.type[Any] | None = None) -> Service[Any]:
-        """Requests on a topic, or on all that a filter matches: `async for request in client.serve("price/+")`."""
+        """Serve requests on a topic, or on all that a filter matches: `async for request in client.serve("a/+")`."""
+        check_filter_and_where(topic, where, "topic")
         self._check_open()
         return self._requester.serve(topic, where, type)

@@ -12,14 +12,14 @@ import builtins
 from collections import Counter
 from typing import Any, TypeVar, overload
 
-from resprout.client.asking import Start
-from resprout.client.durable import WhenFullWord
-from resprout.client.durable_inbox import DurableInbox
+from resprout.client.arguments import check_count, check_filter_and_where, check_flag, check_kind
+from resprout.client.durable import DurableInbox, WhenFullWord, check_durable_only
 from resprout.client.errors import ClosedError, SubscribeError
-from resprout.client.inbox import Inbox
-from resprout.client.typed import TypedInbox, inbox_of_type
+from resprout.client.inbox import Inbox, TypedInbox, inbox_of_type
+from resprout.client.past_events import Start, read_start
 from resprout.core.errors import UsageError
 from resprout.core.message import Message
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.requests import SubscribeRequest
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate, parse_predicate
@@ -180,10 +180,10 @@ class Subscribing:
         durable: str | None,
         group: str | None,
         when_full: WhenFullWord | None,
-        most: int | None,
+        max_pending: int | None,
         window: int | None,
-        by_hand: bool,
-        replay_from: Start | str | None,
+        manual_ack: bool,
+        replay_from: Start | None,
         allow_gaps: bool,
     ) -> Inbox:
         raise NotImplementedError
@@ -208,9 +208,9 @@ class Subscribing:
         durable: str | None = None,
         group: str | None = None,
         when_full: WhenFullWord | None = None,
-        most: int | None = None,
+        max_pending: int | None = None,
         window: int | None = None,
-        by_hand: bool = False,
+        manual_ack: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
     ) -> DurableInbox: ...
@@ -224,9 +224,9 @@ class Subscribing:
         durable: str | None = None,
         group: str | None = None,
         when_full: WhenFullWord | None = None,
-        most: int | None = None,
+        max_pending: int | None = None,
         window: int | None = None,
-        by_hand: bool = False,
+        manual_ack: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         type: builtins.type[T],
@@ -240,9 +240,9 @@ class Subscribing:
         durable: str | None = None,
         group: str | None = None,
         when_full: WhenFullWord | None = None,
-        most: int | None = None,
+        max_pending: int | None = None,
         window: int | None = None,
-        by_hand: bool = False,
+        manual_ack: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         type: builtins.type[Any] | None = None,
@@ -250,12 +250,12 @@ class Subscribing:
         """Subscribe and return when it is confirmed: from then on nothing that matches is missed.
 
         With a name, `durable`, the subscription outlives this program and the broker that holds it: whoever consumes it
-        next goes on where it was (`client.durable_inbox`, docs/client.md). Members of a `group` share one.
+        next goes on where it was (`client.durable`, docs/client.md). Members of a `group` share one.
 
-        With `replay_from` it begins in the past, with what the broker that serves this client keeps: "beginning", an
-        offset or a time. ReadError when that broker does not keep all of it. Where events are missing, because the
-        broker was down or its disk full, the inbox raises GapError; with `allow_gaps` it goes on behind the gap, and
-        the client is told what is missing (`EventsMissing`).
+        With `replay_from` it begins in the past, with what the broker that serves this client keeps: "earliest", an
+        offset or a time; "latest", like None, replays nothing. ReadError when that broker does not keep all of it.
+        Where events are missing, because the broker was down or its disk full, the inbox raises GapError; with
+        `allow_gaps` it goes on behind the gap, and the client is told what is missing (`EventsMissing`).
 
         `when_full` says what the broker does when this program does not read fast enough (docs/client.md): "disconnect"
         ends its session, and inboxes raise SlowConsumerError; "drop_oldest" drops messages and tells how many; "block"
@@ -268,14 +268,28 @@ class Subscribing:
         is put once into each inbox concerned. Read them all: messages are acknowledged in the order in which they came,
         so an inbox that nobody reads holds the others back once it is full. Cancelled, it has subscribed to nothing.
         """
+        check_filter_and_where(filter, where)
+        check_kind(into, "into", (Inbox, TypedInbox), "an inbox that subscribe() returned, or None")
+        check_flag(manual_ack, "manual_ack")
+        check_flag(allow_gaps, "allow_gaps")
+        if window is not None:
+            check_count(window, "window", 1, NUMBER_MAX)
+        if durable is None and group is None:
+            check_durable_only({"max_pending": max_pending, "window": window, "manual_ack": manual_ack})
+            if allow_gaps and replay_from is None:
+                raise UsageError(
+                    "allow_gaps=True is for subscriptions that begin in the past: give replay_from as well"
+                )
         if type is not None:
             fed = inbox_of_type(into, type)
         elif isinstance(into, TypedInbox):
-            raise UsageError("this inbox has messages of a type: say which")
+            raise UsageError(f"into: this inbox has messages of a type: give type={into.kind!r} as well")
         else:
             fed = into
+        start = read_start(replay_from, "replay_from") if replay_from is not None else "latest"
         inbox = await self._subscribe(
-            filter, where, fed, durable, group, when_full, most, window, by_hand, replay_from, allow_gaps
+            filter, where, fed, durable, group, when_full, max_pending, window, manual_ack,
+            start if start != "latest" else None, allow_gaps,
         )  # fmt: skip
         if type is None:
             return inbox

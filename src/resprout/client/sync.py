@@ -6,18 +6,18 @@
         for message in inbox:
             ...
 
-Every client has an event loop in a thread of its own; each call goes there and back, so whoever needs speed uses the
-asynchronous client. A `timeout` is in seconds; when it is over, TimeoutError is raised and nothing is lost: what was
-waited for can be waited for again.
+Every client has an event loop in a thread of its own; each call goes there and back, so programs that need speed use
+the asynchronous client. Every call that blocks has a `timeout` in seconds, None for no limit. When it is over the call
+raises TimedOutError, a TimeoutError, and nothing is lost: the call can be repeated.
 """
 
 import atexit
 import builtins
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, ParamSpec, TypeVar, overload
 
-from resprout.client.asking import PAGE_BYTES, EventsPage, Start
+from resprout.client.arguments import check_flag, check_kind, check_seconds, time_limit, wrong
 from resprout.client.blocking import (
     Background,
     BlockingDurableInbox,
@@ -26,40 +26,50 @@ from resprout.client.blocking import (
     BlockingService,
     within,
 )
-from resprout.client.client import Client
+from resprout.client.client import CLOSE_SECONDS_MAX, Client
 from resprout.client.connect import CONNECT_SECONDS
 from resprout.client.connect import connect as connect_async
 from resprout.client.durable import WhenFullWord
-from resprout.client.durable_inbox import DurableInbox
-from resprout.client.errors import ClosedError
-from resprout.client.events import OnEvent
+from resprout.client.errors import ClosedError, ConnectionState, OnEvent
+from resprout.client.inbox import Payload, TypedMessage
+from resprout.client.past_events import PAGE_BYTES, EventsPage, Start
+from resprout.client.receipts import Receipt
 from resprout.client.requesting import REQUEST_SECONDS
-from resprout.client.typed import Payload, TypedMessage
 from resprout.core.guarantee import Guarantee, GuaranteeName
-from resprout.core.message import Message
-from resprout.core.names import AttributeValue
+from resprout.core.limits import AttributeValue
+from resprout.core.message import DurableMessage, Message
 from resprout.edge.client.machine import ClientOptions
-from resprout.net.keyring import Tls
+from resprout.edge.requests import EventsAnswered, ReadRequest
+from resprout.links.options import LinkOptions
+from resprout.net.tls import Tls
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+NO_ROOM: Final = "the network did not take more publications, and this one was not published,"
+NO_ANSWER: Final = "the broker did not answer"
 
 
 def connect(
     address: str | Sequence[str],
     *,
     name: str | None = None,
-    timeout: float = CONNECT_SECONDS,
+    timeout: float | None = CONNECT_SECONDS,
     on_event: OnEvent | None = None,
     options: ClientOptions | None = None,
+    links: LinkOptions | None = None,
     tls: Tls | str | os.PathLike[str] | None = None,
     login: str | None = None,
-    life: int | None = None,
+    epoch: int | None = None,
 ) -> "BlockingClient":
-    """A client of the broker at `HOST:PORT`; use it with `with`, or close it yourself. See `resprout.connect`. Events
-    are told in the client's own thread: `on_event` must not call the client there, and must not block."""
+    """Connect to the broker at `HOST:PORT`; use the client with `with`, or close it. See `resprout.connect`.
+
+    `on_event` is called in the client's own thread: it must not call the client there, and must not block. A client
+    does not survive a fork: in the child each call raises ForkedError."""
     connecting = connect_async(
-        address, name=name, timeout=timeout, on_event=on_event, options=options, tls=tls, login=login, life=life
-    )
+        address, name=name, timeout=timeout, on_event=on_event, options=options, links=links, tls=tls, login=login,
+        epoch=epoch,
+    )  # fmt: skip
     background = Background(f"resprout {address}")
 
     async def begin() -> Client:
@@ -82,7 +92,23 @@ class BlockingClient:
         self.stack = client.stack
         self.guarantees = client.guarantees
         self.faults_tolerated = client.faults_tolerated
+        self.receipts = client.receipts
         atexit.register(self.close)
+
+    @property
+    def state(self) -> ConnectionState:
+        """Whether the client is connected now. It connects again by itself until it is closed."""
+        return ConnectionState.CLOSED if self._background.is_forked else self._client.state
+
+    @property
+    def broker(self) -> str:
+        """The name of the broker that serves this client, or served it last."""
+        return self._client.broker
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes that one payload may have, as the broker announced at connect."""
+        return self._client.max_payload
 
     def publish(
         self,
@@ -92,26 +118,41 @@ class BlockingClient:
         guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
         keys: Sequence[str] = (),
         attributes: Mapping[str, AttributeValue] | None = None,
+        timeout: float | None = None,
     ) -> BlockingReceipt:
-        """Publish a message; blocks only while the network does not keep up.
+        """Publish a message and return its receipt; it blocks only while the network does not keep up.
 
-        Raises UsageError (and nothing was published) for what cannot be published.
+        UsageError (and nothing was published) for a wrong argument. TimedOutError (and nothing was published) when the
+        network does not take more within `timeout` seconds.
         """
-        work = self._client.publish(topic, payload, guarantee=guarantee, keys=keys, attributes=attributes)
-        return BlockingReceipt(self._background, self._background.call(work))
+        limit = check_seconds(timeout)
+
+        async def publish() -> Receipt:
+            async with time_limit(limit, NO_ROOM):
+                await self._client.wait_for_room()
+            return self._client.add_publication(topic, payload, guarantee, keys, attributes)
+
+        return BlockingReceipt(self._background, self._background.call(publish()))
 
     def publish_bundle(
         self,
         topic: str,
-        payloads: Sequence[bytes],
+        payloads: Sequence[Payload],
         *,
         guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
         keys: Sequence[str] = (),
         attributes: Sequence[Mapping[str, AttributeValue]] | None = None,
+        timeout: float | None = None,
     ) -> BlockingReceipt:
-        """Publish many messages as one bundle; the receipt is that of the last. See the asynchronous client."""
-        work = self._client.publish_bundle(topic, payloads, guarantee=guarantee, keys=keys, attributes=attributes)
-        return BlockingReceipt(self._background, self._background.call(work))
+        """Publish up to 1,024 messages as one bundle; return one receipt for all of them. See `publish`."""
+        limit = check_seconds(timeout)
+
+        async def publish() -> Receipt:
+            async with time_limit(limit, NO_ROOM):
+                await self._client.wait_for_room()
+            return self._client.add_bundle(topic, payloads, guarantee, keys, attributes)
+
+        return BlockingReceipt(self._background, self._background.call(publish()))
 
     @overload
     def subscribe(
@@ -131,8 +172,29 @@ class BlockingClient:
         filter: str,
         where: str | None = None,
         *,
-        into: BlockingInbox[TypedMessage[T]] | None = None,
+        durable: str | None = None,
+        group: str | None = None,
         when_full: WhenFullWord | None = None,
+        max_pending: int | None = None,
+        window: int | None = None,
+        manual_ack: bool = False,
+        replay_from: Start | str | None = None,
+        allow_gaps: bool = False,
+        timeout: float | None = None,
+    ) -> BlockingDurableInbox[DurableMessage]: ...
+    @overload
+    def subscribe(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        into: BlockingInbox[TypedMessage[T]] | None = None,
+        durable: str | None = None,
+        group: str | None = None,
+        when_full: WhenFullWord | None = None,
+        max_pending: int | None = None,
+        window: int | None = None,
+        manual_ack: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         type: builtins.type[T],
@@ -144,62 +206,49 @@ class BlockingClient:
         where: str | None = None,
         *,
         into: BlockingInbox[Any] | None = None,
+        durable: str | None = None,
+        group: str | None = None,
         when_full: WhenFullWord | None = None,
+        max_pending: int | None = None,
+        window: int | None = None,
+        manual_ack: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         type: builtins.type[Any] | None = None,
         timeout: float | None = None,
     ) -> BlockingInbox[Any]:
-        """Subscribe and return when it is confirmed: from then on nothing that matches is missed. See the asynchronous
-        client; `into`: an inbox of this client that is fed by this subscription as well."""
-        more: dict[str, Any] = {} if type is None else {"type": type}
-        if when_full is not None:
-            more["when_full"] = when_full
-        if into is not None:
-            more["into"] = into.inbox
-        if replay_from is not None:
-            more["replay_from"] = replay_from
-        if allow_gaps:
-            more["allow_gaps"] = True
+        """Subscribe and return an inbox once the subscription is confirmed: every later match is delivered. See
+        `resprout.Client.subscribe`."""
+        check_kind(into, "into", BlockingInbox, "an inbox that subscribe() returned, or None")
+        check_flag(manual_ack, "manual_ack")
+        limit = check_seconds(timeout)
+        is_durable = durable is not None or group is not None
+        arguments: dict[str, Any] = {
+            "into": into.inbox if into is not None else None, "durable": durable, "group": group,
+            "when_full": when_full, "max_pending": max_pending, "window": window,
+            "manual_ack": True if is_durable else manual_ack, "replay_from": replay_from, "allow_gaps": allow_gaps,
+            "type": type,
+        }  # fmt: skip
 
         async def subscribe() -> Any:
-            return await self._client.subscribe(filter, where, **more)
+            return await self._client.subscribe(filter, where, **arguments)
 
-        inbox = self._background.call(within(timeout, subscribe))
-        return into or BlockingInbox(self._background, inbox)
-
-    def consume(
-        self,
-        filter: str,
-        where: str | None = None,
-        *,
-        durable: str | None = None,
-        group: str | None = None,
-        when_full: WhenFullWord | None = None,
-        most: int | None = None,
-        window: int | None = None,
-        by_hand: bool = False,
-        replay_from: Start | str | None = None,
-        allow_gaps: bool = False,
-        timeout: float | None = None,
-    ) -> BlockingDurableInbox:
-        """Consume a durable subscription, alone or in a group: `Client.subscribe` with a name."""
-
-        async def consume() -> DurableInbox:
-            return await self._client.subscribe(
-                filter, where, durable=durable or group, group=group, when_full=when_full, most=most, window=window,
-                by_hand=by_hand, replay_from=replay_from, allow_gaps=allow_gaps,
-            )  # fmt: skip
-
-        return BlockingDurableInbox(self._background, self._background.call(within(timeout, consume)))
+        inbox = self._background.call(within(limit, "the subscription was not confirmed", subscribe))
+        if into is not None:
+            return into
+        if is_durable:
+            return BlockingDurableInbox(self._background, inbox, manual_ack)
+        return BlockingInbox(self._background, inbox)
 
     def end_subscription(self, name: str, *, timeout: float | None = None) -> None:
-        """End a durable subscription for everybody, without consuming it; SubscribeError when there is none."""
-        self._background.call(within(timeout, self._client.end_subscription, name))
+        """End a durable subscription for all its consumers, without consuming it; SubscribeError when there is none."""
+        self._call(timeout, "the subscription did not end", self._client.end_subscription, name)
 
     def unsubscribe(self, inbox: BlockingInbox[Any], *, timeout: float | None = None) -> None:
-        """End the subscription; returns when nothing of it can come any more. What came before is still handed out."""
-        self._background.call(within(timeout, self._client.unsubscribe, inbox.inbox))
+        """End every subscription that feeds the inbox; see `resprout.Client.unsubscribe`."""
+        if not isinstance(inbox, BlockingInbox):
+            raise wrong("inbox", inbox, "an inbox that subscribe() returned, not a filter")
+        self._call(timeout, "the subscription did not end", self._client.unsubscribe, inbox.inbox)
 
     @overload
     def request(
@@ -235,8 +284,9 @@ class BlockingClient:
         attributes: Mapping[str, AttributeValue] | None = None,
         type: builtins.type[Any] | None = None,
     ) -> Message | TypedMessage[Any]:
-        """Publish a request and return the first reply. Raises NobodyListensError at once when nobody listens,
-        NoReplyError when no reply comes in time, RequestFailedError when whoever serves it says so."""
+        """Publish a request and return the first reply; see `resprout.Client.request`. NobodyListensError at once when
+        no client subscribes to the topic, NoReplyError when no reply comes within `timeout` seconds,
+        RequestFailedError when the service says that the request failed."""
         more: dict[str, Any] = {} if type is None else {"type": type}
         return self._background.call(
             self._client.request(
@@ -258,42 +308,54 @@ class BlockingClient:
         type: builtins.type[Any] | None = None,
         timeout: float | None = None,
     ) -> BlockingService[Any]:
-        """Requests on a topic, or on all that a filter matches; returns when the subscription is confirmed."""
+        """Serve requests on a topic, or on all that a filter matches; return once the subscription is confirmed."""
         more: dict[str, Any] = {} if type is None else {"type": type}
 
         async def ready() -> Any:
             return await self._client.serve(topic, where, **more).ready()
 
-        return BlockingService(self._background, self._background.call(within(timeout, ready)))
+        limit = check_seconds(timeout)
+        service = self._background.call(within(limit, "the subscription was not confirmed", ready))
+        return BlockingService(self._background, service)
 
     def read(
         self,
         filter: str,
         where: str | None = None,
         *,
-        start: Start = "earliest",
+        start: Start | str = "earliest",
         size: int = PAGE_BYTES,
         allow_gaps: bool = False,
         timeout: float | None = None,
     ) -> EventsPage:
-        """A page of what the broker keeps of the past; see the asynchronous client."""
+        """Return a page of the events that the broker keeps; see `resprout.Client.read`."""
+        limit, read = check_seconds(timeout), self._client.read
         return self._background.call(
-            within(timeout, self._client.read, filter, where, start=start, size=size, allow_gaps=allow_gaps)
+            within(limit, NO_ANSWER, read, filter, where, start=start, size=size, allow_gaps=allow_gaps)
         )
 
-    def forget(self, *names: str, force: bool = False, timeout: float | None = None) -> None:
-        """Tell the network that these brokers never return. Everybody who can connect may do this: read what the
-        asynchronous client says about it. Raises ForgetError when it is refused."""
-        self._background.call(within(timeout, self._client.forget, *names, force=force))
+    def read_events(self, request: ReadRequest, *, timeout: float | None = None) -> EventsAnswered:
+        """Return past events as the broker sends them: in bundles. See `resprout.Client.read_events`."""
+        return self._call(timeout, NO_ANSWER, self._client.read_events, request)
 
-    def close(self) -> None:
-        """Wait a moment until the broker has accepted what was published, then end the session and the thread. May be
-        called twice, and from any thread."""
+    def forget(self, *names: str, force: bool = False, timeout: float | None = None) -> None:
+        """Tell the network that these brokers never return; see `resprout.Client.forget` before you use it. ForgetError
+        when the broker refuses."""
+        limit = check_seconds(timeout)
+        self._background.call(within(limit, NO_ANSWER, self._client.forget, *names, force=force))
+
+    def close(self, timeout: float | None = CLOSE_SECONDS_MAX) -> None:
+        """Wait up to `timeout` seconds until the broker has accepted everything that was published, then end the
+        session and the thread. It may be called twice, and from any thread. In a forked child it does nothing: the
+        session belongs to the parent."""
+        timeout = check_seconds(timeout)
         atexit.unregister(self.close)
+        if self._background.is_forked:
+            return
         try:
-            self._background.call(self._client.close())
+            self._background.call(self._client.close(timeout))
         except ClosedError:
-            return  # somebody else has closed it
+            return  # another thread has closed it
         finally:
             self._background.stop()
 
@@ -302,3 +364,9 @@ class BlockingClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _call(
+        self, timeout: float | None, failure: str, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args,
+        **kw: P.kwargs,
+    ) -> T:  # fmt: skip
+        return self._background.call(within(check_seconds(timeout), failure, work, *args, **kw))

@@ -27,7 +27,7 @@ import msgspec
 from resprout.core import limits
 from resprout.core.errors import WireError
 from resprout.core.guarantee import STREAM_OF, Guarantee
-from resprout.core.names import Attributes, AttributeValue
+from resprout.core.limits import Attributes, AttributeValue
 
 Pair = tuple[str, str]
 

@@ -1,10 +1,76 @@
-"""Three kinds of trouble, kept apart.
+"""Errors of three kinds, and the escaping of text that comes from other nodes.
 
-Our own bug is an AssertionError and may stop the process. A peer's fault is a `PeerError`: the link is closed with a
-reason and nothing else suffers. The caller's fault is a `UsageError`: one clear line, and nothing was done.
+Our own bug is an AssertionError and may stop the process; `transition` raises it for a change of state that a table of
+states does not allow. A peer's fault is a `PeerError`: the link is closed with a reason and nothing else suffers. The
+caller's fault is a `UsageError`: one clear line, and nothing was done.
+
+Names, topics, reasons and payloads come from other nodes. They may contain control characters that change a terminal,
+split a log line, or reorder the text that is shown. Every module escapes with `escape`, at the point where text leaves
+the process (docs/decisions/23), not where text is put together. `logger` is the logger of the library: it escapes the
+text of its records, whatever a program does with them.
 """
 
-from resprout.core.escaping import escape
+import json
+import logging
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, TypeVar
+
+LINE_LETTERS_MAX: Final = 16_384
+"""The length of a line for people, after which it is cut; the longest lists of names stay below it."""
+_CUT: Final = 40
+"""Letters that tell how much was cut."""
+
+S = TypeVar("S", bound=Enum)
+
+
+def escape(text: str, keep: str = "\t", letters_max: int | None = None) -> str:
+    """Return the text with everything that is not printable written as an escape such as `\\x1b` or `\\u202e`.
+
+    That is: control characters (C0, DEL, C1), line and paragraph separators, bidirectional overrides and other format
+    characters, halves of surrogate pairs, unassigned and private letters. Letters of `keep` stay. A text longer than
+    `letters_max` is cut, and says so. Applied twice, it changes nothing more.
+    """
+    if letters_max is not None and len(text) > letters_max + _CUT:
+        text = f"{text[:letters_max]}... and {len(text) - letters_max} more letters"
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in keep else _code_of(letter) for letter in text)
+
+
+def escape_json(text: str) -> str:
+    """Return the same JSON, with letters that are not printable written as `\\u....`: its value stays what it was."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else _json_code_of(letter) for letter in text)
+
+
+def _code_of(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")
+
+
+def _json_code_of(letter: str) -> str:
+    """Spaces and line ends between values stay: within a string they cannot be raw."""
+    if letter in "\n\r\t":
+        return letter
+    return f"\\u{ord(letter):04x}" if letter < "\x80" else json.dumps(letter)[1:-1]
+
+
+def _escape_record(record: logging.LogRecord) -> bool:
+    """Escape the arguments: the texts into which they are put are our own."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            escape(str(one), letters_max=LINE_LETTERS_MAX) if _is_text(one) else one for one in record.args
+        )
+    return True
+
+
+def _is_text(argument: object) -> bool:
+    return isinstance(argument, str | BaseException)
+
+
+logger: Final = logging.getLogger("resprout")
+logger.addFilter(_escape_record)
 
 
 class ResproutError(Exception):
@@ -23,12 +89,20 @@ class BoundError(PeerError):
     """A peer stated a number beyond what it can know of. A client that does is told so, and does not come again."""
 
 
+class ForbiddenError(PeerError):
+    """A client wants more than it may have, and cannot be served without it. It does not come again by itself."""
+
+
 class WireError(PeerError):
     """Bytes that are not a message: the only exception that decoding raises."""
 
 
 class UsageError(ResproutError, ValueError):
     """The caller asked for something that cannot be; the text says what and where."""
+
+
+class NoBrokerError(ResproutError):
+    """A command could not reach any broker, or none let it in."""
 
 
 class StoreError(ResproutError):
@@ -53,3 +127,9 @@ class UnsupportedSubscriptionError(UsageError):
 
 class UnsupportedReceiptError(UsageError):
     """The stack that runs here does not give this receipt: to wait for it would be to wait for ever."""
+
+
+def transition(table: Mapping[S, frozenset[S]], old: S, new: S) -> S:
+    """`new`, which the table allows after `old`. Anything else is our own bug, whatever a peer did."""
+    assert new in table[old], f"{type(new).__name__}: {new.name} after {old.name}"
+    return new

@@ -5,6 +5,7 @@ receipts it gives. They are recorded with a run, and the judges judge by them.
 """
 
 import enum
+import reprlib
 from collections.abc import Collection
 from typing import Final, Literal
 
@@ -40,7 +41,7 @@ class Guarantee(enum.IntEnum):
             return cls[word.upper()]
         except (KeyError, AttributeError):
             choices = ", ".join(g.label for g in cls)
-            raise UsageError(f"unknown guarantee {repr(word)[:60]}; it is one of {choices}") from None
+            raise UsageError(f"unknown guarantee {reprlib.repr(word)}; it is one of {choices}") from None
 
 
 def check_offered(guarantee: Guarantee, offered: Collection[Guarantee], stack: str = "") -> None:

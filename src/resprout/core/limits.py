@@ -1,16 +1,22 @@
-"""Every bound that a message must keep, by name, and how much of a broker one identity may use.
+"""Limits of names, topics, keys, attributes, payloads and frames, and the checks that enforce them.
 
-The wire refuses what exceeds the bounds; users are told at the call. Sizes are bytes of UTF-8 for text. A limit is the
-largest value allowed.
+A limit is the largest value that is allowed. Sizes of text are bytes of UTF-8. The wire refuses a message that exceeds
+a limit. The `check_...` functions refuse what a user gives, at the moment of the call. They return plain values: a
+subclass of str or int (an enumeration, a NumPy scalar) comes back as the str or int that it stands for, so that code
+that encodes or compares it later meets no surprise.
 
-`ClientLimits` count per identity. A client that has proven no identity counts for itself, by its name.
+`ClientLimits` bound how much of a broker one identity may use. A client that has proven no identity counts for itself,
+by its name.
 """
 
+import re
+import reprlib
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from resprout.core.errors import UsageError
+from resprout.core.errors import NameRefusedError, PayloadRefusedError, UsageError
 
 NAME_BYTES: Final = 64
 """A broker's or client's name."""
@@ -35,7 +41,7 @@ BUNDLE_BYTES: Final = PAYLOAD_BYTES + 4096
 WHERE_BYTES: Final = 4096
 WHERE_DEPTH: Final = 32
 WHERE_STEPS: Final = 8_448
-"""What testing a condition may cost for one message (`filters.where`): up to 1 ms."""
+"""What testing a condition may cost for one message (`filters.predicate`): up to 1 ms."""
 
 FRAME_BYTES: Final = 4 << 20
 """One frame on a connection; a header that claims more is refused before anything is read."""
@@ -48,6 +54,14 @@ INTERNED_NAMES: Final = 65_536
 
 REASON_BYTES: Final = 512
 """Text that explains a refusal."""
+
+AttributeValue = str | int | float | bool
+Attributes = Mapping[str, AttributeValue]
+
+_PLAIN = frozenset((str, int, float, bool))
+_QUOTED_LETTERS = 40
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +77,7 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     identity_condition_bytes: int = 1 << 20
     """Bytes of the conditions of all its subscriptions; each counts with 64 bytes more than its canonical text."""
     identity_steps: int = 2_000_000
-    """Steps (`filters.where`) that testing its conditions may take in a second: about 0.2 s of a processor."""
+    """Steps (`filters.predicate`) that testing its conditions may take in a second: about 0.2 s of a processor."""
     identity_durables: int = 1_000
     """Durable subscriptions that its clients have begun at this broker, and that are held there."""
     durable_steps: int = 4_096
@@ -76,3 +90,112 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_LIMITS = ClientLimits()
+
+
+def check_name(name: str, what: str = "name") -> str:
+    """A broker's, client's or site's name: it appears in traces, files and commands, so it stays plain."""
+    if not isinstance(name, str) or len(name) > NAME_BYTES or not _NAME.fullmatch(name):
+        raise NameRefusedError(
+            f"{what} {shown(name)} is refused: letters, digits, dot, dash and underscore, at most {NAME_BYTES}"
+        )
+    return str.__str__(name)
+
+
+def newcomer_key(name: str, incarnation: int, epoch: int) -> str:
+    """Under which a session stands whose opener has no right to its name yet. No name can be equal to it."""
+    return f"{name}?{incarnation}.{epoch}"
+
+
+def newcomer_name(key: str) -> str | None:
+    """The name that a newcomer asks for; None for the name of anybody else."""
+    name, mark, _ = key.partition("?")
+    return name if mark else None
+
+
+def check_topic(topic: str) -> str:
+    """A topic to publish on: MQTT's rules, no wildcards."""
+    _check_text(topic, "topic", TOPIC_BYTES)
+    if "+" in topic or "#" in topic:
+        raise NameRefusedError(f"topic {shown(topic)} holds a wildcard; only a subscription may")
+    if topic.count("/") >= TOPIC_LEVELS:
+        raise NameRefusedError(f"topic {shown(topic)} has more than {TOPIC_LEVELS} levels")
+    return str.__str__(topic)
+
+
+def check_keys(keys: Sequence[str]) -> tuple[str, ...]:
+    """Sorted and without repeats, so that equal key sets are equal values."""
+    if isinstance(keys, str) or not isinstance(keys, tuple | Collection):
+        raise NameRefusedError(f"keys are a list of texts, not {shown(keys)}")
+    for key in keys:
+        foreign = isinstance(key, str) and "#" in key  # a key of another topic, see `core.bundle`
+        _check_text(key, "key", KEY_BYTES + TOPIC_BYTES if foreign else KEY_BYTES)
+        if foreign:
+            topic, _, rest = key.partition("#")
+            check_topic(topic)
+            _check_text(rest, "key", KEY_BYTES)
+    unique = tuple(sorted({str.__str__(key) for key in keys}))
+    if len(unique) > KEYS_PER_PUBLICATION:
+        raise NameRefusedError(f"{len(unique)} keys in one publication; at most {KEYS_PER_PUBLICATION}")
+    return unique
+
+
+def check_attributes(attributes: Attributes) -> dict[str, AttributeValue]:
+    if not isinstance(attributes, dict | Mapping):
+        raise NameRefusedError(f"attributes map names to values; {shown(attributes)} does not")
+    if len(attributes) > ATTRIBUTES_PER_MESSAGE:
+        raise NameRefusedError(f"{len(attributes)} attributes; at most {ATTRIBUTES_PER_MESSAGE}")
+    checked: dict[str, AttributeValue] = {}
+    for name, value in attributes.items():
+        _check_text(name, "attribute name", ATTRIBUTE_NAME_BYTES)
+        if isinstance(value, str):
+            if len(value.encode("utf-8", "surrogatepass")) > ATTRIBUTE_TEXT_BYTES:
+                raise NameRefusedError(f"attribute {name!r} is longer than {ATTRIBUTE_TEXT_BYTES} bytes")
+            _check_encodable(value, f"attribute {name!r}")
+        elif isinstance(value, int):
+            if not _INT64_MIN <= value <= _INT64_MAX:
+                raise NameRefusedError(f"attribute {name!r} does not fit in 64 bits")
+        elif not isinstance(value, float) or value != value:
+            raise NameRefusedError(f"attribute {name!r} must be text, a number (not NaN) or true/false")
+        checked[str.__str__(name)] = value if type(value) in _PLAIN else _plain(value)
+    return checked
+
+
+def check_payload(payload: bytes | bytearray | memoryview, bytes_max: int = PAYLOAD_BYTES) -> bytes:
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise PayloadRefusedError(f"a payload is bytes, not {type(payload).__name__}")
+    # The length of a view counts its elements, which may be wider than a byte.
+    size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
+    if size > bytes_max:
+        raise PayloadRefusedError(f"a payload of {size} bytes; at most {bytes_max} (max_payload)")
+    return bytes(payload)
+
+
+def _check_text(text: str, what: str, bytes_max: int) -> None:
+    if not isinstance(text, str) or not text:
+        raise NameRefusedError(f"{what} must be a text that is not empty, not {shown(text)}")
+    _check_encodable(text, what)
+    if len(text.encode()) > bytes_max:
+        raise NameRefusedError(f"{what} {shown(text)} is longer than {bytes_max} bytes")
+    if "\0" in text:
+        raise NameRefusedError(f"{what} {shown(text)} holds a null character")
+
+
+def _plain(value: AttributeValue) -> AttributeValue:
+    if isinstance(value, str):
+        return str.__str__(value)
+    return int(value) if isinstance(value, int) else float(value)
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it: never all of something huge, and with its type where that is not obvious."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= _QUOTED_LETTERS else value[:_QUOTED_LETTERS] + "...")
+    text = reprlib.repr(value)
+    return text if value is None or isinstance(value, bool | int | float) else f"{text} ({type(value).__name__})"
+
+
+def _check_encodable(text: str, what: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise NameRefusedError(f"{what} {shown(text)} is not valid Unicode") from None

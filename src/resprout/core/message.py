@@ -1,19 +1,38 @@
-"""What a subscriber's code is given: one message with everything that is known about it."""
+"""The message that a subscriber receives, with its metadata, and the id of a publication.
 
-from typing import Any
+A message of a durable subscription also knows the inbox that takes its ack.
+"""
+
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from resprout.core.bundle import topics_of
+from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
-from resprout.core.names import AttributeValue
+from resprout.core.limits import AttributeValue
+
+
+class MessageId(NamedTuple):
+    """Identifies a publication in the whole network; `str` gives the form that `resprout trace` accepts."""
+
+    publisher: str
+    epoch: int
+    """The epoch of the publisher (`connect(epoch=...)`); from the clock where the program set none."""
+    stream: str
+    """"eventual" for publications with that guarantee, "ordered" for all others."""
+    seq: int
+    """The number of the publication in its stream, from 1."""
+
+    def __str__(self) -> str:
+        return f"{self.publisher}.{self.epoch}/{self.stream}:{self.seq}"
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
     """One delivered publication."""
 
     publisher: str
-    incarnation: int
+    epoch: int
     seq: int
     topic: str
     keys: tuple[str, ...]
@@ -21,15 +40,15 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     attributes: dict[str, AttributeValue]
     payload: bytes
     position: int
-    """Dense from 0 per subscriber: its place in what this subscriber was given."""
+    """The place of the message among all that this subscriber received; dense from 0."""
     hops: int = 0
-    """Links between brokers that it crossed."""
+    """Links between brokers that the message crossed."""
     metadata_bytes: int = 0
-    """Bytes that were spent on its order on the last link, its share of the bundle's."""
+    """Bytes of ordering metadata on the last link: the share of this message in those of its bundle."""
     tseq: int = -1
-    """Of a total: its place in the one order of totals, as the network claims it; -1 for others."""
+    """The place of a `total` message in the one order of totals; -1 for others."""
     redelivered: bool = False
-    """Of a durable subscription: somebody may have been given it before, and not have acknowledged it."""
+    """Whether a consumer of the durable subscription may have received it before without acknowledging it."""
 
     @property
     def stream(self) -> str:
@@ -37,10 +56,41 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Every topic it names, its own first."""
+        """Every topic that the message names, its own first."""
         return topics_of(self.topic, self.keys) if self.keys else (self.topic,)
 
     @property
-    def id(self) -> tuple[Any, ...]:
-        """What makes it the same publication wherever it is seen."""
-        return (self.publisher, self.incarnation, self.stream, self.seq)
+    def id(self) -> MessageId:
+        """Equal for the same publication wherever it is seen, and equal to `Receipt.id`."""
+        return MessageId(self.publisher, self.epoch, self.stream, self.seq)
+
+    def ack(self) -> None:
+        """Acknowledge a message of a durable subscription: it is not delivered again. UsageError for other messages,
+        which need no ack."""
+        raise UsageError(
+            f"message.ack(): {self.id} needs no ack, because its subscription is not durable;"
+            " only subscribe(durable=NAME) and subscribe(group=NAME) give messages to acknowledge"
+        )
+
+
+class AckedInbox(Protocol):
+    def ack(self, *messages: "DurableMessage") -> None: ...
+
+
+class DurableMessage(Message, frozen=True, gc=True, kw_only=True, eq=False):
+    """A message to acknowledge. It equals no other: two deliveries of one publication have the same `id`."""
+
+    inbox: AckedInbox
+    """The inbox that delivered it."""
+
+    def ack(self) -> None:
+        """Acknowledge it: no consumer of the subscription receives it again. ClosedError, or FencedError, when this
+        consumer does not have the subscription any more."""
+        self.inbox.ack(self)
+
+    def __repr__(self) -> str:
+        return f"<durable message {self.id} on {self.topic}>"
+
+
+def durable_message(message: Message, inbox: AckedInbox) -> DurableMessage:
+    return DurableMessage(*msgspec.structs.astuple(message), inbox=inbox)

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 
 from resprout.core.bundle import Bundle, Origin
-from resprout.core.contract import ClientMessage, ProtocolMessage
+from resprout.core.contract import ClientMessage, ProtocolMessage, Timer
 from resprout.core.message_fields import (
     MARK_BYTES,
     NUMBER_MAX,
@@ -58,7 +58,7 @@ class WhenFull(enum.IntEnum):
     """Keep everything, and hold back publishers of its topics once its share is full ("block")."""
     DROP_OLDEST = 1
     """Drop the oldest messages, and tell how many: what waits beyond its share of bytes, and of a durable subscription
-    more than `most` messages."""
+    more than `max_pending` messages."""
     SPILL = 2
     """Durable only: keep everything, on disk where it is too much. Hold back publishers of its topics once the disk is
     full."""
@@ -93,7 +93,7 @@ class Terms(msgspec.Struct, frozen=True, array_like=True):
     group: bool
     """Several consumers share it; otherwise the latest one has it alone."""
     when_full: WhenFull = WhenFull.BLOCK
-    most: BoundedNumber = 0
+    max_pending: BoundedNumber = 0
     """Messages that may wait, where the oldest are dropped."""
 
 
@@ -142,7 +142,9 @@ class Consume(ClientMessage, frozen=True, tag=25):
     """Where in the past a subscription begins that is not there yet; empty: it does not. The consumer reads it itself,
     and says when it has (`Replayed`); until then everybody who consumes is told to."""
     dropped_upto: BoundedNumber = 0
-    """The latest count of dropped messages that it was told (`Handed.dropped_upto`)."""
+    """The latest count of dropped messages that it was told (`DropsTold.upto`)."""
+    dropped_term: BoundedNumber = 0
+    """Which broker of the subscription had counted them (`DropsTold.term`)."""
 
     @property
     def bulk(self) -> int:
@@ -153,6 +155,8 @@ class Acknowledge(ClientMessage, frozen=True, tag=26):
     """These are processed, and are given to nobody any more."""
 
     spans: Annotated[tuple[Span, ...], HANDED_OUT]
+    dropped_upto: BoundedNumber = 0
+    """The latest count of dropped messages that it was told (`DropsTold.upto`)."""
 
     @property
     def bulk(self) -> int:
@@ -193,10 +197,18 @@ class Handed(BundleMessage, frozen=True, tag=47):
     """As in `Delivery`."""
     redelivered: bool
     """Somebody may have been given it before."""
-    dropped: BoundedNumber
-    """Messages that were dropped since consumers were told last, because too many waited."""
-    dropped_upto: BoundedNumber = 0
+
+
+class DropsTold(ProtocolMessage, frozen=True, tag=20):
+    """More messages were dropped, because too many waited. The next `Acknowledge` says that the consumer has heard it;
+    if the consumer goes before that, the next one is told."""
+
+    messages: BoundedNumber
+    """Since consumers were told last."""
+    upto: BoundedNumber
     """All messages of the subscription that were dropped so far (`Drops.messages`), these included."""
+    term: BoundedNumber
+    """How many brokers have held the subscription, this one included: each goes on with the count that it knows."""
 
 
 class Acknowledged(ProtocolMessage, frozen=True, tag=28):
@@ -217,4 +229,11 @@ class Acknowledged(ProtocolMessage, frozen=True, tag=28):
         return True
 
 
-DURABLE_MESSAGES = (Consume, Acknowledge, Replayed, EndSubscription, Consuming, Handed, Acknowledged)
+DURABLE_MESSAGES = (Consume, Acknowledge, Replayed, EndSubscription, Consuming, Handed, DropsTold, Acknowledged)
+
+
+class DurableDue(Timer, frozen=True):
+    """When to look at a durable subscription again: the consumers of the broker that held it before have had time to
+    return, or consumers are to be told of dropped messages."""
+
+    subscription: str

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Final
 
 import msgspec
 
+from resprout.core import limits
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ClientMessage, ProtocolMessage, Sender
 from resprout.core.guarantee import ALL_LEVELS, Guarantee, ReceiptLevel
@@ -48,7 +49,7 @@ NEXT_NUMBER: Final = Derived(
 
 
 class Successor(msgspec.Struct, frozen=True, array_like=True):
-    """A broker to turn to."""
+    """A broker that a client can turn to."""
 
     name: str
     address: str = ""
@@ -66,7 +67,7 @@ class HeldSubscription(msgspec.Struct, frozen=True, array_like=True):
     filter: str
     where: str | None
     base: Marks
-    """What had passed before it was confirmed; see `Subscribed`."""
+    """How far origins had come when it was confirmed; see `Subscribed`."""
 
 
 class StreamMark(msgspec.Struct, frozen=True, array_like=True):
@@ -84,25 +85,30 @@ class TopicPlace(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Attend(ClientMessage, frozen=True, tag=22):
-    """First message of a client in every session: who it was with, and how far it has come."""
+    """The first message of a client in every session: which brokers it tried, what it received, and what it is
+    subscribed to."""
 
     clock: ClientStamp
     tried: Annotated[tuple[str, ...], msgspec.Meta(max_length=TRIED_MAX)] = ()
-    """The broker that served it last, and then those it asked in vain since; none when it is new here."""
+    """The broker that served it last, then those that it asked since and that did not serve it; empty for a new
+    client."""
     received: Annotated[Marks, msgspec.Meta(max_length=RECEIVED_MARKS_MAX)] = ()
     subscriptions: Annotated[tuple[HeldSubscription, ...], msgspec.Meta(max_length=HELD_SUBSCRIPTIONS_MAX)] = ()
     anyhow: bool = False
-    """Nobody it asked could make good what it missed: serve it all the same."""
+    """Whether to serve it even if nobody can make good what it missed: it was sent on too often."""
     home: BoundedNumber = 0
-    """Which life of the first of those brokers served it: another one of that name owes it nothing."""
+    """The incarnation of the broker that served it last: another life of that name owes it nothing."""
     safe: Annotated[tuple[StreamMark, ...], msgspec.Meta(max_length=SAFE_MARKS_MAX)] = ()
-    """By stream: up to which number it was told `safe`, where `delivered` is still to come. The broker it comes to need
-    not have seen these publications."""
+    """By stream: up to which number it was told `safe`, where `delivered` is outstanding. The new broker need not
+    have seen these publications."""
     when_full: WhenFull = WhenFull.DISCONNECT
     """As in `Subscribe`, for the subscriptions that it brings along."""
     places: Annotated[tuple[TopicPlace, ...], msgspec.Meta(max_length=TOPIC_PLACES_MAX)] = ()
     """Where brokers tell positions (`PlacedDelivery`): how far it has come on each topic. None at all when there are
     more than fit."""
+    unsettled: bool = False
+    """Whether the broker that served it last may not have known when its publications are delivered: some were made
+    elsewhere, or by an earlier process, and not all of those are delivered."""
 
     @property
     def bulk(self) -> int:
@@ -112,23 +118,28 @@ class Attend(ClientMessage, frozen=True, tag=22):
 
 
 class Publish(BundleMessage, frozen=True, tag=16):
+    """A bundle that the client publishes."""
+
     said_by: ClassVar[Sender] = Sender.CLIENT
     bundle: Annotated[Bundle, OWN_LIFE, NEXT_NUMBER, CLIENT_STAMPED]
     awaits: Annotated[int, msgspec.Meta(ge=0, le=ALL_LEVELS)] = ALL_LEVELS
-    """Somebody waits for these receipts (`ReceiptLevel.bit`): tell them at once. Others may wait for company."""
+    """The receipts that somebody waits for (`ReceiptLevel.bit`): the broker sends these at once, and batches the
+    others."""
 
     @property
     def prompt(self) -> bool:
-        """Somebody waits for some receipt."""
+        """Whether somebody waits for any receipt."""
         return self.awaits != 0
 
     @property
     def awaits_all(self) -> bool:
-        """Somebody waits until it is delivered, and so for others than the brokers that make it safe."""
+        """Whether somebody waits for `delivered`, which needs reports of every hop."""
         return self.awaits & _DELIVERED != 0
 
 
 class Subscribe(ClientMessage, frozen=True, tag=17):
+    """Asks for a subscription."""
+
     id: BoundedNumber
     """Chosen by the client, unique within its incarnation."""
     filter: str
@@ -139,12 +150,14 @@ class Subscribe(ClientMessage, frozen=True, tag=17):
 
 
 class Unsubscribe(ClientMessage, frozen=True, tag=18):
+    """Ends a subscription."""
+
     id: BoundedNumber
 
 
 class Taken(ClientMessage, frozen=True, tag=21):
-    """The client's code has everything up to this delivery, counted from 1 in the session. One that was elsewhere
-    before says it at once, of none: it has come, and what was kept for it is in its hands from now on."""
+    """The application has taken all deliveries up to this one, counted from 1 in the session. A client that was
+    elsewhere before sends `Taken(0)` at once: it has come, and takes over what was kept for it."""
 
     deliveries: Annotated[
         BoundedNumber, Derived("deliveries that it was given in this session, and took before", Otherwise.CUT_OFF)
@@ -200,7 +213,7 @@ TOPICS_MAX: Final = 64
 
 
 class AskAudience(ClientMessage, frozen=True, tag=30):
-    """Does anybody listen to one of these topics?"""
+    """Asks whether any client subscribes to one of these topics."""
 
     id: BoundedNumber
     """Chosen by the client, unique within its incarnation."""
@@ -221,44 +234,46 @@ class Extra(enum.IntEnum):
 
 
 class Serving(ProtocolMessage, frozen=True, tag=32):
-    """Answer to `Attend`: what this network offers, and where to turn when this broker dies."""
+    """Answer to `Attend`: the broker serves this client. States what the network offers, and the successors."""
 
     stack: str
     guarantees: tuple[Guarantee, ...]
     faults_tolerated: BoundedNumber
     successors: tuple[Successor, ...] = ()
     resumed: bool = True
-    """False: what the client missed since it lost its broker cannot be made good, and its subscriptions are gone."""
+    """False if what the client missed cannot be made good; its subscriptions are then gone."""
     extras: tuple[Extra, ...] = ()
     receipts: tuple[ReceiptLevel, ...] = tuple(ReceiptLevel)
-    """Those that this network gives."""
+    """The receipt levels that this network gives."""
     splits: bool = False
     """Brokers split a bundle of which they know a part, and no session or link ends when one is repeated with other
-    boundaries. A publisher with a `life` sends larger bundles only to such brokers."""
+    boundaries. A publisher with an `epoch` sends larger bundles only to such brokers."""
+    max_payload: BoundedNumber = limits.PAYLOAD_BYTES
+    """Bytes that one payload may have."""
 
 
 class GoTo(ProtocolMessage, frozen=True, tag=39):
-    """Answer to `Attend`: another broker serves this client. With the name of the sender itself: it cannot make good
-    what the client missed, somebody else may."""
+    """Answer to `Attend`: ask another broker. With the name of the sender: this broker cannot make good what the
+    client missed, but another one may."""
 
     successor: Successor
 
 
 class Successors(ProtocolMessage, frozen=True, tag=40):
-    """The successors have changed."""
+    """The successors of this broker have changed."""
 
     word: ClassVar[str | None] = "Refuges"
     successors: tuple[Successor, ...]
 
 
 class Subscribed(ProtocolMessage, frozen=True, tag=33):
-    """From here on nothing that matches is missed."""
+    """The subscription is confirmed: every later match is delivered."""
 
     id: BoundedNumber
     base: Marks = ()
-    """What had passed before it was wanted everywhere: of such origins, nothing up to here is owed."""
+    """How far origins had come before every broker knew the subscription: nothing up to there is owed."""
     more: bool = False
-    """It is not confirmed yet: more of the base follows."""
+    """Whether more of the base follows; the last part confirms."""
 
     @property
     def bulk(self) -> int:
@@ -271,12 +286,14 @@ class SubscribeRefused(ProtocolMessage, frozen=True, tag=34):
 
 
 class Unsubscribed(ProtocolMessage, frozen=True, tag=35):
-    """Nothing of this subscription comes after this."""
+    """The subscription has ended: nothing of it follows."""
 
     id: BoundedNumber
 
 
 class Delivery(BundleMessage, frozen=True, tag=36):
+    """A bundle, or the messages of one that a content filter picked, for a subscriber."""
+
     bundle: Bundle
     hops: Hops
     metadata_bytes: BoundedNumber
@@ -284,10 +301,9 @@ class Delivery(BundleMessage, frozen=True, tag=36):
     offsets: Offsets | None
     """Where a content filter picked some messages: their places in the original bundle."""
     prompt: bool = False
-    """The publisher waits: say at once that it is taken."""
+    """Whether the publisher waits for `delivered`: acknowledge it at once."""
     tseq: TotalSequence = -1
-    """Of totals: the place in the one order of totals, as the network claims it, of the first one of the original
-    bundle; those behind it follow. -1 for others."""
+    """The place in the total order of the first total of the original bundle; the others follow. -1 for others."""
 
 
 class PlacedDelivery(Delivery, frozen=True, tag=310):
@@ -308,8 +324,7 @@ class TopicsReached(ProtocolMessage, frozen=True, tag=311):
 
 
 class Turned(ProtocolMessage, frozen=True, tag=37):
-    """Every publication of the stream up to this one has reached this receipt; with `first`, those from there on, and
-    nothing is said of the ones before."""
+    """Every publication of the stream from `first` up to this one has reached this receipt level."""
 
     stream: str
     receipt: ReceiptLevel
@@ -318,8 +333,8 @@ class Turned(ProtocolMessage, frozen=True, tag=37):
 
 
 class SafeCopies(ProtocolMessage, frozen=True, tag=43):
-    """From this publication of the stream on, until told otherwise, `safe` rests on so many brokers. It is f + 1 in
-    every session until it is told."""
+    """From this publication of the stream on, `safe` rests on this many brokers. In every session it is f + 1 until
+    the broker says otherwise."""
 
     stream: str
     first: BoundedNumber
@@ -327,7 +342,7 @@ class SafeCopies(ProtocolMessage, frozen=True, tag=43):
 
 
 class PublishRefused(ProtocolMessage, frozen=True, tag=38):
-    """These publications will never be delivered: definite."""
+    """These publications will never be delivered."""
 
     stream: str
     first: BoundedNumber

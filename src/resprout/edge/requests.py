@@ -7,8 +7,8 @@ import msgspec
 
 from resprout.core.contract import EndCode
 from resprout.core.guarantee import Guarantee, ReceiptLevel
+from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
-from resprout.core.names import AttributeValue
 from resprout.edge.durable_messages import Span, Standing
 from resprout.edge.messages import EventGap, EventRead
 
@@ -276,9 +276,19 @@ class SessionBegan(msgspec.Struct, frozen=True):
 
 
 class BrokerChanged(msgspec.Struct, frozen=True):
-    """Another broker serves this client now. Nothing else has changed: receipts, subscriptions and deliveries go on."""
+    """Another broker serves this client now; receipts, subscriptions and deliveries go on."""
 
     name: str
+
+
+class ConnectionTurned(msgspec.Struct, frozen=True):
+    """The connection to the broker broke, or is back. The session stays: what is published meanwhile waits."""
+
+    broker: str
+    """The broker that is not reached, or that serves this client now."""
+    is_up: bool
+    reason: str = ""
+    """Why it broke."""
 
 
 class SessionLost(msgspec.Struct, frozen=True):
@@ -304,6 +314,7 @@ class RoomAgain(msgspec.Struct, frozen=True):
 ClientNews = (
     SessionBegan
     | BrokerChanged
+    | ConnectionTurned
     | SessionLost
     | Published
     | SubscriptionConfirmed

@@ -1,22 +1,31 @@
-"""What a client may do: the decision, and nothing else.
+"""What a client may do: rights on topics and on durable subscriptions. This module decides, and does nothing else.
 
 Rights are lists of topic filters, and of names of durable subscriptions. What no entry allows is not allowed; there are
-no exceptions that take back what one of them allows. A subscription is allowed as a whole or not at all: every topic
-that its filter matches must be matched by a single filter of the list, so that nobody sees less than it asked for
-without knowing.
+no exceptions that take back what an entry allows. A subscription is allowed as a whole or not at all: a single filter
+of the list must match every topic that the subscription's filter matches, so that no client silently receives less than
+it asked for.
+
+A durable subscription belongs to the identity that created it. `edge.broker.guard` finds out what a client may do with
+one (`DurableGrant`); the stack decides where the owner is known, at every broker in the same way. A subscription
+without an owner was created where no client proved its identity, or by a release that knew no owners. The first
+identity that consumes it becomes its owner, unless the rules let everybody consume it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 
+from resprout.edge.broker.session import ClientSession
 from resprout.filters.predicate import filter_covers, topic_matches
 
 REPLIES: Final = "$reply"
 """The first level of the topics on which clients are answered."""
 ANY_NAME: Final = "*"
 """Fits every name."""
+
+NOT_ITS_OWN = "the durable subscription belongs to another identity"
+"""Why somebody was refused, for the log: one of a few texts."""
 
 
 class Rights(msgspec.Struct, frozen=True):
@@ -97,3 +106,55 @@ def includes(wide: Rights, narrow: Rights) -> bool:
 
 def _lists_all(wide: Iterable[str], narrow: Iterable[str]) -> bool:
     return all(any(name_fits(one, other) or one == other for one in wide) for other in narrow)
+
+
+class DurableGrant(msgspec.Struct, frozen=True):
+    """What a client may do with one durable subscription, whoever owns it."""
+
+    lists: bool
+    """Its rules list the name: it may consume the subscription of others."""
+    creates: bool
+    """It may create the subscription: the rules do not keep the name for others."""
+    adopts: bool
+    """It becomes the owner of one that has none."""
+    manages: bool
+    """It may end the subscription of others."""
+    sees_terms: bool
+    """It may be told what a subscription of others is."""
+    refused: Callable[[str], None]
+    """Is told, in one of a few texts, why the client was refused."""
+
+
+def fault_of_consumer(session: ClientSession, name: str, owner: str | None) -> str:
+    """Why a client may not consume the subscription; empty when it may. `owner`: empty for one without, None when there
+    is no such subscription yet."""
+    grant: DurableGrant | None = session.grant
+    if grant is None or grant.lists or (owner and owner == session.identity) or (not owner and grant.creates):
+        return ""
+    if owner is None:
+        grant.refused("the rules keep the name of the durable subscription for others")
+        return f"{session.name} may not create {name!r}: the rules keep that name for other identities (`consume`)"
+    grant.refused(NOT_ITS_OWN)
+    return f"{session.name} may not consume {name!r}: it belongs to another identity, and no `consume` rule lists it"
+
+
+def fault_of_end(session: ClientSession, name: str, owner: str) -> str:
+    """Why a client may not end the subscription; empty when it may."""
+    grant: DurableGrant | None = session.grant
+    if grant is None or grant.manages or (owner and owner == session.identity):
+        return ""
+    if not owner and (grant.lists or grant.creates):
+        return ""
+    grant.refused(NOT_ITS_OWN)
+    return f"{session.name} may not end {name!r}: it belongs to another identity, and no `manage` rule lists it"
+
+
+def sees_terms(session: ClientSession, owner: str) -> bool:
+    """Whether a client that asks for something else under the same name may be told what is there."""
+    grant: DurableGrant | None = session.grant
+    return grant is None or grant.sees_terms or (bool(owner) and owner == session.identity)
+
+
+def adopter(session: ClientSession) -> str:
+    """Who owns a subscription without an owner once this client consumes it; empty: still nobody."""
+    return session.identity if session.grant is not None and session.grant.adopts else ""

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from resprout.core.names import Attributes, AttributeValue
+from resprout.core.limits import Attributes, AttributeValue
 from resprout.filters.like import matcher
 from resprout.filters.nodes import And, Compare, CompareAttributes, ConditionNode, Like, Null, Or, Within
 

@@ -9,7 +9,7 @@ The search stops with "no" after `STEPS_MAX` steps, so that conditions made to b
 
 from typing import Final
 
-from resprout.core.names import AttributeValue
+from resprout.core.limits import AttributeValue
 from resprout.filters.access import Interval, interval_of
 from resprout.filters.evaluation import kind_of, test_of
 from resprout.filters.nodes import (

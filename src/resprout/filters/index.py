@@ -15,10 +15,9 @@ child of `+`, so never more nodes than there are, and usually fewer than ten.
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, Generic, TypeVar
 
-from resprout.core.names import Attributes
-from resprout.filters.predicate import Predicate, is_plain
+from resprout.core.limits import Attributes
+from resprout.filters.predicate import Condition, Predicate, is_plain
 from resprout.filters.shelves import Bucket, ShelfRow
-from resprout.filters.where import Condition
 
 Value = TypeVar("Value")
 
@@ -176,7 +175,7 @@ class MatchPlan(Generic[Id]):
 
     @property
     def most_steps(self) -> int:
-        """What matching one message may cost (`filters.where`)."""
+        """What matching one message may cost (`filters.predicate`)."""
         return sum([group.most_steps for group in self._conditional])
 
     def candidates(self, attributes: Attributes) -> list[ShelfRow[Id]]:

@@ -65,8 +65,8 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def steps_of(pattern: str) -> tuple[int, int]:
-    """Return what matching costs at most, in the steps of `where.Price`: in any case, and for each 1024 characters of
-    the text."""
+    """Return an upper bound on the steps of matching (`predicate.Price`): a fixed part, and one for each 1024
+    characters of the text."""
     segments = _segments(_pieces(pattern))
     longest = max(map(len, segments))
     if not _are_few(segments):

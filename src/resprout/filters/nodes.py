@@ -1,4 +1,4 @@
-"""What a condition is made of, in the only shape it is kept in: no `not` above a leaf, no `and` in an `and`.
+"""The nodes of a condition, in the only shape that is kept: no `not` above a leaf, no `and` in an `and`.
 
 Negation is pushed down to the leaves while reading (`not (a = 1 or b is null)` becomes `a != 1 and b is not null`). In
 three-valued logic this changes nothing, since a comparison and its opposite are unknown together; and what is left,
@@ -7,7 +7,8 @@ parser needs a third value.
 
 Alternatives are sorted and unique: conditions that differ only in order are the same condition.
 
-`tokens_of` cuts the text of a condition into tokens, each with its place.
+`tokens_of` cuts the text of a condition into tokens, each with its place. `WhereError` is the only error that reading a
+condition raises.
 """
 
 import re
@@ -16,8 +17,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from resprout.core.names import AttributeValue
-from resprout.filters.errors import WhereError
+from resprout.core.errors import UsageError
+from resprout.core.limits import AttributeValue
 
 KEYWORDS: Final = frozenset({"and", "or", "not", "in", "like", "is", "null", "between", "true", "false"})
 
@@ -36,6 +37,21 @@ _BARE_NAME: Final = re.compile(r"[^\W\d]\w*")
 
 OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+class WhereError(UsageError):
+    """A `where` condition cannot be read. One line says what was expected, what was found and in which column."""
+
+    def __init__(self, complaint: str, position: int | None = None) -> None:
+        super().__init__(complaint, position)
+        self.complaint = complaint
+        self.position = position or 0
+        """Characters before the trouble: a caret under the text goes after this many spaces. 0 for trouble with the
+        whole."""
+
+    def __str__(self) -> str:
+        complaint, position = self.args
+        return complaint if position is None else f"{complaint} (column {position + 1})"
 
 
 class Token(msgspec.Struct, frozen=True, gc=False):

@@ -1,4 +1,4 @@
-"""Reads a condition by recursive descent; `filters.where` says what the language means.
+"""Reads a condition by recursive descent; `filters.predicate` says what the language means.
 
     condition  = conjunction { "or" conjunction }
     conjunction = negation { "and" negation }
@@ -19,8 +19,7 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from resprout.core import limits
-from resprout.core.names import AttributeValue
-from resprout.filters.errors import WhereError
+from resprout.core.limits import AttributeValue
 from resprout.filters.like import check_pattern, has_wildcards, unescaped
 from resprout.filters.nodes import (
     MIRRORED,
@@ -34,6 +33,7 @@ from resprout.filters.nodes import (
     Null,
     Or,
     Token,
+    WhereError,
     joined,
     tokens_of,
     within,

@@ -19,7 +19,7 @@ from bisect import bisect_left, bisect_right
 from fractions import Fraction
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from resprout.core.names import Attributes, AttributeValue
+from resprout.core.limits import Attributes, AttributeValue
 from resprout.filters.access import (
     INFINITE,
     AccessKey,
@@ -32,7 +32,7 @@ from resprout.filters.access import (
     text_rank,
 )
 from resprout.filters.evaluation import hash_key
-from resprout.filters.where import Condition
+from resprout.filters.predicate import Condition
 
 Item = TypeVar("Item")
 Entry: TypeAlias = tuple[Number, int, Number, Any]

@@ -2,7 +2,7 @@
 
 `append` returns when the batch is as safe as the flush policy says. A crash in the middle of it leaves a tail that is
 not whole: the next `open_journal` cuts it off and says so. What was whole once and is not any more is never cut off,
-but refused, with the place (`segments.damaged`).
+but refused, with the place (`files.damaged`).
 
 After a write error the journal goes on from its last whole record: the next call cuts off what the failed write left,
 and tries again. After a failed sync the system may have dropped what it had not written, so the next `sync` writes
@@ -20,11 +20,10 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from resprout.core.contract import Forget, Persist
-from resprout.journal.files import DiskError, Files
+from resprout.journal.files import DiskError, Files, bases_of, damaged, index_name, leftovers, segment_name
 from resprout.journal.format import HEAD_BYTES, SegmentHead, batch_bytes, head_bytes, read_head, survey
-from resprout.journal.options import Flush, JournalOptions
+from resprout.journal.interface import Flush, JournalOptions
 from resprout.journal.reading import Index, JournalReader, index_of, write_index
-from resprout.journal.segments import bases_of, damaged, index_name, leftovers, segment_name
 
 
 class Journal:

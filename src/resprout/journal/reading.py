@@ -12,10 +12,20 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from resprout.core.event_journal import Kept
-from resprout.journal.files import DiskError, Files, NotKeptError
+from resprout.journal.files import (
+    DiskError,
+    Files,
+    NotKeptError,
+    bases_of,
+    damaged,
+    draft_name,
+    gap,
+    head_of,
+    index_name,
+    segment_name,
+)
 from resprout.journal.format import BATCH_BYTES, HEAD_BYTES, WrittenBatch, batch_at, read_head, spans_at, survey
-from resprout.journal.segments import bases_of, damaged, draft_name, gap, head_of, index_name, segment_name
+from resprout.journal.interface import Kept
 
 CHUNK_BYTES: Final = 256 << 10
 """Read at once, unless a batch is larger."""

@@ -22,7 +22,7 @@ import msgspec
 from resprout.core import limits
 from resprout.core.contract import CancelTimer, Connect, Effect, EndCause, SetTimer
 from resprout.core.errors import NameRefusedError, PeerError
-from resprout.core.names import check_name
+from resprout.core.limits import check_name
 from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, ReconnectDue, SessionWelcome
 from resprout.links.link import LinkSession
 from resprout.links.options import LinkOptions

@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 
 from resprout.core.contract import Effect, SetTimer, Timer, Transmit
 from resprout.links.flight import Beginnings
-from resprout.links.frames import AcknowledgeDue, Data, FreeAcknowledgeDue, Part
+from resprout.links.frames import AcknowledgeDue, Bodies, Data, FreeAcknowledgeDue, Part
 from resprout.links.options import LinkOptions
-from resprout.links.parts import Bodies
 from resprout.links.session import MESSAGES_PER_FRAME, Session
 
 T = TypeVar("T")
@@ -27,13 +26,13 @@ _ACKNOWLEDGE_FREE = FreeAcknowledgeDue()
 
 
 def ship_in_parts(link: "LinkSession", now_us: int, out: list[Effect], *, bounded: bool = True) -> None:
-    """Transmit what may leave now; all of it unless `bounded`. If something has to wait, an acknowledgement is asked
-    for, and comes at once: whoever waits never depends on a timer."""
+    """Transmit what may leave now; all of it unless `bounded`. If something has to wait, ask the peer for an
+    acknowledgement at once, so that the rest never waits for a timer."""
     _Shipping(link, now_us, out, bounded).ship()
 
 
 class _Shipping:
-    """One time that a link ships."""
+    """One run of `ship_in_parts`: packs the unshipped messages of a link into frames."""
 
     def __init__(self, link: "LinkSession", now_us: int, out: list[Effect], bounded: bool) -> None:
         self._link = link
@@ -86,7 +85,7 @@ class _Shipping:
         self._batch_bytes = 0
 
     def _ship_parts(self, begin: int, end: int) -> bool:
-        """False when the message has to go on later."""
+        """Ship a large message in parts. Return False when the rest has to wait."""
         link = self._link
         number = link.shipped + 1
         body = link.body
@@ -106,8 +105,9 @@ class _Shipping:
         return True
 
     def _hurries(self) -> bool:
-        """Whether the frame that leaves now is to be acknowledged at once. Several are while a lot is on its way, so
-        that the link never runs empty; and whatever took of what all have in common, so that others may."""
+        """Whether to ask the peer to acknowledge this frame at once. Several frames ask while much is in flight, so
+        that the link never runs empty; and any frame that uses the budget that all links share, so that it is
+        returned soon."""
         link = self._link
         flight = link.flight
         since = link.departed - flight.marked
@@ -124,14 +124,15 @@ class _Shipping:
         return False
 
     def _ask(self) -> None:
-        """What may be on its way was more before, and nobody was asked to acknowledge it."""
+        """Ask for an acknowledgement with an empty frame: the flight limit has shrunk, and no frame in flight asked
+        for one."""
         link = self._link
         link.flight.mark(link.departed, link.acknowledged, self._now_us)
         self._out.append(Transmit(link.connection, Data(link.shipped + 1, *link.standing(), (), True)))
 
 
 def _behind(line: deque[T], skip: int) -> Iterable[T]:
-    """What lies behind the first ones, without a walk along those where they are the most."""
+    """Return the items after the first `skip`, from whichever end of the deque is nearer."""
     left = len(line) - skip
     if left >= skip:
         return islice(line, skip, None)
@@ -141,7 +142,7 @@ def _behind(line: deque[T], skip: int) -> Iterable[T]:
 
 
 class LinkSession(Session):
-    """A session and where it goes out."""
+    """A session and the connection on which it ships."""
 
     __slots__ = (
         "ack_due",
@@ -170,47 +171,46 @@ class LinkSession(Session):
     def __init__(self, peer: str, epoch: int, options: LinkOptions, bodies: Bodies, *, is_opener: bool) -> None:
         super().__init__(peer, epoch, options, bodies)
         self.is_opener = is_opener
-        """This side opens the connections, and numbered the epoch."""
+        """Whether this side opens the connections, and numbered the epoch."""
         self.connection = 0
-        """0 while there is none on which the handshake is complete."""
+        """The number of the connection; 0 while none has completed its handshake."""
         self.greeted_us = 0
-        """When this side said Hello."""
+        """When this side sent `Hello`."""
         self.trip_us = 0
-        """How long the answer to that took; 0 where the peer opened the session."""
+        """Round-trip time of the handshake; 0 if the peer opened the session."""
         self.stood_us = 0
-        """Since when the connection stands, or stood when it broke."""
+        """When the current, or last, connection was established."""
         self.heard_us = 0
         self.spoke_us = 0
         self.stirred_us = 0
-        """When the stack was last told that a large message gets on."""
+        """When the stack was last told that a large message makes progress."""
         self.rested = 0
-        """What had been sent when it was last asked whether this link rests."""
+        """`weight` at the last call of `rest`."""
         self.silent = False
-        """The stack was told that the peer is not heard."""
+        """Whether the stack was told that the peer is silent."""
         self.unsent = False
-        """Stands in the list of links that have something to ship before the step ends."""
+        """Whether it is in the list of links that ship at the end of the step."""
         self.paid = False
-        """What brought it there counts against a window."""
+        """Whether the message that put it there counts against a window."""
         self.due = 0
-        """What was sent up to here leaves as soon as it may; the rest waits for the end of the turn."""
+        """Messages up to this number leave as soon as they may; later ones wait for the end of the turn."""
         self.leaves_with_turn = False
-        """Stands in the list of links that ship at the end of the turn."""
+        """Whether it is in the list of links that ship at the end of the turn."""
         self.ack_due = False
-        """Stands in the list of links that `AcknowledgeDue` looks at."""
+        """Whether it is in the list of links that `AcknowledgeDue` looks at."""
         self.free_ack_due = False
-        """The same for `FreeAcknowledgeDue`."""
+        """Whether it is in the list of links that `FreeAcknowledgeDue` looks at."""
         self.asked = False
         """The peer wants to hear at once how far this side is; again: even if it was told so before."""
         self.asked_again = False
         self.lingers = False
-        """`LingerOver` is set."""
+        """Whether the timer `LingerOver` is set."""
         self.over = False
         self.is_congested = False
-        """The stack was told that much waits for the acknowledgement of this broker."""
+        """Whether the stack was told that too many messages wait for this broker's acknowledgement."""
 
     def ship(self, now_us: int, out: list[Effect]) -> None:
-        """Transmit what has not left yet, as far as it may be on its way; without a connection it waits for the
-        next."""
+        """Transmit what has not left yet, within the flight limit. Without a connection it waits for the next one."""
         connection = self.connection
         first = self.shipped + 1
         sent = self.sent
@@ -240,42 +240,42 @@ class LinkSession(Session):
             out.extend([Transmit(connection, frame) for frame in self.frames(hurry)])
 
     def ship_all(self, now_us: int, out: list[Effect]) -> None:
-        """The session, or this life, is about to end: what is sent leaves now or never."""
+        """Transmit everything, without a limit: the session, or this life, is about to end."""
         if self.connection:
             self.ship_express(now_us, out)
             if self.shipped < self.sent:
                 ship_in_parts(self, now_us, out, bounded=False)
 
     def ship_express(self, now_us: int, out: list[Effect]) -> None:
-        """What overtakes everything else."""
+        """Transmit the messages of the express lane."""
         frame = self.express.frame() if self.connection else None
         if frame is not None:
             self.spoke_us = now_us
             out.append(Transmit(self.connection, frame))
 
     def stand(self, connection: int, links: int, beginnings: Beginnings, now_us: int) -> None:
-        """There is a connection, one of so many."""
+        """Take this connection into use; `links`: how many there are."""
         self.connection = connection
         self.share(links, beginnings)
         self.stood_us = self.heard_us = self.spoke_us = now_us
 
     def share(self, links: int, beginnings: Beginnings) -> None:
-        """There are so many connections now."""
+        """Adapt the flight limit to the number of connections."""
         self.flight.share(links, beginnings)
         self.allow()
 
     def came(self, now_us: int) -> None:
-        """The peer has acknowledged something that it was asked to acknowledge."""
+        """Adapt the flight limit to an acknowledgement that was asked for."""
         self.flight.acknowledged(self.acknowledged, now_us)
         self.allow()
 
     def fall(self) -> None:
-        """The connection is gone."""
+        """Give up the connection; the session stays."""
         self.connection = 0
         self.flight.end()
 
     def rest(self, links: int, beginnings: Beginnings) -> None:
-        """To be called now and then: whoever has sent nothing since the last time begins again with little."""
+        """Reset the flight limit if nothing was sent since the last call. Called now and then."""
         if self.weight == self.rested and not self.outbox:
             self.flight.share(links, beginnings)
             self.flight.rest()
@@ -283,25 +283,27 @@ class LinkSession(Session):
         self.rested = self.weight
 
     def acknowledge(self, now_us: int, out: list[Effect]) -> None:
-        """Say how far this side has come, along with what waits for company."""
+        """Ship what waits, which carries the acknowledgement; send it alone if nothing waits."""
         if self.shipped != self.sent:
             self.ship(now_us, out)
         if self.received != self.told_received:
-            self.nod(now_us, out)
+            self.send_ack(now_us, out)
 
-    def nod(self, now_us: int, out: list[Effect]) -> None:
-        """Say how far this side has come, without waiting for data to say it with."""
+    def send_ack(self, now_us: int, out: list[Effect]) -> None:
+        """Send an acknowledgement in an empty frame."""
         self.spoke_us = now_us
         out.append(Transmit(self.connection, self.empty_frame()))
 
 
 def gives(link: LinkSession) -> bool:
-    """What leaves is for a client to read. Others go first: publishers wait for their receipts, and neighbours for
-    reports that make receipts and let their own clients read."""
+    """Whether what leaves is a delivery to a client. Other links ship first: publishers wait for receipts, and
+    neighbours for the reports that make them."""
     return link.paid and link.role == "client"
 
 
 class Acknowledging:
+    """Decides when each link acknowledges what it has received."""
+
     def __init__(self, options: LinkOptions, is_client: bool) -> None:
         self._delay_us = options.ack_delay_us
         self._free_delay_us = options.free_ack_delay_us
@@ -310,21 +312,21 @@ class Acknowledging:
         self._late: list[LinkSession] = []
 
     def answer(self, link: LinkSession, now_us: int, out: list[Effect]) -> None:
-        """After what came in a frame has been heard, and what was said because of it has left."""
+        """Acknowledge at once, or set a timer, after a frame was handled and the replies to it have left."""
         asked, again = link.asked, link.asked_again
         link.asked = link.asked_again = False
         if not link.connection:
             return
         if link.received != link.told_received:
             if asked or link.acknowledge_now:
-                link.nod(now_us, out)
+                link.send_ack(now_us, out)
             elif not link.ack_due:
                 self._wait(link, now_us, out)
         elif again:
-            link.nod(now_us, out)
+            link.send_ack(now_us, out)
 
     def over(self, timer: Timer, now_us: int, out: list[Effect]) -> None:
-        """Whoever has not heard it meanwhile hears it now."""
+        """Acknowledge on every link that the timer is for, unless that has happened meanwhile."""
         if isinstance(timer, FreeAcknowledgeDue):
             links, self._late = self._late, []
             for link in links:

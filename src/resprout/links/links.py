@@ -49,11 +49,11 @@ from resprout.core.contract import (
     Writable,
 )
 from resprout.core.errors import PeerError, UsageError
-from resprout.core.event_journal import RecordEvent
-from resprout.core.limits import DEFAULT_LIMITS, ClientLimits
-from resprout.core.names import check_name
+from resprout.core.limits import DEFAULT_LIMITS, ClientLimits, check_name
+from resprout.journal.interface import RecordEvent
 from resprout.links.frames import (
     AcknowledgeDue,
+    Bodies,
     Data,
     Express,
     FreeAcknowledgeDue,
@@ -61,13 +61,13 @@ from resprout.links.frames import (
     Part,
     Parted,
     ReconnectDue,
+    SharedBodies,
     TurnOver,
     WatchDue,
 )  # fmt: skip
 from resprout.links.handshake import ROLES, Identity, KnowsBrokers, KnowsLives, shorten
 from resprout.links.link import Acknowledging, LinkSession, gives
 from resprout.links.options import LinkOptions
-from resprout.links.parts import Bodies, SharedBodies
 from resprout.links.session import DRIVER
 from resprout.links.status import LinkStatus
 from resprout.links.switchboard import Switchboard, Watch
@@ -332,7 +332,7 @@ class Links:
                 link.release(DRIVER)
                 self._say_held(link, event.told)
                 if link.connection:
-                    link.nod(now_us, out)
+                    link.send_ack(now_us, out)
         self._tell(event, now_us, out)
 
     def _hold_for_driver(self, link: LinkSession, told: Any) -> None:
@@ -348,7 +348,7 @@ class Links:
         if link := self._up.get(effect.peer):
             link.release()
             if link.connection and link.acknowledge_now:
-                link.nod(now_us, out)
+                link.send_ack(now_us, out)
 
     def _do_ship(self, effect: Persist | RecordEvent, now_us: int, out: Effects) -> None:
         """What was sent before leaves before."""

@@ -26,12 +26,11 @@ from typing import Any, Final
 from resprout.core import limits
 from resprout.core.errors import PeerError, UsageError
 from resprout.links.flight import Flight
-from resprout.links.frames import Data, Express, Part, Parted
+from resprout.links.frames import BODY_BYTES_MAX, Assembly, Bodies, Body, Data, Express, Part, Parted
 from resprout.links.options import LinkOptions
-from resprout.links.parts import BODY_BYTES_MAX, Assembly, Bodies, Body
 
 ACKNOWLEDGED_AT: Final = 16
-"""So many that nothing has acknowledged are acknowledged by a frame of their own."""
+"""Express messages that may be unacknowledged before a frame of its own acknowledges them."""
 
 MESSAGES_PER_FRAME: Final = limits.FRAME_ITEMS
 """What may share a frame, `cost` and `bulk` together, is as much as a part of a large message (`flight`): far below
@@ -47,11 +46,13 @@ ROOM_BYTES_MIN: Final = 32 << 10
 
 
 class ExpressLane:
+    """The express lane of a session: a FIFO queue of its own, without a window."""
+
     __slots__ = ("_shipped", "_told", "confirmed", "outbox", "received")
 
     def __init__(self) -> None:
         self.outbox: deque[Any] = deque()
-        """What the peer has not acknowledged."""
+        """Messages that the peer has not acknowledged."""
         self.confirmed = 0
         self.received = 0
         self._shipped = 0
@@ -61,17 +62,18 @@ class ExpressLane:
         self.outbox.append(message)
 
     def resume(self, received: int) -> None:
-        """Another connection: what the peer has not received is shipped again."""
+        """Ship again what the peer has not received: another connection stands."""
         self._confirm(max(received, self.confirmed))
         self._shipped = self.confirmed
 
     def standing(self) -> int:
-        """What the peer is told now: how many were received."""
+        """Return how many messages were received, to tell the peer."""
         self._told = self.received
         return self.received
 
     def frame(self) -> Express[Any] | None:
-        """What has not left yet; a frame without messages if only an acknowledgement is due; None for neither."""
+        """Return a frame with what has not left yet, or an empty one if only an acknowledgement is due; None for
+        neither."""
         skip = self._shipped - self.confirmed
         fresh = tuple(list(self.outbox)[skip:])
         if not fresh and self.received - self._told < ACKNOWLEDGED_AT:
@@ -81,7 +83,7 @@ class ExpressLane:
         return Express(first, self.standing(), fresh)
 
     def take(self, frame: Express[Any]) -> Sequence[Any]:
-        """The messages that are new. Raises PeerError for whatever an honest peer cannot send."""
+        """Return the new messages of a frame. Raises PeerError for whatever an honest peer cannot send."""
         self._confirm(frame.received)
         expected = self.received + 1
         if not 1 <= frame.first <= expected:
@@ -104,6 +106,8 @@ class ExpressLane:
 
 
 class Session:
+    """Sequence numbers, outbox and window of one session."""
+
     __slots__ = (
         "_ack_messages_max", "_allowance", "_bodies", "_broker_messages_max", "_outbox_bytes_max",
         "_outbox_messages_max", "_window",
@@ -126,22 +130,23 @@ class Session:
         self._broker_messages_max = options.broker_messages_max
 
         self.sent = 0
-        """Messages put into the session so far; `shipped` of them left in frames, `confirmed` were acknowledged."""
+        """Messages put into the session so far. `shipped` of them have left in frames; `confirmed` were
+        acknowledged."""
         self.shipped = 0
         self.confirmed = 0
         self.sent_bytes = 0
         self.confirmed_bytes = 0
         self.weight = 0
-        """The same with `bulk`: what is on its way is bounded whatever the window counts. Of it, so much has left, and
-        so much has come, down to parts of a message."""
+        """Like `sent_bytes`, but with `bulk`: bytes in flight are bounded whatever the window counts. `departed` of
+        them have left, `acknowledged` have arrived, down to parts of a message."""
         self.departed = 0
         self.acknowledged = 0
         self.confirmed_weight = 0
         self.flight = Flight(options.flight_us)
         self.part_at = 0
-        """Of the message after `shipped`, so much has left in parts."""
+        """Bytes of the message after `shipped` that have left in parts."""
         self.body: Body | None = None
-        """That message, while its parts leave."""
+        """The encoded message whose parts are leaving; None if none is."""
         self._bodies = bodies
         self.assembly = Assembly(bodies)
         self.express = ExpressLane()
@@ -178,7 +183,8 @@ class Session:
     # -- its beginning, and each time it finds a new connection -----------------------------------------------------
 
     def begin(self, role: str, incarnation: int, received: int, grant: int) -> None:
-        """The first handshake. Raises PeerError when the peer claims to have received what was never sent."""
+        """Take the peer's first handshake. Raises PeerError when the peer claims to have received what was never
+        sent."""
         self.role = role
         self.incarnation = incarnation
         if role == "client":
@@ -190,9 +196,9 @@ class Session:
         self.announced = self.limit
 
     def resume(self, received: int, grant: int, part: int, express: int) -> None:
-        """Another connection: what the peer has not received is shipped again, from `part` on of the first message. Old
-        news are no fault here, because a connection that was given up may be noticed later than the one that replaced
-        it."""
+        """Continue on another connection: ship again what the peer has not received, from byte `part` of the first
+        message on. Numbers older than those known are no fault here: a connection that was given up may be noticed
+        later than its successor."""
         is_old = received < self.confirmed
         self.confirm(max(received, self.confirmed), max(grant, self.grant))
         self.express.resume(express)
@@ -217,7 +223,7 @@ class Session:
     # -- to the peer ------------------------------------------------------------------------------------------------
 
     def put(self, message: Any, cost: int, weight: int) -> None:
-        """Queue a message; `cost`, and `weight` with its bulk, are looked up once where it goes to many peers."""
+        """Queue a message. The caller looks up `cost` and `weight` (with bulk) once for all receivers."""
         self.sent += 1
         self.sent_bytes = end = self.sent_bytes + cost
         self.outbox.append(message)
@@ -226,14 +232,14 @@ class Session:
         self.weights.append(end)
 
     def standing(self) -> tuple[int, int]:
-        """What the peer is told now: how much was received, and how much is granted."""
+        """Return what the peer is told with each frame: messages received, and bytes granted."""
         self.told_received = self.received
         self.told_granted = self.granted
         self.told_bytes = self.received_bytes
         return self.received, self.granted
 
     def frames(self, hurry: bool) -> list[Data[Any]]:
-        """What has not been shipped yet, where that is little; `hurry` is said in the last frame."""
+        """Return frames with everything unshipped, where that is little; the last one carries `hurry`."""
         received, granted = self.standing()
         first = self.shipped + 1
         messages = tuple(islice(self.outbox, self.shipped - self.confirmed, None))
@@ -246,18 +252,18 @@ class Session:
         ]
 
     def empty_frame(self) -> Data[Any] | Parted:
-        """An acknowledgement, or a sign of life."""
+        """Return a frame without messages: an acknowledgement, or a sign of life."""
         self.standing()
         if self.assembly.have:
             return Parted(self.received, self.granted, self.assembly.have)
         return Data(self.shipped + 1, self.received, self.granted, ())
 
     def weighs(self, count: int) -> int:
-        """The weight of everything up to so many of the messages in the outbox."""
+        """Return the weight up to the first `count` messages of the outbox."""
         return self.weights[count - 1] if count else self.confirmed_weight
 
     def pack(self, message: Any) -> bool:
-        """The message after `shipped` leaves in parts from now on; False when it cannot."""
+        """Encode the message after `shipped` to send it in parts; False when it cannot be."""
         try:
             self.body = self._bodies.pack(self.shipped + 1, message)
         except UsageError:  # it has no form at all: the connection says so to people
@@ -265,24 +271,24 @@ class Session:
         return True
 
     def allow(self) -> None:
-        """What may be on its way has changed, and the room with it."""
+        """Recompute the room after the flight limit has changed."""
         room = max(ROOM_BYTES_MIN, self.flight.room_bytes)
         self._allowance = min(room, self._outbox_bytes_max // 2)
         self.limit = min(self.grant, self.confirmed_bytes + self._allowance)
 
     @property
     def is_full(self) -> bool:
-        """Too much waits in the outbox."""
+        """Whether the outbox holds more than it may."""
         return self.sent > self.full_at or self.sent_bytes > self.full_at_bytes or self.weight > self.full_at_weight
 
     @property
     def room(self) -> int:
-        """Bytes that may still be sent; negative when the last message took more than there was."""
+        """Bytes that may still be sent; negative when the last message exceeded the grant."""
         return self.limit - self.sent_bytes
 
     def room_to_announce(self) -> int | None:
-        """The room, when the stack should be told: it knows of less than half of what there can be, and there is more
-        than half."""
+        """Return the room if the stack should be told: it knows of less than half of what is possible, and more than
+        half is free."""
         most = min(self.peer_window, self._allowance)
         if 2 * (self.announced - self.sent_bytes) < most < 2 * (self.limit - self.sent_bytes):
             self.announced = self.limit
@@ -300,8 +306,8 @@ class Session:
     # -- from the peer ----------------------------------------------------------------------------------------------
 
     def take(self, data: Data[Any]) -> Sequence[Any]:
-        """The messages of a frame that are new, in order. Raises PeerError for whatever an honest peer cannot send;
-        the session is then good for nothing."""
+        """Return the new messages of a frame, in order. Raises PeerError for whatever an honest peer cannot send;
+        the session is then unusable."""
         if data.received != self.confirmed or data.grant != self.grant:
             self.confirm(data.received, data.grant)
         messages = data.messages
@@ -320,7 +326,7 @@ class Session:
         return messages
 
     def take_part(self, part: Part) -> Sequence[Any]:
-        """The message that this part completes. Raises PeerError like `take`."""
+        """Return the message that this part completes, if it does. Raises PeerError like `take`."""
         if part.number <= self.received:
             return ()
         if part.number > self.received + 1:
@@ -345,7 +351,7 @@ class Session:
             self.granted = total + self._window
 
     def confirm(self, received: int, grant: int) -> None:
-        """The peer says how far it has come. Raises PeerError when that cannot be."""
+        """Take the peer's acknowledgement and grant. Raises PeerError when they cannot be."""
         count = received - self.confirmed
         if count < 0:
             raise PeerError(f"acknowledged {self.confirmed} messages before, now {received}")
@@ -379,7 +385,7 @@ class Session:
         self.limit = min(grant, self.confirmed_bytes + self._allowance)
 
     def confirm_part(self, parted: Parted) -> None:
-        """The same in the middle of a message."""
+        """Take an acknowledgement of a part of a message."""
         self.confirm(parted.received, parted.grant)
         if not self.outbox or parted.part > BODY_BYTES_MAX:
             raise PeerError(f"acknowledged {parted.part} bytes of a message that was never sent")
@@ -393,7 +399,7 @@ class Session:
         self.held |= by
 
     def release(self, by: int = STACK) -> None:
-        """Grant again, unless somebody else holds it."""
+        """Grant again, unless another party (stack or driver) still holds the session."""
         self.held &= ~by
         if not self.held:
             self.granted = max(self.granted, self.received_bytes + self._window)

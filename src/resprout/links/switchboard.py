@@ -30,8 +30,17 @@ from resprout.core.contract import (
     Transmit,
 )
 from resprout.core.errors import PeerError
-from resprout.core.names import newcomer_key
-from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello, LingerOver, ReconnectDue, SessionWelcome, WatchDue
+from resprout.core.limits import newcomer_key
+from resprout.links.frames import (
+    PROTOCOL_VERSION,
+    Bodies,
+    Goodbye,
+    Hello,
+    LingerOver,
+    ReconnectDue,
+    SessionWelcome,
+    WatchDue,
+)
 from resprout.links.handshake import (
     NEWCOMER,
     Dial,
@@ -46,7 +55,6 @@ from resprout.links.handshake import (
 )
 from resprout.links.link import LinkSession
 from resprout.links.options import LinkOptions
-from resprout.links.parts import Bodies
 from resprout.links.sessions import LinkSessions, Refusals, refuse
 
 Effects = list[Effect]
@@ -433,7 +441,7 @@ class Watch:
             quiet_since_us = now_us + every_us - self._heartbeat_us  # at the next look it would be too late
             for link in self._board.sessions.live.values():
                 if link.spoke_us < quiet_since_us:
-                    link.nod(now_us, out)
+                    link.send_ack(now_us, out)
         self.set(now_us, out)
 
     def _suspect(self, silence_us: int, now_us: int, out: list[Effect]) -> None:

@@ -14,9 +14,7 @@ import msgspec
 
 from resprout import __version__
 from resprout.core.contract import Machine, Note
-from resprout.edge.broker.meter import Meter
-from resprout.edge.broker.passages import Passages
-from resprout.edge.broker.tally import BOUNDS_US, TrafficTally
+from resprout.edge.broker.meter import BOUNDS_US, Meter, Passages, TrafficTally
 from resprout.links.links import Links
 from resprout.links.status import LinkStatus
 from resprout.net.accounts import (
@@ -33,9 +31,9 @@ from resprout.net.accounts import (
     TopicAnswer,
 )
 from resprout.net.address import AddressBook
-from resprout.net.clock import now_us
 from resprout.net.data_folder import DataFolder
 from resprout.net.disk import Rooms
+from resprout.net.event_loop import now_us
 from resprout.net.host import Host
 from resprout.stacks.stack import Stack
 from resprout.stacks.status import Absent, MemberSeen, StackStatus, TellsStatus, TopicReaders

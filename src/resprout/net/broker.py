@@ -24,21 +24,27 @@ from resprout.edge.requests import DRAIN_US, LeaveRequest
 from resprout.edge.rights import may_hear
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
-from resprout.net.address import Address, AddressBook, address_to_tell
+from resprout.net.address import Address, AddressBook, ListenError, ListeningPlace, address_to_tell, take_place
 from resprout.net.bookkeeper import Bookkeeper
 from resprout.net.broker_to_run import BrokerToRun
-from resprout.net.clock import epoch_us
 from resprout.net.connection_limits import room_for
 from resprout.net.data_folder import DataFolder, open_folder
 from resprout.net.disk_space import DiskSpace, gap_note, left_out_mark, with_room
 from resprout.net.door import Door
-from resprout.net.frames import Here, make_codec
+from resprout.net.event_loop import epoch_us
 from resprout.net.host import CONNECTIONS_MAX, Host, HostEnd, Upward
 from resprout.net.membership import Membership
-from resprout.net.sessions import EncodedBodies, believed, incarnation_max, random_epoch, with_signs_of_life
-from resprout.net.sockets import ListenError, ListeningPlace, take_place
+from resprout.net.sessions import (
+    EncodedBodies,
+    Here,
+    believed,
+    incarnation_max,
+    make_codec,
+    random_epoch,
+    with_signs_of_life,
+)
 from resprout.net.survey import answer
-from resprout.stacks.shell.shell import Shell
+from resprout.stacks.shell import Shell
 from resprout.stacks.stack import BrokerSeat, Stack
 
 LISTEN_SECONDS_MAX: Final = 10.0

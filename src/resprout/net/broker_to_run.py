@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.journal.options import JournalOptions, WhenDiskFull
+from resprout.journal.interface import JournalOptions, WhenDiskFull
 from resprout.net.address import Address
 
 EVENT_OPTIONS: Final = JournalOptions(retain_bytes=1 << 30, min_free_bytes=128 << 20, when_disk_full=WhenDiskFull.GAP)

@@ -16,8 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from resprout.core.errors import UsageError
-from resprout.net.keyring import AUTHORITY, CERTIFICATE, KEY
-from resprout.net.tls_stream import OPERATOR, as_uri
+from resprout.net.tls import AUTHORITY, CERTIFICATE, KEY, OPERATOR, as_uri
 
 AUTHORITY_KEY: Final = "ca.key"
 AUTHORITY_DAYS: Final = 3650

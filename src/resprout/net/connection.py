@@ -22,13 +22,12 @@ from resprout.core.errors import UsageError, WireError
 from resprout.core.limits import ClientLimits
 from resprout.edge.broker.guard import Permit
 from resprout.links.frames import Data, Hello
-from resprout.net.clock import LateBytes
-from resprout.net.frames import PROOFS
-from resprout.net.intake import weight_of
+from resprout.net.event_loop import LateBytes, weight_of
 from resprout.net.prelude import Pending, Prelude
 from resprout.net.reception import refuse
-from resprout.net.tls_stream import ProvenPeer, TlsError, TlsStream
-from resprout.wire.framing import FrameReader, FrameWriter
+from resprout.net.sessions import PROOFS
+from resprout.net.tls import ProvenPeer, TlsError, TlsStream
+from resprout.wire.codec import FrameReader, FrameWriter
 
 if TYPE_CHECKING:
     from resprout.net.host import Host
@@ -52,9 +51,9 @@ TURN_BYTES = 64 << 10
 some event loops would go on reading one connection while more comes, up to 8 MB of it in one turn."""
 
 PACE_MAX = 64
-PACE_FIRST = 16
+PACE_FIRST = 1
 STEP_SECONDS_MAX = 0.02
-"""Messages of one peer that are taken in one step: a few at first, and twice as many each time that was quick. After a
+"""Messages of one peer that are taken in one step: one at first, and twice as many each time that was quick. After a
 step that took longer than this it is a quarter. What comes in one read beyond that is taken in further steps, with a
 look at the clock after each; a frame with more messages is cut. So nobody waits for all of what takes long."""
 
@@ -260,7 +259,7 @@ class TcpConnection(asyncio.Protocol):
         """Neither a secret nor the key of the network."""
         return self.identity is None and self.member is None
 
-    # -- inside --------------------------------------------------------------------------------------------------------
+    # -- TLS, and bytes that leave late or trickle in ------------------------------------------------------------------
 
     def _decrypt(self, data: bytes) -> bytes:
         tls = self._tls
@@ -306,6 +305,8 @@ class TcpConnection(asyncio.Protocol):
             self._trickle = 0
             self._trickled_at = now
             self._host.trickled(self.number)
+
+    # -- frames, taken in turns with other connections -----------------------------------------------------------------
 
     def take_in_turns(self, frames: Iterator[Any]) -> None:
         host, number = self._host, self.number
@@ -377,6 +378,8 @@ class TcpConnection(asyncio.Protocol):
             self._paused = True
             self._transport.pause_reading()
         return True
+
+    # -- the greeting, with a deadline ---------------------------------------------------------------------------------
 
     def greeted(self, frame: Any) -> bool:
         """Whatever it was: the machine refuses what is no greeting. False when nothing more is to be heard."""

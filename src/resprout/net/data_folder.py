@@ -17,11 +17,10 @@ from typing import Final
 import msgspec
 
 from resprout.core.errors import UsageError
-from resprout.core.event_journal import Kept
 from resprout.journal.files import FULL, DamagedError, DiskError
+from resprout.journal.interface import JournalOptions, Kept
 from resprout.journal.journal import Journal, Records, open_journal
 from resprout.journal.mending import Mended, mend
-from resprout.journal.options import JournalOptions
 from resprout.journal.reading import JournalReader, open_reader
 from resprout.net.disk import RealFiles, free_bytes, sync_folder
 

@@ -11,11 +11,10 @@ from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.links.frames import Goodbye
 from resprout.net.address import Address, reason_of
 from resprout.net.connection import GREETING_BYTES_MAX
-from resprout.net.frames import PROOFS, AccountTold, Here, Who, make_codec
 from resprout.net.identity.proofs import NetworkKey, OpenerMembership, OpenersProof, ProofError
-from resprout.net.keyring import Keyring
-from resprout.net.tls_stream import TlsError
-from resprout.wire.framing import FrameReader, FrameWriter
+from resprout.net.sessions import PROOFS, AccountTold, Here, Who, make_codec
+from resprout.net.tls import Keyring, TlsError
+from resprout.wire.codec import FrameReader, FrameWriter
 
 READ_BYTES = 65_536
 
@@ -27,20 +26,20 @@ Prove = Callable[[bytes], OpenersProof]
 class UnreachableError(ResproutError):
     """Nobody that speaks this protocol answers at the address.
 
-    `hopeless`: trying again cannot help; the host is no name at all, or what answers speaks something else. A name that
-    does not resolve may do so later: a resolver restarts, or an orchestrator registers names as machines come up.
-    `refused`: the host says that nobody listens there.
+    `retryable`: trying again may help. It is false when the host is no name at all, or when the peer speaks another
+    protocol. A name that does not resolve may do so later: a resolver restarts, or an orchestrator registers names as
+    machines come up. `refused`: the host says that no process listens there.
     """
 
-    def __init__(self, reason: str, hopeless: bool = False, refused: bool = False) -> None:
+    def __init__(self, reason: str, retryable: bool = True, refused: bool = False) -> None:
         super().__init__(reason)
-        self.hopeless = hopeless
+        self.retryable = retryable
         self.refused = refused
 
 
 async def who_is(
     address: Address,
-    timeout_s: float,
+    timeout_s: float | None,
     asker: str = "",
     network: str = "",
     keyring: Keyring | None = None,
@@ -61,7 +60,7 @@ def _as_member(key: NetworkKey, name: str, certificate: bytes) -> OpenersProof:
 
 async def exchange(
     address: Address,
-    timeout_s: float,
+    timeout_s: float | None,
     said: Sequence[Any],
     wanted: type[T],
     keyring: Keyring | None = None,
@@ -76,9 +75,9 @@ async def exchange(
         raise UnreachableError(f"{address}: no answer within {timeout_s:g} s") from None
     except (OSError, UnicodeError) as error:
         refused = isinstance(error, ConnectionRefusedError)
-        raise UnreachableError(f"{address}: {reason_of(error)}", isinstance(error, UnicodeError), refused) from None
+        raise UnreachableError(f"{address}: {reason_of(error)}", not isinstance(error, UnicodeError), refused) from None
     except WireError as error:
-        raise UnreachableError(f"{address}: {error}", hopeless=True) from None
+        raise UnreachableError(f"{address}: {error}", retryable=False) from None
     except ProofError as error:
         raise UnreachableError(f"{address}: {error}") from None
 
@@ -178,10 +177,12 @@ class _Line:
     def check(self, told: Here | AccountTold, proof: OpenersProof | None) -> None:
         """Whether it is whom its certificate, or the key of the network, says."""
         if isinstance(proof, OpenerMembership) and proof.proven != told.name:
-            raise UnreachableError(f"{self.address}: it says {told.name}, and has proven to be {proof.proven}", True)
+            reason = f"{self.address}: it says {told.name}, and has proven to be {proof.proven}"
+            raise UnreachableError(reason, retryable=False)
         role = told.role if isinstance(told, Here) else "broker"
         if self._tls is not None and (proven := self._tls.proven) is not None and not proven.says(role, told.name):
-            raise UnreachableError(f"{self.address}: it says {role} {told.name}, its certificate {proven}", True)
+            reason = f"{self.address}: it says {role} {told.name}, its certificate {proven}"
+            raise UnreachableError(reason, retryable=False)
 
     def _decrypt(self, chunk: bytes) -> bytes:
         tls = self._tls
@@ -189,6 +190,6 @@ class _Line:
         try:
             return tls.receive(chunk)
         except TlsError as error:
-            raise UnreachableError(f"{self.address}: {error}", hopeless=True) from None
+            raise UnreachableError(f"{self.address}: {error}", retryable=False) from None
         finally:
             self._writer.write(tls.to_send())

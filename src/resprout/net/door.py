@@ -17,13 +17,11 @@ from resprout.links.frames import Hello
 from resprout.links.handshake import shorten
 from resprout.net.address import Address, is_loopback
 from resprout.net.connection_limits import CrowdLimits
-from resprout.net.frames import Here, Who
-from resprout.net.identity.logins import LoginBook, LoginThrottle
 from resprout.net.identity.proofs import NO_KEY, LoginSecret, NetworkKey, OpenerLogin, OpenerMembership, OpenersProof
-from resprout.net.identity.rules import KnownIdentity, Rules, read_rules, rights_of
+from resprout.net.identity.rules import KnownIdentity, LoginBook, LoginThrottle, Rules, read_rules, rights_of
 from resprout.net.identity.scram import read_login
-from resprout.net.keyring import Keyring
-from resprout.net.tls_stream import OPERATOR, ProvenPeer
+from resprout.net.sessions import Here, Who
+from resprout.net.tls import OPERATOR, Keyring, ProvenPeer
 
 MAY_NOT_SEE: Final = "it may neither observe nor operate"
 

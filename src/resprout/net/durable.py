@@ -38,10 +38,9 @@ from resprout.core.contract import (
     SetTimer,
     Transmit,
 )
-from resprout.core.event_journal import EventsFetched, FetchEvents, Kept, RecordEvent
 from resprout.journal.files import DiskError
+from resprout.journal.interface import EventsFetched, FetchEvents, Flush, Kept, RecordEvent, WhenDiskFull
 from resprout.journal.journal import Journal, Records
-from resprout.journal.options import Flush, WhenDiskFull
 from resprout.links.frames import Data, Express, SessionWelcome
 from resprout.net.disk import Rooms, StoreRoom
 

@@ -35,24 +35,22 @@ from resprout.core.contract import (
     Trickled,
 )  # fmt: skip
 from resprout.core.errors import UsageError
-from resprout.core.event_journal import FetchEvents, RecordEvent
 from resprout.core.limits import ClientLimits
 from resprout.edge.broker.guard import Permit
 from resprout.edge.rights import NOTHING
 from resprout.journal.files import DiskError
+from resprout.journal.interface import FetchEvents, RecordEvent
 from resprout.journal.journal import Journal, Records
 from resprout.links.options import LinkOptions
-from resprout.net.address import Address, AddressBook
-from resprout.net.clock import LoopAlarms, now_us
+from resprout.net.address import Address, AddressBook, Dials, ListeningPlace, take_place
 from resprout.net.connection import CUT, GREETING_SECONDS_MAX, STEP_SECONDS_MAX, TcpConnection
 from resprout.net.connection_limits import KeepsSessions
 from resprout.net.disk import Rooms
 from resprout.net.door import Door
 from resprout.net.durable import DurableEffects, LostEvents
-from resprout.net.frames import AskAccount, Here, Who
-from resprout.net.intake import HeavyLine, TurnIntake, together
+from resprout.net.event_loop import HeavyLine, LoopAlarms, TurnIntake, now_us, together
 from resprout.net.reception import Inquiries, Reception, refuse
-from resprout.net.sockets import Dials, ListeningPlace, take_place
+from resprout.net.sessions import AskAccount, Here, Who
 from resprout.wire.codec import Codec
 
 CONNECTIONS_MAX = 10_000
@@ -150,7 +148,7 @@ class Host:
         self.tell(upward)
 
     def tell(self, upward: Callable[[Upward], None]) -> None:
-        """From now on, this hears what the machine has for those above."""
+        """Set who takes what the machine has for those above."""
         self._do[Deliver] = self._do[Answer] = self._do[Note] = upward
 
     # -- for those above -----------------------------------------------------------------------------------------------
@@ -177,18 +175,19 @@ class Host:
             self.handle(Recovered(kept))
 
     async def settle(self) -> None:
-        """Until what it has listed so far is done; not for ever, because disks die."""
+        """Wait until the effects so far are executed; not for ever, because a disk may fail."""
         if self._durable is not None:
             await self._durable.settle()
 
     def handle(self, event: Event) -> None:
-        """After whatever came before it."""
+        """Step the machine with an event, after everything that came before it."""
         if self._intake.waiting:
             self._intake.take()
         if not self._closing:
             self._run(self.machine.step(event, now_us()))
 
     def perform(self, effects: Sequence[Effect]) -> None:
+        """Execute effects, after those that wait for the disk."""
         self._execute(effects if self._durable is None else self._durable.pass_on(effects))
 
     def bar(self, peers: Collection[str]) -> None:
@@ -224,7 +223,7 @@ class Host:
 
     @property
     def is_over(self) -> bool:
-        """This life ends, or has ended."""
+        """Whether this life ends, or has ended."""
         return self._closing
 
     @property
@@ -272,12 +271,13 @@ class Host:
         return connection.limits if connection is not None else self.door.limits
 
     def arrived(self, number: int, frames: Sequence[Any]) -> None:
-        """What came in one read. Other connections may have something for the same turn of the loop (`intake`)."""
+        """Take the frames of one read. Other connections may have frames for the same turn of the loop
+        (`event_loop`)."""
         if number in self._connections and not self._closing:
             self._intake.put(number, frames)
 
     def take_in(self) -> None:
-        """What has come, now."""
+        """Step the machine with all frames that have come so far."""
         self._intake.take()
 
     def _take(self, arrivals: Sequence[Arrived]) -> None:
@@ -375,7 +375,7 @@ class Host:
         self._dials.dial(effect.peer)
 
     def where(self, peer: str) -> Address | None:
-        """Where a peer listens, as far as it is known."""
+        """Return where a peer listens; None if unknown."""
         return self._book.find(peer) or self._find(peer)
 
     def _where(self, peer: str) -> Address | str:

@@ -1,27 +1,282 @@
-"""What a broker knows about its network: who is in it, who is missing, and what keeps the broker from a place in it.
+"""The network of a broker: how the broker finds it, who is in it, and what keeps the broker from a place in it.
 
-`Membership` lasts over the lives of a broker. It writes down who is in the network, looks for others that the broker
-has lost, and asks at given addresses while the broker has no place.
+At the start a broker has addresses and needs names (`look_for_company`). It asks its parent and all contacts at the
+same time, repeatedly, until one answers. The first answer shows that the network is there; the others have a short
+while to answer too. So a broker starts without its parent when a contact is up, and a frozen contact never delays it.
+
+`Membership` lasts over the lives of a broker. It records who is in the network, looks for brokers that were lost, and
+asks at given addresses while the broker has no place.
+
+`Lookout` looks for other networks that brokers of this one have got into: a root that restarted without knowing any
+other broker founds a network of its own, and the brokers and clients below it notice nothing. A broker that is known by
+address and is no longer in the tree is asked from time to time which network it is in, and learns ours by the same
+question. Both sides log it; neither acts on it, because only people know which of the two is to continue.
 """
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+import msgspec
+
 from resprout.core.contract import Note, Remember, Request
+from resprout.core.errors import ResproutError, UsageError
 from resprout.edge.requests import LookForRequest
 from resprout.journal.files import DiskError
+from resprout.links.handshake import shorten
 from resprout.net.address import Address, AddressBook
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.data_folder import DataFolder
 from resprout.net.discover import UnreachableError, who_is
 from resprout.net.door import Door
-from resprout.net.frames import Who
 from resprout.net.host import Host
-from resprout.net.network_search import Lookout
+from resprout.net.identity.proofs import NetworkKey
+from resprout.net.sessions import Here, Who, believed
+from resprout.net.tls import Keyring
+
+ANSWER_SECONDS_MAX: Final = 5.0
+COMPANY_SECONDS: Final = 1.0
+"""How long the others may take to answer after the first."""
+MEMBER: Final = "member"
+RETRY_SECONDS_MIN: Final = 0.05
+RETRY_SECONDS_MAX: Final = 2.0
+"""Between attempts: doubled from the first to the last."""
+
+LOOK_SECONDS: Final = 10.0
+"""Between two rounds."""
+LOOK_ANSWER_SECONDS_MAX: Final = 2.0
+ASKED_MAX: Final = 4
+"""In one round; the others have their turn later."""
+SAID_MAX: Final = 64
+"""Lines in one process, because anybody may ask."""
+STRANGERS_MAX: Final = 16
+"""Brokers in other networks that are remembered."""
 
 SEEK_SECONDS: Final = 2.0
 """Between two rounds of asking who listens where others of the remembered network may be."""
+
+
+class FoundCompany(msgspec.Struct, frozen=True):
+    """Who answered."""
+
+    parent: str | None
+    peers: dict[str, Address]
+    """Where each of them listens, by name, the parent first."""
+    met: int
+    """The latest incarnation of the asker that any of them has met."""
+
+    @property
+    def contacts(self) -> tuple[str, ...]:
+        return tuple(name for name in self.peers if name != self.parent)
+
+
+async def look_for_company(
+    parent: Address | None,
+    contacts: Sequence[Address],
+    me: str,
+    stack: str,
+    say: Callable[[str], None],
+    members: Sequence[Address],
+    patience_s: float | None,
+    keyring: Keyring | None = None,
+    only_placed: bool = False,
+    key: NetworkKey | None = None,
+    has_rules: bool = False,
+) -> FoundCompany | None:
+    """Those who listen there; `say` is told once who is waited for. `members` were in the network when this broker was:
+    perhaps something else listens there by now. Without `patience_s`, however long it takes until one does. With it,
+    for a broker that does without: None when nobody has answered by then, or when all hosts say that nobody listens.
+    `keyring`, `key`: what it proves itself with. `has_rules`: it knows what clients may do. `only_placed`: one that
+    looks for its network itself does not count.
+
+    UsageError when waiting is of no use: no such host, something else listens there, or a broker of the same name or
+    of another stack.
+    """
+    asked = [(address, "parent") for address in (parent,) if address is not None]
+    asked += [(address, "contact") for address in dict.fromkeys(contacts) if address != parent]
+    asked += [(address, MEMBER) for address in dict.fromkeys(members) if address != parent and address not in contacts]
+    waited = False
+    delay_s = RETRY_SECONDS_MIN
+    loop = asyncio.get_running_loop()
+    until = loop.time() + patience_s if patience_s is not None else None
+    asker = _Asker(me, stack, keyring, key, has_rules)
+    while True:
+        answers, refusals = await _ask_all(asked, asker)
+        if only_placed:
+            answers = [(address, here) for address, here in answers if here.network]
+        if answers:
+            _compare(answers, say)
+            return _company(answers, parent)
+        if until is not None and (loop.time() >= until or all(refused for _, _, refused in refusals)):
+            return None
+        final = [line for line, is_retryable, _ in refusals if not is_retryable]
+        if len(final) == len(asked) and not members:
+            raise UsageError(final[0])
+        if not waited:
+            waited = True
+            whom = "its parent" if parent is not None else "somebody to join" if contacts else "its network"
+            reasons = "; ".join(line.split(" ", 1)[1] for line, _, _ in refusals)
+            say(f"{me} waits for {whom}: {reasons}")
+        await asyncio.sleep(delay_s)
+        delay_s = min(RETRY_SECONDS_MAX, delay_s * 2)
+
+
+async def _ask_all(
+    asked: Sequence[tuple[Address, str]], asker: "_Asker"
+) -> tuple[list[tuple[Address, Here]], list[tuple[str, bool, bool]]]:
+    """Return the answers in the order of asking, and for each address without one the reason, whether asking again may
+    help, and whether the host says that no process listens there."""
+    tasks = [asyncio.create_task(_ask(address, what, asker)) for address, what in asked]
+    try:
+        async with asyncio.timeout(None) as patience:
+            for next_one in asyncio.as_completed(tasks):
+                with contextlib.suppress(ResproutError):
+                    await next_one
+                    if patience.when() is None:
+                        patience.reschedule(asyncio.get_running_loop().time() + COMPANY_SECONDS)
+    except TimeoutError:
+        pass  # who has not answered by now is not waited for
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    answers: list[tuple[Address, Here]] = []
+    refusals: list[tuple[str, bool, bool]] = []
+    for (address, what), task in zip(asked, tasks, strict=True):
+        if task.cancelled():
+            refusals.append((f"{what} {address}: no answer in time", True, False))
+        elif (error := task.exception()) is None:
+            answers.append((address, task.result()))
+        elif isinstance(error, UnreachableError):
+            refusals.append((f"{what} {error}", error.retryable, error.refused))
+        else:
+            raise error
+    return answers, refusals
+
+
+class _Asker(msgspec.Struct, frozen=True):
+    """The broker that looks for others."""
+
+    name: str
+    stack: str
+    keyring: Keyring | None
+    key: NetworkKey | None
+    has_rules: bool
+
+
+async def _ask(address: Address, what: str, asker: _Asker) -> Here:
+    me, stack = asker.name, asker.stack
+    here = await who_is(address, ANSWER_SECONDS_MAX, me, keyring=asker.keyring, key=asker.key)
+    is_of_another = here.role == "broker" and here.stack not in ("", stack)
+    if what == MEMBER and (here.role != "broker" or here.name == me or is_of_another):
+        raise UnreachableError(f"{address}: somebody else listens there now")
+    if here.role != "broker":
+        raise UsageError(f"{what} {address}: {here.name} is a {here.role}; only a broker can be a {what}")
+    if here.name == me:
+        raise UsageError(f"{what} {address}: the broker there is called {me}, too; every broker has a name of its own")
+    if is_of_another:  # neither would understand a word of the other
+        theirs = repr(shorten(here.stack))
+        raise UsageError(f"{what} {address}: {here.name} has the stack {theirs}, {me} has {stack!r}; a network has one")
+    if here.has_key and asker.key is None:
+        raise UsageError(f"{what} {address}: {here.name} believes only brokers with its key: give --network-key FILE")
+    if here.has_rules and not asker.has_rules:  # clients of this side would do what the rules forbid
+        raise UsageError(f"{what} {address}: {here.name} has rules, and {me} needs the same: give --rules FILE")
+    if here.has_rules and not here.has_key and asker.keyring is None:
+        every = "give all of them --network-key or --tls"
+        raise UsageError(f"{what} {address}: {here.name} has rules and can check no broker: {every}")
+    return here
+
+
+def _compare(answers: Sequence[tuple[Address, Here]], say: Callable[[str], None]) -> None:
+    """Those who are asked may have got into two networks; whoever answers first is joined all the same."""
+    networks: dict[str, str] = {}
+    for _, here in answers:
+        if here.network:
+            networks.setdefault(here.network, here.name)
+    if len(networks) > 1:
+        told = " and ".join(f"{name} is in {network}" for network, name in networks.items())
+        say(f"there are {len(networks)} networks: {told}")
+
+
+def _company(answers: Sequence[tuple[Address, Here]], parent: Address | None) -> FoundCompany:
+    above = next((here.name for address, here in answers if address == parent), None)
+    peers = {here.name: address for address, here in reversed(answers)}
+    return FoundCompany(above, dict(reversed(peers.items())), max(believed(here.met) for _, here in answers))
+
+
+class Lookout:
+    """`missing` tells who is known and not in the tree, with where they listen; `say` is told once of each stranger."""
+
+    def __init__(
+        self,
+        name: str,
+        missing: Callable[[], Iterable[tuple[str, Address]]],
+        say: Callable[[str], None],
+        keyring: Keyring | None = None,
+        key: NetworkKey | None = None,
+    ) -> None:
+        self.network = ""
+        """The own one; empty while there is none."""
+        self._name = name
+        self._missing = missing
+        self._say = say
+        self._keyring = keyring
+        self._key = key
+        self._turn = 0
+        self._said = 0
+        self._strangers: dict[str, str] = {}
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """For people, as long as it is so as far as is known."""
+        return tuple(self._line(name, network) for name, network in self._strangers.items() if network != self.network)
+
+    def met(self, name: str, network: str) -> None:
+        """A broker says which network it is in."""
+        if not name or not network or not self.network:
+            return
+        if network == self.network:
+            self._strangers.pop(name, None)
+        elif self._strangers.get(name) != network:
+            self._strangers.pop(name, None)
+            self._strangers[name] = network
+            if len(self._strangers) > STRANGERS_MAX:
+                del self._strangers[next(iter(self._strangers))]
+            self._said += 1
+            if self._said <= SAID_MAX:
+                self._say(self._line(name, network))
+
+    async def watch(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self.network:
+                await asyncio.gather(*(self._ask(name, address) for name, address in self._next()))
+
+    def _next(self) -> list[tuple[str, Address]]:
+        missing = list(self._missing())
+        if not missing:
+            return []
+        self._turn %= len(missing)
+        chosen = [*missing[self._turn :], *missing[: self._turn]][:ASKED_MAX]
+        self._turn += len(chosen)
+        return chosen
+
+    async def _ask(self, name: str, address: Address) -> None:
+        try:
+            here = await who_is(address, LOOK_ANSWER_SECONDS_MAX, self._name, self.network, self._keyring, self._key)
+        except UnreachableError:
+            self._strangers.pop(name, None)
+            return
+        if here.role == "broker" and here.name == name:
+            self.met(name, here.network)
+
+    def _line(self, name: str, network: str) -> str:
+        return (
+            f"{name} is in another network, {network}, and this one is {self.network}: "
+            f"stop those of one of them, and start them again with --join of the other"
+        )
 
 
 class Membership:
@@ -124,7 +379,7 @@ class Membership:
                 try:
                     here = await who_is(address, SEEK_SECONDS, name, keyring=door.keyring, key=door.network_key)
                 except UnreachableError as error:
-                    if error.hopeless and str(error) != told:
+                    if not error.retryable and str(error) != told:
                         told = str(error)
                         self._heard(Note("note", {"detail": told}))
                     continue

@@ -18,10 +18,10 @@ from resprout.links.frames import Goodbye
 from resprout.links.handshake import shorten
 from resprout.net.connection_limits import source_of
 from resprout.net.door import Door
-from resprout.net.frames import PROOFS, AskAccount, Login, MemberGreeting, MemberProof, ProofOfSecret, Who
-from resprout.net.identity.logins import WRONG, PendingLogin
 from resprout.net.identity.proofs import NO_KEY, AcceptorMembership, OpenersProof, ProofError, binding_of
-from resprout.net.tls_stream import ProvenPeer
+from resprout.net.identity.rules import WRONG, PendingLogin
+from resprout.net.sessions import PROOFS, AskAccount, Login, MemberGreeting, MemberProof, ProofOfSecret, Who
+from resprout.net.tls import ProvenPeer
 
 if TYPE_CHECKING:
     from resprout.net.connection import TcpConnection

@@ -16,7 +16,6 @@ from resprout.edge.rights import includes
 from resprout.links.frames import Goodbye, Hello, LingerOver
 from resprout.links.handshake import shorten
 from resprout.links.sessions import TURNED_AWAY, Refusals
-from resprout.net.clock import now_us
 from resprout.net.connection_limits import (
     Crowd,
     KeepsSessions,
@@ -27,8 +26,9 @@ from resprout.net.connection_limits import (
     source_of,
 )
 from resprout.net.door import Door, Entrance, told
-from resprout.net.frames import AccountTold, AskAccount, Here, Who
+from resprout.net.event_loop import now_us
 from resprout.net.prelude import FORBIDDEN, OpenerProofs
+from resprout.net.sessions import AccountTold, AskAccount, Here, Who
 
 if TYPE_CHECKING:
     from resprout.net.connection import TcpConnection

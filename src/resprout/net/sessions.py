@@ -1,24 +1,28 @@
-"""What sessions over TCP need that simulated sessions do not: signs of life, numbers that rise from life to life
-without a file that remembers the last one, and large messages as bytes.
+"""Sessions over TCP: the frames on a connection besides those of `links`, heartbeats, incarnations, and large messages.
 
-The bytes of a large message are those of a `Data` frame with this one message, all names in full: they do not depend on
-the names that a connection has learned, so a transfer that was interrupted goes on in its middle on another connection.
+A node with an address and no name asks who listens there (`Who`, `Here`) before it opens a session, because sessions
+are between names. Logins, proofs of membership and questions about a node's account have frames too.
+
+An incarnation rises from life to life without a file that remembers the last one. The bytes of a large message are
+those of a `Data` frame with this one message, all names in full: they do not depend on the names that a connection has
+learned, so an interrupted transfer resumes in its middle on another connection.
 
 `CODEC` and `next_incarnation` are shared by all clients of this process.
 """
 
 import secrets
 import time
-from typing import Any, Final
+from functools import cache
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from resprout.core.errors import PeerError
+from resprout.core.message_fields import BoundedNumber, Derived, Otherwise
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout.links.frames import Data
+from resprout.links.frames import FRAMES, Body, Data
 from resprout.links.options import LinkOptions
-from resprout.links.parts import Body
-from resprout.net.frames import make_codec
+from resprout.net.identity.scram import ITERATIONS_MAX, ITERATIONS_MIN
 from resprout.wire.codec import Codec
 
 HEARTBEAT_US = 500_000
@@ -38,10 +42,130 @@ _PER_SECOND: Final = 64
 AHEAD_MAX: Final = 30 * 24 * 3600 * _PER_SECOND
 """How far the clock of another machine may be ahead, in lives: a month. A number beyond that is no mistake of a clock,
 and whoever believed it could never take a higher one."""
-
-CODEC: Final = make_codec(CLIENT_MESSAGES)
 _latest_incarnation = 0
 """Of all clients of this process: no two have the same, however fast they follow each other."""
+
+
+class Who(msgspec.Struct, frozen=True, tag=8, array_like=True):
+    """Who listens here? The only frame on its connection: the answer is followed by the end."""
+
+    name: str
+    """Who asks."""
+    network: str = ""
+    """Which network the asker is in, if it is a broker that has a place."""
+
+
+class Here(msgspec.Struct, frozen=True, tag=9, array_like=True):
+    """Answer to `Who`."""
+
+    name: str
+    role: str
+    incarnation: BoundedNumber
+    met: Annotated[BoundedNumber, Derived("30 days ahead of the wall clock", Otherwise.IGNORED)] = 0
+    """The latest incarnation of the asker that was met here. The asker takes a higher one, whatever its clock says."""
+    network: str = ""
+    """Which network this broker is in; empty while it has no place."""
+    notices: tuple[str, ...] = ()
+    """What people should know about it, a line each."""
+    stack: str = ""
+    """Of a broker: those of one network have the same."""
+    has_rules: bool = False
+    """Of a broker: it knows which clients may do what, so those of its network have to."""
+    has_key: bool = False
+    """Of a broker: it believes only brokers that have the key of the network."""
+
+
+class Login(msgspec.Struct, frozen=True, tag=10, array_like=True):
+    """Said before `Hello` or `AskAccount` by a client that can prove who it is by a secret; answered by `Challenge`."""
+
+    name: str
+    """The identity."""
+    nonce: str
+
+
+class Salt(msgspec.Struct, frozen=True, array_like=True):
+    """What a secret is to be computed with."""
+
+    salt: bytes
+    iterations: Annotated[BoundedNumber, Derived(f"{ITERATIONS_MIN:,} to {ITERATIONS_MAX:,}", Otherwise.CUT_OFF)]
+
+
+class Challenge(msgspec.Struct, frozen=True, tag=345, array_like=True):
+    """Answer to `Login`."""
+
+    nonce: str
+    """The client's, with the broker's behind it."""
+    salts: tuple[Salt, ...]
+    """One for each secret that the identity may have: while one is replaced there are two."""
+
+
+class ProofOfSecret(msgspec.Struct, frozen=True, tag=346, array_like=True):
+    """Answer to `Challenge`, a proof for each salt; see `identity.scram`."""
+
+    proofs: tuple[bytes, ...]
+
+
+class ProofAccepted(msgspec.Struct, frozen=True, tag=347, array_like=True):
+    """Answer to `ProofOfSecret`: the secret is right, and here is the proof that the broker holds its verifier."""
+
+    which: Annotated[BoundedNumber, Derived("secrets that were asked for, from 0", Otherwise.CUT_OFF)]
+    """The number of the secret, from 0."""
+    signature: bytes
+
+
+class MemberGreeting(msgspec.Struct, frozen=True, tag=348, array_like=True):
+    """Said first by a broker where brokers prove themselves by the network's key. Answered by a `MemberProof`, which
+    the opener answers by one of its own; see `identity.proofs`."""
+
+    name: str
+    incarnation: BoundedNumber
+    """0 when it only asks."""
+    nonce: bytes
+
+
+class MemberProof(msgspec.Struct, frozen=True, tag=349, array_like=True):
+    """That its sender has the network's key."""
+
+    name: str
+    incarnation: BoundedNumber
+    nonce: bytes
+    """Of its sender."""
+    proof: bytes
+
+
+class AskAccount(msgspec.Struct, frozen=True, tag=11, array_like=True):
+    """What a broker knows of itself, for people: asked on a connection of its own, after a `Login` if need be."""
+
+    name: str
+    role: str
+    """Who asks: a client, for somebody, or a broker."""
+    what: str
+    """`account`, `readers` of a topic, or `passage` of a publication."""
+    about: str = ""
+
+
+class AccountTold(msgspec.Struct, frozen=True, tag=12, array_like=True):
+    """Answer to `AskAccount`, followed by the end."""
+
+    name: str
+    """Who tells."""
+    answer: bytes
+    """JSON."""
+
+
+PROOFS: Final = (Login, Challenge, ProofOfSecret, ProofAccepted, MemberGreeting, MemberProof)
+"""Frames by which a side proves who it is, before anything else is said."""
+MORE_FRAMES: Final[tuple[type[msgspec.Struct], ...]] = (Who, Here, *PROOFS, AskAccount, AccountTold)
+
+
+@cache
+def make_codec(messages: tuple[type[msgspec.Struct], ...]) -> Codec:
+    """For connections of nodes that exchange these messages. It keeps nothing of any of them, and takes milliseconds to
+    make: one serves all of a process."""
+    return Codec((*FRAMES, *MORE_FRAMES), messages)
+
+
+CODEC: Final = make_codec(CLIENT_MESSAGES)
 
 
 def with_signs_of_life(options: LinkOptions | None = None) -> LinkOptions:

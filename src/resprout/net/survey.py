@@ -16,14 +16,15 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from resprout.core.errors import UsageError
-from resprout.core.names import check_topic
+from resprout.core.limits import check_topic
+from resprout.core.message import MessageId
 from resprout.net.accounts import BrokerAccount, MissingBroker, PassageAnswer, TreeSurvey
 from resprout.net.address import Address, parse_address
 from resprout.net.bookkeeper import Bookkeeper
 from resprout.net.discover import Prove, UnreachableError, exchange, who_is
-from resprout.net.frames import AccountTold, AskAccount
 from resprout.net.identity.proofs import LoginSecret, NetworkKey, OpenerLogin, OpenerMembership
-from resprout.net.keyring import Keyring
+from resprout.net.sessions import AccountTold, AskAccount
+from resprout.net.tls import Keyring
 from resprout.stacks.status import MemberSeen
 
 AT_ONCE: Final = 16
@@ -66,7 +67,7 @@ class Asker:
             return msgspec.json.decode(told.answer, type=kind)
         except msgspec.MsgspecError as error:
             raise UnreachableError(
-                f"{address}: {told.name} tells what cannot be read: {error}", hopeless=True
+                f"{address}: {told.name} tells what cannot be read: {error}", retryable=False
             ) from None
 
     async def account(self, address: Address, broker: str = "") -> BrokerAccount:
@@ -161,15 +162,6 @@ def _by_name(one: MissingBroker) -> str:
     return one.name
 
 
-class PublicationId(msgspec.Struct, frozen=True, array_like=True):
-    """As `Message.id` and `Receipt.id` have it."""
-
-    publisher: str
-    incarnation: int
-    stream: str
-    seq: int
-
-
 def answer(books: Bookkeeper, asked: AskAccount) -> bytes:
     """UsageError when that is no question."""
     match asked.what:
@@ -179,30 +171,30 @@ def answer(books: Bookkeeper, asked: AskAccount) -> bytes:
             told = books.readers(check_topic(asked.about))
         case "passage":
             about = _read(asked.about)
-            told = books.passage(about.publisher, about.incarnation, about.stream, about.seq)
+            told = books.passage(about.publisher, about.epoch, about.stream, about.seq)
         case _:
             raise UsageError(f"{asked.what!r} is nothing that a broker tells")
     return msgspec.json.encode(told)
 
 
-def parse_id(text: str) -> PublicationId:
-    """As a program prints `receipt.id` or `message.id`; as a list in JSON; or as NAME.INCARNATION/STREAM:NUMBER."""
+def parse_id(text: str) -> MessageId:
+    """Parse an id: NAME.EPOCH/STREAM:NUMBER, as `str(message.id)` has it; or a tuple or a list in JSON of the four."""
     name, slash, rest = text.rpartition("/")
     publisher, dot, life = name.rpartition(".")
     stream, colon, seq = rest.partition(":")
     try:
         if slash and dot and colon and not text.startswith(("(", "[")):
-            return PublicationId(publisher, int(life), stream, int(seq))
-        return msgspec.convert(ast.literal_eval(text.strip()), PublicationId)
+            return MessageId(publisher, int(life), stream, int(seq))
+        return msgspec.convert(ast.literal_eval(text.strip()), MessageId)
     except (ValueError, SyntaxError, msgspec.ValidationError, MemoryError, RecursionError):
         raise UsageError(
-            f"{text!r} is no publication's id: one is ('NAME', INCARNATION, 'STREAM', NUMBER), as `receipt.id` has it"
+            f"{text!r} is no publication's id: NAME.EPOCH/STREAM:NUMBER, as str(receipt.id) and str(message.id) have it"
         ) from None
 
 
-def _read(text: str) -> PublicationId:
+def _read(text: str) -> MessageId:
     try:
-        return msgspec.json.decode(text, type=PublicationId)
+        return msgspec.json.decode(text, type=MessageId)
     except msgspec.MsgspecError as error:
         raise UsageError(f"that is no id of a publication: {error}") from None
 
@@ -210,7 +202,7 @@ def _read(text: str) -> PublicationId:
 class PublicationWay(msgspec.Struct, frozen=True):
     """What `resprout trace --json` prints."""
 
-    id: PublicationId
+    id: MessageId
     brokers: tuple[PassageAnswer, ...]
     """That remember it, in the order in which it came to them by their clocks."""
     unanswered: tuple[str, ...] = ()
@@ -218,4 +210,4 @@ class PublicationWay(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """Of the publication, in short: `resprout trace` takes it as an id."""
-        return f"{self.id.publisher}.{self.id.incarnation}/{self.id.stream}:{self.id.seq}"
+        return str(self.id)

@@ -24,9 +24,8 @@ from typing import Final
 import msgspec
 
 from resprout.net.address import Address
-from resprout.net.child import START_SECONDS_MAX, BrokerPlan, ProcessError
 from resprout.net.orders import Bar, Found, SaidNote
-from resprout.net.process import BrokerProcess
+from resprout.net.process import START_SECONDS_MAX, BrokerPlan, BrokerProcess, ProcessError
 from resprout.scenario.model import BrokerSpec, FaultKind, Scenario
 
 STARTING_MAX: Final = 8

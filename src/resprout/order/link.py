@@ -1,44 +1,63 @@
-"""A neighbour: a cursor in the log, how far each direction has come, and what is known of it while its link lasts.
+"""A neighbour: a cursor in the log, how far each direction has come, and the state of its link.
 
 Bundles that cross a link are numbered from 1 in each direction by both ends, so an acknowledgement is a count: "the
 first 17 that you sent me have reached level 1 here". A link costs a few numbers however much is in flight. What a
 repair hands over is numbered like what was sent: both ends of a new link begin with the same lists.
 
-That readers have taken something, here or behind here, is also said of bundles behind one that somebody does not take
-(`Levels.ahead`): whoever does not read holds up nothing but what it was given.
+Reports that readers have taken something, here or behind here, also skip bundles that some reader does not take
+(`Levels.ahead`): a reader that does not read holds up nothing but what it was given.
 """
 
 from collections import deque
+from collections.abc import Mapping
+from enum import Enum, auto
 from typing import Final
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
-from resprout.core.errors import PeerError
+from resprout.core.errors import PeerError, transition
 from resprout.core.seen import Range, Ranges, as_ranges
-from resprout.core.states import transition
-from resprout.order.entry import Entry
-from resprout.order.left import Left
-from resprout.order.link_state import LINK_STATES, LinkState
+from resprout.order.entry import Entry, RecentlyAcked
 from resprout.order.messages import Ahead, Levels
 
 AHEAD_MAX: Final = 1_000
 """Ranges in one report; further ones are in the next, which follows at once."""
 
 
+class LinkState(Enum):
+    ADDED = auto()
+    """Made within a session; what both ends begin with is being put on it."""
+    OPEN = auto()
+    """Bundles may cross."""
+    IN_REPAIR = auto()
+    """The neighbour was declared dead, or went: the link is owed everything, and nothing is heard from it."""
+    REMOVED = auto()
+    """Nothing is left of it; what it owed and was owed has been handed to others."""
+
+
+LINK_STATES: Final[Mapping[LinkState, frozenset[LinkState]]] = {
+    LinkState.ADDED: frozenset({LinkState.OPEN}),
+    LinkState.OPEN: frozenset({LinkState.IN_REPAIR}),
+    LinkState.IN_REPAIR: frozenset({LinkState.REMOVED}),
+    LinkState.REMOVED: frozenset(),
+}
+
+
 class Track:
-    """The bundles that crossed a link in one direction, in order, while something is still to be said about them."""
+    """The bundles that crossed a link in one direction, in order, while reports about them are still to be sent or
+    received."""
 
-    __slots__ = ("_left", "count", "entries", "moved", "numbers", "through")
+    __slots__ = ("_recently_acked", "count", "entries", "moved", "numbers", "through")
 
-    def __init__(self, left: Left) -> None:
-        self._left = left
+    def __init__(self, recently_acked: RecentlyAcked) -> None:
+        self._recently_acked = recently_acked
         self.count = 0
         self.entries: dict[int, Entry] = {}
         self.numbers: dict[Entry, int] = {}
         self.moved: dict[int, None] = {}
-        """Those that have come further, or have just come, since they were last looked at."""
+        """Numbers of entries that have come further, or have just come, since the last report."""
         self.through = 0
-        """Nothing is left to say about the first so many."""
+        """Both sides are through with the first `through` bundles: no report about them is outstanding."""
 
     def add(self, entry: Entry) -> None:
         self.count += 1
@@ -47,7 +66,7 @@ class Track:
         self.moved[self.count] = None
 
     def forget(self, upto: int) -> None:
-        """All of the first so many, of which some may have been forgotten before."""
+        """Forget the first `upto` bundles; some may have been forgotten before."""
         if upto - self.through > 2 * len(self.entries):
             for number in [number for number in self.entries if number <= upto]:
                 self.forget_one(number)
@@ -59,14 +78,14 @@ class Track:
     def forget_one(self, number: int) -> None:
         entry = self.entries.pop(number, None)
         if entry is not None:
-            self._left.note(entry)
+            self._recently_acked.note(entry)
             self.moved.pop(number, None)
             if self.numbers.get(entry) == number:  # it may have crossed once more, as a copy
                 del self.numbers[entry]
 
     def hear(self, rung: Ranges, first: int, last: int, come: list[Range]) -> list[Entry]:
-        """The neighbour reports a rung for these. Those of which it is news, by number in `come`; raises PeerError when
-        nothing is left to be said about one of them."""
+        """Take the neighbour's report of a rung for these numbers. Return the entries for which it is news, and add
+        their numbers to `come`. Raises PeerError for a bundle that both sides were through with."""
         news = rung.add(first, last)
         come += news
         try:
@@ -75,8 +94,8 @@ class Track:
             raise PeerError(f"bundle {error} is through, and reported once more") from None
 
     def forget_through(self, come: list[Range], have: int, rungs: tuple[Ranges, ...]) -> None:
-        """What both sides are through with; `come` has just come further on any rung. While no rung has islands, counts
-        say it all. Otherwise whatever has come further may be through."""
+        """Forget what both sides are through with; `come` has just come further on some rung. While every rung is
+        one range from 1, counts are enough. Otherwise each number in `come` is looked at."""
         upto, has_islands = have, False
         for rung in rungs:
             if rung.upto < upto:
@@ -104,10 +123,10 @@ class ReportedCounts:
         self.back_firm = [Ranges() for _ in range(faults_tolerated)]
         self.done = Ranges()
         self.shape = (reaches, faults_tolerated, reaches - 1, faults_tolerated)
-        """How many levels each of these has."""
+        """The number of levels of `have`, `firm`, `back_have` and `back_firm`."""
 
     def rung(self, number: int) -> Ranges | None:
-        """As `Levels.ahead` names it."""
+        """Return the ranges of a rung, numbered as in `Levels.ahead`; None if there is no such rung."""
         if number == 0:
             return self.done
         rungs, place = (self.firm, number - 1) if number > 0 else (self.back_firm, -number - 1)
@@ -115,7 +134,7 @@ class ReportedCounts:
 
 
 class LinkNews:
-    """What a report says for the first time."""
+    """The entries that a report raises."""
 
     __slots__ = ("delivered", "firmer", "reached")
 
@@ -126,7 +145,7 @@ class LinkNews:
 
 
 class Link:
-    """One neighbour. Bundles cross while it is open; otherwise everything for it is retained."""
+    """One neighbour. Bundles cross while the link is open; otherwise everything for it is retained."""
 
     __slots__ = (
         "_arrived_rungs", "_sent_rungs", "after", "ahead", "arrived", "asked_back_us", "copies", "cursor", "heard",
@@ -134,45 +153,51 @@ class Link:
     )  # fmt: skip
 
     def __init__(
-        self, name: str, incarnation: int, faults_tolerated: int, cursor: int | None, left: Left | None = None
+        self,
+        name: str,
+        incarnation: int,
+        faults_tolerated: int,
+        cursor: int | None,
+        recently_acked: RecentlyAcked | None = None,
     ) -> None:
-        """`left` is told of what both ends are through with."""
+        """`recently_acked` is told of entries that both ends are through with."""
         self.name = name
         self.incarnation = incarnation
         self.state = LinkState.ADDED
         self.open = False
-        """As the state says; read for every bundle."""
+        """Whether `state` is OPEN; read for every bundle."""
         self.silent = False
-        """It is not heard at the moment: reports can wait, and would only pile up."""
+        """Whether the neighbour is not heard at the moment: reports to it wait."""
         self.asked_back_us: int | None = None
         """When the neighbour ended its session, as a child, and was asked whether this broker was declared dead."""
         self.listeners: set[str] = set()
-        """The clients with subscriptions that the neighbour stands for, as it says."""
+        """Clients with subscriptions that the neighbour serves, or keeps a ghost for, as it says."""
         self.unsaid: list[ProtocolMessage] | None = None
-        """In a repair: what was to be said on the link since this broker handed over what it had said before."""
+        """In a repair: messages for the link since this broker handed over its state."""
         self.cursor = cursor
-        """The next place in the log to look at; None when the link has kept up, so that new entries go out at once."""
+        """The next place in the log to send; None when the link has kept up, so that new entries leave at once."""
         self.after: deque[tuple[int, ProtocolMessage]] = deque()
-        """What must not overtake the log: said once everything before this place has crossed."""
+        """(place, message): sent once everything before this place has crossed, so that it does not overtake the
+        log."""
         self.copies: deque[Entry] = deque()
-        """What it is to keep for others as soon as it has room."""
+        """Entries to send as copies for others, as soon as there is room."""
         self.held_bytes = 0
-        """Of this neighbour's bundles, what waits for links behind and local readers."""
-        left = left if left is not None else Left()
-        self.sent = Track(left)
-        self.arrived = Track(left)
+        """Bytes of this neighbour's bundles that wait for links that have fallen behind."""
+        recently_acked = recently_acked if recently_acked is not None else RecentlyAcked()
+        self.sent = Track(recently_acked)
+        self.arrived = Track(recently_acked)
         self.heard = ReportedCounts(faults_tolerated)
-        """What the neighbour has reported."""
+        """Counts that the neighbour has reported."""
         self.told = ReportedCounts(faults_tolerated)
-        """What it was told."""
+        """Counts that the neighbour was told."""
         told, heard = self.told, self.heard
         self._arrived_rungs = (told.done, *told.firm[-1:], *heard.back_firm[-1:])
         self._sent_rungs = (heard.done, *heard.firm[-1:], *told.back_firm[-1:])
-        """What must be said and heard of a bundle until both sides are through with it."""
+        """The rungs that must have been reported, in both directions, until both sides are through with a bundle."""
         self.ahead: deque[Ahead] = deque()
-        """What it is to be told in the terms of `Levels.ahead`, and the last report could not hold."""
+        """Parts of `Levels.ahead` that did not fit into the last report."""
         self.upto = -1
-        """The last place in the log that the neighbour is known to have, or of what came from it and was not safe: what
+        """The last place in the log that the neighbour is known to have, or that came from it and was not safe. What
         comes from it now may depend on anything up to here."""
 
     def move_to(self, state: LinkState) -> None:
@@ -181,11 +206,12 @@ class Link:
 
     @property
     def crossed(self) -> int:
-        """Bundles that have crossed, in both directions."""
+        """The number of bundles that have crossed, in both directions."""
         return self.sent.count + self.arrived.count
 
     def take_report(self, report: Levels) -> LinkNews:
-        """Raises PeerError when it speaks of what was never sent or takes something back."""
+        """Take a report, and return the entries that it raises. Raises PeerError when it speaks of what was never
+        sent, or takes something back."""
         heard, news = self.heard, LinkNews()
         if heard.shape != (len(report.have), len(report.firm), len(report.back_have), len(report.back_firm)):
             raise PeerError("it reports other levels than this side: both must tolerate the same number of faults")
@@ -222,7 +248,8 @@ class Link:
             news.firmer += [(abs(rung), entry) for entry in entries]
 
     def kept(self) -> set[int]:
-        """The entries, by `id`, that the neighbour keeps, or will when they come, until it is told more of them."""
+        """Return the `id` of each entry that the neighbour stores, or will when it arrives, until this side reports
+        more about it."""
         told = self.told
         if not told.firm:
             return set()  # with f = 0 nobody keeps anything for others
@@ -231,7 +258,7 @@ class Link:
         return {id(entry) for entry in (*sent, *[entry for n, entry in self.arrived.entries.items() if n not in firm])}
 
     def keeps(self, entry: Entry) -> bool:
-        """The same of one entry, and of what has certainly come."""
+        """Whether the neighbour has confirmed this entry and still stores it."""
         told, sent = self.told, self.sent.numbers.get(entry)
         if sent is not None and sent <= self.heard.have[0] and sent not in told.back_firm[-1]:
             return True
@@ -239,13 +266,14 @@ class Link:
         return arrived is not None and arrived not in told.firm[-1]
 
     def has(self, entry: Entry) -> bool:
-        """It has crossed, and the neighbour has said so, or sent it."""
+        """Whether the neighbour has confirmed this entry, or sent it."""
         return (
             self.sent.numbers.get(entry, self.heard.have[0] + 1) <= self.heard.have[0] or entry in self.arrived.numbers
         )
 
     def waits_with(self, bundle: Bundle) -> bool:
-        """The same here: this very bundle crossed, and is not forgotten before the neighbour says more of it."""
+        """Whether this broker has this bundle from or for the link, and stores it until the neighbour reports more
+        about it."""
         if not self.heard.firm:
             return True
         at = (bundle.stamp, bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
@@ -255,7 +283,7 @@ class Link:
         )
 
     def moved(self, entry: Entry) -> None:
-        """It has come further: look at it for the next report."""
+        """Look at this entry for the next report: it has come further."""
         arrived, sent = self.arrived, self.sent
         number = arrived.numbers.get(entry)
         if number is not None:
@@ -265,7 +293,7 @@ class Link:
             sent.moved[number] = None
 
     def report(self) -> Levels | None:
-        """What may be told now, if it is more than was told before; to be asked again while there is more `ahead`."""
+        """Return a report if there is news; call again while `ahead` is not empty."""
         told = self.told
         come_sent: list[Range] = []
         come_arrived: list[Range] = []
@@ -288,7 +316,8 @@ class Link:
         return Levels(tuple(told.have), firm, tuple(told.back_have), back_firm, told.done.upto, tuple(ahead))
 
     def _tell(self, rung: int, told: Ranges, level: int, track: Track, moved: list[int], come: list[Range]) -> bool:
-        """Look at the first that was not told, and at all that have moved. True when the count has risen."""
+        """Add to a rung the first numbers that were not told, and all of `moved` that have come. True when its count
+        has risen."""
         entries, before = track.entries, told.upto
         upto = before
         while (entry := entries.get(upto + 1)) is not None and _has_come(entry, level):
@@ -311,8 +340,8 @@ class Link:
         return told.upto > before
 
     def _forget(self, sent: list[Range], arrived: list[Range]) -> None:
-        """What both sides are through with. `sent` and `arrived`: of which something was just said or heard; of others
-        nobody can have become through with more."""
+        """Forget what both sides are through with. `sent`, `arrived`: numbers of which something was just told or
+        heard."""
         told, heard = self.told, self.heard
         if arrived:
             have = told.have[-1]

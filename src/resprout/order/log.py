@@ -19,16 +19,16 @@ from typing import Any
 
 from resprout.core.bundle import Bundle, StowedBundle
 from resprout.core.guarantee import Guarantee
-from resprout.order.entry import Entry, SpillState
+from resprout.order.entry import Entry, Repeats, SpillState
 from resprout.order.link import Link
 from resprout.order.log_holdback import LogHoldBack
-from resprout.order.repeats import Repeats
 
 _EVENTUAL = Guarantee.EVENTUAL.stream
 
 
 class Log:
-    """Entries by their place. Who wants what is decided elsewhere; this keeps the counts that decide when."""
+    """The entries of a broker by their place, and the counts that decide when each is shown and forgotten. Routing
+    is decided elsewhere."""
 
     __slots__ = (
         "_faults", "_rose", "bytes_held", "entries", "held_back", "local", "local_bytes", "next_no", "next_to_show",
@@ -38,22 +38,24 @@ class Log:
     def __init__(self, faults_tolerated: int, rose: Callable[[Entry], None] = lambda entry: None) -> None:
         self._faults = faults_tolerated
         self._rose = rose
-        """Called when the reach or the level of an entry has risen: neighbours may be told."""
+        """Called when the reach or the level of an entry has risen: neighbours may have to be told."""
         self.entries: dict[int, Entry] = {}
         self.next_no = 0
         self.held_back = LogHoldBack(self.is_safe)
         self.next_to_show = self.held_back.take
-        """() -> Entry | None: taken out of the line, it must be shown at once."""
+        """`LogHoldBack.take`: returns the next entry to show, which must then be shown at once; None if there is
+        none."""
         self.repeats = Repeats()
         self.bytes_held = 0
         self.local_bytes = 0
         """Bytes of local publications that are not safe yet, or wait for a link that has fallen behind."""
         self.local: dict[str, int] = {}
-        """The same for each publisher; publishers without such bytes are left out."""
+        """`local_bytes` by publisher; publishers without such bytes are left out."""
         self.patient: dict[Entry, int] = {}
-        """Of the readers that were shown an entry and have not taken it: how many let it wait on disk."""
+        """Entries that were shown to readers that let them wait on disk (durable subscriptions that spill): how many
+        such readers have not taken them."""
         self.stuck: dict[Entry, None] = {}
-        """Copies for others that were to be put on disk, and found no room there."""
+        """Copies for other brokers that should be on disk, where there was no room for them."""
         self.stuck_bytes = 0
 
     def append(
@@ -66,7 +68,8 @@ class Log:
         behind: int,
         readers: tuple[Any, ...],
     ) -> Entry:
-        """A new entry that goes to so many neighbours, `behind` of which must catch up first, and to these readers."""
+        """Add an entry that goes to `awaited` neighbours, `behind` of which must catch up first, and to these
+        readers."""
         entry = Entry(self.next_no, bundle, source, client, hops)
         self.next_no += 1
         faults = self._faults
@@ -93,7 +96,7 @@ class Log:
     # -- the ladders ---------------------------------------------------------------------------------------------------
 
     def reached(self, entry: Entry, reach: int) -> None:
-        """A neighbour reported this reach for the entry."""
+        """Count a neighbour's report of this reach."""
         if reach == 0:
             entry.copies += 1
             entry.lacking[0] -= 1
@@ -102,31 +105,32 @@ class Log:
         self.settle(entry)
 
     def firmer(self, entry: Entry, level: int) -> None:
-        """A neighbour reported this level for the entry."""
+        """Count a neighbour's report of this level."""
         entry.lacking[level] -= 1
         if entry.lacking[level] == 0 and entry.level == level:
             self.settle(entry)
 
     def await_one(self, entry: Entry) -> None:
-        """It goes to one more neighbour than was known."""
+        """Count one more neighbour that the entry goes to."""
         for lacking in (entry.reach_lacking, entry.lacking):
             for level in range(len(lacking)):
                 lacking[level] += 1
         entry.undone += 1
 
     def release(self, entry: Entry) -> None:
-        """A neighbour that was awaited does not want the entry after all."""
+        """Count out a neighbour that does not want the entry after all, and settle."""
         self.unawait(entry)
         self.settle(entry)
 
     def unawait(self, entry: Entry) -> None:
+        """Count out a neighbour from which no report will come."""
         for lacking in (entry.reach_lacking, entry.lacking):
             for level in range(len(lacking)):
                 lacking[level] -= 1
         self.deliver_one(entry)
 
     def settle(self, entry: Entry) -> None:
-        """Let it rise as far as the counts allow; and go, when it is stable."""
+        """Raise reach and level as far as the counts allow, and forget the entry when it is stable."""
         before = entry.level + entry.reach
         faults = self._faults
         lacking = entry.reach_lacking
@@ -147,13 +151,13 @@ class Log:
         self.repeats.advance(self._faults, self.settle)
 
     def is_safe(self, entry: Entry) -> bool:
-        """At f + 1 brokers for certain, or at every broker of a smaller tree (then its reach is f: everything within f
-        hops has it, and that is all there is)."""
+        """Whether f + 1 brokers certainly have the entry, or all brokers of a smaller tree have it (then its reach
+        is f)."""
         faults = self._faults
         return entry.hops >= faults or entry.copies > faults or entry.reach >= faults
 
     def revive(self, entry: Entry, bundle: Bundle) -> None:
-        """It was forgotten as stable, and is needed again."""
+        """Store a bundle again whose entry was stable and forgotten."""
         assert entry.bundle is None and entry.no >= 0
         if entry.cost != bundle.cost:
             self.weigh(entry, bundle.cost)
@@ -166,7 +170,8 @@ class Log:
     # -- a link is replaced by another ---------------------------------------------------------------------------------
 
     def leave_link(self, link: Link, entry: Entry, number: int, sent: bool) -> None:
-        """What this link still had to report about the entry will not come; `number` is its place in the track."""
+        """Remove a dead link from the counts of an entry: its outstanding reports will not come. `number`: the
+        entry's place in the track."""
         heard = link.heard
         if sent:
             for level, count in enumerate(heard.have):
@@ -189,7 +194,7 @@ class Log:
                 entry.lacking[index + 1] -= 1
 
     def enter_link(self, link: Link, entry: Entry, sent: bool) -> None:
-        """A repair puts the entry on a new link: as if it had been sent there, or had come from there."""
+        """Put an entry on a new link in a repair, as if it had been sent there, or had come from there."""
         if sent:
             self.await_one(entry)
             link.sent.add(entry)
@@ -202,7 +207,7 @@ class Log:
     # -- readers -------------------------------------------------------------------------------------------------------
 
     def let_pass(self, entry: Entry, source: Link) -> None:
-        """The last, which has just come from this neighbour, need not wait for what it cannot depend on."""
+        """Let the last entry, which has just come from this neighbour, pass those that it cannot depend on."""
         if entry.hops >= self._faults:
             self.held_back.let_pass(entry, source.upto)
         elif entry.stream != _EVENTUAL:  # what follows it on this way may depend on it
@@ -210,19 +215,19 @@ class Log:
 
     @property
     def first_held_back(self) -> int | None:
-        """The lowest place of what is not shown."""
+        """The lowest place of an entry that is not shown; None if all are."""
         first = self.held_back.first
         return None if first is None else first.no
 
     def show(self, entry: Entry) -> None:
-        """From now on its readers have it, or it waits for them."""
+        """Mark an entry as shown: its readers are given it."""
         entry.shown = True
         if entry.source is None and not entry.waits:
             self._charge(entry.publisher, -entry.cost)
         self._unpin(entry)
 
     def add_reader(self, entry: Entry, reader: Any) -> None:
-        """One more than was known when it was accepted. Its level counts again from where nobody has taken it."""
+        """Count a reader that was not known when the entry was accepted. The level counts again from 0."""
         if entry.pins == 0:
             entry.lacking[0] += 1
             entry.level = 0
@@ -232,12 +237,12 @@ class Log:
             entry.readers = (*entry.readers, reader)
 
     def took(self, entry: Entry) -> bool:
-        """A reader has it, or is gone. True when nobody is owed it any more."""
+        """Count a reader that has taken the entry, or is gone. True when nobody is owed it any more."""
         self._unpin(entry)
         return self.deliver_one(entry)
 
     def deliver_one(self, entry: Entry) -> bool:
-        """One that awaited it has it, with everything behind. True when it was the last."""
+        """Count one direction or reader to which the entry is delivered. True when it was the last."""
         entry.undone -= 1
         if entry.tseq >= 0:
             self._rose(entry)  # each neighbour of a total is told when all the others have it
@@ -248,7 +253,7 @@ class Log:
         return True
 
     def wait(self, entry: Entry, count: int) -> None:
-        """So many more links must catch up with it before its source may be relieved of it."""
+        """Charge the source until `count` more links have caught up with the entry."""
         if entry.waits == 0:
             if entry.source is not None:
                 entry.source.held_bytes += entry.cost
@@ -257,6 +262,7 @@ class Log:
         entry.waits += count
 
     def waited(self, entry: Entry) -> None:
+        """One such link has caught up: stop charging the source when it was the last."""
         entry.waits -= 1
         if entry.waits == 0:
             if entry.source is not None:
@@ -265,7 +271,7 @@ class Log:
                 self._charge(entry.publisher, -entry.cost)
 
     def change_source(self, entry: Entry, source: Link | None) -> None:
-        """Another link stands for the side that it came from."""
+        """Make another link the source of an entry."""
         if entry.source is source:
             return
         if entry.waits and entry.source is not None:
@@ -290,22 +296,22 @@ class Log:
     # -- what waits on disk --------------------------------------------------------------------------------------------
 
     def be_patient(self, entry: Entry) -> None:
-        """One of those that were shown it lets it wait on disk."""
+        """Count a reader that was shown the entry and lets it wait on disk."""
         self.patient[entry] = self.patient.get(entry, 0) + 1
 
     def took_patiently(self, entry: Entry) -> None:
-        """Such a one has it, or is gone; `took` follows."""
+        """Count such a reader that has taken it, or is gone; `took` follows."""
         if self.patient[entry] > 1:
             self.patient[entry] -= 1
         else:
             del self.patient[entry]
 
     def is_idle(self, entry: Entry) -> bool:
-        """It was sent wherever it goes, and shown; and whoever has not taken it here lets it wait on disk."""
+        """Whether the entry has been sent and shown, and every reader that has not taken it lets it wait on disk."""
         return entry.shown and not entry.waits and entry.pins == self.patient.get(entry, 0)
 
     def stow(self, entry: Entry, stowed: StowedBundle) -> None:
-        """Its columns are on disk, and a fetched copy of them counts nothing."""
+        """Replace the columns of an entry by their place on disk. A copy that is fetched later counts nothing."""
         assert type(entry.bundle) is Bundle, "columns are put on disk once"
         entry.to_spill_state(SpillState.DISK)
         entry.bundle = stowed
@@ -314,7 +320,7 @@ class Log:
         self.unstick(entry)
 
     def weigh(self, entry: Entry, cost: int) -> None:
-        """Its columns are put aside, or are back: it counts so much from now on."""
+        """Change the bytes that an entry counts: its columns are put on disk, or are back."""
         more = cost - entry.cost
         entry.cost = cost
         if entry.bundle is not None:
@@ -328,7 +334,7 @@ class Log:
             self._charge(entry.publisher, more)
 
     def stick(self, entry: Entry) -> None:
-        """There is no room for it on disk: see `Shares`."""
+        """Note that the disk has no room for this entry (see `Shares`)."""
         self.stuck[entry] = None
         self.stuck_bytes += entry.cost
 

@@ -24,19 +24,22 @@ from resprout.core.guarantee import Guarantee
 from resprout.order.entry import Entry
 
 PUBLISHERS_KEPT = 1_024
-"""Before those are forgotten of which nothing `eventual` waits any more."""
+"""Entries in `_held` above which publishers without waiting `eventual` entries are dropped from it."""
 
 _EVENTUAL = Guarantee.EVENTUAL.stream
 
 
 class Line:
+    """A hold-back queue: entries in log order, and those that may pass others."""
+
     __slots__ = ("entries", "free")
 
     def __init__(self) -> None:
         self.entries: deque[Entry] = deque()
-        """In log order. Whoever has passed others stays until it comes to the front, so the first is never shown."""
+        """In log order. An entry that has passed others stays until it comes to the front, so the first one is never
+        shown."""
         self.free: list[tuple[int, int, Entry]] = []
-        """Those that may pass, as a heap: (the place up to which everything must be shown before, its own, it)."""
+        """Entries that may pass, as a heap: (place up to which everything must be shown first, own place, entry)."""
 
     def __iter__(self) -> Iterator[Entry]:
         for entry in self.entries:
@@ -56,7 +59,7 @@ class Line:
         return first
 
     def take_passing(self) -> Entry | None:
-        """One to be shown before the first; None when nobody may pass it."""
+        """Remove and return an entry that may be shown before the first; None if there is none."""
         free, first = self.free, self.entries[0]
         while free and free[0][0] < first.no:
             entry = heappop(free)[2]
@@ -66,21 +69,23 @@ class Line:
 
 
 class LogHoldBack:
+    """The hold-back queues of a log: one for ordered entries, one for `eventual`."""
+
     __slots__ = ("_before", "_eventual", "_eventual_wall", "_held", "_is_safe", "_latest", "_ordered", "_wall")
 
     def __init__(self, is_safe: Callable[[Entry], bool]) -> None:
         self._is_safe = is_safe
         self._ordered = Line()
         self._wall = -1
-        """Nothing that is logged from now on passes anything up to this place."""
+        """Nothing that is logged from now on passes any entry up to this place."""
         self._eventual = Line()
         self._eventual_wall = -1
         self._held: dict[str, int] = {}
-        """By publisher, the place of its last `eventual` that may not pass."""
+        """By publisher, the place of its last `eventual` entry that may not pass."""
         self._before = -1
-        """The same for the publisher of the last entry, if that is `eventual`, without that entry."""
+        """If the last entry is `eventual`: the value of `_held` of its publisher before it."""
         self._latest = self._ordered
-        """Where the last entry stands."""
+        """The queue of the last entry."""
 
     def __bool__(self) -> bool:
         return bool(self._ordered.entries or self._eventual.entries)
@@ -91,7 +96,7 @@ class LogHoldBack:
 
     @property
     def first(self) -> Entry | None:
-        """The one with the lowest place."""
+        """The waiting entry with the lowest place; None if none waits."""
         firsts = [line.entries[0] for line in (self._ordered, self._eventual) if line.entries]
         return min(firsts, key=lambda entry: entry.no, default=None)
 
@@ -106,12 +111,12 @@ class LogHoldBack:
         self._latest.entries.append(entry)
 
     def pop(self) -> Entry:
-        """The last does not wait after all."""
+        """Remove the last entry: it need not wait."""
         return self._latest.entries.pop()
 
     def let_pass(self, entry: Entry, upto: int) -> None:
-        """The last, which is safe, depends on nothing beyond this place but what came the same way. That has no higher
-        place to wait for, so it goes first."""
+        """Let the last entry, which is safe, pass. It depends on nothing beyond the place `upto` except on entries
+        that came the same way; those wait for no higher place, so they go first."""
         line = self._latest
         if line is self._ordered:
             bound = max(upto, self._wall)
@@ -122,12 +127,13 @@ class LogHoldBack:
             line.let_pass(entry, bound)
 
     def put_wall(self) -> None:
-        """Nothing that is logged later passes what is in line now."""
+        """Keep everything that is logged later behind what waits now."""
         if self._ordered.entries:
             self._wall = self._ordered.entries[-1].no
 
     def line_up(self) -> None:
-        """Nor does anybody in line pass anybody: too few others may have what was safe here, after a crash."""
+        """Like `put_wall`, and let no waiting entry pass any more: after a crash, too few brokers may have what was
+        safe here."""
         self._ordered.free.clear()
         self._eventual.free.clear()
         self.put_wall()
@@ -146,7 +152,7 @@ class LogHoldBack:
     # -- being shown ---------------------------------------------------------------------------------------------------
 
     def take(self) -> Entry | None:
-        """One to be shown at once; None when nobody may be."""
+        """Remove and return the next entry to show, which must be shown at once; None if there is none."""
         for line in (self._ordered, self._eventual):
             if line.entries:
                 if self._is_safe(line.entries[0]):
@@ -156,6 +162,6 @@ class LogHoldBack:
         return None
 
     def take_first(self) -> Entry:
-        """The one with the lowest place, to be shown at once, because it is safe."""
+        """Remove and return the waiting entry with the lowest place, which is safe and must be shown at once."""
         ordered = self._ordered.entries
         return (self._ordered if ordered and self.first is ordered[0] else self._eventual).take_first()

@@ -1,28 +1,40 @@
-"""When a broker tells its neighbours how far bundles have come.
+"""When a broker tells its neighbours how far bundles have come, and which bundles those reports may still bring back.
 
-What somebody waits for is told at once: it makes a publication safe for those nearer to its publisher, or its publisher
-waits for `delivered`. Everything else waits for company, and what only lets a neighbour forget waits longest, because
-it rides along with the other reports anyway.
+A report is sent at once if somebody waits for it: it makes a publication safe for those nearer to its publisher, or its
+publisher waits for `delivered`. Other reports are batched. Reports that only let a neighbour forget wait longest,
+because they can be sent along with the other reports.
 
-That a bundle is here which may not be safe at its sender is told in the step in which it came, whatever happens: until
-then the sender takes what it hears from here for independent of the bundle (`order.log_holdback`).
+The arrival of a bundle that may not be safe at its sender is reported in the step in which it came, whatever happens:
+until then the sender takes what it hears from here for independent of the bundle (`order.log_holdback`).
+
+`Retained` tells how far the origins have come of which something may come up again: the base of a subscription that
+begins now. A bundle that is stable here has left the log, but neighbours may keep it for as long as they have not heard
+so. If this broker dies then, a repair finds the bundle at a neighbour. A client that subscribed here after the bundle
+was through was never owed it, and may have what depends on it. So reports that are still to be sent count like bundles
+of the log, and so do reports that were sent only a moment ago: one that is on its way when this broker dies never
+arrives.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from resprout.core.bundle import Origin
 from resprout.core.contract import Effect, ProtocolMessage, SetTimer, Timer
-from resprout.order.entry import Entry
+from resprout.core.message_fields import NOTHING, Reached
+from resprout.order.entry import Entry, RecentlyAcked
 from resprout.order.link import Link
-from resprout.order.timers import ReportSpread, ReportTaken, ReportTotals
+from resprout.order.log import Log
+from resprout.order.messages import ReportSpread, ReportTaken, ReportTotals
+from resprout.order.totals.levels import TotalAcks
 
 SPREAD_PATIENCE = 16
-"""How many times longer a report that only lets a neighbour forget may wait."""
+"""Reports that only let a neighbour forget may wait this many times longer than others."""
 TOTALS_PATIENCE = 128
-"""The same for totals with f <= 1, which are forgotten when they are done, unless somebody far away is slow."""
+"""The same factor for totals with f <= 1: a neighbour forgets them when they are done, unless a reader far away is
+slow."""
 
 
 class Reports:
-    """What is still to be told, over all links of a broker."""
+    """Schedules the reports on all links of a broker."""
 
     __slots__ = (
         "_arrived", "_delay_us", "_faults", "_links", "_pass_by", "_spread_set", "_spread_soon", "_taken_set",
@@ -45,23 +57,24 @@ class Reports:
         self._pass_by = pass_by
         self._total_rose = total_rose
         self.due = False
-        """There may be something to do at the end of this step."""
+        """Whether `flush` may have something to do at the end of this step."""
         self._arrived: dict[str, Link] = {}
-        """Where something came from in this step that may not be safe there."""
+        """Links over which something came in this step that may not be safe at its sender."""
         self._urgent: dict[str, Link] = {}
         self.taken_soon = False
-        """Something of what neighbours or clients sent has come further."""
+        """Whether the timer for reports and receipts that nobody waits for has to be set."""
         self._taken_set = False
         self._spread_soon = self._spread_set = False
         self._totals_soon = self._totals_set = False
 
     def arrived(self, entry: Entry, source: Link) -> None:
+        """Note that an entry came over this link; report it in this step if it may not be safe at its sender."""
         self.taken_soon = self.due = True
         if entry.hops <= self._faults:
             self._arrived[source.name] = source  # somebody near the publisher may be waiting for it to be safe
 
     def rose(self, entry: Entry) -> None:
-        """The entry's reach or level has risen."""
+        """Schedule reports: the entry's reach or level has risen."""
         if entry.tseq >= 0:
             self._total_rose(entry)
         if not self._links:
@@ -76,7 +89,7 @@ class Reports:
             self._urgent.update(self._links)  # deeper copies make it safe for those nearer to the publisher
 
     def delivered(self, entry: Entry, source: Link) -> None:
-        """Nobody on this side is owed the entry any more."""
+        """Schedule a report to the source: nobody on this side is owed the entry any more."""
         self.due = True
         if entry.prompt:
             self._urgent[source.name] = source
@@ -84,20 +97,21 @@ class Reports:
             self.taken_soon = True
 
     def all_soon(self) -> None:
-        """Some were held back, and may be told now."""
+        """Schedule all reports for the timer: some were held back, and may be told now."""
         self.taken_soon = self._spread_soon = self._totals_soon = self.due = True
 
     def all_now(self) -> None:
-        """A repair has handed over what may not be safe elsewhere: whoever published it nearby waits for the copies."""
+        """Report everything in this step: a repair has handed over entries that may not be safe elsewhere, and their
+        publishers wait for the copies."""
         self._urgent.update(self._links)
         self.all_soon()
 
     def receipts_soon(self) -> None:
-        """Clients are to be told something that nobody waits for."""
+        """Set the timer for receipts that nobody waits for."""
         self.taken_soon = self.due = True
 
     def flush(self, now_us: int, out: list[Effect]) -> None:
-        """At the end of a step."""
+        """Send the reports that are due, and set timers. Called at the end of a step."""
         self.due = False
         if self._arrived:
             for link in self._arrived.values():
@@ -137,3 +151,33 @@ class Reports:
             while news is not None:
                 self._pass_by(link.name, news)
                 news = link.report() if link.ahead else None
+
+
+class Retained:
+    """How far origins have come among everything that a repair may still bring back."""
+
+    def __init__(self, log: Log, links: Mapping[str, Link], book: TotalAcks, recently_acked: RecentlyAcked) -> None:
+        self._log = log
+        self._links = links
+        self._book = book
+        self._recently_acked = recently_acked
+        self._found: tuple[int, dict[Origin, Reached]] = (-1, {})
+
+    def marks(self) -> dict[Origin, Reached]:
+        """Return the mark of every origin of which something may be kept anywhere. The caller must not change it."""
+        if self._found[0] != self._log.next_no:
+            reached = self._recently_acked.marks()
+            for entries in self._all():
+                for entry in entries:
+                    origin = entry.origin
+                    if entry.last > reached.get(origin, NOTHING):
+                        reached[origin] = entry.last
+            self._found = (self._log.next_no, reached)
+        return self._found[1]
+
+    def _all(self) -> Iterable[Iterable[Entry]]:
+        yield self._log.entries.values()
+        for link in self._links.values():
+            yield link.sent.entries.values()
+            yield link.arrived.entries.values()
+        yield self._book.entries.values()

@@ -1,22 +1,31 @@
-"""The configuration as one of its voters sees it: which configurations it has agreed to, and what the next
-configuration would be.
+"""The configuration as one of its voters sees it, and what the voter keeps on disk of it.
 
 A configuration is decided when majorities have agreed to it: of the configuration decided before, of every
 configuration in between that anybody in those majorities had agreed to, and of itself. A voter agrees to one
 configuration per version, its own proposals included, and tells each candidate what it has agreed to since the last
 configuration that it knows to be decided. So any two configurations that are decided have met in a voter, and the later
 one was decided after the earlier one by its consent: there are never two roots with majorities. Only the life that
-is the voter may agree, or a later one of the same name that has read on disk what the earlier one agreed to (`memory`).
+is the voter may agree, or a later one of the same name that has read on disk what the earlier one agreed to.
+
+`MembershipMemory` is that record. A voter writes what it agrees to before it answers (Ongaro and Ousterhout, Raft, 5.1:
+persistent state). After all brokers have stopped, the next lives of enough voters therefore know every configuration
+that may have been decided, and one of them can lead the same network (`stacks/resprout/joining/reunion.py`). This
+assumes that a data folder is never put back to an earlier state (a restored backup).
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import ClassVar, Final
 
+import msgspec
+
+from resprout.core.contract import BrokerMessage, Sender
+from resprout.core.errors import PeerError
+from resprout.core.message_fields import NUMBER_MAX, BoundedNumber, Epoch
 from resprout.overlay import lineage
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.liveness import Liveness
+from resprout.overlay.lineage import Liveness
 from resprout.overlay.messages import Enrol
-from resprout.overlay.places import LEAP_MAX, Configuration, Place, Registration, Voter, is_among
+from resprout.overlay.places import LEAP_MAX, LIVES_MAX, Configuration, Life, Place, Registration, Voter, is_among
 from resprout.overlay.view import MembershipView
 
 LOST_LEASES: Final = 2
@@ -25,6 +34,12 @@ in no other way; a repair takes one lease and more, so soon after it there are a
 be."""
 UNDECIDED_MAX: Final = 16
 """Configurations that a voter agrees to without hearing that one was decided."""
+
+LIVES_KEPT: Final = 64
+"""Of one broker. Configurations with an older life were replaced long ago."""
+OTHERS_KEPT: Final = 256
+"""Other brokers, the nearest first."""
+NETWORK_LETTERS_MAX: Final = 512
 
 
 class Configurations:
@@ -153,3 +168,64 @@ class Configurations:
         if here.liveness(voter.life) >= Liveness.FORGOTTEN:
             return True
         return here.leads_configuration and detector.silence_us(voter.name, now_us) > LOST_LEASES * detector.patience_us
+
+
+class MembershipMemory(msgspec.Struct, frozen=True, array_like=True):
+    """Written by one life, read by the next."""
+
+    network: str
+    lives: tuple[int, ...]
+    """Incarnations of this broker whose consents are in here, the latest last."""
+    epoch: int
+    decided: Configuration
+    """The latest that is known to be decided."""
+    agreed: tuple[Configuration, ...] = ()
+    """What this broker has agreed to since."""
+    others: tuple[Life, ...] = ()
+    """Other brokers of the network, as they were known last."""
+    proposed: int = 0
+    """The highest version that this broker has proposed: it never proposes two configurations of one version."""
+
+    @property
+    def known(self) -> tuple[Configuration, ...]:
+        return (self.decided, *self.agreed)
+
+
+class Whereabouts(BrokerMessage, frozen=True, tag=99):
+    """From a broker that has a memory of its network and looks for it, to every broker that it knows. The answer of one
+    that has a place says so."""
+
+    said_by: ClassVar[Sender] = Sender.BROKER | Sender.NEWCOMER
+
+    network: str
+    placed: bool
+    """The sender has a place in that network: ask it for one."""
+    address: str = ""
+    lives: tuple[BoundedNumber, ...] = ()
+    epoch: Epoch = 0
+    decided: Configuration = Configuration()
+    undecided: tuple[Configuration, ...] = ()
+    others: tuple[Life, ...] = ()
+
+    def check(self) -> None:
+        """PeerError when it is beyond all bounds."""
+        if len(self.network) > NETWORK_LETTERS_MAX or len(self.lives) > LIVES_KEPT + 1:
+            raise PeerError("a broker that looks for its network tells more than it can remember")
+        if len(self.undecided) > UNDECIDED_MAX + 1 or len(self.others) > LIVES_MAX:
+            raise PeerError("a broker that looks for its network tells of too many configurations or brokers")
+        if not all(x.is_sound() for x in (self.decided, *self.undecided)):
+            raise PeerError("a broker that looks for its network tells of a configuration that cannot be")
+        if not all(0 <= number <= NUMBER_MAX for number in (*self.lives, *(life.incarnation for life in self.others))):
+            raise PeerError("a broker that looks for its network tells of a life that cannot be")
+
+
+encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(MembershipMemory).decode
+
+
+def decode(record: bytes) -> MembershipMemory | None:
+    """None when it cannot be read."""
+    try:
+        return _decode(record)
+    except msgspec.MsgspecError:
+        return None

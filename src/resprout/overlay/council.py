@@ -1,11 +1,11 @@
-"""The council of brokers as one of them takes part in it: who is dead, who may say so, and when a repair may end.
+"""Membership decisions of one broker: who is dead, who may say so, and when a repair may end.
 
-Whoever uses this class tells it the time, every word about connections (`silent`, `connected`), that a message came
-(`heard`) or gets on (`stirred`) and every message of its `handlers`, and calls `tick` once per heartbeat. After each it
-acts on the outcomes. `Declared`: close the links of the dead, tell them `Fenced`, lead the repair, and let it end only
-when `register` allows it. `Registered`: ask `register` again. `Expelled`: stop.
+The caller passes in the time, changes of connections (`silent`, `connected`), that a message came (`heard`) or makes
+progress (`stirred`), and every message of `messages` (`take`); and it calls `tick` once per heartbeat. After each call
+it acts on the outcomes. `Declared`: close the links of the dead, tell them `Fenced`, lead the repair, and let it end
+only when `register` allows it. `Registered`: call `register` again. `Expelled`: stop.
 
-What this class will not do: repair anything, open or close sessions, decide by time alone (see `detector`).
+This class does not repair anything, open or close sessions, or decide by time alone (see `lease_detector`).
 """
 
 from collections import deque
@@ -14,16 +14,13 @@ from typing import Any
 
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay import lineage
-from resprout.overlay.credence import Credence
-from resprout.overlay.election import Election
+from resprout.overlay.death_checks import Election, Probes
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.messages import Enrolled, Fenced, Namesake, Ping, Pong
-from resprout.overlay.outcomes import Expelled
+from resprout.overlay.messages import CouncilOptions, CouncilStatus, Enrolled, Expelled, Fenced, Namesake, Ping, Pong
 from resprout.overlay.places import Life
-from resprout.overlay.probes import Probes
 from resprout.overlay.registry import Heir, Registry
-from resprout.overlay.status import CouncilOptions, CouncilStatus
 from resprout.overlay.suspicions import Suspicions
+from resprout.overlay.trust_rules import TrustRules
 from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 
@@ -53,9 +50,9 @@ class Council:
         self.stirred = self._detector.stirred
         """(peer, now_us): something large gets on, from it or to it. It lives, and may need more time to answer."""
         self._probes = Probes(view, self._detector, self._post)
-        self._credence = Credence(view, self._detector)
-        waves = self.waves = Waves(view, post, outcomes, self._credence.judge_registration, claims)
-        self.believed_deaths = self._credence.believed_deaths
+        self._trust = TrustRules(view, self._detector)
+        waves = self.waves = Waves(view, post, outcomes, self._trust.judge_registration, claims)
+        self.believed_deaths = self._trust.believed_deaths
         self._election = Election(view, self._detector, self._probes, self._post, outcomes)
         self._registry = Registry(
             view,
@@ -64,8 +61,8 @@ class Council:
             self._post,
             outcomes,
             keep,
-            self._credence.believed_deaths,
-            self._credence.may_follow,
+            self._trust.believed_deaths,
+            self._trust.may_follow,
         )
         self.configurations = self._registry.configurations
         self._suspicions = Suspicions(
@@ -93,11 +90,11 @@ class Council:
     @property
     def unbelieved(self) -> int:
         """How often somebody said what was not for it to say."""
-        return self._credence.unbelieved
+        return self._trust.unbelieved
 
     def may_repair(self, peer: str, dead: tuple[Life, ...], now_us: int) -> bool:
         """Whether this broker takes part in a repair that the peer leads."""
-        return self._credence.may_repair(peer, dead, now_us)
+        return self._trust.may_repair(peer, dead, now_us)
 
     def has_ended(self, name: str) -> bool:
         """The life that stands in the tree under this name is certainly over, by the latest word from its host. If
@@ -187,7 +184,7 @@ class Council:
         """Once per heartbeat: give signs of life, look for those of others, repeat what was not answered."""
         here, detector = self._view, self._detector
         self._follow(now_us)
-        self._credence.holds_lease(now_us)
+        self._trust.holds_lease(now_us)
         here.sweep()
         root = here.configuration.root
         children = [name for name, is_open in here.neighbours.items() if is_open and name != here.parent]
@@ -272,7 +269,7 @@ class Council:
         more; others have theirs, and no more than that."""
         if self._view.is_dead_speaker(peer) and type(message) is not Fenced:
             self._post(peer, Fenced(self._view.tombstones[peer]))
-        elif self._credence.is_believed(peer, message, now_us):
+        elif self._trust.is_believed(peer, message, now_us):
             self._handlers[type(message)](peer, message, now_us)
 
     def _post(self, peer: str, message: ProtocolMessage) -> None:

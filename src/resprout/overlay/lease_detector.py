@@ -15,13 +15,13 @@ thin link words may be late; but words overtake bulk, so bytes alone do not stan
 
 from typing import Final
 
-from resprout.overlay.liveness import Liveness
+from resprout.overlay.lineage import Liveness
+from resprout.overlay.messages import CouncilOptions
 from resprout.overlay.places import Life
-from resprout.overlay.status import CouncilOptions
 from resprout.overlay.view import MembershipView
 
 STIRRING_LEASES: Final = 4
-"""So long bytes that move stand for a stack that says nothing."""
+"""How long progress of a large message counts as a sign of life of a stack that says nothing."""
 UNHEARD_POSTS_MAX: Final = 16
 """Words that are kept for a peer that is not heard. All of them are repeated as long as they matter, so more would only
 pile up during a long partition."""
@@ -46,9 +46,9 @@ class Signs:
         self.pinged_us = NEVER_US
         """When it pinged this broker, or answered as a voter."""
         self.ponged_us = NEVER_US
-        """Of the parent and the root: when the latest ping was sent that it answered."""
+        """For the parent and the root: when the latest ping was sent that it answered."""
         self.is_unproven = False
-        """Its connection was the last that came from it."""
+        """Whether a new connection was the last sign of it: it has said nothing since."""
         self.posted: int | None = None
         """Messages that were posted to it since its connection broke; None while it stands."""
         self.ended = -1
@@ -59,12 +59,15 @@ _NO_SIGNS: Final = Signs()
 
 
 class LeaseDetector:
+    """The failure detector of one broker, and its own lease."""
+
     def __init__(self, view: MembershipView, options: CouncilOptions) -> None:
         self._view = view
         self.heartbeat_us: Final = options.heartbeat_us
         self.lease_us: Final = options.lease_us
         self.patience_us: Final = options.lease_us * 103 // 100
-        """A lease by the slowest clock that is allowed, for those who wait until another's lease is over."""
+        """The length of a lease by the slowest clock that is allowed: how long to wait until another broker's lease
+        is over."""
         self.leased = True
         self.renewed_us = 0
         """When the latest ping was sent that the parent answered."""
@@ -75,7 +78,7 @@ class LeaseDetector:
         self._started = False
 
     def follow_parent(self, now_us: int) -> bool:
-        """A new parent (or none: we became the root) begins with a fresh lease. True when it changed."""
+        """Begin a fresh lease if the parent has changed, or this broker became the root. Return whether it did."""
         if self._started and self._parent == self._view.parent:
             return False
         self._started = True
@@ -87,7 +90,7 @@ class LeaseDetector:
     # -- signs of life -------------------------------------------------------------------------------------------------
 
     def heard(self, peer: str, now_us: int) -> None:
-        """The stack of this peer has said something: a sign of life."""
+        """Note a sign of life: the stack of this peer has said something."""
         signs = self._of(peer)
         signs.received_us = signs.spoke_us = now_us
         signs.is_unproven = False
@@ -95,7 +98,7 @@ class LeaseDetector:
             self._not_silent(peer, signs)
 
     def connected(self, peer: str, now_us: int) -> None:
-        """Its connection stands (again), and nothing has come on it yet."""
+        """Note that a connection stands (again), on which nothing has come yet."""
         signs = self._of(peer)
         if not signs.is_unproven:
             signs.is_unproven = True
@@ -123,15 +126,15 @@ class LeaseDetector:
         return max(self._signs.get(peer, _NO_SIGNS).stirred_us, 0)
 
     def is_silent(self, name: str) -> bool:
-        """Its connection is broken, or cannot be made."""
+        """Whether its connection is broken, or cannot be made."""
         return self._signs.get(name, _NO_SIGNS).posted is not None
 
     def is_unresponsive(self, name: str, now_us: int) -> bool:
-        """Nothing at all has come from it for a lease. A link that is slow brings something all the time."""
+        """Whether nothing at all has come from it for a lease. A slow link brings something all the time."""
         return now_us - max(self._signs.get(name, _NO_SIGNS).received_us, 0) > self.lease_us
 
     def met(self, peer: str, incarnation: int, now_us: int) -> None:
-        """A session with this life begins: it lives, and all before it are over."""
+        """Note that a session with this life begins: it lives, and all earlier ones have ended."""
         signs = self._of(peer)
         if incarnation != self._view.sessions.get(peer):
             signs.is_unproven = False
@@ -140,7 +143,7 @@ class LeaseDetector:
         signs.ended = incarnation - 1
 
     def lost(self, peer: str, refused: bool) -> None:
-        """Its connection is broken, or cannot be made; `refused`: its own host says that the process is gone."""
+        """Note that its connection is broken, or cannot be made; `refused`: its host says that the process is gone."""
         signs = self._of(peer)
         if signs.posted is None:
             signs.posted = 0
@@ -149,20 +152,21 @@ class LeaseDetector:
             signs.ended = max(known, self._view.sessions.get(peer, known), signs.ended)
 
     def ended(self, life: Life) -> None:
-        """This life is over, and so are all before it."""
+        """Note that this life, and all before it, have ended."""
         signs = self._of(life.name)
         signs.ended = max(life.incarnation, signs.ended)
 
     def has_ended(self, name: str) -> bool:
-        """The life that stands in the tree under this name is certainly over."""
+        """Whether the life that has this name's place in the tree has certainly ended."""
         return self._signs.get(name, _NO_SIGNS).ended >= self._view.incarnation_of(name)
 
     def is_ended(self, life: Life) -> bool:
-        """This life is certainly over, by the word of its host."""
+        """Whether this life has certainly ended, as its host said."""
         return self._signs.get(life.name, _NO_SIGNS).ended >= life.incarnation
 
     def liveness(self, name: str, now_us: int) -> Liveness:
-        """Of the life that stands in the tree under this name, as far as connections and words tell."""
+        """Return the liveness of the life that has this name's place in the tree, as far as connections and messages
+        tell."""
         if self.has_ended(name):
             return Liveness.ENDED
         if self.is_silent(name):
@@ -184,7 +188,7 @@ class LeaseDetector:
         self._watched = {name: self._watched.get(name, now_us) for name in names}
 
     def silence_us(self, name: str, now_us: int) -> int:
-        """How long nothing has come from one that is watched."""
+        """Return how long nothing has come from a broker that is watched."""
         return now_us - self._last_sign(name, now_us)
 
     def is_overdue(self, name: str, now_us: int) -> bool:
@@ -203,7 +207,7 @@ class LeaseDetector:
         return self.leased and (self._view.parent is not None or self._view.leads_configuration)
 
     def ponged(self, peer: str, sent_us: int, leased: bool, now_us: int) -> None:
-        """It answered the ping that was sent then."""
+        """Note an answer to the ping that was sent at `sent_us`."""
         signs = self._of(peer)
         signs.ponged_us = max(signs.ponged_us, min(sent_us, now_us), 0)
         if peer != self._view.parent:
@@ -252,8 +256,8 @@ class LeaseDetector:
         return sorted([now_us, *[max(pinged_us, 0) for pinged_us in signs]])[(len(signs) + 1) // 2]
 
     def is_sure(self, name: str, now_us: int, since_us: int | None = None) -> bool:
-        """It is certainly gone, or was silent (or owed an answer, since then) for longer than its lease while our own
-        was renewed after that moment."""
+        """Whether it has certainly ended; or was silent (or owed an answer, since `since_us`) for longer than its
+        lease, while this broker's own lease was renewed after that moment."""
         if self.has_ended(name):
             return True
         here = self._view

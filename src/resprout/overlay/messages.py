@@ -1,11 +1,16 @@
-"""What brokers say to each other about who lives and who stands where. Tags 80..97 of the wire belong to this file, 98
-to `detector.py`, 99 to `memory.py`."""
+"""Messages between brokers about who lives and who stands where, and what else the overlay exchanges with its broker.
+
+Tags 80..97 of the wire belong to this file, 99 to `overlay.configurations`. The outcomes tell the broker what the
+overlay found out, for the broker to act on. `CouncilOptions` are the options of failure detection; `CouncilStatus` is
+what people and monitors are shown of it.
+"""
 
 from typing import Annotated, ClassVar
 
 import msgspec
 
-from resprout.core.contract import BrokerMessage, Departure, NeighbourMessage, Sender
+from resprout.core.contract import BrokerMessage, Departure, NeighbourMessage, Outcome, Sender
+from resprout.core.errors import UsageError
 from resprout.core.message_fields import BoundedNumber, Derived, Microseconds, Otherwise
 from resprout.overlay.places import Configuration, Life, Place, Registration
 
@@ -225,3 +230,42 @@ OVERLAY_MESSAGES = (
     Ping, Pong, Probe, Probed, Suspect, Alive, Orphan, Gone, Fenced,
     PreVote, Vote, Enrol, Enrolled, Decided, Tell, Told, Seek, Sought,
 )  # fmt: skip
+
+
+class Declared(Outcome, frozen=True):
+    """These are dead, and this broker leads their repair. They have their tombstones; all else is to do."""
+
+    names: tuple[str, ...]
+
+
+class Registered(Outcome, frozen=True):
+    """What had to be known elsewhere before the running repair ends is known."""
+
+
+class Expelled(Outcome, frozen=True):
+    """This broker was declared dead, or left out: its life is over."""
+
+    reason: str
+
+
+class CouncilOptions(msgspec.Struct, frozen=True, kw_only=True):
+    heartbeat_us: int = 100_000
+    """Between two signs of life to the parent. Shorter: more messages, nothing else."""
+    lease_us: int = 1_000_000
+    """Silence after which a broker stops to count on its parent, and (a little later) a parent suspects its child.
+    Several heartbeats plus the longest pause of a process that is to survive it, or healthy brokers are fenced."""
+
+    def __post_init__(self) -> None:
+        if self.heartbeat_us < 1:
+            raise UsageError(f"heartbeat_us must be at least 1, not {self.heartbeat_us}")
+        if self.lease_us < 3 * self.heartbeat_us:
+            raise UsageError("lease_us must be at least three heartbeats: one late sign of life is no death")
+
+
+class CouncilStatus(msgspec.Struct, frozen=True):
+    parent: str | None
+    leased: bool
+    unheard: tuple[str, ...]
+    """Neighbours that are not heard at the moment."""
+    cut_off: tuple[str, ...]
+    """More silent brokers in one piece than may crash: nobody is declared dead, all wait for the partition to heal."""

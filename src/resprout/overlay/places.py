@@ -57,7 +57,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     looks_after: tuple[Life, ...] = ()
     """Dead brokers whose clients are looked after here."""
     remembers: bool = False
-    """Its next life will know what this one has agreed to (`memory`)."""
+    """Its next life will know what this one has agreed to (`configurations`)."""
 
     @property
     def life(self) -> Life:
@@ -105,7 +105,7 @@ class Voter(msgspec.Struct, frozen=True, array_like=True):
     incarnation: BoundedNumber
     address: str
     remembers: bool = False
-    """Its next life may vote in its place: it keeps on disk what it has agreed to (`memory`)."""
+    """Its next life may vote in its place: it keeps on disk what it has agreed to (`configurations`)."""
 
     @property
     def life(self) -> Life:

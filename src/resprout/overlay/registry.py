@@ -15,8 +15,7 @@ import msgspec
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay.configurations import UNDECIDED_MAX, Configurations
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.messages import Decided, Enrol, Enrolled
-from resprout.overlay.outcomes import Expelled, Registered
+from resprout.overlay.messages import Decided, Enrol, Enrolled, Expelled, Registered
 from resprout.overlay.places import Configuration, Life, Registration, check_lives, is_among
 from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
@@ -328,10 +327,14 @@ class Registry:
                 self._ask(entry)
         elif any(x.version >= entry.new.version and x != entry.new for x in (message.decided, *configurations)):
             for configuration in configurations:
-                if self._may_follow(peer, configuration, here.configuration.version, now_us):
+                # The root follows no rival: it would lose its lease, because it does not hear the rival's voters.
+                is_rival = here.parent is None and here.decided.root == here.name != configuration.root
+                if not is_rival and self._may_follow(peer, configuration, here.configuration.version, now_us):
                     here.follow(configuration)
                 else:
                     self._configurations.exceed(configuration)
+            if message.decided.version > here.decided.version:  # it is not followed here
+                self._configurations.exceed(message.decided)
             self._entry = None  # begin again after the newer configuration
             return
         if self._check(entry):

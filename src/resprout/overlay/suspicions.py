@@ -11,22 +11,20 @@ from typing import Any, Final
 
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay import lineage
-from resprout.overlay.census import Census, CensusFindings
-from resprout.overlay.election import Election
+from resprout.overlay.death_checks import Election, Probes
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.liveness import Liveness
-from resprout.overlay.messages import Alive, Gone, Orphan, Suspect
-from resprout.overlay.outcomes import Expelled
+from resprout.overlay.lineage import Liveness
+from resprout.overlay.messages import Alive, Expelled, Gone, Orphan, Suspect
 from resprout.overlay.places import Life, check_lives
-from resprout.overlay.probes import Probes
 from resprout.overlay.registry import Registry
 from resprout.overlay.view import MembershipView
+from resprout.overlay.waves import Census, CensusFindings
 
 ORPHAN_LEASES: Final = 6
 """After this many leases without a parent, and without a repair of it, a broker asks whether it was left out."""
 UNHEARD_LEASES: Final = 3
-"""The same for a parent that may live: it may have declared this broker dead, and cannot say so. Less than `ghost_us`,
-so that the clients of this broker come back in time."""
+"""Like `ORPHAN_LEASES`, for a parent that may live: it may have declared this broker dead, and cannot say so. Less
+than `ghost_us`, so that the clients of this broker come back in time."""
 FORGOTTEN_MAX: Final = 4096
 TOLD_MAX: Final = 256
 """Lives that the operator said never return: known at a time, and passed on in one message."""
@@ -37,6 +35,8 @@ UNANSWERED_LEASES: Final = 2
 
 
 class Suspicions:
+    """Turns suspicions into reports to the authority, or, at the authority, into judgements."""
+
     def __init__(
         self,
         view: MembershipView,
@@ -68,17 +68,19 @@ class Suspicions:
         }  # fmt: skip
 
     def clear(self) -> None:
-        """This broker has a new place: what was asked before no longer matters."""
+        """Forget all reports and questions: this broker has a new place."""
         self._asked.clear()
         self._unanswering.clear()
+        self._election.ballot = None
 
     def answered(self, name: str) -> None:
-        """This broker can be asked (again)."""
+        """Note that an authority has answered, and can be asked again."""
         self._asked.pop(name, None)
         self._unanswering.pop(name, None)
 
     def accuse(self, name: str, now_us: int, force: bool = False, lost: tuple[str, ...] = ()) -> None:
-        """Judge or report a broker. `force`: as if everybody were sure. `lost`: others that cannot be asked either."""
+        """Judge a broker, or report it to its authority. `force`: as if everybody were sure. `lost`: others that
+        cannot be asked either."""
         here = self._view
         if name == here.name or here.is_dead(name):
             return
@@ -94,8 +96,8 @@ class Suspicions:
             self._post(authority, Suspect(here.life(name), here.lives(piece - {name}), force, forgotten))
 
     def forget(self, names: Iterable[str], now_us: int) -> None:
-        """The operator says that these never return. They are declared dead whatever the probes say, and majorities
-        of the configuration do without them: if he is wrong, there may be two roots."""
+        """Declare brokers dead that never return, as the operator says, whatever the probes say. Majorities of the
+        configuration do without them: if the operator is wrong, there may be two roots."""
         here = self._view
         lost = tuple(sorted(names))
         voters = [voter.life for voter in (*here.configuration.voters, *here.decided.voters) if voter.name in lost]
@@ -105,7 +107,7 @@ class Suspicions:
         self._registry.look_again()
 
     def ended(self, peer: str, now_us: int) -> None:
-        """A life is certainly over: act at once, and look again at what waited for its answer."""
+        """Act on the certain end of a life: accuse it, and look again at suspicions that waited for its answer."""
         here = self._view
         if here.neighbours.get(peer):
             self.accuse(peer, now_us)
@@ -137,7 +139,7 @@ class Suspicions:
                 self._post(name, Orphan(here.life(parent)))
 
     def _is_alone(self, parent: str) -> bool:
-        """Nobody who lives has asked this broker to join the repair of its parent."""
+        """Whether no living broker has asked this one to join the repair of its parent."""
         leader = self._view.attached.get(parent)
         return leader is None or self._detector.has_ended(leader)
 
@@ -145,6 +147,8 @@ class Suspicions:
         return name in self._unanswering or self._detector.has_ended(name)
 
     def _judge(self, name: str, piece: frozenset[str], now_us: int, force: bool) -> None:
+        """Declare a child dead if it has certainly crashed. For a larger piece, or above this broker, call a vote
+        (`Election`). `force` skips the checks."""
         if len(piece) == 1 and lineage.parent_of(self._view, name) == self._view.name:
             if force or (self._detector.is_sure(name, now_us) and self._probes.is_crash(piece, now_us)):
                 self._outcomes.append(self._view.declare((name,)))
@@ -169,7 +173,7 @@ class Suspicions:
             return
         passed = [life.name for life in message.passed_over if life.name in here.places and life.name != here.name]
         for other in passed:
-            self._probes.knock(other, now_us)
+            self._probes.probe_host(other, now_us)
             if self._detector.has_ended(other):
                 self.accuse(other, now_us)
         if incarnation <= here.tombstones.get(name, -1):
@@ -179,7 +183,7 @@ class Suspicions:
             self._take_up(name, tuple(passed) if message.force else (), now_us, message.force)
 
     def _take_up(self, name: str, lost: tuple[str, ...], now_us: int, force: bool) -> None:
-        """Somebody else suspects this broker: judge it if it is ours to judge."""
+        """Act on another broker's suspicion: judge the suspect if this broker is its authority."""
         here = self._view
         authority, _ = lineage.authority(here, name, lambda other: self._is_unanswering(other) or other in lost)
         is_child = lineage.parent_of(here, name) == here.name

@@ -13,8 +13,8 @@ from typing import Final
 
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.overlay import lineage
-from resprout.overlay.liveness import Liveness
-from resprout.overlay.outcomes import Declared
+from resprout.overlay.lineage import Liveness
+from resprout.overlay.messages import Declared
 from resprout.overlay.places import (
     LEAP_MAX,
     LIVES_MAX,

@@ -12,10 +12,10 @@ from typing import Final
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import MEASURED, NOT_JUDGED, VIOLATED, Anomaly, Verdict
-from resprout.pipeline.archive.manifest import verify
+from resprout.pipeline.archive import verify
 from resprout.pipeline.places import RunPlace
+from resprout.pipeline.results import ANOMALIES_MAX, AnomalyRow, VerdictRow
 from resprout.pipeline.stores import StorePath, fetch, location
-from resprout.pipeline.tables import ANOMALIES_MAX, AnomalyRow, VerdictRow
 from resprout.trace.schema import TraceError
 from resprout.trace.store import INFO_NAME, Trace, check_judgeable, read_trace
 

@@ -1,8 +1,12 @@
-"""Runs the application of a client on its client machine, and has both observed. Every driver uses it.
+"""The application of a client: made from the scenario, and run on its client machine. Every driver uses it.
 
-The driver brings what the machine has for the application (`given`, after the step that caused it is complete) and the
-time (`woke`); it is asked for little more than a clock and an alarm. One runner is one life of a client: the
-application is lost with the process, and the next life has a new one.
+`AppMaker` makes it: first the subscriptions of the client, then its workloads, side by side. Workloads begin when every
+subscription of the client is confirmed (or refused): the client is owed everything that it publishes afterwards, so
+that a loss is seen. Other clients may have begun earlier; where that matters a workload has a `start`.
+
+`AppRunner` runs it and has it observed. The driver brings what the machine has for the application (`given`, after the
+step that caused it is complete) and the time (`woke`); the driver provides little more than a clock and an alarm. One
+runner is one life of a client: the application is lost with the process, and the next life has a new one.
 
 A client that consumes a durable subscription has no application: it acknowledges everything that it is handed, at once
 or as slowly as it reads. `make_consumer` makes its machine, `ConsumerRows` its rows.
@@ -26,12 +30,121 @@ from resprout.edge.requests import (
     PublishRequest,
     Refused,
     SessionLost,
+    SubscribeRequest,
+    SubscriptionConfirmed,
 )
+from resprout.filters.predicate import topic_matches
 from resprout.scenario.app import App, Applied, AppWish, WakeAt
-from resprout.scenario.model import DURABLE_WHEN_FULL, ClientSpec, SubscriptionSpec
+from resprout.scenario.model import (
+    DURABLE_WHEN_FULL,
+    BankOptions,
+    ChatterOptions,
+    ClientSpec,
+    RandomOptions,
+    Scenario,
+    SubscriptionSpec,
+    random_for,
+)
 from resprout.scenario.observe import ClientRows, RowObserver
+from resprout.scenario.source import ScenarioError
+from resprout.scenario.workloads import BankApp, ChatterApp, RandomApp
 from resprout.trace import kinds
 from resprout.trace.schema import Row
+
+
+class ClientApp:
+    """Subscribes, waits, then lets the workloads run side by side."""
+
+    def __init__(self, subscriptions: Sequence[SubscriptionSpec], workloads: Sequence[App]) -> None:
+        self._requests = [SubscribeRequest(s.filter, s.where) for s in subscriptions]
+        self._awaited = {(s.filter, s.where): None for s in subscriptions}
+        self._workloads = workloads
+        self._begun = False
+
+    @property
+    def done(self) -> bool:
+        return self._begun and all(workload.done for workload in self._workloads)
+
+    def start(self, now_us: int) -> Sequence[AppWish]:
+        return self._requests or self._begin(now_us)
+
+    def told(self, news: ClientNews, now_us: int) -> Sequence[AppWish]:
+        if self._begun:
+            return [wish for workload in self._workloads for wish in workload.told(news, now_us)]
+        if isinstance(news, SubscriptionConfirmed):
+            self._awaited.pop((news.filter, news.where), None)
+        elif isinstance(news, Refused) and isinstance(news.request, SubscribeRequest):
+            self._awaited.pop((news.request.filter, news.request.where), None)
+        return [] if self._awaited else self._begin(now_us)
+
+    def delivered(self, message: Message, now_us: int) -> Sequence[AppWish]:
+        if not self._begun:
+            return []
+        return [wish for workload in self._workloads for wish in workload.delivered(message, now_us)]
+
+    def woke(self, now_us: int) -> Sequence[AppWish]:
+        if not self._begun:
+            return []
+        return [wish for workload in self._workloads for wish in workload.woke(now_us)]
+
+    def _begin(self, now_us: int) -> list[AppWish]:
+        self._begun = True
+        return [wish for workload in self._workloads for wish in workload.start(now_us)]
+
+
+class AppMaker:
+    """Makes the applications of a scenario's clients; knows what they must know about each other."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._seed = scenario.seed
+        self._clients = {client.name: client for client in scenario.clients}
+        self._employed: dict[str, list[int]] = {}
+        for number, workload in enumerate(scenario.workloads):
+            for name in workload.clients:
+                self._employed.setdefault(name, []).append(number)
+        self._workloads = scenario.workloads
+        self._banks = [workload for workload in scenario.workloads if workload.kind == "bank"]
+        self._opening_us = min((bank.start_us for bank in self._banks), default=0)
+        self._partners = self._find_partners()
+
+    def make(self, client: str, life: int = 0) -> App:
+        """The application of this client in its first life (0) or after so many recoveries."""
+        if client not in self._clients:
+            raise ScenarioError(f"there is no client {client!r}")
+        spec = self._clients[client]
+        workloads = [self._workload(number, spec, life) for number in self._employed.get(client, ())]
+        return ClientApp(spec.subscriptions, workloads)
+
+    def _workload(self, number: int, client: ClientSpec, life: int) -> App:
+        spec = self._workloads[number]
+        rng = random_for(self._seed, "workload", number, client.name, life)
+        match spec.options:
+            case BankOptions():
+                held = held_topics(client, self._bank_topics()) if life == 0 else ()
+                return BankApp(spec, spec.options, rng, held, self._partners, self._opening_us)
+            case RandomOptions():
+                return RandomApp(spec, spec.options, rng, client)
+            case ChatterOptions():
+                return ChatterApp(spec, spec.options, rng, client.name)
+
+    def _bank_topics(self) -> list[str]:
+        return list(dict.fromkeys(topic for bank in self._banks for topic in bank.topics))
+
+    def _find_partners(self) -> dict[str, tuple[str, ...]]:
+        """Banks between which money can be sent: those with the same replicas, since the outcome needs both ledgers."""
+        tellers = dict.fromkeys(name for bank in self._banks for name in bank.clients)
+        topics = self._bank_topics()
+        replicas: dict[str, list[str]] = {topic: [] for topic in topics}
+        for name in tellers:
+            for topic in held_topics(self._clients[name], topics):
+                replicas[topic].append(name)
+        return {topic: tuple(t for t in topics if t != topic and replicas[t] == replicas[topic]) for topic in topics}
+
+
+def held_topics(client: ClientSpec, topics: Sequence[str]) -> tuple[str, ...]:
+    """Of these, the ones whose every publication the client receives: a content filter may hide some."""
+    whole = [s.filter for s in client.subscriptions if s.where is None]
+    return tuple(topic for topic in topics if any(topic_matches(filter_, topic) for filter_ in whole))
 
 
 class Driver(Protocol):
@@ -168,7 +281,7 @@ def make_consumer(
 ) -> ConsumerMachine:
     assert wanted.durable is not None
     when_full = DURABLE_WHEN_FULL[wanted.when_full]
-    terms = Terms(wanted.filter, wanted.where, wanted.group, when_full, wanted.most)
+    terms = Terms(wanted.filter, wanted.where, wanted.group, when_full, wanted.max_pending)
     window = DROPPING_WINDOW if when_full is WhenFull.DROP_OLDEST else None
     return ConsumerMachine(spec.name, incarnation, spec.broker, wanted.durable, terms, window=window, others=others)
 
@@ -180,8 +293,6 @@ class ConsumerRows:
         self._node = spec.name
         self._wanted = wanted
         self._rows = ClientRows(spec.name, incarnation)
-        self._dropped = 0
-        """Messages of the subscription that were dropped, as its broker said last; 0 when a row has said so since."""
 
     def began(self, time_us: int) -> Row:
         more = {"group": "yes"} if self._wanted.group else {}
@@ -197,7 +308,8 @@ class ConsumerRows:
         elif isinstance(effect.body, ConsumerOver):
             yield self._row(time_us, kinds.CONSUME_OVER, {}, detail=effect.body.reason)
         elif isinstance(effect.body, DroppedBefore):
-            self._dropped = max(self._dropped, effect.body.upto)
+            if effect.body.upto:
+                yield self._row(time_us, kinds.DROPS_TOLD, {"dropped": str(effect.body.upto)})
         else:
             yield from self._rows.told(time_us, effect.body)
 
@@ -207,15 +319,13 @@ class ConsumerRows:
             kinds.ACKNOWLEDGED,
             {},
             publisher=message.publisher,
-            incarnation=message.incarnation,
+            incarnation=message.epoch,
             stream=message.stream,
             seq=message.seq,
         )
 
     def _handed(self, time_us: int, message: Message) -> Row:
         more = {"redelivered": "yes"} if message.redelivered else {}
-        if self._dropped:
-            more["dropped"], self._dropped = str(self._dropped), 0
         row = self._rows.delivered(time_us, message)
         columns = {name: getattr(row, name) for name in row.__struct_fields__}
         return Row(**{**columns, "kind": kinds.HANDED, "attributes": self._about(more)})

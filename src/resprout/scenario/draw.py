@@ -27,7 +27,7 @@ from resprout.scenario.model import (
     random_for,
 )  # fmt: skip
 from resprout.scenario.topologies import SHAPES, parents_in
-from resprout.scenario.workloads.random import draw_filter, draw_where
+from resprout.scenario.workloads import draw_filter, draw_where
 
 KEEPERS: Final = 0.2
 """How many of the drawn scenarios have brokers that keep events."""
@@ -123,6 +123,31 @@ def with_conversation(scenario: Scenario, guarantees: Sequence[Guarantee]) -> Sc
         interval_us=20_000, payload=32, start_us=1_000_000, options=ChatterOptions(answers_max=1_000),
     )  # fmt: skip
     return msgspec.structs.replace(scenario, workloads=(*scenario.workloads, said))
+
+
+def with_groups(scenario: Scenario, guarantees: Sequence[Guarantee]) -> Scenario:
+    """Add small groups that overlap: topics that two or three clients read each, and a conversation of all clients
+    across them. Each client reads few topics, and what it publishes depends on what it read on others."""
+    rng = random_for(scenario.seed, "groups")
+    names = [client.name for client in scenario.clients]
+    topics = tuple([f"group/{no}" for no in range(rng.randint(2, 6))])
+    members = {topic: rng.sample(names, min(len(names), rng.randint(2, 3))) for topic in topics}
+    clients = [
+        msgspec.structs.replace(
+            client,
+            subscriptions=(
+                *client.subscriptions,
+                *[SubscriptionSpec(topic) for topic in topics if client.name in members[topic]],
+            ),
+        )
+        for client in scenario.clients
+    ]
+    said = WorkloadSpec(
+        "chatter", tuple(names), topics, keys=0, operations=rng.randint(5, 20), mix=_mix(rng, guarantees),
+        interval_us=rng.choice((2_000, 20_000)), payload=32, start_us=rng.choice((0, 1_000_000)),
+        options=ChatterOptions(depth=rng.randint(2, 8), answer=rng.choice((0.3, 0.6)), answers_max=30),
+    )  # fmt: skip
+    return msgspec.structs.replace(scenario, clients=tuple(clients), workloads=(*scenario.workloads, said))
 
 
 def _brokers(rng: random.Random, count: int, longest_us: int) -> tuple[BrokerSpec, ...]:

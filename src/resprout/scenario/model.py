@@ -137,7 +137,7 @@ class SubscriptionSpec(msgspec.Struct, frozen=True):
     """It shares that with others."""
     when_full: str = "block"
     """What becomes of messages that wait for a durable subscription: one of `DURABLE_WHEN_FULL`."""
-    most: int = 0
+    max_pending: int = 0
     """Of one that drops the oldest: how many messages may wait."""
 
 

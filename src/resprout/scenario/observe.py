@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from resprout.core.guarantee import Guarantee
+from resprout.core.limits import check_keys
 from resprout.core.message import Message
-from resprout.core.names import check_keys
 from resprout.edge.requests import (
     BrokerChanged,
     ClientNews,
@@ -23,8 +23,8 @@ from resprout.edge.requests import (
 )
 from resprout.scenario.app import Applied
 from resprout.trace import kinds
-from resprout.trace.counts import Counts
 from resprout.trace.schema import COLUMNS, Row, texts
+from resprout.trace.summary import Counts
 
 _WORDS = {guarantee: (guarantee.label, guarantee.stream) for guarantee in Guarantee}
 """Looked up for every delivery."""
@@ -61,7 +61,7 @@ class ClientRows:
             node=self._name,
             kind=kinds.DELIVER,
             publisher=message.publisher,
-            incarnation=message.incarnation,
+            incarnation=message.epoch,
             stream=stream,
             seq=message.seq,
             topic=message.topic,
@@ -81,7 +81,7 @@ class ClientRows:
             node=self._name,
             kind=kinds.APPLIED,
             publisher=message.publisher,
-            incarnation=message.incarnation,
+            incarnation=message.epoch,
             stream=message.stream,
             seq=message.seq,
             topic=message.topic,
@@ -200,7 +200,7 @@ class ClientCounts:
 
     def delivered(self, time_us: int, message: Message) -> None:
         self._counts.delivered(
-            time_us, message.publisher, message.incarnation, message.seq, message.guarantee, message.hops,
+            time_us, message.publisher, message.epoch, message.seq, message.guarantee, message.hops,
             message.metadata_bytes, len(message.payload),
         )  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from resprout.core.names import check_name
+from resprout.core.limits import check_name
 from resprout.scenario.model import LINK_LATENCY_US, BrokerSpec, ClientSpec, FaultKind, FaultSpec, random_for
 from resprout.scenario.read_nodes import read_contacts
 from resprout.scenario.reader import TomlTable, suggestion

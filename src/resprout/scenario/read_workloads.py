@@ -9,7 +9,7 @@ import msgspec
 from resprout.core import limits
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, check_offered
-from resprout.core.names import check_topic
+from resprout.core.limits import check_topic
 from resprout.filters.predicate import topic_matches
 from resprout.scenario.model import OPTIONS, BankOptions, ClientSpec, Mix, RandomOptions, WorkloadOptions, WorkloadSpec
 from resprout.scenario.read_nodes import CLIENTS_MAX

@@ -1,6 +1,11 @@
-"""A scenario before it is understood: the TOML tree, and for everything in it the place to blame.
+"""A scenario before it is understood: its file, the TOML tree, and the line to blame for everything in the tree.
 
-Overrides (`--set path.to.option=value`) change the tree and blame themselves from then on.
+A scenario is named by a path, or by the plain name of one that comes with an installed package: `resprout sim bank`
+works in any folder. This package has its files in `scenario/files`. Another package adds its own with an entry point of
+the group `resprout.experiments` whose value is the name of the package: the files of its folders `scenarios` and
+`sweeps`.
+
+Overrides (`--set path.to.option=value`) change the tree and are blamed from then on.
 
 `tomllib` tells values without their places, and a scenario's error must name its line. So `find_positions` scans the
 text for the line of every key, table and array element. The text is one that `tomllib` has already accepted: the
@@ -10,12 +15,14 @@ what one would subscript with: `("broker", 3, "parent")`.
 
 import bisect
 import copy
+import functools
 import itertools
 import re
 import tomllib
 from collections.abc import Iterable
+from pathlib import Path
 from pathlib import Path as FilePath
-from typing import Any, Final, NoReturn
+from typing import Any, Final, Literal, NoReturn
 
 from resprout.core.errors import UsageError
 
@@ -36,6 +43,10 @@ _TEXT: Final = re.compile(
     r"|'[^'\n]*'",
     re.DOTALL,
 )
+
+Kind = Literal["scenarios", "sweeps"]
+GROUP: Final = "resprout.experiments"
+OWN: Final = Path(__file__).parent / "files"
 
 
 class TomlSource:
@@ -301,3 +312,41 @@ class _Scanner:
 
 class ScenarioError(UsageError):
     """A scenario cannot be run as written. One line: the place (file and line, or the override), then the reason."""
+
+
+@functools.cache
+def shipped(kind: Kind) -> dict[str, Path]:
+    """Return the files of every installed package, by name. Of two with one name the file of this package counts."""
+    import importlib.util  # here: brokers read no scenarios, and these take time to import
+    from importlib.metadata import entry_points
+
+    folders = [OWN] if kind == "scenarios" else []
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        found = importlib.util.find_spec(entry.value)
+        folders += [Path(place) / kind for place in (found.submodule_search_locations or ())] if found else []
+    files = [path for folder in reversed(folders) for path in sorted(folder.glob("*.toml"))]
+    return {path.stem: path for path in files}
+
+
+def read_shipped(path: str | Path, kind: Kind) -> TomlSource:
+    """Read a file, or one that comes with a package if `path` is a plain name and no such file exists."""
+    return read_source(find_file(path, kind), str(path))
+
+
+def find_file(path: str | Path, kind: Kind) -> Path:
+    """Return the file that a path or a name stands for. Raises ScenarioError for a name that no package has."""
+    text, named = str(path), Path(path)
+    if named.name != text or named.suffix == ".toml" or _exists(named):
+        return named
+    if (found := shipped(kind).get(text)) is None:
+        known = ", ".join(sorted(shipped(kind)))
+        raise ScenarioError(f"{text}: no such file, and no installed package has {kind} of that name: {known}")
+    return found
+
+
+def _exists(path: Path) -> bool:
+    """Whether it names a file, or could never name one: then reading it tells why."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return True

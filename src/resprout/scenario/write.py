@@ -107,7 +107,7 @@ def _subscription(subscription: SubscriptionSpec) -> Any:
     if subscription.durable is not None:
         row |= {"durable": subscription.durable, "group": subscription.group}
         row |= {"when_full": subscription.when_full} if subscription.when_full != "block" else {}
-        row |= {"most": subscription.most} if subscription.most else {}
+        row |= {"max_pending": subscription.max_pending} if subscription.max_pending else {}
     return row
 
 

@@ -24,8 +24,7 @@ from resprout.links.frames import FRAMES, ReconnectDue
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.scenario.app import App
-from resprout.scenario.app_runner import make_consumer
-from resprout.scenario.client_app import AppMaker
+from resprout.scenario.app_runner import AppMaker, make_consumer
 from resprout.scenario.model import (
     PLAIN_WHEN_FULL,
     BrokerSpec,
@@ -44,8 +43,8 @@ from resprout.sim.nodes import Make, Node, Process
 from resprout.sim.world import OnNote, World
 from resprout.stacks.registry import find_stack
 from resprout.stacks.stack import BrokerSeat, WaitTimes
-from resprout.trace.counts import Counts
 from resprout.trace.schema import Row
+from resprout.trace.summary import Counts
 from resprout.wire.codec import Codec
 
 LATER_BY: Final = 1_000

@@ -16,7 +16,7 @@ from resprout.core.contract import Effect, Event
 from resprout.core.message_fields import Reached
 from resprout.links.links import Links
 from resprout.order.entry import Entry
-from resprout.order.totals.messages import TotalId, TotalPlace
+from resprout.order.messages import TotalId, TotalPlace
 from resprout.overlay.places import Life
 from resprout.sim.faults import HungStack
 from resprout.sim.invariants import (
@@ -129,20 +129,16 @@ class Checking:
             check_link_ends(far_broker.parts, far_link, link)
 
     def _check_copies(self) -> None:
-        """Only while nothing is on its way, and all brokers that are there have a place and know each other."""
+        """Only while nothing is on its way, and all brokers that are there have a place and know each other. A broker
+        that others have declared dead counts as crashed."""
         brokers = []
         for node in self._world.nodes.values():
             broker = broker_of(node.process.machine) if node.process is not None else None
-            if broker is None:
+            if broker is None or node.process is None or self._is_declared_dead(node.process):
                 continue
             parts, life = broker.parts, broker.life
             is_settled = life.is_settled and not life.leaving and not life.retired
-            if (
-                node.process is None
-                or node.process.step is None
-                or not is_settled
-                or not self._has_said_all(node.process)
-            ):
+            if node.process.step is None or not is_settled or not self._has_said_all(node.process):
                 return
             brokers.append(parts)
         if (

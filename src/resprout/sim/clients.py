@@ -35,8 +35,8 @@ from resprout.scenario.observe import ClientCounts
 from resprout.sim.nodes import Process
 from resprout.sim.world import World
 from resprout.trace import kinds
-from resprout.trace.counts import Counts
 from resprout.trace.schema import Row
+from resprout.trace.summary import Counts
 
 UNREAD_BYTES_MAX: Final = 4_000
 """What may wait in the client: little, so that in short runs brokers have to keep something, too."""

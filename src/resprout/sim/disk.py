@@ -17,8 +17,8 @@ from typing import Final
 
 from resprout.core.contract import Forget, Persist
 from resprout.journal.files import DiskError
+from resprout.journal.interface import JournalOptions
 from resprout.journal.journal import Records, open_journal
-from resprout.journal.options import JournalOptions
 
 _Change = tuple[str, "_File | None"]
 """A name, and the file that it stands for from then on; None: no file."""

@@ -24,13 +24,12 @@ from typing import Any
 from resprout.core.bundle import STOWED_COST, Origin, StowedBundle
 from resprout.core.message_fields import Reached
 from resprout.core.seen import Ranges
-from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
 from resprout.links.link import LinkSession
-from resprout.order.entry import Entry
+from resprout.order.entry import Entry, Follower
 from resprout.order.link import Link, Track
 from resprout.order.log_holdback import Line
-from resprout.order.repeats import Follower
-from resprout.order.totals.messages import TotalId
+from resprout.order.messages import TotalId
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.forwarding import crosses
 from resprout.stacks.resprout.parts import BrokerParts
@@ -111,7 +110,7 @@ def check_subscriber_bytes(parts: BrokerParts, unread: Mapping[ClientSession, li
         for entry in unread[session]:
             if entry.bundle is None or entry.no not in parts.log.entries or not entry.shown:
                 raise _broken(parts, "I2", f"{session.name} has not taken {entry!r}, which is not in the log as shown")
-            owed += entry.bundle.cost
+            owed += ENTRY_BYTES + entry.bundle.cost
         counted = session.owed_bytes + session.dropped_bytes
         _equal(parts, "bytes", f"unread bytes of {session.name}", counted, owed)
         if not session.is_inner:
@@ -343,18 +342,21 @@ def check_seen_grows(parts: BrokerParts, before: Mapping[Origin, Reached]) -> di
 
 def check_copies(brokers: Sequence[BrokerParts], is_forgotten: Callable[[Entry], bool]) -> None:
     """What a reader has not taken is at f + 1 brokers, or at all of a smaller tree. A repair copies it to neighbours
-    only, so a broker with fewer than f neighbours counts itself and those (decision 10). `brokers` are all brokers of
-    one tree, no repair is going on, and nothing is on its way between them.
+    only, so it is enough that a broker with fewer than f neighbours has it, and all of those (decision 10): the reader
+    may be at one of them. `brokers` are all brokers of one tree, no repair is going on, and nothing is on its way
+    between them.
 
     A bundle is where a log has it. A total is also where its lock is: the lock has the bundle, is part of every repair,
-    and stays when the log forgets the total, until everybody is known to have taken it (`TotalBook.forget`). So when a
+    and stays when the log forgets the total, until everybody is known to have taken it (`TotalAcks.forget`). So when a
     broker has dropped the lock, nobody is owed the total. A ghost may read it all the same, if reports about it were
     under way when a broker died: its clients have it, and say so when they return. `is_forgotten` tells whether some
     broker of the tree has dropped the lock of a total."""
     copies: Counter[tuple[Origin, int]] = Counter()
+    kept: dict[str, set[tuple[Origin, int]]] = {}
     for parts in brokers:
         locks = {(record.bundle.origin, record.bundle.last) for record in parts.totals.locks.records.values()}
-        copies.update({(entry.origin, entry.last) for entry in parts.log.entries.values()} | locks)
+        mine = kept[parts.life.seat.name] = {(entry.origin, entry.last) for entry in parts.log.entries.values()} | locks
+        copies.update(mine)
     for parts in brokers:
         enough = min(parts.life.faults + 1, len(brokers), 1 + len(parts.links))
         for entry in parts.log.entries.values():
@@ -363,11 +365,18 @@ def check_copies(brokers: Sequence[BrokerParts], is_forgotten: Callable[[Entry],
             if entry.tseq >= 0:
                 if _is_for_ghosts(parts, entry) and is_forgotten(entry):
                     continue
-                count = copies[entry.origin, entry.last]
-            else:
-                count = sum(_is_stored(entry, other) for other in brokers)  # repeats may be bundled differently
-            if count < enough:
+                holders = {name for name, mine in kept.items() if (entry.origin, entry.last) in mine}
+            else:  # repeats may be bundled differently
+                holders = {other.life.seat.name for other in brokers if _is_stored(entry, other)}
+            count = len(holders)
+            if count < enough and not _fills_neighbourhood(holders, brokers):
                 raise _broken(parts, "I2", f"{entry!r} is unread here, and at {count} of {len(brokers)} brokers")
+
+
+def _fills_neighbourhood(holders: set[str], brokers: Sequence[BrokerParts]) -> bool:
+    """Whether one of these brokers has fewer than f neighbours, and all of those are among them."""
+    few = [parts for parts in brokers if parts.life.seat.name in holders and len(parts.links) < parts.life.faults]
+    return any(holders.issuperset(parts.links) for parts in few)
 
 
 def _is_for_ghosts(parts: BrokerParts, entry: Entry) -> bool:

@@ -21,8 +21,7 @@ from typing import Any, Final
 
 from resprout.core.contract import ProtocolMessage, word_of
 from resprout.core.errors import UsageError
-from resprout.links.frames import Data, Express, Part
-from resprout.links.parts import Body, SharedBodies, Slice
+from resprout.links.frames import Body, Data, Express, Part, SharedBodies, Slice
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 from resprout.wire.codec import Codec

@@ -1,12 +1,17 @@
-"""A swarm: scenarios drawn from seeds, run and judged. A seed and its class are all it takes to see a failure again.
+"""A swarm: scenarios drawn from seeds, run and judged. A seed and its class are enough to see a failure again.
 
 `homeless` finds brokers that run at the end of a run and have no place in the tree. The judge does not report them:
 what their clients would have received or published was never promised to anybody.
+
+A stack can say that clients of a dead broker are told that they may have missed messages (`Stack.known_anomalies`).
+`unexcused` bounds such losses by cause and number. The excuse covers what was on its way to such a client when its
+broker fell, and nothing else: the broker that served the client must have failed before the client was told, and the
+message must be no older than `UNDER_WAY_US` then.
 """
 
 import signal
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from multiprocessing import Pool
 from typing import Any, Final
@@ -14,14 +19,13 @@ from typing import Any, Final
 import msgspec
 
 from resprout.audit.judge import judge
-from resprout.audit.verdict import lines
+from resprout.audit.verdict import Anomaly, lines
 from resprout.core.errors import UsageError
-from resprout.scenario.draw import LATENCIES_US, draw_scenario, with_conversation
+from resprout.scenario.draw import LATENCIES_US, draw_scenario, with_conversation, with_groups
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario, random_for
 from resprout.scenario.write import describe
 from resprout.sim.checking import PERIOD
 from resprout.sim.classes import ANY, CLASSES, FAULTS, class_of
-from resprout.sim.excuses import unexcused
 from resprout.sim.mishaps import with_mishaps
 from resprout.sim.run import RunResult
 from resprout.sim.trial import Trial
@@ -29,13 +33,52 @@ from resprout.stacks.registry import find_stack
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 
+UNDER_WAY_US: Final = 10_000_000
+"""Ample for the slowest links and readers that are drawn."""
+_FAILS: Final = frozenset((FaultKind.CRASH, FaultKind.FREEZE, FaultKind.PARTITION, FaultKind.CUT, FaultKind.LEAVE))
+_SERVES: Final = " serves this client now"
+
 _BEGINS = frozenset((kinds.RECOVER, kinds.JOIN, "fenced", "moved"))
 """A life without a place begins, or will at once."""
 _ENDS = frozenset((kinds.CRASH, kinds.LEAVE, "name_refused"))
 """Whoever is refused because its name is taken has been answered, and runs no more."""
 
 DEFAULT_STACK: Final = "resprout"
+GROUPS: Final = "groups"
+"""The class of other stacks than the default one: faults, and small groups that overlap."""
 NOTHING_SET: Final[Mapping[str, Any]] = {}
+
+
+def unexcused(scenario: Scenario, rows: Sequence[Row], told: Iterable[Anomaly]) -> list[str]:
+    """Return a line for each of these losses that no failure of the client's own broker explains."""
+    history = _History(scenario, rows)
+    return [f"UNEXCUSED: {one.explanation}" for one in told if not history.explains(one)]
+
+
+class _History:
+    def __init__(self, scenario: Scenario, rows: Sequence[Row]) -> None:
+        self._homes = {client.name: [(0, client.broker)] for client in scenario.clients}
+        """By client: since when which broker serves it."""
+        self._failures: dict[str, list[int]] = {}
+        self._losses: dict[str, list[int]] = {}
+        """By client: when it was told."""
+        for row in rows:
+            if row.kind == kinds.NOTE and row.node in self._homes and (row.detail or "").endswith(_SERVES):
+                self._homes[row.node].append((row.time_us, str(row.detail).removesuffix(_SERVES)))
+            elif row.kind == kinds.SESSION_LOST:
+                self._losses.setdefault(row.node, []).append(row.time_us)
+            elif row.kind in _FAILS:
+                for name in (row.node, *(row.detail or "").split()):
+                    self._failures.setdefault(name, []).append(row.time_us)
+
+    def explains(self, loss: Anomaly) -> bool:
+        told_us = next((at for at in self._losses.get(loss.subscriber, ()) if at >= loss.time_us), None)
+        if told_us is None:
+            return False
+        homes = self._homes[loss.subscriber]
+        before = [broker for since_us, broker in homes if since_us < told_us][-1]
+        failed = [at for at in self._failures.get(before, ()) if at <= told_us]
+        return bool(failed) and loss.time_us >= failed[-1] - UNDER_WAY_US
 
 
 def homeless(scenario: Scenario, rows: Iterable[Row]) -> list[str]:
@@ -87,13 +130,13 @@ class TrialOutcome(msgspec.Struct, frozen=True):
 
 def check_drawn(wanted: str, stack: str, fixed: Mapping[str, Any] = NOTHING_SET) -> None:
     """UsageError unless there is such a stack, such a class for it, and such options. Other stacks than the default one
-    are tried with faults only, as far as they say that they survive them: the other classes are about what only that
-    one does. They draw its options, too, so none of them can be set."""
+    are tried with faults only, as far as they say that they survive them, and with groups: the other classes are about
+    what only that one does. They draw its options, too, so none of them can be set."""
     tried = find_stack(stack)
     tried.parse_options(fixed)
     if fixed and stack == DEFAULT_STACK:
         raise UsageError(f"the classes of the stack {stack!r} draw its options: none can be set")
-    known = (ANY, *CLASSES) if stack == DEFAULT_STACK else (ANY, FAULTS)
+    known = (ANY, *CLASSES) if stack == DEFAULT_STACK else (ANY, FAULTS, GROUPS)
     if wanted not in known:
         raise UsageError(f"there is no class {wanted!r} for the stack {stack!r}; there is {', '.join(known)}")
 
@@ -102,7 +145,7 @@ def class_for(seed: int, wanted: str, stack: str) -> str:
     """The class that a seed is tried in."""
     if stack == DEFAULT_STACK:
         return class_of(seed, wanted)
-    return FAULTS if wanted == ANY else wanted
+    return (GROUPS if seed % 2 else FAULTS) if wanted == ANY else wanted
 
 
 def swarm_trial(
@@ -125,7 +168,8 @@ def swarm_trial(
         site_brokers=tried.site_brokers(options),
         reach_us=tried.reach_us or LATENCIES_US[-1],
     )
-    return with_mishaps(with_conversation(scenario, guarantees))
+    talks = with_groups if drawn == GROUPS else with_conversation
+    return with_mishaps(talks(scenario, guarantees))
 
 
 def try_seed(

@@ -3,7 +3,7 @@
 A run is the same up to its first new fault, so a run without it tells what happens when, and at which events it can
 strike.
 
-`FaultModel` follows what the stack says that it survives (`stacks.survival`). A broker is down, too, while it is
+`FaultModel` follows what the stack says that it survives (`stacks.stack`). A broker is down, too, while it is
 frozen, cut off or leaving, until the network has grown together without it. In a tree whose dead and leaders are
 decided by a majority of the root's list, the 2f + 1 brokers nearest to the root, fewer than f may fall silent where
 there are fewer brokers than that. Processes that crash are another matter: their hosts say that they are gone, and a
@@ -24,7 +24,7 @@ from resprout.sim.invariants import InvariantError
 from resprout.sim.run import FaultAtEvent, Run, RunResult, run_scenario
 from resprout.sim.world import World
 from resprout.stacks.registry import find_stack
-from resprout.stacks.survival import Survival
+from resprout.stacks.stack import Survival
 from resprout.trace import kinds
 
 ATTEMPTS = 6

@@ -39,8 +39,8 @@ from resprout.core.contract import (
     Transmit,
 )  # fmt: skip
 from resprout.core.errors import UsageError
-from resprout.core.event_journal import RecordEvent
 from resprout.edge.messages import HoldTold
+from resprout.journal.interface import RecordEvent
 from resprout.links.frames import Data, Express, SessionWelcome
 from resprout.scenario.model import random_for
 from resprout.sim.network import Distances, Network, Weigh, is_background, is_sign_of_life

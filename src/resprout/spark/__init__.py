@@ -10,26 +10,21 @@ docs/spark.md has the options and the columns, and says when each message is rea
 
 from typing import TYPE_CHECKING, Final
 
-from resprout.core.errors import UsageError
+from resprout.core.extras import needed_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["register"]
 
-_COMPANY: Final = ("numpy", "pandas", "py4j", "pyspark")
 _PUSH_DOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: "SparkSession") -> None:
     """Make the format `resprout` known to this session, and let Spark hand filters to sources that are written in
     Python. Resprout must be installed wherever tasks of the session run. UsageError where Spark is not installed."""
-    try:
+    with needed_for("the format `resprout`"):
         from resprout.spark.source import ResproutSource
-    except ImportError as error:
-        if error.name is not None and error.name.partition(".")[0] not in _COMPANY:
-            raise
-        raise UsageError("Spark is not installed: pip install 'resprout[spark]'") from None
 
     spark.conf.set(_PUSH_DOWN, "true")
     spark.dataSource.register(ResproutSource)

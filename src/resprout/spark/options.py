@@ -1,22 +1,34 @@
-"""What a user may say with `option(...)`, checked where the query is planned: a wrong word there is one clear line.
+"""The options of a query, and the offsets at which it is.
 
-Names are Kafka's where the meaning is the same. Spark hands all of them over in small letters, with some of its own.
-Spark shows the last line of an error, so each error is one line that says what and where.
+Options are checked where the query is planned; an error is one line that says what is wrong and where, because Spark
+shows the last line of an error. Names are Kafka's where the meaning is the same. Spark hands all of them over in small
+letters, with some of its own.
+
+An offset is a position in the journal of one broker. For Spark, which writes it into the checkpoint, it is
+`{"tap.4e3c6f88": {"7": 41}}`: everything before position 41 of the journal tap.4e3c6f88 was read, and 41 lies in life
+7. Lives that ended earlier stay beside it, each with the position at which it ended. Positions go on from life to life,
+so the highest is where the query is. A position is that of a bundle. In the column `offset` the place of a message in
+its bundle follows in the lowest bits, so that the number is unique in a journal, and rises. The same offsets and
+options give the same tasks (`JournalRange`), after a restart too.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from resprout.client.connect import parse_addresses
+from resprout.client.past_events import Offset, Start, read_start
 from resprout.core.errors import ResproutError, UsageError
 from resprout.core.guarantee import Guarantee
-from resprout.core.names import check_name, check_topic
+from resprout.core.limits import check_name, check_topic
 from resprout.filters.predicate import check_filter, parse_predicate
 from resprout.net.identity.scram import read_login
-from resprout.spark.offsets import ReadPlace, read_place
+
+INDEX_BITS: Final = 16
+"""Of the column `offset`, for the place of a message in its bundle: more than a bundle may hold."""
 
 T = TypeVar("T")
 
@@ -34,6 +46,100 @@ TIMEOUT_S: Final = 60.0
 PARTITIONS_MAX: Final = 10_000
 
 
+class JournalOffset(msgspec.Struct, frozen=True):
+    """What was read of a journal."""
+
+    journal: str
+    lives: tuple[tuple[int, int], ...]
+    """(life, position behind its last that was read), rising; at least one."""
+
+    @property
+    def position(self) -> int:
+        return self.lives[-1][1]
+
+    @property
+    def life(self) -> int:
+        return self.lives[-1][0]
+
+    def moved(self, segments: tuple[tuple[int, int], ...]) -> "JournalOffset":
+        """Further on: (life, end) of what follows, rising."""
+        lives = dict(self.lives) | dict(segments)
+        if 0 in lives and len(lives) > 1:
+            del lives[0]  # nothing had been kept when the query began
+        return JournalOffset(self.journal, tuple(sorted(lives.items(), key=lambda one: (one[1], one[0]))))
+
+
+def to_json(offset: JournalOffset) -> dict[str, dict[str, int]]:
+    """As Spark keeps it."""
+    return {offset.journal: {str(life): position for life, position in offset.lives}}
+
+
+def from_json(kept: Mapping[str, Any]) -> JournalOffset:
+    """UsageError for what is no offset of one journal."""
+    try:
+        ((journal, lives),) = kept.items()
+        if isinstance(lives, int):
+            lives = {"0": lives}
+        pairs = sorted(((int(life), position) for life, position in lives.items()), key=lambda one: (one[1], one[0]))
+        if not journal or not pairs or any(type(position) is not int or position < 0 for _, position in pairs):
+            raise ValueError
+    except (ValueError, TypeError, AttributeError):
+        raise UsageError(
+            f'{msgspec.json.encode(kept).decode()} is no offset: {{"JOURNAL": {{"LIFE": POSITION}}}}, of one journal'
+        ) from None
+    return JournalOffset(journal, tuple(pairs))
+
+
+def read_place(text: str) -> Start:
+    """What a user writes: `earliest`, `latest`, JSON as above, an offset as `resprout read` prints it, or a time."""
+    text = text.strip()
+    if text.startswith("{"):
+        try:
+            offset = from_json(msgspec.json.decode(text, type=dict[str, Any]))
+        except msgspec.MsgspecError as error:
+            raise UsageError(f"{text}: {error}") from None
+        return Offset(offset.journal, offset.position, offset.life)
+    return read_start(text, "offset")
+
+
+class JournalRange(msgspec.Struct, frozen=True):
+    """Positions `start` to `end - 1`, all of one life."""
+
+    journal: str
+    life: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+def ranges_between(start: JournalOffset, end: JournalOffset) -> list[JournalRange]:
+    """What lies between two offsets: one range for each life."""
+    ranges = []
+    position = start.position
+    for life, last in end.lives:
+        if last > position:
+            ranges.append(JournalRange(end.journal, life, position, last))
+            position = last
+    return ranges
+
+
+def split(ranges: Sequence[JournalRange], least: int) -> list[JournalRange]:
+    """At least so many, where there are as many positions; larger ranges are cut into more."""
+    total = sum(each.size for each in ranges)
+    if least <= len(ranges) or not total:
+        return list(ranges)
+    portion = max(1, -(-total // least))
+    parts = []
+    for each in ranges:
+        count = -(-each.size // portion)
+        cuts = [each.start + each.size * number // count for number in range(count + 1)]
+        parts += [JournalRange(each.journal, each.life, begin, end) for begin, end in pairwise(cuts) if end > begin]
+    return parts
+
+
 class AccessOptions(msgspec.Struct, frozen=True):
     """Whom to talk to, and as whom."""
 
@@ -48,8 +154,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
     access: AccessOptions
     filters: tuple[str, ...]
     where: str | None = None
-    start: ReadPlace = "latest"
-    end: ReadPlace = "latest"
+    start: Start = "latest"
+    end: Start = "latest"
     positions_max: int | None = None
     """In one micro-batch."""
     partitions_min: int = 1
@@ -141,7 +247,7 @@ def _needed(options: Mapping[str, str], name: str) -> str:
     return value
 
 
-def _place(options: Mapping[str, str], name: str, default: str) -> ReadPlace:
+def _place(options: Mapping[str, str], name: str, default: str) -> Start:
     return _named(name, read_place, options.get(name, default))
 
 

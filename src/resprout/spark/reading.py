@@ -1,26 +1,57 @@
-"""How far a query gets: which positions a micro-batch, or a batch, is made of; and a range of them as Arrow batches.
+"""How far a query gets: the positions of a micro-batch or a batch, and a range of them as Arrow batches.
 
-A query reads one journal, that of the first server which keeps events when it begins; the offsets say which one. What
-its broker has not kept cannot be read: what retention took before it was read, what was published between two lives of
-that broker, and what that broker left out while its disk was full. A query with `failOnDataLoss` ends there, and says
-what is missing.
+A query reads one journal, that of the first server which keeps events when it begins; the offsets say which one. It
+cannot read what the broker has not kept: what retention deleted before it was read, what was published between two
+lives of that broker, and what that broker left out while its disk was full. A query with `failOnDataLoss` ends there,
+and says what is missing.
+
+The columns are Kafka's where they fit (`ColumnMaker`). What all messages of a bundle share is repeated in a column,
+never copied one by one. A reader with a schema of its own gets only the columns that it names.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
-from resprout.client.asking import Offset
+from resprout.client.past_events import Offset
+from resprout.core.bundle import unpack_attributes, unpack_payloads
+from resprout.core.errors import UsageError
+from resprout.core.limits import AttributeValue
 from resprout.edge.messages import EventRead
-from resprout.spark.columns import ColumnMaker
-from resprout.spark.connection import brokers_of
-from resprout.spark.journal import JournalExtent, JournalView, gone, must_not_lose
-from resprout.spark.offsets import JournalOffset, JournalRange, from_json, ranges_between, split, to_json
-from resprout.spark.options import SourceError, SourceOptions
+from resprout.spark.journal import JournalExtent, JournalView, brokers_of, gone, must_not_lose
+from resprout.spark.options import (
+    INDEX_BITS,
+    JournalOffset,
+    JournalRange,
+    SourceError,
+    SourceOptions,
+    from_json,
+    ranges_between,
+    split,
+    to_json,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+COLUMNS: Final = {
+    "key": "binary", "value": "binary", "topic": "string", "partition": "int", "offset": "bigint",
+    "timestamp": "timestamp", "publisher": "string", "seq": "bigint", "guarantee": "string",
+}  # fmt: skip
+HEADERS: Final = {"headers": "array<struct<key:string,value:binary>>"}
+"""With `includeHeaders`."""
+OTHERS: Final = {
+    "keys": "array<string>", "attributes": "map<string,string>", "epoch": "bigint", "stream": "string",
+    "position": "bigint", "index": "int",
+}  # fmt: skip
+"""For those who ask for them with a schema: `publisher`, `epoch`, `stream` and `seq` are what makes a message the
+same wherever it is seen."""
 
 IDLE_S: Final = 60.0
 """After so long a query moves on over what does not match."""
@@ -29,6 +60,122 @@ BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 4 << 20
 
 _log: Final = logging.getLogger("resprout.spark")
+
+
+def default_schema(headers: bool) -> str:
+    """As Spark writes schemas."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in (COLUMNS | (HEADERS if headers else {})).items())
+
+
+def check_schema(schema: "StructType") -> None:
+    """UsageError for a column that there is not, or that is of another type."""
+    known = COLUMNS | HEADERS | OTHERS
+    for field in schema.fields:
+        if field.name not in known:
+            raise UsageError(f"there is no column {field.name!r}; there are {', '.join(known)}")
+        if field.dataType.simpleString() != known[field.name]:
+            raise UsageError(f"the column {field.name} is {known[field.name]}, not {field.dataType.simpleString()}")
+
+
+class ColumnMaker:
+    """For tables with this schema."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._makers = [_MAKERS[name] for name in schema.names]
+
+    def batch(self, events: Sequence[EventRead]) -> pa.RecordBatch:
+        rows = _Rows(events)
+        arrays = [maker(rows, field.type) for maker, field in zip(self._makers, self._schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class _Rows:
+    """Some bundles, message by message."""
+
+    def __init__(self, events: Sequence[EventRead]) -> None:
+        self.events = events
+        self.counts = np.fromiter((event.bundle.count for event in events), np.int64, len(events))
+        self.total = int(self.counts.sum())
+        self.which = np.repeat(np.arange(len(events)), self.counts)
+        """For each message: its bundle."""
+        starts = np.cumsum(self.counts) - self.counts
+        self.places = np.arange(self.total) - starts[self.which]
+        """For each message: its place in its bundle, as that was published."""
+        for number, event in enumerate(events):
+            if event.offsets is not None:
+                self.places[starts[number] : starts[number] + event.bundle.count] = event.offsets
+
+    def same(self, values: Iterable[Any], kind: pa.DataType) -> pa.Array:
+        """One value of each bundle, for all of its messages."""
+        return pa.array(list(values), kind).take(pa.array(self.which))
+
+    def number(self, values: Iterable[int]) -> "np.ndarray[Any, np.dtype[np.int64]]":
+        return np.fromiter(values, np.int64, len(self.events))[self.which]
+
+    def attributes(self) -> list[dict[str, AttributeValue]]:
+        return list(chain.from_iterable(unpack_attributes(event.bundle) for event in self.events))
+
+
+def _value(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    payloads: list[bytes] = []
+    for event in rows.events:
+        payloads += unpack_payloads(event.bundle)
+    return pa.array(payloads, kind)
+
+
+def _key(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    """The first one."""
+    return rows.same((event.bundle.keys[0].encode() if event.bundle.keys else None for event in rows.events), kind)
+
+
+def _offset(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    return pa.array(rows.number(event.position << INDEX_BITS for event in rows.events) | rows.places, kind)
+
+
+def _seq(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    return pa.array(rows.number(event.bundle.first for event in rows.events) + rows.places, kind)
+
+
+def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    if not any(event.bundle.attributes for event in rows.events):
+        return pa.nulls(rows.total, kind)
+    headers = [
+        [{"key": name, "value": text_of(value).encode()} for name, value in row.items()] or None
+        for row in rows.attributes()
+    ]
+    return pa.array(headers, kind)
+
+
+def _attributes(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    return pa.array([[(name, text_of(value)) for name, value in row.items()] for row in rows.attributes()], kind)
+
+
+def text_of(value: AttributeValue) -> str:
+    """An attribute as a column has it; truth in the words of SQL."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_MAKERS: Final[dict[str, Callable[[_Rows, pa.DataType], pa.Array]]] = {
+    "key": _key,
+    "value": _value,
+    "topic": lambda rows, kind: rows.same((event.bundle.topic for event in rows.events), kind),
+    "partition": lambda rows, kind: pa.array(rows.number(event.life for event in rows.events), kind),
+    "offset": _offset,
+    "timestamp": lambda rows, kind: pa.array(rows.number(event.time_us for event in rows.events), pa.int64()).cast(
+        kind
+    ),
+    "publisher": lambda rows, kind: rows.same((event.bundle.publisher for event in rows.events), kind),
+    "seq": _seq,
+    "guarantee": lambda rows, kind: rows.same((event.bundle.guarantee.label for event in rows.events), kind),
+    "headers": _headers,
+    "keys": lambda rows, kind: rows.same((event.bundle.keys for event in rows.events), kind),
+    "attributes": _attributes,
+    "epoch": lambda rows, kind: pa.array(rows.number(event.bundle.incarnation for event in rows.events), kind),
+    "stream": lambda rows, kind: rows.same((event.bundle.stream for event in rows.events), kind),
+    "position": lambda rows, kind: pa.array(rows.number(event.position for event in rows.events), kind),
+    "index": lambda rows, kind: pa.array(rows.places, kind),
+}
 
 
 class _Barren(msgspec.Struct, frozen=True):

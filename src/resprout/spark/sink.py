@@ -1,21 +1,24 @@
-"""The writers, as Spark asks for them: each task puts its rows down, publishes them, and waits until they are safe.
+"""The writers, as Spark asks for them: each task records its rows, publishes them, and waits until they are safe.
 
 To the network all attempts at one task are the same life of the same publisher: its name says the query and the
-partition, its life the batch, and each row has its number. Brokers take nothing twice, wherever an attempt that died
-has got to. What they cannot remember for ever, the ledger does.
+partition, its life the batch, and each row has its number. Brokers drop duplicates, wherever an attempt that died has
+got to. Brokers forget at some time; the ledger does not.
 
-Spark does not tell a streaming writer which batch a task is of; the properties of the task do. There is nothing left to
-do when a batch commits, but to clear away what is known of those long before.
+The bundles follow from the rows and their order alone (`bundles_of`). Publishing the same rows again makes the same
+bundles, so brokers recognise them.
+
+Spark does not tell a streaming writer which batch a task is of; the properties of the task do. When a batch commits
+there is nothing left to do, but to delete the ledger of batches long before.
 """
 
 import asyncio
 import hashlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -28,13 +31,21 @@ from resprout.client.errors import ClientError, ConnectError, PublishError
 from resprout.client.receipts import Receipt
 from resprout.core import limits
 from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee
+from resprout.core.limits import Attributes
 from resprout.edge.client.options import ClientOptions
 from resprout.spark.ledger import FOLDER, LedgerEntry, clear, identity, ledger_folder
 from resprout.spark.options import AccessOptions, SinkError, SinkOptions, sink_options
-from resprout.spark.rows import RowBundle, bundles_of, check_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+BUNDLE_BYTES: Final = 128 << 10
+"""Payloads of one bundle, unless one is larger."""
+
+_TEXTS: Final = ("string", "binary")
+_VALUES: Final = ("string", "tinyint", "smallint", "int", "bigint", "float", "double", "boolean")
+_COLUMNS: Final = ("value", "key", "keys", "topic", "guarantee", "headers", "attributes")
 
 _BATCH: Final = "streaming.sql.batchId"
 _QUERY: Final = "sql.streaming.queryId"
@@ -45,6 +56,127 @@ CONNECT_S: Final = 10.0
 PREFIX: Final = "spark"
 DIGITS: Final = 12
 """Of the query, in the names of its publishers."""
+
+
+class RowBundle(msgspec.Struct):
+    """Rows that follow each other and go to the same place."""
+
+    topic: str
+    guarantee: Guarantee
+    keys: tuple[str, ...]
+    payloads: list[bytes]
+    attributes: list[Attributes] | None
+
+
+def check_columns(schema: "StructType", options: SinkOptions) -> None:
+    """UsageError for a table that cannot be published."""
+    kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+    for name in kinds:
+        if name not in _COLUMNS:
+            raise UsageError(f"there is no use for a column {name!r}; there is for {', '.join(_COLUMNS)}")
+    if "value" not in kinds:
+        raise UsageError("the column value is needed")
+    if "topic" not in kinds and options.topic is None:
+        raise UsageError("a column topic is needed, or the option topic")
+    for one, other in (("key", "keys"), ("headers", "attributes")):
+        if one in kinds and other in kinds:
+            raise UsageError(f"the columns {one} and {other} say the same; use one")
+    wanted: dict[str, Sequence[str]] = {
+        "value": _TEXTS,
+        "key": _TEXTS,
+        "topic": ("string",),
+        "guarantee": ("string",),
+        "keys": ("array<string>",),
+        "headers": [f"array<struct<key:string,value:{kind}>>" for kind in _TEXTS],
+    }
+    for name, allowed in wanted.items():
+        if name in kinds and kinds[name] not in allowed:
+            raise UsageError(f"the column {name} is {kinds[name]}, and should be {' or '.join(allowed)}")
+    if "attributes" in kinds:
+        _check_attributes(schema["attributes"].dataType)
+
+
+def _check_attributes(kind: Any) -> None:
+    values: list[Any] = [field.dataType for field in getattr(kind, "fields", ())]
+    if not values and hasattr(kind, "valueType") and kind.keyType.simpleString() == "string":
+        values = [kind.valueType]
+    if not values or any(value.simpleString() not in _VALUES for value in values):
+        raise UsageError(
+            f"the column attributes is {kind.simpleString()}, and should be a map<string,...> or a struct of texts, "
+            "numbers and booleans"
+        )
+
+
+def bundles_of(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> Iterator[RowBundle]:
+    bundle: RowBundle | None = None
+    size = 0
+    for batch in batches:
+        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        payloads = _bytes(columns["value"])
+        topics = columns.get("topic") or [None] * batch.num_rows
+        guarantees = _guarantees(columns, batch.num_rows, options.guarantee)
+        keys = _keys(columns, batch.num_rows)
+        attributes = _attributes(columns, batch.num_rows)
+        for place, payload in enumerate(payloads):
+            topic = topics[place] if topics[place] is not None else options.topic
+            if topic is None:
+                raise UsageError(f"a row has no topic, and there is no option topic: value {payload[:60]!r}")
+            guarantee = guarantees[place]
+            if (
+                bundle is None
+                or topic != bundle.topic
+                or guarantee != bundle.guarantee
+                or keys[place] != bundle.keys
+                or len(bundle.payloads) == limits.BUNDLE_MESSAGES
+                or size + len(payload) > BUNDLE_BYTES
+            ):
+                if bundle is not None:
+                    yield bundle
+                bundle = RowBundle(topic, guarantee, keys[place], [], [] if attributes is not None else None)
+                size = 0
+            bundle.payloads.append(payload)
+            size += len(payload)
+            if attributes is not None and bundle.attributes is not None:
+                bundle.attributes.append(attributes[place])
+                size += _ATTRIBUTE_BYTES * len(attributes[place])
+    if bundle is not None:
+        yield bundle
+
+
+_ATTRIBUTE_BYTES: Final = 64
+"""What an attribute counts, on the safe side of what it usually takes; only bundles depend on it."""
+
+
+def _bytes(values: list[Any]) -> list[bytes]:
+    return [value if type(value) is bytes else b"" if value is None else str(value).encode() for value in values]
+
+
+def _keys(columns: dict[str, list[Any]], count: int) -> list[tuple[str, ...]]:
+    if "keys" in columns:
+        return [tuple(keys) if keys else () for keys in columns["keys"]]
+    if "key" in columns:
+        return [() if key is None else (key if isinstance(key, str) else key.decode(),) for key in columns["key"]]
+    return [()] * count
+
+
+def _guarantees(columns: dict[str, list[Any]], count: int, usual: Guarantee) -> list[Guarantee]:
+    if "guarantee" not in columns:
+        return [usual] * count
+    known = {word: Guarantee.parse(word) if word is not None else usual for word in dict.fromkeys(columns["guarantee"])}
+    return [known[word] for word in columns["guarantee"]]
+
+
+def _attributes(columns: dict[str, list[Any]], count: int) -> list[Attributes] | None:
+    if "attributes" in columns:
+        pairs = (row.items() if isinstance(row, dict) else row or () for row in columns["attributes"])
+        return [{name: value for name, value in row if value is not None} for row in pairs]
+    if "headers" in columns:
+        return [{one["key"]: _text(one["value"]) for one in row or ()} for row in columns["headers"]]
+    return None
+
+
+def _text(value: bytes | str | None) -> str:
+    return "" if value is None else value if isinstance(value, str) else value.decode()
 
 
 class TaskIdentity(msgspec.Struct, frozen=True):
@@ -64,7 +196,7 @@ class TaskIdentity(msgspec.Struct, frozen=True):
         return name
 
     @property
-    def life(self) -> int:
+    def epoch(self) -> int:
         return self.batch + 1
 
 
@@ -81,7 +213,7 @@ async def _publish(task: TaskIdentity, access: AccessOptions, bundles: Callable[
         try:
             client = await connect(
                 access.servers, name=task.publisher, timeout=min(CONNECT_S, access.timeout_s), tls=access.tls,
-                login=access.login, life=task.life, options=ClientOptions(same_bundles=True),
+                login=access.login, epoch=task.epoch, options=ClientOptions(same_bundles=True),
             )  # fmt: skip
             try:
                 await _say(client, bundles(), access.timeout_s)
@@ -93,7 +225,7 @@ async def _publish(task: TaskIdentity, access: AccessOptions, bundles: Callable[
                 raise SinkError(f"{who} was refused: {error.reason}") from None
             trouble = str(error)
         except ConnectError as error:
-            if error.hopeless:
+            if not error.retryable:
                 raise SinkError(f"{who} was not published: {error}") from None
             trouble = str(error)
         except (ClientError, TimeoutError) as error:

@@ -25,10 +25,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from resprout.edge.messages import EventRead
 from resprout.filters.predicate import is_plain, topic_matches
-from resprout.spark.columns import check_schema, default_schema
-from resprout.spark.offsets import JournalRange
-from resprout.spark.options import SourceOptions, source_options
-from resprout.spark.reading import StreamProgress, batch_ranges, batches
+from resprout.spark.options import JournalRange, SourceOptions, source_options
+from resprout.spark.reading import StreamProgress, batch_ranges, batches, check_schema, default_schema
 from resprout.spark.sink import ResproutStreamWriter, ResproutWriter
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from resprout.spread.needs import Base, Bases, Need, Wish
 
 MOVES_PER_NEED: Final = 2
 """How often, for each new need, one may come to stand under another later."""
-REPLACED_MAX: Final = 10_000
+REPLACED_MAX: Final = 4_096
 """Asks that one new ask replaces."""
-SIZE_MAX: Final = 10_000
+SIZE_MAX: Final = 4_096
 """Needs that stand under one another in all. When the one that is asked goes, the others are asked in the same step."""
 HEIGHT_MAX: Final = 16
 """Needs over one another above the lowest: the way to the root is short. What is this high is not replaced."""

@@ -11,8 +11,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from resprout.core import limits
 from resprout.filters.implication import implies
-from resprout.filters.predicate import Predicate
-from resprout.filters.where import Condition
+from resprout.filters.predicate import Condition, Predicate
 
 Value = TypeVar("Value")
 

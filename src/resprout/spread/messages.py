@@ -12,7 +12,8 @@ Outbound = list[tuple[str, ProtocolMessage]]
 
 
 class Interested(NeighbourMessage, frozen=True, tag=48):
-    """Send what matches from now on. `id` is the sender's, so that a late answer to a withdrawn wish is told apart."""
+    """Asks the neighbour to send what matches from now on. The sender chooses `id`, to tell apart a late answer to a
+    withdrawn wish."""
 
     leaves: ClassVar[Departure] = Departure.TURN
 
@@ -28,9 +29,9 @@ class InterestConfirmed(NeighbourMessage, frozen=True, tag=49):
 
     id: BoundedNumber
     base: Marks = ()
-    """Of what is still on its way there: how far each origin had come before the interest was known."""
+    """How far each origin with something still in flight had come before the interest was known."""
     more: bool = False
-    """It is not confirmed yet: more of the base follows."""
+    """Whether more of the base follows; the last part confirms."""
 
     @property
     def bulk(self) -> int:
@@ -38,6 +39,8 @@ class InterestConfirmed(NeighbourMessage, frozen=True, tag=49):
 
 
 class Uninterested(NeighbourMessage, frozen=True, tag=50):
+    """Withdraws a wish."""
+
     leaves: ClassVar[Departure] = Departure.TURN
 
     id: BoundedNumber

@@ -95,11 +95,11 @@ class Need:
     __slots__ = (
         "above",
         "base",
+        "children_with_waiters",
         "confirmed",
         "height",
         "id",
         "predicate",
-        "restless",
         "size",
         "under",
         "waiting",
@@ -124,7 +124,7 @@ class Need:
         """Needs that stand under it, directly or not, and itself."""
         self.waiting: dict[Wish, None] = _NOTHING
         """Wishes for this very predicate that the root's confirmation will reach."""
-        self.restless: dict[Need, None] = _NOTHING
+        self.children_with_waiters: dict[Need, None] = _NOTHING
         """Those directly under it in or under which a wish may wait."""
 
     @property
@@ -142,13 +142,13 @@ class Need:
         cover.under[self] = None
         cover._grow(self.size)
         cover.height = max(cover.height, self.height + 1) if len(cover.under) > 1 else self.height + 1
-        if self.waiting or self.restless:
+        if self.waiting or self.children_with_waiters:
             cover._stir(self)
 
     def step_out(self) -> None:
         if self.above is not None:
             del self.above.under[self]
-            self.above.restless.pop(self, None)
+            self.above.children_with_waiters.pop(self, None)
             self.above._grow(-self.size)
             self.above = None
 
@@ -163,14 +163,14 @@ class Need:
             self.waiting = {}
         self.waiting[wish] = None
         need = self
-        while (above := need.above) is not None and need not in above.restless:
+        while (above := need.above) is not None and need not in above.children_with_waiters:
             above._stir(need)
             need = above
 
     def _stir(self, under: "Need") -> None:
-        if self.restless is _NOTHING:
-            self.restless = {}
-        self.restless[under] = None
+        if self.children_with_waiters is _NOTHING:
+            self.children_with_waiters = {}
+        self.children_with_waiters[under] = None
 
     def take_waiting(self) -> list[Wish]:
         """All wishes that wait here or below, and do so no more."""
@@ -179,6 +179,6 @@ class Need:
         while visited:
             need = visited.pop()
             taken += need.waiting
-            visited += need.restless
-            need.waiting = need.restless = _NOTHING
+            visited += need.children_with_waiters
+            need.waiting = need.children_with_waiters = _NOTHING
         return taken

@@ -1,21 +1,100 @@
-"""Which links and local clients get a bundle: the matching index with the answer per topic remembered."""
+"""Which links and local clients get a bundle: the matching index, with the answer per topic remembered.
 
-from collections.abc import Mapping
+A bundle whose matching may take long is matched within a budget (`MatchBudget`), and the work is charged to those who
+subscribed with conditions. Each party pays for the conditions of its clients out of a budget per second
+(`Quotas.spend`), which is looked at before each test. A client whose party has spent too much is tested no further, and
+its session ends with the step.
+
+A neighbour stands for many clients, so it is never cut off. Once one message of the bundle is wanted there, nothing
+more is tested for it, because it is given the whole bundle. When its budget is spent it is given the bundle without a
+test: passing it on costs less, and the brokers behind it test the same conditions themselves. Ghosts and durable
+subscriptions stand for clients that are elsewhere, and are tested in any case.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from resprout.core.bundle import Bundle, unpack_attributes
 from resprout.core.errors import WireError
+from resprout.core.limits import Attributes
 from resprout.edge.broker.ports import Picks
+from resprout.edge.broker.quotas import SECOND_US, Quotas
 from resprout.edge.broker.session import ClientSession
-from resprout.filters.index import MatchIndex
+from resprout.filters.index import MatchIndex, MatchPlan
 from resprout.order.link import Link
-from resprout.stacks.match_budget import FREE_STEPS, MatchBudget
+
+FREE_STEPS: Final = 4_096
+"""A bundle that can take at most this many steps is matched without counting them (less than 0.5 ms)."""
+NEIGHBOUR_STEPS: Final = 500_000
+"""What testing for one neighbour may take at once, and in a quarter of a second."""
 
 ROUTES_MAX = 10_000
 """Remembered answers; beyond that all are forgotten and found again."""
 
 
+class MatchBudget:
+    def __init__(
+        self,
+        quotas: Quotas,
+        links: Mapping[str, Any],
+        sessions: Mapping[str, ClientSession],
+        now_us: Callable[[], int],
+    ) -> None:
+        self._quotas = quotas
+        self._links = links
+        self._sessions = sessions
+        self._now_us = now_us
+        self._spent: dict[str, tuple[int, int]] = {}
+        """By neighbour: steps that are not paid off yet, and when that was last computed."""
+
+    def match(self, plan: MatchPlan[str], rows: Sequence[Attributes]) -> dict[str, list[int]]:
+        """Return the places of the messages that each direction wants. Of a neighbour, the first place is enough."""
+        wanted: dict[str, list[int]] = {}
+        settled = {id for id in plan.always if id in self._links}
+        """Directions for which nothing more is tested."""
+        for offset, attributes in enumerate(rows):
+            found: dict[int, str] = {}
+            self._test(plan, attributes, settled, found)
+            for id in plan.everyone(found):
+                if id in self._links:
+                    settled.add(id)
+                wanted.setdefault(id, []).append(offset)
+        for name in self._quotas.overspent:
+            wanted.pop(name, None)
+        return wanted
+
+    def _test(self, plan: MatchPlan[str], attributes: Attributes, settled: set[str], found: dict[int, str]) -> None:
+        characters = max([len(value) for value in attributes.values() if isinstance(value, str)], default=0)
+        for row in plan.candidates(attributes):
+            asking = {serial: id for serial, id in row.members.items() if id not in settled}
+            if not asking:
+                continue
+            each = 1 + row.condition.price.of(characters) // len(asking)
+            for serial, id in list(asking.items()):
+                if not self._spend(id, each):
+                    settled.add(id)
+                    if id in self._links:
+                        found[serial] = id
+                    del asking[serial]
+            if asking and row.test(attributes):
+                found.update(asking)
+
+    def _spend(self, id: str, steps: int) -> bool:
+        session = self._sessions.get(id)
+        if session is not None:
+            return not session.attending or self._quotas.spend(session, steps, self._now_us())
+        now_us = self._now_us()
+        spent, at_us = self._spent.get(id, (0, now_us))
+        spent = max(0, spent - (now_us - at_us) * 4 * NEIGHBOUR_STEPS // SECOND_US) + steps
+        self._spent[id] = (spent, now_us)
+        return spent <= NEIGHBOUR_STEPS
+
+    def forget(self, neighbour: str) -> None:
+        self._spent.pop(neighbour, None)
+
+
 class Route:
-    """Who wants a bundle on these topics whose messages have no attributes."""
+    """Who wants a bundle on these topics if its messages have no attributes."""
 
     __slots__ = ("conditional", "links", "sessions")
 
@@ -23,7 +102,7 @@ class Route:
         self.links = links
         self.sessions = sessions
         self.conditional = conditional
-        """With attributes it may be others."""
+        """Whether attributes may change the answer."""
 
 
 class Routes:
@@ -46,10 +125,8 @@ class Routes:
         self._known.clear()
 
     def find(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
-        """Links and local clients that want the bundle, and which messages of it where not all are wanted.
-
-        A link gets the whole bundle when it wants any message of it: a bundle is never split between brokers.
-        """
+        """Return the links and local clients that want the bundle, and the offsets of the wanted messages where not
+        all are wanted. A link is given the whole bundle: bundles are never split between brokers."""
         topics = bundle.topics
         route = self._known.get(topics)
         if route is None:
@@ -59,8 +136,8 @@ class Routes:
         return self._by_content(bundle, topics)
 
     def wants(self, link: Link, bundle: Bundle) -> bool:
-        """Of a bundle that was accepted long ago. One that cannot be read now was let in while nobody had to read it;
-        whoever passed it on would be blamed."""
+        """Whether a link wants a bundle that was accepted earlier. A bundle that cannot be read counts as not
+        wanted: whoever passed it on would be blamed."""
         try:
             return link in self.find(bundle)[0]
         except WireError:
@@ -73,10 +150,16 @@ class Routes:
             self._known.clear()
         route = self._known[topics] = Route(
             tuple(self._links[id] for id in bare if id in self._links),
-            tuple(self._sessions[id] for id in bare if id in self._sessions),
+            self._readers(bare),
             plan.conditional,
         )
         return route
+
+    def _readers(self, directions: Iterable[str]) -> tuple[ClientSession, ...]:
+        """Return the sessions among the directions. A client that is still arriving is left out; it is given its
+        share later."""
+        found = [self._sessions[id] for id in directions if id in self._sessions]
+        return tuple([session for session in found if not session.is_arriving])
 
     def _by_content(
         self, bundle: Bundle, topics: tuple[str, ...]
@@ -90,7 +173,7 @@ class Routes:
                 for id in plan.match(row):
                     wanted.setdefault(id, []).append(offset)
         links = tuple(self._links[id] for id in wanted if id in self._links)
-        sessions = tuple(self._sessions[id] for id in wanted if id in self._sessions)
+        sessions = self._readers(wanted)
         picks = {
             session.name: tuple(wanted[session.name])
             for session in sessions

@@ -1,8 +1,13 @@
-"""What a stack is to the rest of the house: a name, what it offers, its options, how to make its brokers; and what it
-says of itself, so that nobody has to know it by name: how far its order reaches, what its messages are for, for how
-long it waits, which faults it survives."""
+"""What a stack declares about itself, so that no other package has to know it by name.
+
+A `Stack` has a name, the guarantees and subscriptions that it offers, its options, and a function that makes its
+brokers. It also says how far its order reaches, what its messages are for (`Family`: a trace counts them by type, and
+people ask for the purpose), how long its brokers wait, and which faults it survives with all its promises kept
+(`Survival`: a swarm does these faults to it, and no others).
+"""
 
 import difflib
+import enum
 import random
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
@@ -14,10 +19,79 @@ from resprout.core.contract import Machine, word_of
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, OrderScope, Promises, ReceiptLevel, Reliability, check_offered
 from resprout.overlay.places import Place
-from resprout.stacks.families import Family
-from resprout.stacks.survival import NOTHING, Survival
 
 O = TypeVar("O", bound=msgspec.Struct)  # noqa: E741
+
+
+class Family(enum.StrEnum):
+    PUBLICATIONS = "publications"
+    """Bring a publication from broker to broker, or what is needed to order it."""
+    REPORTS = "reports"
+    """Say between brokers how far publications have come."""
+    SUBSCRIPTIONS = "subscriptions"
+    """Spread between brokers who wants what."""
+    MEMBERSHIP = "membership"
+    """Who belongs to the network and lives: signs of life, joins, moves, elections."""
+    REPAIR = "repair"
+    CLIENTS = "clients"
+    """All that clients and their brokers say to each other, and brokers about clients."""
+    OTHER = "other"
+    """Of a stack that does not say, or that is not installed where its traces are read."""
+
+
+class Survival(msgspec.Struct, frozen=True):
+    """At most `faults` of the brokers on any path of `span` are down at once, counted until their repair is complete.
+    Whatever is False is never done to a broker. The least, which is the default, is nothing but what needs no repair:
+    short pauses, and connections that break and come back."""
+
+    faults: int = 0
+    span: int | None = None
+    """In brokers; None: of the whole network."""
+    each_site: bool = False
+    """Whether that is counted for each site by itself, whoever is down in others; of those that never return, too."""
+    majority: bool = False
+    """A majority of the 2f + 1 brokers nearest to the root must be left of those that do not crash for all to see."""
+    least: int = 0
+    """So many brokers have to live for any of them to fall: with fewer, something is held by too few."""
+    silent_hosts: bool = False
+    """Whether a broker may go without a word from its host."""
+    freezes: bool = False
+    """Whether one may stop for longer than it takes to be declared dead, and go on."""
+    clients_restart_at_home: bool = False
+    """Whether a client that crashes must find its own broker when it starts again. Elsewhere it may be overtaken by all
+    that its earlier life had published at a broker that is frozen or cut off. So these are not drawn together."""
+    cuts: bool = False
+    """Whether up to f brokers may be cut off from all others, and come back; and clients for so long that they turn to
+    other brokers, while their own one lives."""
+    partitions: bool = False
+    """Whether the network may be in two for a while, each part larger than f."""
+    joins: bool = False
+    leaves: bool = False
+    recovers_with_disk: bool = False
+    """Whether a crashed broker may start again with what it had persisted."""
+    recovers_without_disk: bool = False
+    """Whether it may with nothing."""
+    returns_early: bool = False
+    """Whether a crashed broker may be back before its repair is complete."""
+    all_return: bool = False
+    """Whether every broker that crashes has to start again: its clients wait for it, and for nobody else."""
+    again: bool = False
+    """Whether more may fall when the repair of those before is complete."""
+
+    @property
+    def recovers(self) -> bool:
+        return self.recovers_with_disk or self.recovers_without_disk
+
+
+NOTHING = Survival()
+
+
+def everything(faults: int) -> Survival:
+    """Of a tree that repairs itself around any f of its brokers on a path of 2f + 1."""
+    return Survival(
+        faults, 2 * faults + 1, majority=True, silent_hosts=True, freezes=True, cuts=True, partitions=True, joins=True,
+        leaves=True, recovers_with_disk=True, recovers_without_disk=True, returns_early=True, again=True,
+    )  # fmt: skip
 
 
 class BrokerSeat(msgspec.Struct, frozen=True):

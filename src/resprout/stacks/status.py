@@ -1,13 +1,15 @@
-"""What a stack's broker says of itself to people and monitors: plain values, made when somebody asks.
+"""What a stack's broker tells people and monitors about itself: plain values, made when somebody asks.
 
 A stack tells what it has; what it has not is absent. What a driver knows by itself (sessions, queues, addresses) is not
-asked of it.
+asked of it. `readers_here` looks at every subscription, so it is for people who ask and not for publications.
 """
 
 from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from resprout.edge.broker.sessions import ClientSessions
+from resprout.filters.predicate import topic_matches
 from resprout.overlay.places import Place
 
 Absent = msgspec.UnsetType
@@ -130,3 +132,14 @@ class TellsStatus(Protocol):
     def status(self) -> StackStatus: ...
 
     def readers(self, topic: str) -> TopicReaders: ...
+
+
+def readers_here(sessions: ClientSessions, topic: str) -> TopicReaders:
+    clients, conditional = [], []
+    for name, session in sessions.all.items():
+        wanted = [one for one in session.subscriptions.values() if topic_matches(one.filter, topic)]
+        if any(one.where is None for one in wanted):
+            clients.append(name)
+        elif wanted:
+            conditional.append(name)
+    return TopicReaders(tuple(clients), tuple(conditional))

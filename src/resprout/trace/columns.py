@@ -1,4 +1,4 @@
-"""Rows to an Arrow table and back, column by column.
+"""Rows to an Arrow table and back, column by column, and to Parquet files. Only this module of `trace` needs Arrow.
 
 Arrow boxes every cell when it is asked for a Python list, which is most of the cost of reading. Texts are therefore
 looked up in a dictionary of the distinct ones (few, and then shared in memory), and numbers are read straight from
@@ -8,12 +8,14 @@ their buffer.
 from collections.abc import Sequence
 from itertools import starmap
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from resprout.trace.schema import COLUMNS, Row, TraceError
+from resprout.trace.schema import COLUMNS, Row, TraceError, reason_of
 
 ARROW_SCHEMA: Final = pa.schema(
     [
@@ -65,6 +67,27 @@ def rows_of(table: Any) -> list[Row]:
             raise TraceError(f"column {name} is null in row {column.index(None)}")
     _check_inside(table)
     return [*starmap(Row, zip(*cells, strict=True))]  # by position: with keywords it takes five times as long
+
+
+def write_rows(rows: Sequence[Row], path: Path, checksums: bool = False) -> None:
+    """Write a Parquet file, also one without rows. Raises TraceError when a value does not fit, or OSError."""
+    try:
+        # Absolute: Arrow takes what stands before a colon for the kind of address.
+        pq.write_table(table_of(rows), path.absolute(), compression="zstd", write_page_checksum=checksums)
+    except pa.ArrowException as error:
+        raise OSError(str(error)) from None
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of a Parquet file. Raises TraceError when it is damaged, or not a part of a trace."""
+    try:
+        table = pq.read_table(path.absolute(), use_threads=False, partitioning=None)
+    except (pa.ArrowException, OSError) as error:
+        raise TraceError(f"damaged or not Parquet: {reason_of(error)}") from None
+    try:
+        return rows_of(table)
+    except (UnicodeDecodeError, pa.ArrowException, IndexError) as error:  # sound pages with senseless texts in them
+        raise TraceError(f"damaged or not Parquet: {reason_of(error)}") from None
 
 
 def _check_columns(table: Any) -> None:

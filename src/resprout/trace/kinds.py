@@ -59,8 +59,10 @@ CONSUMING: Final = "consuming"
 """It is confirmed: from the first of these on nothing that matches is missed. `filter, where`."""
 HANDED: Final = "handed"
 """A consumer is handed a message. As `deliver`; `redelivered` in the attributes where it may have been handed out
-before, `dropped` where the consumer was told of dropped messages before it: how many of the subscription were dropped
-so far."""
+before."""
+DROPS_TOLD: Final = "drops_told"
+"""A consumer is told of dropped messages: `dropped` in the attributes, how many of the subscription were dropped so
+far."""
 ACKNOWLEDGED: Final = "acknowledged"
 """A consumer has processed it. Identity."""
 CONSUME_OVER: Final = "consume_over"
@@ -108,7 +110,7 @@ LOAD: Final = "load"
 counts without quotes. At most one row per node, before the row that ends the run."""
 SENT: Final = "sent:"
 COUNTS: Final = "counts"
-"""Of a run that records counts only, in place of the rows of its clients, at its end: see `trace.counts`. One row for
+"""Of a run that records counts only, in place of the rows of its clients, at its end: see `trace.summary`. One row for
 each `guarantee`, one without for the rest; `attributes` hold the counts. Such a run cannot be judged."""
 NOTE: Final = "note"
 """For people; `detail` holds the text."""

@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 
 from resprout.core.errors import UsageError
-from resprout.core.names import Attributes, AttributeValue
+from resprout.core.limits import Attributes, AttributeValue
 
 SCHEMA_VERSION: Final = 1
 
@@ -140,3 +140,10 @@ def digest_of(rows: Sequence[Row]) -> str:
     for begin in range(0, len(rows), _AT_A_TIME):
         digest.update(rows[begin : begin + _AT_A_TIME])
     return digest.value
+
+
+def reason_of(error: Exception) -> str:
+    """Return an error as one line, without the path that the caller names anyway."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return " ".join(str(error).split())[:200]

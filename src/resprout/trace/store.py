@@ -1,12 +1,24 @@
-"""A trace on disk: a folder with Parquet part files of one table, and `run.json`; and the recorder that fills it.
+"""A trace on disk: a folder of Parquet files; written whole when a run is over, or file by file while it happens.
 
-A write that was interrupted never looks whole. Every file is written under a temporary name and renamed, `run.json`
-comes last, and without it there is no trace. It holds the number of rows and their digest, so a part file that was
-lost, exchanged or damaged is noticed when the trace is read. A folder that holds anything but a trace is left alone.
+**A finished run** is a folder with part files of one table, and `run.json`. An interrupted write never looks whole:
+every file is written under a temporary name and renamed, `run.json` comes last, and without it there is no trace. It
+holds the number of rows and their digest, so a part file that was lost, exchanged or damaged is noticed when the trace
+is read. A folder that holds anything but a trace is left alone. `Recorder` collects the rows of a run as they happen:
+in memory, or with a `TraceWriter`, which writes a part file every `SPILL_ROWS` rows. Either way the digest grows along,
+and recording a row costs little more than appending to a list.
 
-`Recorder` collects the rows of a run as they happen. A short run is kept in memory. A long one is given a
-`TraceWriter`: every `SPILL_ROWS` rows become a part file and leave memory. Either way the digest grows along, and
-recording a row costs little more than appending to a list.
+**A run while it happens** (`LiveFolder`) is a folder to which files of rows are added until the run is over:
+
+    rows-000000.parquet, rows-000001.parquet, ...
+
+A file is whole from the moment it has its name, it is never changed, and no name is used twice: a reader never has to
+read a file again. The rows of one node are in the order in which it observed them, within a file and from file to file,
+and rows within a file are in the order of their times. But a row may come after a file with later rows of other nodes,
+by as long as its process took to write it.
+
+Where a run promises less than a network can, the first row says what (`promise`); `run.json` says it of a finished run.
+The last row says that the run is over: the `quiescent` or `timeout` row of the trace or, where the run failed or was
+interrupted, an `aborted` row. Rows of kind `promise` and `aborted` are in live folders only.
 """
 
 import os
@@ -15,12 +27,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from resprout.core.guarantee import Promises
-from resprout.trace.columns import ARROW_SCHEMA, rows_of, table_of
-from resprout.trace.schema import SCHEMA_VERSION, Digest, Row, TraceError, digest_of
+from resprout.core.extras import needed_for
+from resprout.core.guarantee import ALL_RECEIPTS, Promises
+from resprout.trace import kinds
+from resprout.trace.schema import SCHEMA_VERSION, Digest, Row, TraceError, digest_of, reason_of
 
 INFO_NAME: Final = "run.json"
 _PART: Final = "part-{:05d}.parquet"
@@ -29,6 +40,13 @@ _TEMPORARY: Final = ".partial"
 
 SPILL_ROWS: Final = 100_000
 """Rows in memory before they become a part file: about 50 MB, and large enough for Parquet to compress well."""
+
+ABORTED: Final = "aborted"
+PROMISE: Final = "promise"
+ENDS: Final = (kinds.QUIESCENT, kinds.TIMEOUT, ABORTED)
+"""Kinds of last rows."""
+FILES: Final = "rows-*.parquet"
+_FILE: Final = "rows-{:06d}.parquet"
 
 
 class RunInfo(msgspec.Struct, kw_only=True, frozen=True):
@@ -64,6 +82,9 @@ class TraceWriter:
     """Writes a trace part by part. Until `finish` the folder holds no trace, whatever it held before."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
+        with needed_for("a trace on disk"):
+            from resprout.trace import columns
+        self._columns = columns
         self._folder = Path(folder)
         self.digest = Digest()
         """Of the rows written so far."""
@@ -78,32 +99,28 @@ class TraceWriter:
             for path in old:
                 path.unlink(missing_ok=True)
         except OSError as error:
-            raise TraceError(f"{self._folder}: cannot be prepared for a trace: {_reason(error)}") from None
+            raise TraceError(f"{self._folder}: cannot be prepared for a trace: {reason_of(error)}") from None
 
     def write(self, rows: Sequence[Row]) -> None:
         """Appends a part file with these rows."""
         if not rows:
             return
         path = self._folder / _PART.format(self._parts)
-        try:
-            table = table_of(rows)
-        except TraceError as error:
-            raise TraceError(f"{path}: {error}") from None
+        _replace(path, lambda temporary: self._columns.write_rows(rows, temporary))
         self.digest.update(rows)
-        _replace(path, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
         self._parts += 1
         self._rows += len(rows)
 
     def finish(self, info: RunInfo) -> RunInfo:
         """Writes `run.json`: from here on the trace is whole. Returns the info as written."""
         if not self._parts:  # a run without rows is still a table that anything can read
-            _replace(self._folder / _PART.format(0), lambda path: pq.write_table(ARROW_SCHEMA.empty_table(), path))
+            _replace(self._folder / _PART.format(0), lambda path: self._columns.write_rows((), path))
         whole = msgspec.structs.replace(info, digest=self.digest.value, rows=self._rows, schema_version=SCHEMA_VERSION)
         path = self._folder / INFO_NAME
         try:
             text = msgspec.json.format(msgspec.json.encode(whole, order="deterministic"), indent=2)
         except (TypeError, ValueError) as error:
-            raise TraceError(f"{path}: not written: {_reason(error)}") from None
+            raise TraceError(f"{path}: not written: {reason_of(error)}") from None
         _replace(path, lambda temporary: temporary.write_bytes(text + b"\n"))
         return whole
 
@@ -136,14 +153,14 @@ def info_at(path: Readable) -> RunInfo:
     except FileNotFoundError:
         raise TraceError(f"{path}: missing; the folder holds no trace, or one that was never finished") from None
     except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {_reason(error)}") from None
+        raise TraceError(f"{path}: cannot be read: {reason_of(error)}") from None
     try:
         version = msgspec.json.decode(content, type=_Version).schema_version
         if version != SCHEMA_VERSION:
             raise TraceError(f"{path}: schema version {version}; this program reads version {SCHEMA_VERSION}")
         return msgspec.json.decode(content, type=RunInfo)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise TraceError(f"{path}: damaged: {_reason(error)}") from None
+        raise TraceError(f"{path}: damaged: {reason_of(error)}") from None
 
 
 def read_trace(folder: str | os.PathLike[str], is_verified: bool = False) -> Trace:
@@ -166,16 +183,12 @@ class _Version(msgspec.Struct):
 
 
 def _read_part(path: Path) -> list[Row]:
+    with needed_for("a trace on disk"):
+        from resprout.trace import columns
     try:
-        table = pq.read_table(path.absolute(), use_threads=False, partitioning=None)
-    except (pa.ArrowException, OSError) as error:
-        raise TraceError(f"{path}: damaged or not Parquet: {_reason(error)}") from None
-    try:
-        return rows_of(table)
+        return columns.read_rows(path)
     except TraceError as error:
         raise TraceError(f"{path}: {error}") from None
-    except (UnicodeDecodeError, pa.ArrowException, IndexError) as error:  # sound pages with senseless texts in them
-        raise TraceError(f"{path}: damaged or not Parquet: {_reason(error)}") from None
 
 
 def _belongs_to_a_trace(path: Path) -> bool:
@@ -186,17 +199,12 @@ def _belongs_to_a_trace(path: Path) -> bool:
 def _replace(path: Path, write: Any) -> None:
     temporary = path.with_name(path.name + _TEMPORARY)
     try:
-        write(temporary.absolute())  # Arrow takes what stands before a colon for the kind of address
+        write(temporary)
         temporary.replace(path)
-    except (pa.ArrowException, OSError) as error:
-        raise TraceError(f"{path}: cannot be written: {_reason(error)}") from None
-
-
-def _reason(error: Exception) -> str:
-    """One line, without the path that the caller names anyway."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return " ".join(str(error).split())[:200]
+    except TraceError as error:
+        raise TraceError(f"{path}: {error}") from None
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be written: {reason_of(error)}") from None
 
 
 class Recorder:
@@ -246,3 +254,55 @@ class Recorder:
         writer.write(self._rows)
         self._spilled += len(self._rows)
         self._rows.clear()
+
+
+def promise_row(promise: Promises) -> Row:
+    cells = {"order": promise.order.value, "reliability": promise.reliability.value}
+    return Row(time_us=0, node="world", kind=PROMISE, attributes={**cells, "receipts": " ".join(promise.receipts)})
+
+
+def promise_of(row: Row) -> Promises:
+    """What such a row says; TraceError when it makes no sense."""
+    cells = row.attributes or {}
+    receipts = tuple(cells.get("receipts", " ".join(ALL_RECEIPTS)).split())
+    try:
+        return msgspec.convert({**cells, "receipts": receipts}, Promises)
+    except msgspec.ValidationError as error:
+        raise TraceError(f"a {PROMISE} row that makes no sense: {error}") from None
+
+
+class LiveFolder:
+    """Writes one run into a folder of its own: a folder that holds anything already is left alone."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        with needed_for("a folder of live rows"):
+            from resprout.trace import columns
+        self._columns = columns
+        self.folder = Path(folder)
+        self._files = 0
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if found := sorted(path.name for path in self.folder.iterdir()):
+                raise TraceError(
+                    f"{self.folder}: not written, the folder holds {found[0]!r}; live rows need an empty one"
+                )
+            trial = self.folder / ".trial"
+            trial.touch()
+            trial.unlink()
+        except OSError as error:
+            raise TraceError(f"{self.folder}: cannot be prepared for live rows: {reason_of(error)}") from None
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Adds a file with these rows; nothing when there are none."""
+        if not rows:
+            return
+        path = self.folder / _FILE.format(self._files)
+        draft = path.absolute().with_name(f".{path.name}")
+        try:
+            self._columns.write_rows(rows, draft, checksums=True)
+            if path.exists():
+                raise TraceError(f"{path}: not written, somebody else has written it")
+            draft.replace(path)
+        except OSError as error:
+            raise TraceError(f"{path}: cannot be written: {reason_of(error)}") from None
+        self._files += 1

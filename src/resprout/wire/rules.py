@@ -23,8 +23,7 @@ from msgspec import inspect
 from resprout.core import limits
 from resprout.core.bundle import Bundle
 from resprout.core.errors import UsageError, WireError
-from resprout.wire.bundles import INT64_MAX
-from resprout.wire.checks import check_text, checked_key, checked_name, checked_topic
+from resprout.wire.bundles import INT64_MAX, check_text, checked_key, checked_name, checked_topic
 
 Rule = Callable[[Any], object]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from resprout.core.contract import CancelTimer, SetTimer, Timer
-from resprout.stacks.shell.step import Step
+from resprout.stacks.shell import Step
 
 DOUBLED_MAX: Final = 16
 """The longest timeout, in multiples of the first."""

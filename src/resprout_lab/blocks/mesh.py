@@ -1,22 +1,38 @@
-"""Sessions with brokers of an overlay without a tree: whoever has a word to say calls; whoever falls silent is called
-and given up, if it is not heard for a while.
+"""Sessions with brokers of an overlay without a tree, and what such an overlay asks of them.
 
-The base of what such a stack has under its overlay (`overlay.wires.Wires`); what it means to lose somebody is for the
-stack to say.
+Such an overlay is a pure part. It is told what other members say, and which members cannot be reached. It sends to
+members by name, and sets timers (`Wires`). `MeshSessions` is the base of what a stack has under its overlay: it opens a
+session when there is a message to send, and closes sessions that no side needs. It calls a member that falls silent,
+and gives it up if it is not heard for a while. The stack says what it means to lose a member.
 """
 
 from abc import ABC, abstractmethod
-from typing import Final
+from typing import Final, Protocol
+
+import msgspec
 
 from resprout.core.contract import CancelTimer, Heard, Locate, Outcome, ProtocolMessage, SetTimer, Timer
-from resprout.overlay.wires import OverlayMember
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peers
-from resprout.stacks.shell.step import Step
+from resprout.stacks.peers import Outbox, Peers
+from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
 
 IDLE_US: Final = 5_000_000
 """After this, a session that nobody needs is closed by whoever opened it."""
+
+
+class OverlayMember(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    address: str = ""
+    """Where it listens; empty where names are enough to connect."""
+
+
+class Wires(Protocol):
+    def say(self, member: OverlayMember, message: ProtocolMessage) -> None:
+        """In order for each; without a session one is opened. Lost when that cannot be, and then `gone` is told."""
+
+    def wake(self, timer: Timer, after_us: int) -> None: ...
+    def let_sleep(self, timer: Timer) -> None: ...
+    def tell(self, outcome: Outcome) -> None: ...
 
 
 class SilentTooLong(Timer, frozen=True):

@@ -1,6 +1,6 @@
 """The tree within k hops of one broker: who is there, on which path, and who comes next where some are dead.
 
-It is made of places (`overlay.places`), which their brokers publish; the newer one wins. Dead brokers keep their place:
+It is made of places (`blocks.tree`), which their brokers publish; the newer one wins. Dead brokers keep their place:
 nobody repairs the tree, they are passed over until they return. A link counts when both of its ends list it; an end of
 which nothing is known is believed to, and this broker's own word is enough for its own links. News may come in any
 order, so what is not connected to the rest yet is kept for a while.

@@ -6,9 +6,8 @@ So whoever brings more than the links take is held back, and no link needs a bou
 from collections import deque
 
 from resprout.core.contract import ProtocolMessage
-from resprout.stacks.shell.outbox import Outbox
-from resprout_lab.blocks.item import KeptItem
-from resprout_lab.blocks.retention import Retention
+from resprout.stacks.peers import Outbox
+from resprout_lab.blocks.retention import KeptItem, Retention
 
 
 class Passing:

@@ -1,11 +1,13 @@
-"""The plain subscription table with confirmations: what was asked of whom, and when a wish is recorded everywhere.
+"""A subscription table with confirmations: which neighbour was asked for what, and when all have recorded it.
 
-What one direction wants is asked of every neighbour but itself; it is recorded when all of them say so. A neighbour
-that is being replaced has not answered, so nothing is confirmed past it; its place is taken at once by the one that
-replaces it, so nothing is withdrawn either. Nothing is covered: every wish is asked for itself. The default stack has
-`spread.interest`, which does that and knows what is still on its way.
+The broker asks every neighbour but the one that a subscription came from. The subscription is recorded when all of them
+have confirmed it. A neighbour that is being replaced has not answered, so nothing is confirmed past it; its successor
+takes its place at once, so nothing is withdrawn either. Subscriptions are not covered: each is asked for by itself.
+The default stack has `spread.interest`, which covers and tracks what is still on its way.
 
-Tenants: `ginger`, `flood`, the causal multicasts, and `delta` for its clients.
+`Asking` connects the table with sessions: it sends the questions and confirms subscriptions to clients.
+
+Used by `ginger`, `flood`, the causal multicasts, and `delta` for its clients.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,11 +16,17 @@ from typing import Protocol
 import msgspec
 
 from resprout.core.bundle import Origin
+from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.message_fields import Mark, Reached, from_marks
+from resprout.edge.broker.sessions import ClientSessions
 from resprout.filters.predicate import Predicate, heard_predicate
 from resprout.spread.messages import InterestConfirmed, Interested, Outbound, Uninterested
+from resprout.stacks.desk import Handler
+from resprout.stacks.shell import Step
 from resprout_lab.blocks.subscriptions import Subscriptions
+
+ASKING_MESSAGES = (Interested, InterestConfirmed, Uninterested)
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -180,3 +188,47 @@ class RecordedSubscriptions:
         if not waiting:
             self._open.pop(predicate, None)
         return confirmed
+
+
+class Asking:
+    def __init__(
+        self,
+        step: Step,
+        sessions: ClientSessions,
+        wishes: RecordedSubscriptions,
+        send: Callable[[str, ProtocolMessage], object],
+        asks: bool = True,
+    ) -> None:
+        """`send` says something to a neighbour, behind what was said before. Unless it `asks`, neighbours send all they
+        have, say nothing of what they want, and a wish is confirmed at once."""
+        self._step = step
+        self._send = send
+        self._sessions = sessions
+        self._wishes = wishes
+        self._asks = asks
+        self.handlers: dict[type, Handler] = {}
+        """What neighbours may say; what their desk finds has a `name`."""
+        if asks:
+            self.handlers = {
+                Interested: lambda link, message: self.confirm(wishes.hear(link.name, message)),
+                InterestConfirmed: lambda link, message: self.confirm(wishes.hear_recorded(link.name, message)),
+                Uninterested: lambda link, message: self.confirm(wishes.hear_ended(link.name, message)),
+            }
+
+    def begin_link(self, name: str) -> None:
+        if self._asks:
+            self._wishes.add_link(name, ())
+
+    def end_link(self, name: str) -> None:
+        if self._asks:
+            self.confirm(self._wishes.remove_link(name))
+
+    def confirm(self, confirmed: Confirmed) -> None:
+        self._sessions.confirm(confirmed, self._step.out)
+
+    def ask(self) -> None:
+        """At the end of a step: what has changed, behind the publications that were passed on before."""
+        outbound = self._wishes.outbound[:]
+        self._wishes.outbound.clear()
+        for name, message in outbound:
+            self._send(name, message)

@@ -12,7 +12,7 @@ from resprout.core.contract import Effect, Persist, ProtocolMessage, Send, SetTi
 from resprout.replicas.ledger import Chosen, HeartbeatDue, News, PatienceOver, Restored
 from resprout.replicas.messages import NO_BALLOT, Accept, Ballot, Decisions, Fetch, Install, Prepare
 from resprout.replicas.replica import Replica
-from resprout.stacks.shell.step import Step
+from resprout.stacks.shell import Step
 
 SNAPSHOT_SLOTS: Final = 512
 """Slots between two snapshots: what the log has more is in memory, and what a newcomer is told."""

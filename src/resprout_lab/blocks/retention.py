@@ -1,15 +1,58 @@
-"""Keeps bundles for as long as somebody here needs them, and holds back whoever brings more than can be kept.
+"""Bundles that a broker keeps while somebody needs them, and back-pressure on whoever brings more than can be kept.
 
-What sessions of clients ask of a stack (`ports.RetentionPort`). Each item is charged to the *source* that brought it, a
-neighbour or a client, for as long as somebody needs it: a reader that has not taken it, a link without room, or, in a
-stack that keeps what others may still lack, everybody behind a link. In a tree that cannot come to a standstill: what
-is charged to a neighbour waits only for those on the other side.
+`KeptItem` is a bundle at one broker, as sessions of clients use it (`HeldBundle` in `edge.broker.ports`). Some stacks
+derive from it.
+
+`Retention` is what sessions ask of a stack (`RetentionPort`, in the same file). It charges each item to the *source*
+that brought it, a neighbour or a client, while somebody needs it: a reader that has not taken it, a link without room,
+or, in a stack that keeps what others may lack, everybody behind a link. This cannot deadlock in a tree: what is charged
+to a neighbour waits only for brokers on the other side.
 """
 
+from resprout.core.bundle import Bundle
 from resprout.core.contract import Effect
-from resprout.edge.broker.backpressure import BackPressure
+from resprout.edge.broker.ports import Picks
+from resprout.edge.broker.quotas import BackPressure
 from resprout.edge.broker.session import ClientSession
-from resprout_lab.blocks.item import KeptItem
+
+
+class KeptItem:
+    __slots__ = (
+        "awaits", "bundle", "client", "first", "hops", "last", "needed", "no", "picks", "position", "prompt", "readers",
+        "shown", "source", "stream", "tseq",
+    )  # fmt: skip
+
+    def __init__(self, bundle: Bundle, hops: int, source: str | None, prompt: bool, tseq: int = -1) -> None:
+        self.bundle = bundle
+        self.stream = bundle.stream
+        self.first = bundle.first
+        self.last = bundle.last
+        self.position = 0
+        """In the order of its topic, in a stack where each has one of its own."""
+        self.no = 0
+        """Its place in this broker's order."""
+        self.hops = hops
+        self.source = source
+        """The neighbour or client that it came from; None where nobody asks for clients."""
+        self.prompt = prompt
+        self.awaits = 0
+        self.tseq = tseq
+        """Of a total: its place in the one order of totals."""
+        self.client: ClientSession | None = None
+        """Of its publisher, if that is served here."""
+        self.readers: tuple[ClientSession, ...] = ()
+        self.picks: Picks | None = None
+        self.shown = False
+        self.needed = 0
+        """How many here are not through with it: readers, and whoever else the stack counts."""
+
+    @property
+    def place(self) -> int:
+        return self.tseq
+
+    @property
+    def undone(self) -> int:
+        return self.needed
 
 
 class Retention:

@@ -1,27 +1,33 @@
-"""A tree without repair: each broker joins the parent it was given, and takes in whoever asks.
+"""A tree without repair: each broker joins the parent that it was given, and accepts every broker that asks.
 
 A broker is *in the tree* when its parent says so, and a parent says so when it is in the tree itself; the root always
-is. So a network comes alive from the root, and whatever is said to a neighbour is said to one that can pass it on. A
-broker whose parent is gone is out of the tree until that one returns; its own children stay with it. A link that begins
-or ends is left as an outcome (`LinkBegan`, `LinkEnded`), and nothing is known of what was lost on it.
+is. So a network forms from the root, and every neighbour can pass on what it is told. A broker whose parent is gone is
+out of the tree until that parent returns; its own children stay with it. A link that begins or ends is reported as an
+outcome (`LinkBegan`, `LinkEnded`), without what was lost on it.
 
-Not here: looking for another parent, or deciding that anybody is dead. Where no parent was given, contacts are asked in
-turn for as long as nobody is there. One that asks back was a child of an earlier life: then this is the root again.
+This module does not look for another parent and does not declare a broker dead. Without a given parent, a broker asks
+its contacts in turn until one answers. A contact that asks back was a child of an earlier life: then this broker is the
+root again.
+
+In a `MappedTree`, each broker also knows the tree within some hops (`blocks.neighbourhood`): brokers tell their
+neighbours who their own neighbours are and where these listen, and pass on news to those whom it concerns
+(`PlacesNear`).
 """
 
 from collections.abc import Mapping
 
 import msgspec
 
-from resprout.core.contract import Heard, LinkDown, LinkUp, Outcome, ProtocolMessage, Silent
+from resprout.core.contract import Heard, LinkDown, LinkUp, Locate, Outcome, ProtocolMessage, Silent
 from resprout.core.errors import PeerError
 from resprout.edge.messages import Successor
-from resprout.stacks.shell.desk import Desk, Handler
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer, Peers
-from resprout.stacks.shell.step import Step
+from resprout.overlay.places import Place
+from resprout.stacks.desk import Desk, Handler
+from resprout.stacks.peers import Outbox, Peer, Peers
+from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
-from resprout.stacks.status import Absent, MemberSeen, StackStatus
+from resprout.stacks.status import Absent, MemberSeen, StackStatus, seen
+from resprout_lab.blocks.neighbourhood import Neighbourhood
 
 
 class Join(ProtocolMessage, frozen=True, tag=176):
@@ -162,3 +168,43 @@ class PlainTree:
     def _link(self, name: str, address: str) -> None:
         self.links[name] = Successor(name, address)
         self._step.outcomes.append(LinkBegan(name))
+
+
+class PlacesNear(ProtocolMessage, frozen=True, tag=187):
+    """Who stands next to whom, as far as the receiver has to know."""
+
+    places: tuple[Place, ...]
+
+
+class MappedTree(PlainTree):
+    def __init__(self, seat: BrokerSeat, step: Step, outbox: Outbox, view: Neighbourhood) -> None:
+        super().__init__(seat, step, outbox)
+        self._view = view
+
+    def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, ...]:
+        return super().desks({PlacesNear: self._told, **handlers})
+
+    def is_dead(self, name: str) -> bool:
+        """Declared dead, as far as is known here; in a tree that declares nobody dead, nobody is."""
+        return False
+
+    def _members(self) -> tuple[MemberSeen, ...]:
+        return tuple([seen(one, self.is_dead(one.name)) for one in self._view.places(self._view.nodes())])
+
+    def _told(self, peer: Peer, message: PlacesNear) -> None:
+        self._spread(self._view.learn(message.places))
+
+    def _spread(self, news: list[Place]) -> None:
+        for place in news:
+            if place.address and place.name != self._view.name:
+                self._step.out.append(Locate(place.name, place.address))
+        for name in self.links:
+            self._tell(name, self._view.concerning(name, news))
+
+    def _tell_everything(self, name: str) -> None:
+        """What one has to know with whom there is a new link."""
+        self._tell(name, self._view.everything_for(name))
+
+    def _tell(self, name: str, places: tuple[Place, ...]) -> None:
+        if places:
+            self._outbox.send(name, PlacesNear(places))

@@ -23,14 +23,14 @@ simulator all brokers share one header, and all targets one row.
 
 *Joining, copies, the path around a dead broker, faults and receipts* are those of `MulticastBroker`, as in `cbcast`: a
 publication is delivered and `safe` when a second broker has it, one broker may die or fall silent, its
-neighbours connect to each other, and its clients continue there.
+neighbours connect to each other, and its clients continue there and miss nothing.
 
 *Departures.* Every member is a target of every message, because a client of a dead broker continues at another one,
 which must know all that the client may have seen. So all rows of a header are equal, and of the paper's matrix
 *Delivered* only the row of the member itself is kept (`DirectOrder` gives the reason).
 """
 
-from resprout_lab.blocks.multicast.stack import multicast_stack
+from resprout_lab.blocks.multicast.broker import multicast_stack
 from resprout_lab.causal_barriers.broker import BarrierBroker
 from resprout_lab.causal_barriers.messages import BarrierMulticast, MembersKnown
 

@@ -9,10 +9,9 @@ from typing import Final
 
 from resprout.core.contract import SetTimer, Timer
 from resprout.core.errors import PeerError
-from resprout.stacks.shell.peers import Peer
+from resprout.stacks.peers import Peer
 from resprout.stacks.stack import BrokerSeat
-from resprout_lab.blocks.multicast.broker import MulticastBroker, member_of
-from resprout_lab.blocks.multicast.options import MulticastOptions
+from resprout_lab.blocks.multicast.broker import MulticastBroker, MulticastOptions, member_of
 from resprout_lab.causal_barriers.direct import DirectOrder
 from resprout_lab.causal_barriers.messages import MEMBERS_PER_MESSAGE, BarrierMulticast, MembersKnown
 

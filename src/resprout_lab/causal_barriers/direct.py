@@ -19,8 +19,8 @@ depends on it. The row for this member is the clock of `MulticastOrder`.
 """
 
 from resprout.core.bundle import Bundle
+from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.blocks.multicast.order import Arrival, ClockEntry, HeaderSizeError, MulticastOrder
-from resprout_lab.blocks.vector_clock import Changes
 from resprout_lab.causal_barriers.header import HEADER_BYTES_MAX, Barrier, Barriers
 from resprout_lab.causal_barriers.messages import EVERYBODY, BarrierMulticast
 

@@ -14,7 +14,7 @@ import msgspec
 
 from resprout.core import limits
 from resprout.wire.sizes import array_bytes, number_bytes, text_bytes
-from resprout_lab.blocks.vector_clock import COUNT_MAX
+from resprout_lab.blocks.causal_order import COUNT_MAX
 
 Barrier = tuple[tuple[str, int], ...]
 """(member, number) of messages that must be delivered before, by name."""

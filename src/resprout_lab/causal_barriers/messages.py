@@ -4,8 +4,8 @@ from typing import Final
 
 from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
+from resprout_lab.blocks.causal_order import COUNT_MAX
 from resprout_lab.blocks.multicast.messages import MulticastMessage
-from resprout_lab.blocks.vector_clock import COUNT_MAX
 from resprout_lab.causal_barriers.header import Barriers
 
 EVERYBODY: Final = "#"

@@ -27,7 +27,7 @@ Neighbours count for each other what has arrived (`Progress`), and each keeps wh
 *Around a dead broker.* Every broker knows the tree within two hops. When the host of a broker reports that its process
 is gone, or the failure detector suspects it, its neighbours connect to each other and send each other what it may have
 owed (`Around`, `Flushed`). Nobody repairs the tree; duplicates are dropped. Clients of the dead broker continue at its
-neighbours, when everything has come there that they may have seen. They are told that they may have missed messages.
+neighbours, when everything has come there that they may have seen, and are handed over what they have not received.
 
 *Faults.* One broker may die, fall silent or freeze. Not survived: two deaths of neighbours or before the first is
 bypassed; a broken link, which is two. A broker that was suspected and lives begins another life. A broker that returns
@@ -36,7 +36,7 @@ joins like a newcomer.
 *Receipts.* `accepted`: the publisher's broker has it. `safe`: two brokers have it. `delivered` is never sent.
 """
 
-from resprout_lab.blocks.multicast.stack import multicast_stack
+from resprout_lab.blocks.multicast.broker import multicast_stack
 from resprout_lab.cbcast.broker import CbcastBroker
 from resprout_lab.cbcast.messages import Multicast
 

@@ -3,8 +3,7 @@
 import random
 
 from resprout.stacks.stack import BrokerSeat
-from resprout_lab.blocks.multicast.broker import MulticastBroker, member_of
-from resprout_lab.blocks.multicast.options import MulticastOptions
+from resprout_lab.blocks.multicast.broker import MulticastBroker, MulticastOptions, member_of
 from resprout_lab.cbcast.causal import CausalOrder
 from resprout_lab.cbcast.messages import Multicast
 

@@ -1,9 +1,9 @@
-"""A publication with its clocks: all that brokers of CBCAST say beyond `stacks.multicast`."""
+"""A publication with its clocks: the only message of CBCAST besides those of `blocks.multicast`."""
 
 from resprout.core.errors import PeerError
-from resprout_lab.blocks import vector_clock
+from resprout_lab.blocks import causal_order
+from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.blocks.multicast.messages import MulticastMessage, length_of
-from resprout_lab.blocks.vector_clock import Changes
 
 
 class Multicast(MulticastMessage, frozen=True, tag=184):
@@ -19,7 +19,7 @@ class Multicast(MulticastMessage, frozen=True, tag=184):
 
     @property
     def paper_bytes(self) -> int:
-        return vector_clock.paper_bytes(self.clocks)
+        return causal_order.paper_bytes(self.clocks)
 
     @property
     def group(self) -> str:
@@ -27,7 +27,7 @@ class Multicast(MulticastMessage, frozen=True, tag=184):
 
     def checked_number(self) -> int:
         """Its own entry. PeerError unless it has one, and clocks that an honest peer may send."""
-        vector_clock.check_changes(self.clocks)
+        causal_order.check_changes(self.clocks)
         for group, entries in self.clocks:
             if group == self.bundle.topic:
                 for member, number in entries:

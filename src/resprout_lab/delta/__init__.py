@@ -37,9 +37,7 @@ change the order; only its own broker delivers it last. `delivered` is never sen
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout.stacks.families import Family
-from resprout.stacks.stack import Stack, WaitTimes
-from resprout.stacks.survival import Survival
+from resprout.stacks.stack import Family, Stack, Survival, WaitTimes
 from resprout_lab.delta.broker import GUARANTEES, RECEIPTS, DeltaBroker
 from resprout_lab.delta.messages import (
     DELTA_MESSAGES,

@@ -9,8 +9,8 @@ from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Attend, Serving
 from resprout.spread.messages import Interested, Uninterested
-from resprout.stacks.shell.desk import Handler
-from resprout.stacks.shell.peers import Peer
+from resprout.stacks.desk import Handler
+from resprout.stacks.peers import Peer
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import StackStatus
 from resprout_lab.blocks.detector import SuspectDue

@@ -21,7 +21,7 @@ import msgspec
 from resprout.core.errors import PeerError
 from resprout.core.seen import Ranges, as_ranges
 from resprout.stacks.stack import BrokerSeat
-from resprout_lab.blocks.item import KeptItem
+from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.delta.messages import BarrierId, HopPath, RoutedMessage, RoutesConfirmed, VisitedNode
 from resprout_lab.delta.recipients import onward
 from resprout_lab.delta.tree import KnownTree

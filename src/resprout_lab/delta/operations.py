@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from resprout.core.errors import PeerError
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.spread.messages import Interested, Uninterested
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.step import Step
+from resprout.stacks.peers import Outbox
+from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.passing import Passing
 from resprout_lab.blocks.retention import Retention

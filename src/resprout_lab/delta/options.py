@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from resprout_lab.blocks.periods import Period
+from resprout_lab.blocks.limits import Period
 
 DELTA_MAX = 8
 

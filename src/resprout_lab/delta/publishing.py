@@ -18,7 +18,7 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Publish
-from resprout_lab.blocks.item import KeptItem
+from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.delta.forwarding import HopLink, Transit
 from resprout_lab.delta.messages import BarrierId, RoutedPublication
 from resprout_lab.delta.operations import FloodOperation, Parts

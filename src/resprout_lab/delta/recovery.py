@@ -19,13 +19,12 @@ from typing import Final
 
 from resprout.core.contract import Locate, Outcome, Silent
 from resprout.core.errors import PeerError
-from resprout.stacks.shell.desk import Desk, Handler
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.step import Step
+from resprout.stacks.desk import Desk, Handler
+from resprout.stacks.peers import Outbox, Peer
+from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.limits import parts_of
 from resprout_lab.blocks.neighbourhood import Neighbourhood
-from resprout_lab.blocks.parts import parts_of
 from resprout_lab.delta.messages import (
     MeetRequest,
     NodeStatus,
@@ -105,12 +104,25 @@ class RecoveringTree(KnownTree):
 
     def silent(self, event: Silent) -> None:
         super().silent(event)
-        if event.refused and not self._is_known:
-            if event.peer == self._parent:
-                self._ask_contacts()
-            elif event.peer in self._seat.contacts:
-                self._strangers[event.peer] = False
-                self._settle_for()
+        if not self._is_known and event.refused:
+            self._is_gone(event.peer)
+        elif not self._is_known:
+            self.peers.open(event.peer)
+            self.detector.silent(event.peer)
+
+    def _suspect(self, name: str) -> None:
+        if self._is_known:
+            super()._suspect(name)
+        else:
+            self._is_gone(name)
+
+    def _is_gone(self, name: str) -> None:
+        """A broker that was asked for a place is dead, or suspected."""
+        if name == self._parent:
+            self._ask_contacts()
+        elif name in self._seat.contacts:
+            self._strangers[name] = False
+            self._settle_for()
 
     def _ask_contacts(self) -> None:
         """One of them may know where this broker stands."""

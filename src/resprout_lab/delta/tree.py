@@ -13,9 +13,8 @@ sessions, links, and what is known of others.
 from resprout.core.contract import EndCause, Heard, LinkDown, LinkUp, Locate, Outcome, Retire, Silent
 from resprout.edge.messages import Successor
 from resprout.overlay.places import Life, Place
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer, Peers
-from resprout.stacks.shell.step import Step
+from resprout.stacks.peers import Outbox, Peer, Peers
+from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import StackStatus, seen
 from resprout_lab.blocks.detector import FailureDetector

@@ -2,7 +2,8 @@
 
 Every broker gives what passes a number. A message carries the numbers of the last delta + 1 brokers on its way; one
 that was passed over has none. It has been here before when any of these numbers is not newer than the newest that was
-seen of the same broker (D1). Numbers belong to a life: those of a restarted broker are newer than all before (D2).
+seen of the same broker (D1). Numbers belong to a life, and those of each are compared with themselves (D2): what a
+broker had numbered before it started again may come after what it has numbered since.
 
 *How many* (D9). Seed 002 bounds failures in the whole network by delta, and needs delta + 1 entries: of the last
 delta + 1 brokers one is up at any time, so it has given its number to every copy, or is told by `RoutedRejoin` that
@@ -42,7 +43,8 @@ class NewestSeen:
     def __init__(self, name: str, life: int, delta: int) -> None:
         self._own = (name, life)
         self._delta = delta
-        self._nodes: dict[str, tuple[int, int]] = {}
+        self._nodes: dict[tuple[str, int], int] = {}
+        """By broker and life."""
         self._publishers = Seen()
         self._bundles = SeenRanges()
 
@@ -63,8 +65,8 @@ class NewestSeen:
         """It is no duplicate, and is seen now."""
         for node in message.visited:
             if node.number:
-                self._nodes.pop(node.name, None)
-                self._nodes[node.name] = (node.life, node.number)
+                newest = self._nodes.pop((node.name, node.life), 0)
+                self._nodes[node.name, node.life] = max(newest, node.number)
         while len(self._nodes) > NODES_MAX:
             del self._nodes[next(iter(self._nodes))]
         if (bundle := self._bundle_of(message)) is not None:
@@ -83,7 +85,7 @@ class NewestSeen:
             return False
         if (node.name, node.life) == self._own:
             return True
-        return (node.life, node.number) <= self._nodes.get(node.name, (0, 0))
+        return node.number <= self._nodes.get((node.name, node.life), 0)
 
     def _bundle_of(self, message: RoutedMessage) -> Bundle | None:
         """Of a publication whose publisher is within the list."""

@@ -17,12 +17,10 @@ missed messages. Connections that break and come back lose nothing.
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout.stacks.families import Family
-from resprout.stacks.stack import Stack
-from resprout_lab.blocks.asking import ASKING_MESSAGES
+from resprout.stacks.stack import Family, Stack
+from resprout_lab.blocks.recorded import ASKING_MESSAGES
 from resprout_lab.blocks.tree import TREE_MESSAGES
-from resprout_lab.flood.broker import GUARANTEES, RECEIPTS, FloodBroker, Flooded
-from resprout_lab.flood.options import FloodOptions
+from resprout_lab.flood.broker import GUARANTEES, RECEIPTS, FloodBroker, Flooded, FloodOptions
 
 FLOOD = Stack(
     name="flood",

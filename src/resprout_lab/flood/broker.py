@@ -1,6 +1,9 @@
-"""One broker: its parts, and what it does with a publication. All else is shared."""
+"""One broker of `flood`: its options, its parts, and what it does with a publication. Everything else is shared."""
 
 import random
+from typing import Annotated
+
+import msgspec
 
 from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee, ReceiptLevel
@@ -8,18 +11,25 @@ from resprout.core.message_fields import BundleMessage
 from resprout.core.seen import SeenRanges
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Publish, Serving
-from resprout.stacks.shell.peers import Peer
+from resprout.stacks.peers import Peer
 from resprout.stacks.stack import BrokerSeat
-from resprout_lab.blocks.asking import Asking
-from resprout_lab.blocks.item import KeptItem
-from resprout_lab.blocks.recorded import RecordedSubscriptions
+from resprout_lab.blocks.recorded import Asking, RecordedSubscriptions
+from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.blocks.serving import ServingShell
 from resprout_lab.blocks.tree import LinkBegan, LinkEnded, PlainTree
 from resprout_lab.flood.flooding import Flooding
-from resprout_lab.flood.options import FloodOptions
 
 GUARANTEES = (Guarantee.EVENTUAL,)
 RECEIPTS = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
+
+
+class FloodOptions(msgspec.Struct, frozen=True):
+    filtered: bool = False
+    """A publication goes down a link only if somebody behind it wants it: then brokers tell each other what is wanted,
+    and a subscription is confirmed when all have heard of it. False: everything goes everywhere."""
+    buffer: Annotated[int, msgspec.Meta(ge=1)] = 10_000
+    """Messages of one neighbour or client that may wait here, for readers or for room on links, before it is held
+    back."""
 
 
 class Flooded(BundleMessage, frozen=True, tag=180):

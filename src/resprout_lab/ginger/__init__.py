@@ -10,9 +10,8 @@ and numbers of its algorithms:
 | `dissemination` | 3.1, workers; 3.5, processing; Algorithm 9, holding |
 | `total_order` | 3.5, total order; Algorithms 13 and 14 |
 | `tree_view` | 4.2.2: Algorithms 1 and 2 |
-| `overlay` | 4.2.3 and 4.2.4: Algorithms 3 to 8 |
+| `overlay` | 4.2.3 and 4.2.4: Algorithms 3 to 8; 4.2.2.1 and 4.2.3.1, clients |
 | `reconfiguration` | 4.3: Algorithms 9 to 12 |
-| `clients` | 4.2.2.1 and 4.2.3.1 |
 | `root_order` | a correction of `total_order` |
 
 Two presets: `corrected = "none"` is the system as published, `corrected = "all"` (the default) removes what is wrong
@@ -31,9 +30,7 @@ from typing import Final
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.spread.messages import InterestConfirmed, Uninterested
-from resprout.stacks.families import Family
-from resprout.stacks.stack import Stack, WaitTimes
-from resprout.stacks.survival import Survival
+from resprout.stacks.stack import Family, Stack, Survival, WaitTimes
 from resprout_lab.ginger.broker import GingerBroker
 from resprout_lab.ginger.messages import (
     GINGER_MESSAGES,

@@ -17,15 +17,12 @@ from resprout.core.contract import (
     Timer,
 )  # fmt: skip
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
-from resprout.stacks.shell.desk import Desk
-from resprout.stacks.shell.readers import readers_here
-from resprout.stacks.shell.shell import Shell
+from resprout.stacks.desk import Desk
+from resprout.stacks.shell import Shell
 from resprout.stacks.stack import BrokerSeat
-from resprout.stacks.status import MemberSeen, RepairSeen, StackStatus, TopicReaders
-from resprout_lab.blocks.asking import Asking
-from resprout_lab.blocks.clients import ClientDesk, ReceiptsDue
-from resprout_lab.blocks.sessions import SessionEvents
-from resprout_lab.ginger.clients import Clients
+from resprout.stacks.status import MemberSeen, RepairSeen, StackStatus, TopicReaders, readers_here
+from resprout_lab.blocks.recorded import Asking
+from resprout_lab.blocks.serving import ClientDesk, ReceiptsDue, SessionEvents
 from resprout_lab.ginger.dissemination import Dissemination, KeepOver, WorkDone
 from resprout_lab.ginger.messages import (
     LostMessage,
@@ -45,7 +42,7 @@ from resprout_lab.ginger.messages import (
     TreeViewUpdate,
 )  # fmt: skip
 from resprout_lab.ginger.options import GingerOptions
-from resprout_lab.ginger.overlay import Overlay
+from resprout_lab.ginger.overlay import Clients, Overlay
 from resprout_lab.ginger.reconfiguration import ConnectionDue, Reconfiguration
 from resprout_lab.ginger.root_order import RootOrder
 from resprout_lab.ginger.state import Neighbor, State
@@ -142,7 +139,7 @@ class GingerBroker(Shell):
                 InterestConfirmed: self._asking.handlers[InterestConfirmed],
                 Uninterested: self._asking.handlers[Uninterested],
             },
-            strange=lambda name, message: None,  # it was a neighbour a moment ago
+            unknown_peer=lambda name, message: None,  # it was a neighbour a moment ago
         )
 
     # -- messages ------------------------------------------------------------------------------------------------------

@@ -19,12 +19,10 @@ from resprout.core.seen import Seen, SeenRanges
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Serving, Successor
 from resprout.filters.predicate import Predicate
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peers
-from resprout.stacks.shell.step import Step
-from resprout_lab.blocks.item import KeptItem
+from resprout.stacks.peers import Outbox, Peers
+from resprout.stacks.shell import Step
 from resprout_lab.blocks.recorded import RecordedSubscriptions
-from resprout_lab.blocks.retention import Retention
+from resprout_lab.blocks.retention import KeptItem, Retention
 from resprout_lab.blocks.subscriptions import Matches
 from resprout_lab.ginger.messages import MessageId, id_of
 from resprout_lab.ginger.options import GingerOptions

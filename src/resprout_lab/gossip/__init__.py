@@ -24,12 +24,10 @@ have missed messages. Nobody waits for anybody, and nobody is fenced.
 
 from resprout.core.guarantee import Reliability
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout.stacks.families import Family
-from resprout.stacks.stack import Stack, WaitTimes
-from resprout.stacks.survival import Survival
-from resprout_lab.gossip.broadcast.messages import GOSSIP_MESSAGES, Gossiped, Graft, IHave, Prune
+from resprout.stacks.stack import Family, Stack, Survival, WaitTimes
+from resprout_lab.gossip.broadcast import GOSSIP_MESSAGES, Gossiped, Graft, IHave, Prune
 from resprout_lab.gossip.broker import GUARANTEES, RECEIPTS, GossipBroker
-from resprout_lab.gossip.hyparview.messages import HYPARVIEW_MESSAGES
+from resprout_lab.gossip.hyparview_messages import HYPARVIEW_MESSAGES
 from resprout_lab.gossip.options import GossipOptions
 
 FAULTS = 3

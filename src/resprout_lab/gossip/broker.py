@@ -11,27 +11,31 @@ from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Publish, Serving
 from resprout.edge.requests import LeaveRequest
-from resprout.stacks.shell.desk import Desk, Handler
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.readers import readers_here
-from resprout.stacks.shell.shell import Shell
-from resprout.stacks.shell.step import Step
+from resprout.stacks.desk import Desk, Handler
+from resprout.stacks.peers import Outbox, Peer
+from resprout.stacks.shell import Shell, Step
 from resprout.stacks.stack import BrokerSeat
-from resprout.stacks.status import StackStatus, TopicReaders
-from resprout_lab.blocks.clients import ClientDesk, ReceiptsDue
-from resprout_lab.blocks.item import KeptItem
+from resprout.stacks.status import StackStatus, TopicReaders, readers_here
 from resprout_lab.blocks.recorded import RecordedSubscriptions
-from resprout_lab.blocks.retention import Retention
-from resprout_lab.blocks.sessions import SessionEvents
-from resprout_lab.gossip.broadcast.apart import Apart, ApartDue
-from resprout_lab.gossip.broadcast.gossip import AnnounceDue, Gossip, GossipSettled, GraftDue, RecoverDue
-from resprout_lab.gossip.broadcast.messages import Gossiped, Graft, IHave, Prune
-from resprout_lab.gossip.broadcast.store import RecentBundles
-from resprout_lab.gossip.hyparview.membership import NeighbourDown, NeighbourUp
-from resprout_lab.gossip.neighbours import OverlaySessions
+from resprout_lab.blocks.retention import KeptItem, Retention
+from resprout_lab.blocks.serving import ClientDesk, ReceiptsDue, SessionEvents
+from resprout_lab.gossip.broadcast import (
+    AnnounceDue,
+    Apart,
+    ApartDue,
+    Gossip,
+    Gossiped,
+    GossipSettled,
+    Graft,
+    GraftDue,
+    IHave,
+    Prune,
+    RecoverDue,
+)
+from resprout_lab.gossip.hyparview import NeighbourDown, NeighbourUp
+from resprout_lab.gossip.neighbours import OverlaySessions, Pushing
 from resprout_lab.gossip.options import GossipOptions
-from resprout_lab.gossip.pushing import Pushing
+from resprout_lab.gossip.store import RecentBundles
 
 GUARANTEES: Final = (Guarantee.EVENTUAL,)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
@@ -74,7 +78,7 @@ class GossipBroker(Shell):
         super().__init__(
             step,
             events={**events.table, Request: self._request},
-            desks=(clients.desk(), brokers.desk(), Desk(brokers.find, spoken, strange=self._hear_elsewhere)),
+            desks=(clients.desk(), brokers.desk(), Desk(brokers.find, spoken, unknown_peer=self._hear_elsewhere)),
             cut_off=events.cut_off,
             timers={
                 ReceiptsDue: clients.receipts_due,

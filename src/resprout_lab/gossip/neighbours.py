@@ -1,25 +1,31 @@
-"""The overlay on sessions: whom HyParView speaks to, and who cannot be reached.
+"""The neighbours of a broker: their sessions, and the publications pushed to them.
 
-A broker whose host says that its process is gone is gone. One that falls silent, for whatever reason, is called, and
-given up if it is not heard for a while: to be wrong about it costs a neighbour, and nothing that anybody relies on.
+`OverlaySessions` runs HyParView on sessions. A broker whose host reports the end of its process is gone. A silent
+broker is called, and given up if it is not heard for a while: a mistake costs a neighbour, and nothing that others rely
+on.
+
+`Pushing` keeps what finds no room in the outbox, up to a bound for each link. A publication of a local client counts
+against that client while it waits, so a client that publishes more than the links take is held back. What neighbours
+brought counts against nobody: in an overlay with cycles, brokers that hold each other back could deadlock. Beyond the
+bound it is dropped, and the neighbour is told what there is when the link is free again.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
 
 from resprout.core.contract import Close, EndCause, LinkDown, LinkUp, Outcome, ProtocolMessage, Silent
 from resprout.edge.messages import Successor
-from resprout.stacks.shell.desk import Desk
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.shell import Table
-from resprout.stacks.shell.step import Step
+from resprout.stacks.desk import Desk
+from resprout.stacks.peers import Outbox, Peer
+from resprout.stacks.shell import Step, Table
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import MemberSeen, StackStatus
 from resprout_lab.blocks.mesh import IDLE_US, MeshSessions, SilentTooLong
-from resprout_lab.gossip.hyparview.membership import HyParView, ShuffleDue
-from resprout_lab.gossip.hyparview.requests import AskedTooLong
+from resprout_lab.blocks.retention import KeptItem, Retention
+from resprout_lab.gossip.broadcast import Gossiped
+from resprout_lab.gossip.hyparview import AskedTooLong, HyParView, ShuffleDue
 from resprout_lab.gossip.options import GossipOptions
 
 SUCCESSORS_MAX: Final = 16
@@ -133,3 +139,62 @@ class OverlaySessions(MeshSessions):
         self.overlay.shuffle_due(timer)
         self._peers.keep_only(self.overlay.needed, IDLE_US)
         self._succeed(())
+
+
+class _Waiting:
+    __slots__ = ("bytes", "is_behind", "items")
+
+    def __init__(self) -> None:
+        self.items: deque[KeptItem | None] = deque()
+        """Of what waits; None for what counts against nobody."""
+        self.bytes = 0
+        self.is_behind = False
+        """Something was left out."""
+
+
+class Pushing:
+    def __init__(self, outbox: Outbox, kept: Retention, bytes_max: int, caught_up: Callable[[str], None]) -> None:
+        """`caught_up`: there is room again for a neighbour for whom something was left out."""
+        self._outbox = outbox
+        self._kept = kept
+        self._bytes_max = bytes_max
+        self._caught_up = caught_up
+        self._waiting: dict[str, _Waiting] = {}
+
+    def push(self, name: str, message: Gossiped, item: KeptItem | None) -> None:
+        """`item`: what is counted, of a local client."""
+        waiting = self._waiting.get(name)
+        if waiting is not None and waiting.bytes > self._bytes_max and item is None:
+            waiting.is_behind = True
+            return
+        self._outbox.send(name, message)
+        if self._outbox.waiting(name):
+            waiting = self._waiting.setdefault(name, _Waiting())
+            waiting.items.append(item)
+            waiting.bytes += message.cost
+            if item is not None:
+                self._kept.keep(item)
+
+    def writable(self, name: str, room: int) -> None:
+        left = self._outbox.writable(name, room)
+        waiting = self._waiting.get(name)
+        if waiting is None:
+            return
+        for message in left:
+            waiting.bytes -= message.cost
+            self._let_go(waiting.items.popleft())
+        if not waiting.items:
+            del self._waiting[name]
+            if waiting.is_behind:
+                self._caught_up(name)
+
+    def end(self, name: str) -> None:
+        """The session is over, and what waited for it lost."""
+        waiting = self._waiting.pop(name, None)
+        for item in waiting.items if waiting is not None else ():
+            self._let_go(item)
+        self._kept.forget(name)
+
+    def _let_go(self, item: KeptItem | None) -> None:
+        if item is not None:
+            self._kept.let_go(item)

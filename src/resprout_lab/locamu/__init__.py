@@ -23,26 +23,29 @@ numbered have it. The gaps of R are closed by tokens that come from the source o
 *Recovery* (`StateJournal`). What was processed is on disk before another broker can know it. A broker that starts again
 continues with its numbers and its place in the tree.
 
-*Groups.* A group is a topic, and every broker is a member of every group, as in the thesis' experiments with one group.
+*Groups* (`GroupRoutes`, section 3.2.2). A group is a topic. A broker is a member of the groups that its clients
+subscribe to, and has a routing table: for each topic filter, who within f + 1 hops takes part. Only those are targets
+of a message. The thesis has static groups; here subscription messages go from neighbour to neighbour, and a
+subscription is confirmed when all brokers have recorded it. While a broker is down, no new subscription is confirmed
+past it. Causal order holds across groups, because numbers and dependencies belong to pairs of brokers, not to groups.
 
 *Clients* (`ReturningClients`). A node of the thesis is a broker here. Clients of a dead broker wait for its return, and
 are given what they missed. No other broker has to know what they had published or read. Receipts: `accepted`; `safe`,
 when f + 1 brokers have it; never `delivered`.
 
 *Faults.* At most f of the brokers on any path of 2f + 1 are down at once: dead, silent, frozen or cut off; a broken
-link counts as one. A suspicion may be false (`FailureDetector`). All return, with their disks. A broker that does not
-return costs its own clients everything and the others only room: what it is owed is kept, `buffer` messages of each
-source, and then all wait. Not survived: more at once, a lost disk.
+link counts as one. A suspicion may be false (`FailureDetector`). All return, with their disks. What depends on a
+message that only a dead broker has waits for its return. A broker that does not return also costs its own clients
+everything and the others room: what it is owed is kept, `buffer` messages of each source, and then all wait. Not
+survived: more at once, a lost disk.
 
 *Corrections* L1 to L7 and all departures, known errors among them, are in docs/stacks/locamu.md.
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout.stacks.families import Family
-from resprout.stacks.stack import Stack, WaitTimes
-from resprout.stacks.survival import Survival
-from resprout_lab.blocks.places import PlacesNear
-from resprout_lab.blocks.tree import TREE_MESSAGES
+from resprout.stacks.stack import Family, Stack, Survival, WaitTimes
+from resprout_lab.blocks.groups import GROUP_MESSAGES
+from resprout_lab.blocks.tree import TREE_MESSAGES, PlacesNear
 from resprout_lab.locamu.broker import GUARANTEES, RECEIPTS, LocamuBroker
 from resprout_lab.locamu.messages import (
     LOCAMU_MESSAGES,
@@ -65,7 +68,7 @@ LOCAMU = Stack(
     receipts=RECEIPTS,
     families={
         Family.PUBLICATIONS: (Carried,),
-        Family.MEMBERSHIP: (*TREE_MESSAGES, PlacesNear, Unavailable),
+        Family.MEMBERSHIP: (*TREE_MESSAGES, *GROUP_MESSAGES, PlacesNear, Unavailable),
         Family.REPORTS: (ProcessedCounts, PrefixesSkipped),
         Family.REPAIR: (MissingRequest,),
         Family.CLIENTS: CLIENT_MESSAGES,

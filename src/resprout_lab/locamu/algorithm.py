@@ -16,12 +16,11 @@ from typing import NamedTuple, Protocol
 
 from resprout.core.errors import PeerError
 from resprout.core.seen import Seen
-from resprout.stacks.shell.outbox import Outbox
-from resprout_lab.blocks.holdback import HoldBack
-from resprout_lab.blocks.item import KeptItem
+from resprout.stacks.peers import Outbox
+from resprout_lab.blocks.causal_order import Changes, HoldBack, as_changes, check_changes
+from resprout_lab.blocks.groups import GroupRoutes
 from resprout_lab.blocks.passing import Passing
-from resprout_lab.blocks.retention import Retention
-from resprout_lab.blocks.vector_clock import Changes, as_changes, check_changes
+from resprout_lab.blocks.retention import KeptItem, Retention
 from resprout_lab.locamu.copies import SentMessage, SentSet
 from resprout_lab.locamu.identifiers import CountedPath, as_sent, cut_after, each, is_safe, leading_to, read_path
 from resprout_lab.locamu.messages import Carried, MissingRequest
@@ -78,8 +77,16 @@ class _Stream:
 
 class Algorithm:
     def __init__(
-        self, port: AlgorithmPort, tree: SafeTree, kept: Retention, passing: Passing, outbox: Outbox, held_max: int
+        self,
+        port: AlgorithmPort,
+        tree: SafeTree,
+        groups: GroupRoutes,
+        kept: Retention,
+        passing: Passing,
+        outbox: Outbox,
+        held_max: int,
     ) -> None:
+        self._groups = groups
         self._port = port
         self._tree = tree
         self._near = tree.near
@@ -147,13 +154,30 @@ class Algorithm:
         before, toward = dict(past.depends), dict(past.toward)  # line 8: D_m = P_i, without m itself (L2)
         past.add(each(copy.path))
         if numbers is None:
-            numbers = past.number(near.targets(copy.branch))  # lines 9 to 11
-        past.sent(numbers, [one for one in near.own.neighbours if one != copy.branch])
+            numbers = past.number(self._targets(copy))  # lines 9 to 11
+        past.sent(numbers, self._named_toward(copy, numbers))
         if copy.branch is None:
             self.published.raise_to(copy.item.bundle.origin, copy.item.bundle.last)
         message = SentMessage(copy.item, copy.branch, copy.path, numbers, before, toward)
         self.sent.put(message)  # line 13
         return message, None
+
+    def _targets(self, copy: Copy) -> list[str]:
+        """T(*m*, *i*): those ahead that take part in the group of *m*, here or where an earlier forwarder numbered it.
+        The table of that one may be older: who was numbered for then waits for *m*."""
+        ahead, taking_part = self._near.targets(copy.branch), set(self._groups.taking_part(copy.item.bundle))
+        taking_part.update([target for numbers in copy.path.values() for target in numbers])
+        return [name for name in ahead if name in taking_part]
+
+    def _named_toward(self, copy: Copy, numbers: dict[str, int]) -> dict[str, dict[str, int]]:
+        """By branch: the numbers of *i* on which messages into it depend from now on (L6). Those in a branch that *m*
+        goes into have *m*. Those in any other depend on the numbers of the forwarder before *i*, which has *m*; where
+        there are none, on those of *i*."""
+        near = self._near
+        into = {near.branch(target) for target in numbers}
+        known = {target for counted in copy.path.values() for target in counted}
+        own = {one: no for one, no in numbers.items() if near.reach[one] <= near.faults and one not in known}
+        return {one: numbers if one in into else own for one in near.own.neighbours if one != copy.branch}
 
     # -- MERGEIDENTIFIERS and TRYSENDUNSENTMESSAGES (lines 20 to 24, and 41) -------------------------------------------
 
@@ -222,6 +246,9 @@ class Algorithm:
         """The target has said where it stands."""
         self._streams[name].flows = True
         self.retransmit(name)
+        if name in self._tree.active:
+            for message in self.sent.lacking_behind(name):  # it may have a copy without all numbers of i
+                self._send_again(message, name)
 
     def retransmit(self, name: str) -> None:
         """Send an active connection what it lacks: first what it was sent before and what nodes that are not heard owe
@@ -240,19 +267,21 @@ class Algorithm:
         since is sent as it came."""
         if name in message.numbers:
             self._send(name, message, self._path(message, name), self._all(message, name))
-        else:
-            for sender, target in sorted(message.lacking):
-                if target == name:
-                    self._send_as(message, sender, name)
+        elif any(target == name for _, target in message.lacking):
+            self._send_as_last(message, name)
 
     def _send_in_place(self, message: SentMessage, name: str) -> None:
         was_bypassed = name in message.path and not message.path[name]
-        for sender, target in sorted(message.lacking):
-            if target == name and (was_bypassed or self._tree.cannot_reach(sender, name)):
-                self._send_as(message, sender, name)
+        if any(
+            target == name and (was_bypassed or self._tree.cannot_reach(sender, name))
+            for sender, target in message.lacking
+        ):
+            self._send_as_last(message, name)
 
-    def _send_as(self, message: SentMessage, sender: str, name: str) -> None:
-        """Send it as that node would have."""
+    def _send_as_last(self, message: SentMessage, name: str) -> None:
+        """Send it as the last node on its path would have that numbered it for this target. A copy of an earlier one
+        may have no identifier in common with what the target has."""
+        sender = next(one for one in reversed(message.path) if name in message.path[one])
         before = cut_after(message.path, sender)
         numbers = before.pop(sender)
         passed_over = self._near.path_between(sender, name)[1:-1]

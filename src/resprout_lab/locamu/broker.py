@@ -4,23 +4,24 @@ import random
 from collections import deque
 from typing import Final
 
-from resprout.core.contract import Recovered
+from resprout.core.contract import ProtocolMessage, Recovered
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.seen import Seen
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Publish, Serving
-from resprout.stacks.shell.peers import Peer
+from resprout.stacks.peers import Peer
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.detector import SuspectDue
-from resprout_lab.blocks.item import KeptItem
-from resprout_lab.blocks.recorded import RecordedSubscriptions
+from resprout_lab.blocks.groups import GroupRoutes, GroupRow, TakingPart, TakingPartRecorded
+from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.blocks.serving import ServingShell
 from resprout_lab.blocks.tree import LinkEnded
 from resprout_lab.locamu.algorithm import Algorithm, Copy
 from resprout_lab.locamu.copies import SentMessage
 from resprout_lab.locamu.journal import StateJournal
 from resprout_lab.locamu.messages import Carried, MissingRequest, PrefixesSkipped, ProcessedCounts
+from resprout_lab.locamu.near import SafeNeighbourhood
 from resprout_lab.locamu.options import LocamuOptions
 from resprout_lab.locamu.reports import CountsDue, PrefixesDue, StabilityReports
 from resprout_lab.locamu.returning import ReturningClients, ReturnOver
@@ -34,17 +35,22 @@ class LocamuBroker(ServingShell):
     def __init__(self, seat: BrokerSeat, options: LocamuOptions, rng: random.Random) -> None:
         self._shown = Seen()
         """How far each publisher has come at the readers here."""
-        self._wishes = RecordedSubscriptions(self._shown.marks)
-        super().__init__(Serving("locamu", GUARANTEES, options.f, receipts=RECEIPTS), self._wishes, options.buffer)
+        near = SafeNeighbourhood(seat.first_place, options.f)
+        self.groups = groups = GroupRoutes(
+            near, options.f + 1, self._tell_group, seen=self._shown.marks, changed=self._group_changed
+        )
+        super().__init__(Serving("locamu", GUARANTEES, options.f, receipts=RECEIPTS), groups, options.buffer)
         step, outbox = self._step, self._outbox
         self._faults = options.f
-        self.tree = tree = SafeTree(seat, step, outbox, options.f, options.suspect_us)
-        self.algorithm = algorithm = Algorithm(self, tree, self._kept, self._passing, outbox, options.held_back)
+        self.tree = tree = SafeTree(seat, step, outbox, near, options.suspect_us)
+        self.algorithm = algorithm = Algorithm(self, tree, groups, self._kept, self._passing, outbox, options.held_back)
         self._reports = reports = StabilityReports(step, tree.near, algorithm, outbox)
         self._unsafe: deque[SentMessage] = deque()
         """Processed, and not shown: it, or one before it, is at too few brokers."""
         self._returning = returning = ReturningClients(seat, step, self._sessions, options.return_us)
-        self._journal = StateJournal(step, algorithm, tree, returning.unread)
+        self._journal = StateJournal(step, algorithm, tree, groups, returning.unread)
+        self._lack_groups: dict[str, None] = {}
+        """Neighbours that have begun to talk, and were not told who takes part in which group."""
         self._restored = 0
         """How many of these are from the journal: for clients of earlier lives, so nobody is served before."""
         self._rests_on = 1
@@ -58,9 +64,11 @@ class LocamuBroker(ServingShell):
                 MissingRequest: lambda peer, message: self._answer(peer.name, message),
                 ProcessedCounts: self._counted,
                 PrefixesSkipped: lambda peer, message: reports.skip(peer.name, message),
+                TakingPart: lambda peer, message: groups.heard(peer.name, message),
+                TakingPartRecorded: lambda peer, message: groups.recorded(peer.name, message),
             },
             publish=self._publish,
-            is_ready=lambda: tree.is_in and not self._restored,
+            is_ready=lambda: self._knows_groups and not self._restored,
             welcome=returning.welcome,
             events={Recovered: self._recovered},
             timers={
@@ -69,14 +77,14 @@ class LocamuBroker(ServingShell):
                 TalkAgain: tree.talk_again,
                 BeginAnewDue: tree.begin_anew_due,
                 SuspectDue: tree.detector.due,
-                ReturnOver: returning.over,
+                ReturnOver: self._return_over,
             },
             outcomes={
                 LinkEnded: self._ended,
                 TalkBegan: self._talk_began,
                 ActiveChanged: self._active_changed,
             },
-            at_end=(reports.tell_urgent,),
+            at_end=(self._tell_groups, reports.tell_urgent),
         )
 
     # -- publications --------------------------------------------------------------------------------------------------
@@ -122,7 +130,7 @@ class LocamuBroker(ServingShell):
 
     def _show(self, item: KeptItem) -> None:
         self._shown.raise_to(item.bundle.origin, item.bundle.last)
-        self._show_to(self._returning.readers(self._wishes.table.matches(item.bundle)), item)
+        self._show_to(self._returning.readers(self.groups.readers.matches(item.bundle)), item)
         self._returning.shown(item)
 
     def _was_shown(self, item: KeptItem) -> bool:
@@ -139,6 +147,30 @@ class LocamuBroker(ServingShell):
         self._reports.heard(peer.name, message.counts)
         self._show_safe()
 
+    # -- groups --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _knows_groups(self) -> bool:
+        """This broker is in the tree, and knows who takes part in which group."""
+        return self.tree.is_in and (self.groups.is_known or self.tree.parent is None)
+
+    def _tell_group(self, name: str, message: ProtocolMessage) -> None:
+        self._outbox.pass_by(name, message)
+
+    def _group_changed(self, source: str, is_all: bool, rows: tuple[GroupRow, ...]) -> None:
+        self._journal.write_groups(source, is_all, rows)
+
+    def _tell_groups(self) -> None:
+        if self._lack_groups and self._knows_groups:
+            for name in self._lack_groups:
+                self.groups.begin(name)
+            self._lack_groups.clear()
+        self._sessions.confirm(self.groups.tell(), self._step.out)
+
+    def _return_over(self, timer: ReturnOver) -> None:
+        self._returning.over(timer)
+        self.groups.leave_for_returning()
+
     # -- other brokers -------------------------------------------------------------------------------------------------
 
     def _talk_began(self, outcome: TalkBegan) -> None:
@@ -150,12 +182,16 @@ class LocamuBroker(ServingShell):
                 self.tree.cut_off(outcome.name, str(error))
 
     def _answer(self, name: str, message: MissingRequest) -> None:
+        if name in self.tree.near.own.neighbours:
+            self._lack_groups[name] = None
         self._reports.missing(name, message)
         self.algorithm.asked(name)
         self._show_safe()
 
     def _ended(self, outcome: LinkEnded) -> None:
         self.algorithm.end(outcome.name)
+        self.groups.end(outcome.name)
+        self._lack_groups.pop(outcome.name, None)
         self._reports.end(outcome.name)
 
     def _active_changed(self, outcome: ActiveChanged) -> None:

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from resprout_lab.blocks.item import KeptItem
-from resprout_lab.blocks.retention import Retention
+from resprout_lab.blocks.retention import KeptItem, Retention
 from resprout_lab.locamu.identifiers import CountedPath, each
 from resprout_lab.locamu.near import SafeNeighbourhood
 from resprout_lab.locamu.past import CountedPair
@@ -68,9 +67,15 @@ class SentSet:
         return next((copy for one in each(path) if (copy := self._by_identifier.get(one)) is not None), None)
 
     def merge(self, copy: SentMessage, path: CountedPath) -> CountedPath:
-        """Fill empty entries with what another copy brought. Returns what is new."""
-        news = {name: numbers for name, numbers in path.items() if numbers and not copy.path.get(name)}
-        copy.path.update(news)
+        """Add the identifiers that another copy brought, and return what is new. An entry may be known in part: a node
+        that sends in the place of another one does not know all of its targets."""
+        longer = max(copy.path, path, key=len)  # both end next to this broker: the oldest stays first
+        known = {name: copy.path.get(name, {}) for name in longer}
+        news: CountedPath = {}
+        for name, numbers in path.items():
+            if new := {target: number for target, number in numbers.items() if target not in known[name]}:
+                news[name] = new
+        copy.path = {name: known[name] | news.get(name, {}) for name in longer}
         self._index(copy, news)
         self._let_go(copy)
         return news
@@ -78,6 +83,16 @@ class SentSet:
     def numbered(self, target: str, number: int) -> SentMessage | None:
         """The message of this broker to that one with this number, unless all have it."""
         return self._by_identifier.get((self._near.name, target, number))
+
+    def lacking_behind(self, neighbour: str) -> list[SentMessage]:
+        """What this neighbour has, and somebody behind it may not have by the numbers of this broker."""
+        near = self._near
+        behind = [name for name in near.reach if name != neighbour and neighbour in near.path(name)]
+        return [
+            copy
+            for copy in self._all.values()
+            if (near.name, neighbour) not in copy.lacking and any((near.name, one) in copy.lacking for one in behind)
+        ]
 
     def lacking(self, target: str) -> list[SentMessage]:
         """What this one may not have, of what others have numbered for it."""

@@ -8,7 +8,7 @@ long as both ways were *safe*: then they are known to be one message (sections 3
 from collections.abc import Collection, Iterator
 from itertools import islice
 
-from resprout_lab.blocks.vector_clock import Changes
+from resprout_lab.blocks.causal_order import Changes
 
 CountedPath = dict[str, dict[str, int]]
 """The brokers on the path, the oldest first, with their numbers by target; an empty entry was passed over."""

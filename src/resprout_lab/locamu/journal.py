@@ -14,9 +14,10 @@ from resprout.core.bundle import from_record, to_record
 from resprout.core.message_fields import Mark
 from resprout.core.seen import Range
 from resprout.overlay.places import Place
-from resprout.stacks.shell.step import Step
-from resprout_lab.blocks.item import KeptItem
-from resprout_lab.blocks.vector_clock import Changes
+from resprout.stacks.shell import Step
+from resprout_lab.blocks.causal_order import Changes
+from resprout_lab.blocks.groups import GroupRoutes, GroupRow
+from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.locamu.algorithm import Algorithm, Copy
 from resprout_lab.locamu.copies import SentMessage
 from resprout_lab.locamu.identifiers import CountedPath
@@ -42,6 +43,13 @@ class _PlacesRecord(msgspec.Struct, frozen=True, array_like=True, tag=2):
     places: tuple[Place, ...]
 
 
+class _GroupsRecord(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    source: str
+    """The neighbour that said it, or this broker itself."""
+    is_all: bool
+    rows: tuple[GroupRow, ...]
+
+
 class _KeptCopy(msgspec.Struct, frozen=True, array_like=True):
     message: _ProcessedRecord
     depends: dict[CountedPair, int]
@@ -60,15 +68,24 @@ class _StateRecord(msgspec.Struct, frozen=True, array_like=True, tag=3):
     seen: list[Mark]
     unread: list[tuple[bytes, int, int]]
     """Bundles, their hops and places, of what all brokers have and readers here may not have taken."""
+    groups: list[tuple[str, tuple[GroupRow, ...]]]
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(_ProcessedRecord | _PlacesRecord | _StateRecord).decode
+_decode: Final = msgspec.msgpack.Decoder(_ProcessedRecord | _PlacesRecord | _StateRecord | _GroupsRecord).decode
 
 
 class StateJournal:
-    def __init__(self, step: Step, algorithm: Algorithm, tree: SafeTree, unread: Callable[[], list[KeptItem]]) -> None:
+    def __init__(
+        self,
+        step: Step,
+        algorithm: Algorithm,
+        tree: SafeTree,
+        groups: GroupRoutes,
+        unread: Callable[[], list[KeptItem]],
+    ) -> None:
         """`unread`: what readers here may not have taken."""
+        self._groups = groups
         self._unread = unread
         self._step = step
         self._state = algorithm
@@ -80,7 +97,7 @@ class StateJournal:
     # -- to write ------------------------------------------------------------------------------------------------------
 
     def write_processed(self, copy: Copy, numbers: dict[str, int]) -> None:
-        """Write what was processed; what the step says of it leaves after that (`stacks.shell.step`)."""
+        """Write what was processed; what the step says of it leaves after that (`stacks.shell`)."""
         if self._written >= max(RECORDS_MAX, 2 * len(self._state.sent)):
             self._write_state()
         else:
@@ -92,6 +109,9 @@ class StateJournal:
         if places != self._places:
             self._places = places
             self._persist(_PlacesRecord(places))
+
+    def write_groups(self, source: str, is_all: bool, rows: tuple[GroupRow, ...]) -> None:
+        self._persist(_GroupsRecord(source, is_all, rows))
 
     def _persist(self, record: msgspec.Struct) -> None:
         self._written += 1
@@ -109,8 +129,9 @@ class StateJournal:
         seen = list(self._state.published.marks())
         kept = {id(copy.item) for copy in self._state.sent}
         unread = [(to_record(item.bundle), item.hops, item.no) for item in self._unread() if id(item) not in kept]
+        places, groups = self._tree.places, self._groups.all_rows()
         self._persist(
-            _StateRecord(self._tree.places, past.depends, past.counts, past.toward, received, copies, seen, unread)
+            _StateRecord(places, past.depends, past.counts, past.toward, received, copies, seen, unread, groups)
         )
         self._written = 0
         self._step.forget_records(1)
@@ -131,6 +152,8 @@ class StateJournal:
                 self._tree.restore(one.places)
             elif isinstance(one, _StateRecord):
                 processed = self._restore(one)
+            elif isinstance(one, _GroupsRecord):
+                self._groups.restore(one.source, one.is_all, one.rows)
             else:
                 copy = Copy(_item(one.bundle, one.hops), one.branch, one.path, one.dependencies, ("", 0), ())
                 message, merged = self._state.record(copy, one.numbers)
@@ -141,6 +164,8 @@ class StateJournal:
 
     def _restore(self, record: _StateRecord) -> list[SentMessage]:
         self._tree.restore(record.places)
+        for source, rows in record.groups:
+            self._groups.restore(source, True, rows)
         state, past = self._state, self._state.past
         past.depends.update(record.depends)
         past.counts.update(record.counts)

@@ -5,9 +5,10 @@ from typing import Final
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.message_fields import BundleMessage
-from resprout_lab.blocks import vector_clock
-from resprout_lab.blocks.places import PlacesNear
-from resprout_lab.blocks.vector_clock import Changes
+from resprout_lab.blocks import causal_order
+from resprout_lab.blocks.causal_order import Changes
+from resprout_lab.blocks.groups import GROUP_MESSAGES
+from resprout_lab.blocks.tree import PlacesNear
 
 _ENTRY: Final = 24
 """Bytes that a name and a number take, and what holds them together; names may be longer, and most are shorter."""
@@ -31,7 +32,7 @@ class Carried(BundleMessage, frozen=True, tag=178):
 
     @property
     def paper_bytes(self) -> int:
-        return vector_clock.paper_bytes(self.identifiers) + vector_clock.paper_bytes(self.dependencies)
+        return causal_order.paper_bytes(self.identifiers) + causal_order.paper_bytes(self.dependencies)
 
 
 class MissingRequest(ProtocolMessage, frozen=True, tag=179):
@@ -57,7 +58,7 @@ class ProcessedCounts(ProtocolMessage, frozen=True, tag=181):
 
     @property
     def paper_bytes(self) -> int:
-        return vector_clock.paper_bytes(self.counts)
+        return causal_order.paper_bytes(self.counts)
 
 
 class PrefixesSkipped(ProtocolMessage, frozen=True, tag=182):
@@ -74,7 +75,7 @@ class PrefixesSkipped(ProtocolMessage, frozen=True, tag=182):
 
     @property
     def paper_bytes(self) -> int:
-        return 4 + vector_clock.paper_bytes(self.prefixes)
+        return 4 + causal_order.paper_bytes(self.prefixes)
 
 
 class Unavailable(ProtocolMessage, frozen=True, tag=186):
@@ -84,7 +85,9 @@ class Unavailable(ProtocolMessage, frozen=True, tag=186):
     names: tuple[str, ...]
 
 
-LOCAMU_MESSAGES: Final = (Carried, MissingRequest, ProcessedCounts, PrefixesSkipped, PlacesNear, Unavailable)
+LOCAMU_MESSAGES: Final = (
+    Carried, MissingRequest, ProcessedCounts, PrefixesSkipped, PlacesNear, Unavailable, *GROUP_MESSAGES,
+)  # fmt: skip
 
 
 def length_of(changes: Changes) -> int:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import msgspec
 
-from resprout_lab.blocks.holdback import ITEMS_HELD_MAX
-from resprout_lab.blocks.periods import Period
+from resprout_lab.blocks.causal_order import ITEMS_HELD_MAX
+from resprout_lab.blocks.limits import Period
 
 
 class LocamuOptions(msgspec.Struct, frozen=True):

@@ -5,16 +5,17 @@ what was in it when it was processed. *R*[k][l] are the identifiers that were se
 is a repeat. An entry of P means that one message, not all before it: two brokers that were passed over at different
 times may have numbered the same messages in different orders, and those before it are named by others.
 
-*What is told of one's own numbers* (L6). To a branch, this broker names as dependencies only those of its own numbers
-that it gave to messages which went into that branch, too. Whoever depends on a number then has the message itself, and
-can pass it on if this broker never returns. Nothing is lost by that: a message that came from the branch has numbers
-that those there gave it, and whatever follows it depends on these.
+*What is told of one's own numbers* (L6). To a branch, this broker names as dependencies those of its own numbers that
+it gave to messages which went into that branch, too. Whoever depends on a number then has the message itself, and can
+pass it on if this broker does not return. A message that came from the branch has numbers that those there gave it, and
+whatever follows it depends on these. A message of a group that has no member in the branch is named if nobody before
+this broker numbered it: what depends on it waits for this broker if it is down, because nobody else may have it.
 """
 
 from collections.abc import Container, Iterable
 
 from resprout.core.seen import Ranges
-from resprout_lab.blocks.vector_clock import Changes
+from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.locamu.identifiers import CountedPath, Identifier, each
 
 CountedPair = tuple[str, str]
@@ -71,12 +72,13 @@ class Past:
         """The next number for each."""
         return {target: self.counts.get(target, 0) + 1 for target in targets}
 
-    def sent(self, numbers: dict[str, int], into: Iterable[str]) -> None:
-        """A message with these numbers goes into these branches."""
+    def sent(self, numbers: dict[str, int], named: dict[str, dict[str, int]]) -> None:
+        """A message has these numbers. `named`: by branch, those on which messages into it depend from now on."""
         self.counts.update(numbers)
         self.add((self._name, target, number) for target, number in numbers.items())
-        for branch in into:
-            self.toward[branch] = {**self.toward.get(branch, {}), **numbers}
+        for branch, own in named.items():
+            if own:
+                self.toward[branch] = {**self.toward.get(branch, {}), **own}
 
     def skip(self, sender: str, target: str, upto: int) -> None:
         """Nothing up to here will come that was not here."""

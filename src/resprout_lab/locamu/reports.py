@@ -13,9 +13,9 @@ from typing import Final
 
 from resprout.core.contract import SetTimer, Timer
 from resprout.core.errors import PeerError
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.step import Step
-from resprout_lab.blocks.vector_clock import Changes, as_changes, check_changes
+from resprout.stacks.peers import Outbox
+from resprout.stacks.shell import Step
+from resprout_lab.blocks.causal_order import Changes, as_changes, check_changes
 from resprout_lab.locamu.algorithm import Algorithm
 from resprout_lab.locamu.messages import MissingRequest, PrefixesSkipped, ProcessedCounts
 from resprout_lab.locamu.near import SafeNeighbourhood
@@ -119,8 +119,8 @@ class StabilityReports:
         others = [
             (pair, ranges.upto)
             for pair, ranges in past.received.items()
-            if ranges.upto and pair[0] in known and pair[1] in known and near.name not in pair
-            if near.branch(pair[0]) != branch
+            if ranges.upto and pair[0] in known and pair[1] in known
+            if pair[0] != near.name and near.branch(pair[0]) != branch
         ]
         return [one for one in (*own, *others) if one[0][1] != name]
 

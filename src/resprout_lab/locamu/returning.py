@@ -14,9 +14,9 @@ from resprout.edge.broker.owed import Owed
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend
-from resprout.stacks.shell.step import Step
+from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
-from resprout_lab.blocks.item import KeptItem
+from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.blocks.subscriptions import Matches
 
 STAND_IN: Final = "~returning"

@@ -18,14 +18,12 @@ from typing import Final
 from resprout.core.contract import Heard, LinkDown, LinkUp, Locate, Outcome, ProtocolMessage, SetTimer, Silent, Timer
 from resprout.edge.messages import Successor
 from resprout.overlay.places import Place
-from resprout.stacks.shell.desk import Desk, Handler
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.step import Step
+from resprout.stacks.desk import Desk, Handler
+from resprout.stacks.peers import Outbox, Peer
+from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.detector import FailureDetector
-from resprout_lab.blocks.places import MappedTree, PlacesNear
-from resprout_lab.blocks.tree import Join
+from resprout_lab.blocks.tree import Join, MappedTree, PlacesNear
 from resprout_lab.locamu.messages import LOCAMU_MESSAGES, MissingRequest, Unavailable
 from resprout_lab.locamu.near import SafeNeighbourhood
 
@@ -55,9 +53,9 @@ class ActiveChanged(Outcome, frozen=True):
 
 
 class SafeTree(MappedTree):
-    def __init__(self, seat: BrokerSeat, step: Step, outbox: Outbox, faults: int, suspect_us: int) -> None:
-        self.near = SafeNeighbourhood(seat.first_place, faults)
-        super().__init__(seat, step, outbox, self.near)
+    def __init__(self, seat: BrokerSeat, step: Step, outbox: Outbox, near: SafeNeighbourhood, suspect_us: int) -> None:
+        self.near = near
+        super().__init__(seat, step, outbox, near)
         self.detector = FailureDetector(step, suspect_us, self._count_out)
         self.dead: dict[str, None] = {}
         """Unavailable, as far as this broker knows by itself."""

@@ -38,11 +38,9 @@ broker is without a parent fit into `keep_bytes`, or its clients are told that t
 from resprout.core.guarantee import OrderScope
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
-from resprout.stacks.families import Family
-from resprout.stacks.stack import Stack, WaitTimes
-from resprout.stacks.survival import NOTHING, Survival
+from resprout.stacks.stack import NOTHING, Family, Stack, Survival, WaitTimes
 from resprout_lab.scribe.broker import GUARANTEES, RECEIPTS, ScribeBroker
-from resprout_lab.scribe.chord.messages import CHORD_MESSAGES
+from resprout_lab.scribe.chord import CHORD_MESSAGES
 from resprout_lab.scribe.messages import (
     SCRIBE_MESSAGES,
     AskRange,
@@ -57,7 +55,7 @@ from resprout_lab.scribe.messages import (
     TopicLed,
 )  # fmt: skip
 from resprout_lab.scribe.options import ScribeOptions
-from resprout_lab.scribe.trees.messages import (
+from resprout_lab.scribe.trees_messages import (
     SCRIBE_TREE_MESSAGES,
     AskMissed,
     JoinTree,

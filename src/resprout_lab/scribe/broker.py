@@ -23,19 +23,15 @@ from resprout.edge.messages import TOPIC_PLACES_MAX, Attend, PlacedDelivery, Ser
 from resprout.edge.requests import LeaveRequest
 from resprout.replicas.ledger import HeartbeatDue, PatienceOver
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
-from resprout.stacks.shell.desk import Desk, Handler
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.readers import readers_here
-from resprout.stacks.shell.shell import Shell
-from resprout.stacks.shell.step import Step
+from resprout.stacks.desk import Desk, Handler
+from resprout.stacks.peers import Outbox, Peer
+from resprout.stacks.shell import Shell, Step
 from resprout.stacks.stack import BrokerSeat
-from resprout.stacks.status import StackStatus, TopicReaders
-from resprout_lab.blocks.clients import ClientDesk, ReceiptsDue
-from resprout_lab.blocks.item import KeptItem
-from resprout_lab.blocks.retention import Retention
-from resprout_lab.blocks.sessions import SessionEvents
-from resprout_lab.scribe.chord.membership import KeyFound, KeyNotFound, RingJoined, RingMoved
+from resprout.stacks.status import StackStatus, TopicReaders, readers_here
+from resprout_lab.blocks.retention import KeptItem, Retention
+from resprout_lab.blocks.serving import ClientDesk, ReceiptsDue, SessionEvents
+from resprout_lab.scribe.chord import KeyFound, KeyNotFound, RingJoined, RingMoved
+from resprout_lab.scribe.clients import ReturningClients, TopicPublishing
 from resprout_lab.scribe.errands import Errands, ErrandsDue
 from resprout_lab.scribe.held import HeldTopic, scribed
 from resprout_lab.scribe.log import PlacedAt
@@ -53,14 +49,11 @@ from resprout_lab.scribe.messages import (
 )  # fmt: skip
 from resprout_lab.scribe.options import ScribeOptions
 from resprout_lab.scribe.owners import ClaimsDue, TopicOwners
-from resprout_lab.scribe.publishing import TopicPublishing
-from resprout_lab.scribe.pushing import ScribePushing
 from resprout_lab.scribe.ranges import RangeOverdue
-from resprout_lab.scribe.returning import ReturningClients
 from resprout_lab.scribe.ring import RingSessions
-from resprout_lab.scribe.trees.lines import BeatDue, JoinOverdue, TreeGrown, TreeSkipped
-from resprout_lab.scribe.trees.messages import AskMissed, Scribed
-from resprout_lab.scribe.trees.trees import Trees
+from resprout_lab.scribe.tree import ScribePushing
+from resprout_lab.scribe.trees import Trees
+from resprout_lab.scribe.trees_messages import AskMissed, BeatDue, JoinOverdue, Scribed, TreeGrown, TreeSkipped
 from resprout_lab.scribe.wishes import DIRECTORY, TopicWishes
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.TOTAL)

@@ -12,7 +12,7 @@ Who has pledged itself to a founder that is gone may agree to another log; or al
 from typing import Final, Protocol
 
 from resprout.replicas.messages import Known
-from resprout.stacks.shell.peers import Peer
+from resprout.stacks.peers import Peer
 from resprout_lab.scribe.held import HeldTopic
 from resprout_lab.scribe.messages import FoundTopic, TopicGivenUp, TopicKnown, holder_of, name_of
 from resprout_lab.scribe.ring import RingSessions

@@ -14,9 +14,8 @@ from resprout.core.contract import ProtocolMessage
 from resprout.replicas.ledger import Chosen, HeartbeatDue, Led, News, PatienceOver, Restored
 from resprout.replicas.messages import NO_BALLOT, Ask, Known
 from resprout.replicas.replica import Replica
-from resprout.stacks.shell.step import Step
+from resprout.stacks.shell import Step
 from resprout_lab.blocks.replicated import ReplicaInSessions
-from resprout_lab.scribe.chord.ring import number_of
 from resprout_lab.scribe.log import (
     LogCommand,
     Look,
@@ -31,7 +30,8 @@ from resprout_lab.scribe.log import (
 )  # fmt: skip
 from resprout_lab.scribe.messages import PublicationPlaced, PublishAt, TopicKnown, TopicLed
 from resprout_lab.scribe.options import ScribeOptions
-from resprout_lab.scribe.trees.messages import AskMissed, NotKept, Scribed
+from resprout_lab.scribe.ring_numbers import number_of
+from resprout_lab.scribe.trees_messages import AskMissed, NotKept, Scribed
 
 DEFERRED_BYTES: Final = 16 << 20
 """Of publications that wait until the tree has come further; more is not taken, and has to be said again."""

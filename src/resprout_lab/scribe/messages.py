@@ -8,7 +8,7 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.message_fields import BundleMessage
-from resprout.overlay.wires import OverlayMember
+from resprout_lab.blocks.mesh import OverlayMember
 
 HOLDERS_MAX: Final = 16
 """Of one topic, in one message."""

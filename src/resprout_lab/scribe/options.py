@@ -1,5 +1,8 @@
-"""What can be set about Scribe on a ring. Seed 004 prints three of these: two backups, and the leader's two times. All
-others are *chosen*; those of the ring are close to the paper's."""
+"""The options of `scribe`, of its ring and of its trees.
+
+Seed 004 prints four of these: the number of bits of the ring, two backups, and the leader's two times. All others are
+*chosen*; those of the ring are close to the paper's.
+"""
 
 from typing import Annotated, Final
 
@@ -7,21 +10,54 @@ import msgspec
 
 from resprout.core.errors import UsageError
 from resprout.replicas.messages import ReplicaOptions
-from resprout_lab.blocks.periods import Period
-from resprout_lab.scribe.chord.options import RingOptions
-from resprout_lab.scribe.trees.options import TreeOptions
+from resprout_lab.blocks.limits import Period
+
+SUCCESSORS_SAID_MAX: Final = 64
+"""In one message, whoever says it."""
 
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 BATCH_BYTES: Final = 1 << 16
 """Of decisions that a holder is told at a time: signs of life come behind them, and must not come too late."""
 
-
 IDLE_BEATS: Final = 3
 """After so many signs of life without news, the log and the tree of a topic sleep: they cost nothing until somebody
 publishes or joins, or a broker of theirs cannot be reached."""
 REPORTS: Final = 16
 """So often brokers of a tree say how far they have come while as much is published as is kept."""
+
+
+class RingOptions(msgspec.Struct, frozen=True, kw_only=True):
+    successors: int = 4
+    """Of each member. More: more neighbours on the ring may fail at once, and longer messages."""
+    stabilise_us: int = 500_000
+    """Between two questions to the successor, and between two fingers. Shorter: failures are mended sooner."""
+    lookup_us: int = 1_000_000
+    """A question that is not answered for so long is asked again: somebody on its way may have died."""
+    lookup_tries: int = 8
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.successors > SUCCESSORS_SAID_MAX:
+            raise UsageError(f"successors must be at most {SUCCESSORS_SAID_MAX}, not {self.successors}")
+
+
+class TreeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    beat_us: int = 1_000_000
+    """Between two signs of life of a root."""
+    idle_beats: int = 0
+    """After so many without a publication in between, a root gives no more of them until there is one; 0: never."""
+    silent_us: int = 5_000_000
+    """Who has not heard one for so long looks for another parent."""
+    retry_us: int = 20_000
+    """A broker that is not in the tree asks for a parent again after this, then after twice as long each time: ways
+    and roots change within milliseconds while a ring forms, and nobody tells a broker that stepped aside."""
+    join_us: int = 2_000_000
+    """But it never waits longer than this."""
+    report_bytes: int = 128 << 10
+    """Of publications, between two reports of how far a member has come."""
 
 
 class ScribeOptions(msgspec.Struct, frozen=True):

@@ -15,10 +15,9 @@ from typing import Any, Final, Protocol
 from resprout.core.contract import SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.replicas.ledger import HeartbeatDue, PatienceOver
-from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.step import Step
+from resprout.stacks.peers import Peer
+from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
-from resprout_lab.scribe.chord.ring import is_owned, member_number, number_of
 from resprout_lab.scribe.founding import TOPICS_MAX, TopicFounding
 from resprout_lab.scribe.held import HeldTopic, TopicHouse
 from resprout_lab.scribe.messages import (
@@ -34,6 +33,7 @@ from resprout_lab.scribe.messages import (
 from resprout_lab.scribe.options import ScribeOptions
 from resprout_lab.scribe.ranges import SettledHouse, TopicRange
 from resprout_lab.scribe.ring import RingSessions
+from resprout_lab.scribe.ring_numbers import is_owned, member_number, number_of
 
 TOPICS_TOLD: Final = 3
 """Of those that it leads, by name, to people."""

@@ -14,13 +14,13 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from resprout.core.contract import SetTimer, Timer
-from resprout.overlay.wires import OverlayMember
-from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.step import Step
-from resprout_lab.scribe.chord.ring import distance, is_owned, member_number, number_of
+from resprout.stacks.peers import Peer
+from resprout.stacks.shell import Step
+from resprout_lab.blocks.mesh import OverlayMember
 from resprout_lab.scribe.messages import AskRange, RangeCeded, TopicKnown, holder_of
 from resprout_lab.scribe.options import ScribeOptions
 from resprout_lab.scribe.ring import RingSessions
+from resprout_lab.scribe.ring_numbers import distance, is_owned, member_number, number_of
 
 NEWCOMERS_MAX: Final = 1_000
 """Who wait for their topics; the others ask again."""

@@ -10,16 +10,13 @@ from typing import Final
 
 from resprout.core.contract import Close, EndCause, LinkDown, LinkUp, Locate, ProtocolMessage, Silent
 from resprout.edge.messages import Successor
-from resprout.overlay.wires import OverlayMember
-from resprout.stacks.shell.desk import Desk
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.shell import Table
-from resprout.stacks.shell.step import Step
+from resprout.stacks.desk import Desk
+from resprout.stacks.peers import Outbox, Peer
+from resprout.stacks.shell import Step, Table
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import MemberSeen, StackStatus
-from resprout_lab.blocks.mesh import IDLE_US, MeshSessions, SilentTooLong
-from resprout_lab.scribe.chord.membership import Chord, OwnerOverdue, StabiliseDue
+from resprout_lab.blocks.mesh import IDLE_US, MeshSessions, OverlayMember, SilentTooLong
+from resprout_lab.scribe.chord import Chord, OwnerOverdue, StabiliseDue
 from resprout_lab.scribe.messages import address_of, holder_of, name_of
 from resprout_lab.scribe.options import ScribeOptions
 

@@ -19,7 +19,7 @@ from typing import Final
 from resprout.filters.predicate import Predicate, is_plain, topic_matches
 from resprout_lab.blocks.recorded import Recorded
 from resprout_lab.blocks.subscriptions import Subscriptions
-from resprout_lab.scribe.trees.trees import Trees
+from resprout_lab.scribe.trees import Trees
 
 DIRECTORY: Final = "$scribe/topics"
 """Where topics are announced."""

@@ -47,9 +47,7 @@ one. A broker without a site is a site by itself, and survives nothing.
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
-from resprout.stacks.families import Family
-from resprout.stacks.stack import Stack, WaitTimes
-from resprout.stacks.survival import Survival
+from resprout.stacks.stack import Family, Stack, Survival, WaitTimes
 from resprout_lab.sites.broker import SitesBroker
 from resprout_lab.sites.clients import RECEIPTS, offered
 from resprout_lab.sites.messages import (

@@ -1,27 +1,29 @@
-"""A broker of a site: its parts, and who hears what."""
+"""A broker of a site: its parts, which part handles which message, and its status for users and monitors.
+
+In a status, the tree is one of sites: the parent of a leader is a broker of the site above, the parent of the others is
+their leader.
+"""
 
 from random import Random
 from typing import Any, Final
+
+import msgspec
 
 from resprout.core.contract import Heard, LinkUp, ProtocolMessage, Recovered, Retire
 from resprout.core.errors import PeerError
 from resprout.replicas.ledger import HeartbeatDue, PatienceOver
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
-from resprout.stacks.shell.desk import Desk, Handler
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.shell import Shell, Table
-from resprout.stacks.shell.step import Step
+from resprout.stacks.desk import Desk, Handler
+from resprout.stacks.peers import Outbox, Peer
+from resprout.stacks.shell import Shell, Step, Table
 from resprout.stacks.stack import BrokerSeat
-from resprout.stacks.status import StackStatus, TopicReaders
-from resprout_lab.blocks.clients import ReceiptsDue
-from resprout_lab.blocks.sessions import SessionEvents
-from resprout_lab.sites.account import status_of
+from resprout.stacks.status import MemberSeen, StackStatus, TopicReaders
+from resprout_lab.blocks.serving import ReceiptsDue, SessionEvents
 from resprout_lab.sites.agreement import Agreement, ProposalsDue
 from resprout_lab.sites.clients import ClientOverDue, SiteClients
 from resprout_lab.sites.commands import Command, Founding, GivingUp, Meeting, Seating, TakingLead, life_of, name_of
 from resprout_lab.sites.forming import FormDue, LifeOverDue, SeekDue, SiteForming
-from resprout_lab.sites.gateway import Gateways
+from resprout_lab.sites.gateway import Gateways, gateways_for
 from resprout_lab.sites.messages import (
     Proposal,
     SiteAnswer,
@@ -34,10 +36,38 @@ from resprout_lab.sites.messages import (
     SiteNotes,
     SiteWants,
     SiteWantsNot,
-)  # fmt: skip
+)
 from resprout_lab.sites.options import SitesOptions
-from resprout_lab.sites.sharing import gateways_for
-from resprout_lab.sites.state import Entered, PlacedBundle
+from resprout_lab.sites.state import Entered, PlacedBundle, SiteState
+
+
+def status_of(name: str, site: str, state: SiteState, forming: SiteForming, is_ready: bool) -> StackStatus:
+    mates = [broker for broker in state.brokers.values() if broker.name != name]
+    beside = [broker for link in state.links.values() for broker in link.brokers]
+    leader = name_of(state.leader) if state.leader else None
+    above = state.links.get(state.parent)
+    if leader is not None and leader != name:
+        parent: str | None = leader
+    else:
+        parent = above.brokers[0].name if above is not None and above.brokers else None
+    return StackStatus(
+        is_ready,
+        parent if state.brokers else msgspec.UNSET,
+        tuple(dict.fromkeys([broker.name for broker in (*mates, *beside)])),
+        tuple([MemberSeen(broker.name, broker.incarnation, broker.address) for broker in (*mates, *beside)]),
+        tuple([broker.name for broker in mates if forming.is_unheard(broker.name)]),
+        site=site,
+        roles=_roles(name, site, state),
+        log_bundles=len(state.recent),
+    )
+
+
+def _roles(name: str, site: str, state: SiteState) -> tuple[str, ...]:
+    """As the site has decided: an old leader that was cut off does not know better."""
+    if not state.leader or name_of(state.leader) != name:
+        return ()
+    sequences = state.is_total and not state.parent
+    return (f"leads the site {site} since term {state.term}", *(["orders all publications"] if sequences else []))
 
 
 class SitesBroker(Shell):

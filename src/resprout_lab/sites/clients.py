@@ -13,15 +13,15 @@ from resprout.core.bundle import Origin
 from resprout.core.contract import LinkUp, Send, SetTimer, Timer
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.message_fields import Mark, Reached
-from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.owed import Owed
+from resprout.edge.broker.quotas import BackPressure
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend, HoldTold, Publish, Serving
 from resprout.filters.predicate import Predicate
-from resprout.stacks.shell.step import Step
-from resprout_lab.blocks.clients import ClientDesk
-from resprout_lab.blocks.item import KeptItem
+from resprout.stacks.shell import Step
+from resprout_lab.blocks.retention import KeptItem
+from resprout_lab.blocks.serving import ClientDesk
 from resprout_lab.sites.agreement import Agreement
 from resprout_lab.sites.commands import Entering, Releasing, life_of
 from resprout_lab.sites.forming import SiteForming

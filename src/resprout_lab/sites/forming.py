@@ -15,9 +15,8 @@ import msgspec
 from resprout.core.contract import Close, Heard, LinkDown, LinkUp, Locate, Retire, SetTimer, Silent, Timer
 from resprout.core.errors import PeerError
 from resprout.edge.messages import Successor
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer, Peers
-from resprout.stacks.shell.step import Step
+from resprout.stacks.peers import Outbox, Peer, Peers
+from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.sites.agreement import Agreement
 from resprout_lab.sites.commands import Founding, GivingUp, Seating, SiteBroker, life_of, name_of

@@ -1,22 +1,27 @@
-"""The ways to neighbouring sites: one broker of the site is the gateway of each, the leader unless the load is shared.
+"""The links to neighbouring sites: one broker of the site is the gateway of each, the leader unless the load is shared.
 
-A gateway tells all brokers of the neighbouring site that it speaks for its own, since which term, and what has come
-from there. Whoever is the gateway there sends from then on what was not known to have come. So a change of leader
-reaches the neighbours whatever made it necessary, and needs no answer from the old one. An old leader that wakes up may
-still send what was decided long ago: its term is refused (correction A2).
+A gateway tells all brokers of the neighbouring site that it speaks for its own, since which term, and what it has
+received from there. The gateway there then sends what was not known to have arrived. So neighbours learn of a change of
+leader whatever its reason, without an answer from the old leader. An old leader that wakes up may still send what was
+decided long ago: its term is refused (correction A2).
+
+`gateways_for` shares the load (section 7 of the seed). With `links`, one broker has the link to the parent, the others
+those to the children, in turn. With `random`, each leader draws the gateways anew: the probabilistic load balancer that
+the report names. A broker that the leader does not hear gets none.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
+from zlib import crc32
 
 from resprout.core.bundle import unpack_attributes
 from resprout.core.contract import Locate
 from resprout.core.errors import PeerError, UsageError
 from resprout.filters.predicate import parse_predicate
 from resprout.replicas.messages import MEMBERS_MAX
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer, Peers
-from resprout.stacks.shell.step import Step
+from resprout.stacks.peers import Outbox, Peer, Peers
+from resprout.stacks.shell import Step
 from resprout_lab.blocks.subscriptions import SUBSCRIPTIONS_MAX
 from resprout_lab.sites.agreement import Agreement
 from resprout_lab.sites.commands import (
@@ -31,21 +36,29 @@ from resprout_lab.sites.commands import (
     SiteWish,
     Unwanted,
     Wanted,
-)  # fmt: skip
-from resprout_lab.sites.messages import (
-    Shipped,
-    SiteCarries,
-    SiteHas,
-    SiteLed,
-    SiteNotes,
-    SiteWants,
-    SiteWantsNot,
-)  # fmt: skip
+)
+from resprout_lab.sites.messages import Shipped, SiteCarries, SiteHas, SiteLed, SiteNotes, SiteWants, SiteWantsNot
+from resprout_lab.sites.state import SiteState
 
 SITES_MAX: Final = 1_024
 """Neighbours of one site."""
 KEEPING_SHIPMENTS: Final = 32
 """So many that have come are let go of together: each watermark is a command of its own in the log."""
+
+
+def gateways_for(
+    state: SiteState, sharing: str, is_unheard: Callable[[str], bool], leader: str
+) -> tuple[tuple[str, str], ...]:
+    """(site, life) for every link, as this leader would have it; none where it speaks with all of them itself."""
+    if sharing == "leader":
+        return ()
+    lives = [broker.life for broker in state.brokers.values() if not is_unheard(broker.name)]
+    if sharing == "random":  # by a checksum: a leader that looks again draws the same
+        return tuple([(site, lives[crc32(f"{leader} {site}".encode()) % len(lives)]) for site in state.links])
+    first, others = lives[:1], lives[1:] or lives
+    children = [site for site in state.links if site != state.parent]
+    ways = [(site, others[place % len(others)]) for place, site in enumerate(children)]
+    return (*((state.parent, life) for life in first if state.parent), *ways)
 
 
 class SiteWay:

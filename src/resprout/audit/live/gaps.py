@@ -26,11 +26,9 @@ from typing import Final
 import msgspec
 
 from resprout.audit.causal import out_of_order
-from resprout.audit.live.memory import KeptLife, KeptPublication, LaneMemory, Overtaker
-from resprout.audit.live.view import LiveView
+from resprout.audit.live.memory import KeptLife, KeptPublication, LaneMemory, LiveView, Overtaker
 from resprout.audit.loss import MissingDelivery, lost
-from resprout.audit.records import MessageId
-from resprout.audit.subscriptions import NEVER
+from resprout.audit.records import NEVER, MessageId
 from resprout.core.guarantee import Guarantee
 
 OVERDUE_MAX: Final = 10_000

@@ -1,4 +1,4 @@
-"""The live judge: rows go in as they are written, violations come out as they show.
+"""The live judge: rows go in as they are written, violations come out as they show, and old rows are forgotten.
 
 Rows go in in the order in which they arrive. `hold` keeps them back until no earlier one is expected, and `release`
 lets them go in the order of their times. The watermark is the latest time seen, less the lateness that is allowed. A
@@ -6,29 +6,43 @@ row that comes after the watermark has passed its time is late: it is judged at 
 counted. Rows of one node come in order, and a process writes a row before anything that the row speaks of leaves it; so
 a late row is rarely misjudged, and never ignored. Rows of equal times are judged in the order in which they came.
 
-Everything that the judge remembers can be written down and read back at any time, so it can go on elsewhere. Its memory
-is bounded: see `audit.live.forgetting` for what is forgotten, and what may be missed for that.
+The memory of the judge can be written and read back at any time, so another process can resume it. It is bounded
+(`forget_old`): a publication is forgotten some time after all its subscribers have it, once no total before it is in
+flight, and in any case at the horizon. Its number among those published, its number among those delivered at each
+subscriber, and its place in the clocks of clients remain. A dead client is forgotten at the horizon after its death.
+Therefore a second delivery is noticed but not explained, unless the numbers delivered at that subscriber lie in many
+pieces; a first delivery later than the horizon is counted and not judged; and a violation of order between two
+deliveries that are further apart than their publications are remembered is missed.
 
-It judges the rules in `LIVE_RULES`, with the meaning that `audit.judge` gives them. Order at a subscriber is the order
-of its rows here; where positions say otherwise, that is reported as a violation of its own. Receipts, durable
-subscriptions and the bank need the whole trace and are judged by `audit.judge` only. `lines` and `as_dict` print the
-outcome for people and for programs; both forms are stable.
+The judge applies the rules in `LIVE_RULES`, with the meaning that `audit.judge` gives them. Order at a subscriber is
+the order of its rows here; where positions say otherwise, that is a violation of its own. Receipts, durable
+subscriptions and the bank need the whole trace and are judged by `audit.judge` only. `live_lines` and `live_as_dict`
+print the outcome for people and for programs; both forms are stable.
 """
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from resprout.audit.live import gaps, presence
-from resprout.audit.live.forgetting import forget_old
-from resprout.audit.live.memory import LiveOptions, Memory, from_bytes, to_bytes
+from resprout.audit.live import gaps, presence, totals
+from resprout.audit.live.memory import (
+    KeptLife,
+    KeptPublication,
+    LiveOptions,
+    LiveView,
+    Memory,
+    from_bytes,
+    kept,
+    to_bytes,
+)
 from resprout.audit.live.reading import RowReading
-from resprout.audit.live.view import LiveView, kept
 from resprout.audit.verdict import CLEAN, MET_TIME_LIMIT, RULES, UNFINISHED, VIOLATED, Anomaly
 from resprout.core.guarantee import Promises
 from resprout.trace import kinds
-from resprout.trace.live_folder import ABORTED, ENDS
 from resprout.trace.schema import Row
+from resprout.trace.store import ABORTED, ENDS
+
+_SPARE: Final = 256
 
 LIVE_RULES: Final = (
     "identity", "invented", "unasked", "twice", "position", "lost", "lost_told", "fifo", "causal", "barrier", "total",
@@ -47,6 +61,93 @@ _NOTES: Final = {
     "owed_and_forgotten": "deliveries were owed for longer than the horizon, and too many of them to follow",
     "after_the_end": "rows came after the end, and were not judged",
 }
+
+
+def forget_old(view: LiveView, now_us: int) -> None:
+    _forget_beyond(view, now_us - view.memory.options.horizon_us)
+    _forget_complete(view, now_us - view.memory.options.linger_us)
+    _forget_dead(view, now_us - view.memory.options.horizon_us)
+    _trim(view)
+
+
+def _forget_beyond(view: LiveView, before_us: int) -> None:
+    publications = view.memory.publications
+    while publications:
+        p = next(iter(publications.values()))
+        if p.time_us > before_us:
+            return
+        gaps.given_up(view, p)
+        _forget(view, p)
+        view.count("forgotten_at_horizon")
+
+
+def _forget_complete(view: LiveView, before_us: int) -> None:
+    memory = view.memory
+    staying: list[int] = []
+    for place, number in enumerate(memory.complete):
+        p = memory.publications.get(number)
+        if p is None:
+            continue
+        if p.complete_us > before_us:
+            staying += memory.complete[place:]
+            break
+        if totals.may_be_forgotten(view, p):
+            gaps.given_up(view, p)
+            _forget(view, p)
+        else:
+            staying.append(number)
+    memory.complete = staying
+
+
+def _forget(view: LiveView, p: KeptPublication) -> None:
+    memory = view.memory
+    totals.forget(view, p)
+    stream = p.id[:3]
+    for number in (*p.had, *p.early):
+        life = memory.lives.get(number)
+        if life is not None:
+            presence.add_number(life.passed.setdefault(stream, []), p.id[3])
+    del memory.publications[p.number]
+    del memory.number_of[p.id]
+
+
+def _forget_dead(view: LiveView, before_us: int) -> None:
+    memory = view.memory
+    for life in [life for life in memory.lives.values() if 0 <= life.ended_us <= before_us]:
+        del memory.lives[life.number]
+        if memory.current.get(life.node) == life.number:
+            del memory.current[life.node]
+        _forget_sources(memory, life)
+        for stream in life.streams:
+            memory.published.pop(stream, None)
+            memory.last_forgotten[stream[0]] = max(stream[1], memory.last_forgotten.get(stream[0], stream[1]))
+            for other in memory.lives.values():
+                other.passed.pop(stream, None)
+
+
+def _forget_sources(memory: Memory, life: KeptLife) -> None:
+    """Nothing depends any more on what it published."""
+    last = memory.last_ordered.get(life.node, {})
+    for lane in [lane for lane, one in last.items() if one.life == life.number]:
+        del last[lane]
+    if not last:
+        memory.last_ordered.pop(life.node, None)
+    clocks = [lane.clock for other in memory.lives.values() for lane in other.lanes.values()]
+    clocks += [one.past for of_node in memory.last_ordered.values() for one in of_node.values()]
+    for clock in clocks:
+        for own in life.lanes.values():
+            clock.pop(own.source, None)
+
+
+def _trim(view: LiveView) -> None:
+    """Lists of numbers, most of them of things that are forgotten."""
+    publications = view.memory.publications
+    for life in view.memory.lives.values():
+        if len(life.recent) > _SPARE + 2 * len(publications):
+            life.recent = [number for number in life.recent if number in publications]
+        for lane in life.lanes.values():
+            if len(lane.given) > _SPARE + 2 * len(publications):
+                lane.given = [number for number in lane.given if number in publications]
 
 
 class LiveJudge:
@@ -210,7 +311,7 @@ def _owed(counts: Mapping[str, int]) -> int:
     return counts.get("came", 0) + counts.get("missing", 0) + counts.get("missing_told", 0)
 
 
-def lines(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> list[str]:
+def live_lines(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> list[str]:
     """`counts` and `found` of a `LiveJudge`; `ended`: nothing while the run goes on."""
     if not was_judged(counts, found, ended):
         rows = counts.get("rows", 0)
@@ -236,7 +337,7 @@ def lines(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> li
     return text
 
 
-def as_dict(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> dict[str, Any]:
+def live_as_dict(counts: Mapping[str, int], found: Mapping[str, int], ended: str) -> dict[str, Any]:
     judged = VIOLATED if any(found.values()) else UNFINISHED if ended == kinds.TIMEOUT else CLEAN
     return {
         "verdict": judged if was_judged(counts, found, ended) else "not judged",

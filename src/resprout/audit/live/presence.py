@@ -10,8 +10,7 @@ from typing import Final
 
 from resprout.audit import presence
 from resprout.audit.causal import check_delivery
-from resprout.audit.live.memory import KeptLife, KeptPublication
-from resprout.audit.live.view import LiveView
+from resprout.audit.live.memory import KeptLife, KeptPublication, LiveView
 from resprout.audit.presence import Stray
 from resprout.audit.records import MessageId
 from resprout.trace.schema import Row

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from resprout.audit.causal import check_delivery
-from resprout.audit.live import barrier, gaps, presence, totals
-from resprout.audit.live.memory import KeptLife, KeptPublication, LaneMemory, LastOrdered
-from resprout.audit.live.view import LiveView
+from resprout.audit.live import gaps, presence, totals
+from resprout.audit.live.memory import KeptLife, KeptPublication, LaneMemory, LastOrdered, LiveView
 from resprout.audit.presence import tell_position
 from resprout.audit.records import (
     MessageId,
@@ -24,8 +23,8 @@ from resprout.audit.records import (
 )
 from resprout.core.guarantee import Guarantee
 from resprout.trace import kinds
-from resprout.trace.live_folder import PROMISE, promise_of
 from resprout.trace.schema import Row
+from resprout.trace.store import PROMISE, promise_of
 
 _PREMATURE_MAX: Final = 1000
 """So many receipts without a publication are remembered; they are not judged here, but they say what is owed."""
@@ -165,7 +164,7 @@ class RowReading:
                 life.recent.append(p.number)
             gaps.learn(self._lane(life, p.lane), p)
             if p.lines:
-                barrier.delivered(view, life, p, tseq)
+                totals.delivered(view, life, p, tseq)
 
     def _drop(self, row: Row) -> None:
         id = identity_of(self._memory.row, row)

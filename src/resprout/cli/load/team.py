@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 import resprout
-from resprout.cli.load.orders import (
+from resprout.cli.load.worker import (
     Expect,
     Failed,
     Flood,

@@ -9,16 +9,15 @@ from collections.abc import Callable
 from typing import Final
 
 from resprout.core.bundle import pick, whole
-from resprout.core.contract import Effect, Send
+from resprout.core.contract import Effect, Send, SetTimer
 from resprout.core.errors import BoundError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX, Marks, next_number
-from resprout.edge.broker.grants import adopter, fault_of_consumer, sees_terms
-from resprout.edge.broker.portion import Portion
+from resprout.edge.broker.portion import Consumer, Portion
 from resprout.edge.broker.ports import SpillPatience
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.broker.sharing import Consumer, SharedQueue
+from resprout.edge.broker.sharing import SharedQueue
 from resprout.edge.durable_messages import (
     NO_DROPS,
     SPANS_MAX,
@@ -27,6 +26,8 @@ from resprout.edge.durable_messages import (
     Consume,
     Consuming,
     Drops,
+    DropsTold,
+    DurableDue,
     Handed,
     Replayed,
     Spans,
@@ -35,6 +36,7 @@ from resprout.edge.durable_messages import (
     WhenFull,
 )
 from resprout.edge.messages import GoTo, Successor
+from resprout.edge.rights import adopter, fault_of_consumer, sees_terms
 from resprout.wire.sizes import ordering_bytes
 
 PREFIX: Final = "="
@@ -60,7 +62,7 @@ class HeldDurable:
         self.terms = terms
         self.queue = queue
         self.owner = ""
-        """The identity that it belongs to (`grants`); empty: none."""
+        """The identity that it belongs to (`edge.rights`); empty: none."""
         self.is_confirmed = False
         """Nothing that matches is missed, and whoever may have to hold it one day knows of it."""
         self.turn = 0
@@ -74,6 +76,9 @@ class HeldDurable:
         self.awaited: set[str] = set()
         """Consumers of the broker that held it before: they know what they have, and what they have done."""
         self.awaited_until_us = 0
+        self.notice_us = 0
+        """When consumers are told of dropped messages, unless somebody is handed something before; 0: nothing is to be
+        told."""
         self.replay = ""
         """What of the past a consumer has to read first."""
         self.missing = ""
@@ -87,13 +92,16 @@ class Consumers:
         changed: Callable[[HeldDurable], None],
         patience: SpillPatience | None = None,
         share_bytes: int = 1 << 62,
+        notice_delay_us: int = 0,
     ) -> None:
         """`changed` is told when a subscription has other consumers than before. `patience` is told of what may wait on
-        disk. `share_bytes`: what a subscription that drops the oldest may be owed."""
+        disk. `share_bytes`: what a subscription that drops the oldest may be owed. `notice_delay_us`: so long a notice
+        of dropped messages waits for something that is handed out."""
         self._sessions = sessions
         self._changed = changed
         self._patience = patience
         self._share_bytes = share_bytes
+        self._notice_delay_us = notice_delay_us
         self.held: dict[str, HeldDurable] = {}
         self._of: dict[str, HeldDurable] = {}
         """By the name of a consumer's session."""
@@ -161,11 +169,9 @@ class Consumers:
                 out.append(Send(other, Consuming(Standing.FENCED, "another consumer has taken over")))
             held.awaited.clear()
         self._of[session.name] = held
-        queue.join(
-            Consumer(session, min(message.window, WINDOW_MAX), message.has[:SPANS_MAX]),
-            message.done[:SPANS_MAX],
-            message.dropped_upto,
-        )
+        queue.drops.heard_before(message.dropped_upto, message.dropped_term >= held.term)
+        consumer = Consumer(session, min(message.window, WINDOW_MAX), message.has[:SPANS_MAX])
+        queue.join(consumer, message.done[:SPANS_MAX])
         held.awaited.discard(session.name)
         if held.is_confirmed:
             told = Consuming(Standing.CONSUMER, turn=held.turn, replay=held.replay)
@@ -217,6 +223,10 @@ class Consumers:
             if not 0 < span.first <= span.last:
                 raise BoundError(f"publications {span.first} to {span.last} are acknowledged")
             held.queue.acknowledge(session.name, span)
+        consumer = held.queue.consumers[session.name]
+        if 0 < consumer.notice <= message.dropped_upto:
+            held.queue.drops.heard(consumer.notice)
+            consumer.notice = 0
         self._sessions.waking[held.queue.session.name] = held.queue.session
 
     def replayed(self, session: ClientSession, message: Replayed) -> None:
@@ -244,21 +254,40 @@ class Consumers:
         queue.fill()
         is_awaiting = bool(held.awaited) and now_us < held.awaited_until_us
         if held.terms.when_full is WhenFull.DROP_OLDEST:
-            # Consumers that return may have what seems to wait, also the last message, which is to tell of the drops.
-            queue.drop_oldest(NUMBER_MAX if is_awaiting else held.terms.most, self._share_bytes)
+            # Consumers that return may have what seems to wait.
+            queue.drop_oldest(NUMBER_MAX if is_awaiting else held.terms.max_pending, self._share_bytes)
         if held.is_confirmed and not is_awaiting:
-            queue.hand_out(lambda consumer, portion: self._give(queue, consumer, portion, out))
+            queue.hand_out(lambda consumer, portion: self._give(held, consumer, portion, out))
+            self._plan_notice(held, now_us, out)
 
-    def _give(self, queue: SharedQueue, consumer: Consumer, portion: Portion, out: list[Effect]) -> None:
+    def _plan_notice(self, held: HeldDurable, now_us: int, out: list[Effect]) -> None:
+        """Tell a consumer of dropped messages soon, also if nothing more is handed out."""
+        if not held.queue.drops.untold or not held.queue.consumers:
+            held.notice_us = 0
+        elif not held.notice_us:
+            held.notice_us = now_us + self._notice_delay_us
+            out.append(SetTimer(DurableDue(held.name), held.notice_us))
+        elif now_us >= held.notice_us:
+            held.notice_us = 0
+            self._tell_drops(held, next(iter(held.queue.consumers.values())), out)
+
+    def _tell_drops(self, held: HeldDurable, consumer: Consumer, out: list[Effect]) -> None:
+        drops = held.queue.drops
+        if drops.untold:
+            consumer.notice = drops.messages
+            out.append(Send(consumer.session.name, DropsTold(drops.untold, drops.messages, held.term)))
+            drops.tell()
+
+    def _give(self, held: HeldDurable, consumer: Consumer, portion: Portion, out: list[Effect]) -> None:
         item, bundle = portion.item, whole(portion.bundle)
         is_whole = len(portion.offsets) == bundle.count
         offsets = None if is_whole else tuple(portion.offsets)
         given = bundle if offsets is None else pick(bundle, offsets)
         tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1
-        dropped = queue.put_notice(portion)
+        self._tell_drops(held, consumer, out)
         size = ordering_bytes(bundle, item.hops)
         consumer.session.room -= given.cost
-        handed = Handed(given, item.hops, size, offsets, tseq, portion.redelivered, dropped, queue.dropped)
+        handed = Handed(given, item.hops, size, offsets, tseq, portion.redelivered)
         out.append(Send(consumer.session.name, handed))
 
     # -- how far it has come -------------------------------------------------------------------------------------------
@@ -277,6 +306,6 @@ def _told(terms: Terms) -> str:
     """What was asked for, in words, for whoever asks for something else under the same name."""
     filter = terms.filter if terms.where is None else f"{terms.filter} where {terms.where}"
     kind = "a group on" if terms.group else "one on"
-    most = f", of which at most {terms.most} messages wait" if terms.when_full is WhenFull.DROP_OLDEST else ""
+    most = f", of which at most {terms.max_pending} messages wait" if terms.when_full is WhenFull.DROP_OLDEST else ""
     where = ", of which what waits is spilled to disk" if terms.when_full is WhenFull.SPILL else ""
     return f"{kind} {filter}{most}{where}"

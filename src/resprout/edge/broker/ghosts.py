@@ -34,13 +34,13 @@ class GhostOver(Timer, frozen=True):
 
 
 class Ghosts:
-    """All ghosts of a broker. Their names are also those of directions, so no node may be called like one: they begin
-    with `~`."""
+    """All ghosts of a broker. A ghost is a session without a client. Its name begins with `~`, so no node can have
+    it."""
 
     def __init__(
         self, sessions: ClientSessions, log: RetentionPort, subscriptions: SubscriptionPort, index: MatchIndex[str]
     ) -> None:
-        """`index`: where the stack keeps what everybody wants, ghosts included."""
+        """`index`: the interest of all directions, ghosts included."""
         self._sessions = sessions
         self._log = log
         self._subscriptions = subscriptions
@@ -49,18 +49,18 @@ class Ghosts:
         self._awaited: dict[str, set[str]] = {}
         """By ghost: the clients that have not returned."""
         self.idle: dict[str, None] = {}
-        """Those that have come to wait for nobody, until they are taken from here."""
+        """Ghosts that wait for no client any more, until `take_idle`."""
         self._ended: dict[Life, None] = {}
-        """Brokers whose clients were stood in for here, the latest ones."""
+        """The latest brokers whose ghosts have ended here."""
         self._leaving: set[str] = set()
-        """Those that are about to expire."""
+        """Ghosts that are about to expire."""
         self._upto: dict[str, int] = {}
-        """By ghost: the last place of what its repair brought it that was not shown yet."""
+        """By ghost: the last place in the log of what its repair brought and was not shown yet."""
         self._members: dict[str, dict[Life, int]] = {}
         """By ghost: the members of its repair, and the version of each one's place before its Grant."""
         self._allowed: dict[str, Allows] = {}
-        """Those who stand in after everything had stopped: who may claim what. Others have kept the rest, so these do
-        not answer for what is not here."""
+        """By ghost that was made after a full restart: which client may claim which item. Other brokers keep the
+        rest, so such a ghost does not answer for what is not here."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._brokers
@@ -76,9 +76,9 @@ class Ghosts:
         out: list[Effect],
         awaited: Iterable[str] | None = None,
     ) -> None:
-        """A ghost for these clients of these dead brokers; None when nobody knows who they were: then it waits for one
-        of its own name, that is, until it expires. What it wants already, because the interest of a neighbour was
-        handed to it, is not asked again. What is accepted from now on will be shown to it."""
+        """Create a ghost for clients of these dead brokers. `awaited`: the clients; None when nobody knows them, so
+        that it waits until it expires. Predicates that it has already, because a neighbour's interest was handed to
+        it, are not asked for again. What is accepted from now on is shown to it."""
         assert name.startswith("~") and name not in self._brokers, "each ghost has a name of its own"
         self._brokers[name] = brokers
         self._await(name, awaited)
@@ -90,8 +90,8 @@ class Ghosts:
                 self._sessions.confirm(self._subscriptions.want(name, predicate, confirmed=True), out)
 
     def read(self, name: str, item: HeldBundle) -> None:
-        """Let a ghost have what was accepted before it was there, or is a copy that nobody else here reads, if that is
-        something for it."""
+        """Let a ghost read an item that was accepted before the ghost existed, or is a copy without other readers,
+        if the ghost wants it."""
         ghost = self._sessions.all[name]
         is_reader = ghost in item.readers
         if item.bundle is None or not (is_reader or self.wants(name, item.bundle)):
@@ -109,8 +109,8 @@ class Ghosts:
     def stand_for(
         self, name: str, brokers: frozenset[Life], upto: int, awaited: Iterable[str] | None, allows: Allows
     ) -> None:
-        """It was there before it was known for whom: everything had stopped. All that it was brought lies up to here.
-        `awaited` as in `add`."""
+        """Say for which brokers a ghost stands that existed before that was known, after a full restart. Everything
+        it was brought lies up to the place `upto`. `awaited`: as in `add`."""
         self._brokers[name] = brokers
         if awaited is not None:
             self._await(name, awaited)
@@ -118,58 +118,60 @@ class Ghosts:
         self._allowed[name] = allows
 
     def let_go(self, name: str) -> bool:
-        """It will expire as soon as others have heard so; False when that is under way, or it is gone."""
+        """Mark a ghost as leaving: it expires as soon as others have heard so. Return False when it is leaving
+        already, or gone."""
         if name not in self._brokers or name in self._leaving:
             return False
         self._leaving.add(name)
         return True
 
     def lives(self) -> tuple[Life, ...]:
-        """Whose clients are stood in for, those ghosts aside that are about to expire."""
+        """Return the dead brokers whose clients have a ghost here that is not about to expire."""
         staying = [brokers for name, brokers in self._brokers.items() if name not in self._leaving]
         return tuple(sorted({life for brokers in staying for life in brokers}))
 
     def of(self, home: Life) -> list[str]:
-        """Those who stand in for clients that were served by this broker."""
+        """Return the ghosts for clients of this broker."""
         return [name for name, brokers in self._brokers.items() if home in brokers]
 
     def knows(self, home: Life) -> bool:
-        """Whether somebody who was served by this broker is stood in for."""
+        """Whether there is a ghost for clients of this broker."""
         return any(home in brokers for brokers in self._brokers.values())
 
     def answers_for(self, home: Life) -> bool:
-        """Whether somebody who was served by this broker is, or was, stood in for here: what they published and has no
-        item any more is delivered."""
+        """Whether there is, or was, a ghost for clients of this broker. Then what they published and has no item any
+        more is delivered."""
         return home in self._ended or any(name not in self._allowed for name in self.of(home))
 
     def upto(self, name: str) -> int:
-        """The last place of what its repair brought this one."""
+        """Return the last place of what its repair brought this ghost."""
         return self._upto.get(name, -1)
 
     def grant(self, name: str, members: dict[Life, int]) -> None:
-        """Its repair has these members. The version of each one's place grows when it has its Grant."""
+        """Note the members of the ghost's repair. The version of a member's place grows when it has its Grant."""
         self._members[name] = members
 
     def members(self, name: str) -> dict[Life, int]:
         return self._members.get(name, {})
 
     def brought_upto(self, home: Life) -> int:
-        """The last place of what repairs brought those who stand in for its clients. Before everything up to there is
-        shown, a share of it could be without a cause of something in it, which is not safe yet."""
+        """Return the last place of what repairs brought the ghosts of this broker. Until everything up to there is
+        shown, a share could lack a cause of something in it."""
         return max(map(self.upto, self.of(home)), default=-1)
 
     def named(self, broker: str) -> list[str]:
-        """Those who stand in for clients of any life of this broker."""
+        """Return the ghosts for clients of any life of this broker."""
         return [name for name, lives in self._brokers.items() if any(life.name == broker for life in lives)]
 
     def wanted(self, broker: str) -> tuple[Predicate, ...]:
-        """What was wanted behind this broker before it died, as far as somebody is still waited for."""
+        """Return what was wanted behind this broker before it died, as far as clients are still waited for."""
         return tuple(dict.fromkeys(p for name in self.named(broker) for p in self._index.predicates_of(name)))
 
     def claim(
-        self, session: ClientSession, attend: Attend, ghosts: Iterable[str], out: list[Effect]
+        self, session: ClientSession, attend: Attend, owed: Owed, ghosts: Iterable[str], out: list[Effect]
     ) -> list[HeldBundle]:
-        """Give a client that returns its share of what these were shown; after `welcome`, and in the same step."""
+        """Give a returning client its share of what these ghosts were shown. Called after `welcome`, in the same
+        step."""
         home = home_of(attend)
         found: dict[int, HeldBundle] = {}
         for name in ghosts:
@@ -181,7 +183,6 @@ class Ghosts:
             return []
         # Copies came into a backlog later than what others read here, too: only their stamps put all in order.
         shown = sorted(found.values(), key=_causally)
-        owed = Owed(attend)
         claimed: list[HeldBundle] = []
         for item in shown:
             assert item.bundle is not None, "a ghost keeps it"
@@ -202,7 +203,7 @@ class Ghosts:
         return client in self._awaited.get(name, ())
 
     def unawait(self, client: str) -> None:
-        """It has returned, or never will."""
+        """Wait for a client no longer: it has returned, or never will."""
         for name, awaited in self._awaited.items():
             if client in awaited:
                 awaited.remove(client)
@@ -210,13 +211,13 @@ class Ghosts:
                     self.idle[name] = None
 
     def take_idle(self) -> list[str]:
-        """Those that wait for nobody any more, each once, the oldest first."""
+        """Return the ghosts that wait for no client any more, each once, the oldest first."""
         idle = [name for name in self._awaited if name in self.idle]
         self.idle.clear()
         return idle
 
     def expire(self, name: str, out: list[Effect]) -> set[str]:
-        """Nobody is waited for any more. Tells who has not returned."""
+        """End a ghost; return the clients that have not returned."""
         brokers = sorted(self._brokers.pop(name))
         if self._allowed.pop(name, None) is None:
             self._ended.update(dict.fromkeys(brokers))
@@ -230,7 +231,7 @@ class Ghosts:
         return self._awaited.pop(name)
 
     def wants(self, name: str, bundle: Bundle) -> bool:
-        """The whole bundle, if any message of it."""
+        """Whether a ghost wants the bundle: any message of it is enough."""
         index, topics = self._index, bundle.topics
         if name in index.match_any(topics, {}):
             return True
@@ -251,5 +252,5 @@ def _causally(item: HeldBundle) -> CausalKey:
 
 
 def home_of(attend: Attend) -> Life:
-    """The broker that served this client last."""
+    """Return the life of the broker that served this client last."""
     return Life(attend.tried[0] if attend.tried else "", attend.home)

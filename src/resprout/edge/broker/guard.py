@@ -3,7 +3,7 @@
 What it may not do is answered the way a stack refuses anything: a publication by `PublishRefused`, which is definite, a
 subscription by `SubscribeRefused`. One that it brings along from another broker and may not have is taken from it, and
 it is told so when it has said that it has come. Who may do what with a durable subscription depends on its owner, whom
-the stack knows: a consumer is given a `DurableGrant`, and the stack decides (`grants`).
+the stack knows: a consumer is given a `DurableGrant`, and the stack decides (`edge.rights`).
 """
 
 from collections.abc import Callable
@@ -14,7 +14,6 @@ import msgspec
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
-from resprout.edge.broker.grants import DurableGrant
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import Consume, Consuming, Standing, WhenFull
 from resprout.edge.messages import (
@@ -29,7 +28,7 @@ from resprout.edge.messages import (
     Subscribe,
     SubscribeRefused,
 )
-from resprout.edge.rights import ANY_NAME, Rights, is_listed, may_block, may_hear, may_publish
+from resprout.edge.rights import ANY_NAME, DurableGrant, Rights, is_listed, may_block, may_hear, may_publish
 
 TOPICS_KEPT: Final = 1024
 """Decisions about topics that are remembered for one client."""
@@ -119,7 +118,7 @@ class Guard:
             if may_hear(permit.rights, session.name, held.filter):
                 kept.append(held)
             else:
-                session.withheld.append(self._no_subscription(session, held.id, held.filter))
+                session.withhold(self._no_subscription(session, held.id, held.filter))
         if session.withheld:
             message = msgspec.structs.replace(message, subscriptions=tuple(kept))
         session.may_block = all(may_block(permit.rights, held.filter) for held in kept)

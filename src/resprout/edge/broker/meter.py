@@ -1,22 +1,44 @@
 """Counts what passes a broker, whatever its stack: it stands between the links and the stack, and changes nothing.
 
-Only the real driver has one, so a simulation is what it was. A step is only remembered; some of them are looked at
-together, a few in a row or when somebody asks (`fold`): that costs half of looking at each one by itself. Where a
-publication went is not written down when there are more of them than anybody could ask for before it is forgotten.
+Only the real driver has a meter, so simulated runs do not depend on it. The meter only remembers a step; `fold` then
+looks at several steps together, a few in a row or when somebody asks, which costs half of looking at each one by
+itself.
 
-How long receipts take is found out for one publication in five milliseconds, the next that comes: which one that is
-does not depend on how long others take, so slow ones are not left out.
+`TrafficTally` has the counts over all lives of the process: plain numbers. Latencies of receipts are measured for one
+publication in five milliseconds, the next that comes: which one that is does not depend on how long others take, so
+slow ones are not left out.
+
+`Passages` remembers, within a bound, where the latest publications came from and where they went. Each event is only
+written down, a line each; what belongs together is found when somebody asks. Lines hold names and numbers, so that they
+keep nothing that was published. While publications come faster than anybody could ask for them before they are
+forgotten, none are written down.
 """
 
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from resprout.core.bundle import Bundle
+from resprout.core.bundle import Bundle, Origin
 from resprout.core.contract import Effect, Event, LinkDown, Machine, Received, Send
-from resprout.core.guarantee import ReceiptLevel
-from resprout.edge.broker.passages import Passages, SentCopies
-from resprout.edge.broker.tally import TrafficTally
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.edge.messages import Delivery, PlacedDelivery, Publish, PublishRefused, SubscribeRefused, Turned
+
+BOUNDS_US: Final = (
+    250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
+    10_000_000, 30_000_000,
+)  # fmt: skip
+"""Upper ends of what is counted together; the last count has no end."""
+
+KEPT: Final = 4_096
+"""Lines of each kind; at full rate that is a second, otherwise minutes or hours."""
+NAMED_MAX: Final = 64
+"""Readers, and neighbours, of one bundle that are remembered by name; the others are counted."""
+
+Came = tuple[Origin, int, int, str, Guarantee, str, bool, int]
+"""Origin, first number, how many; topic and guarantee; from whom, whether that is its publisher, and when."""
+Receipt = tuple[str, str, ReceiptLevel, int, int, int]
+"""Client, stream, level; the numbers of a bundle; when it was told. Only of bundles that are timed."""
 
 TOGETHER: Final = 32
 """Steps that are looked at together. Until then they keep what they carry, so there are not many."""
@@ -30,6 +52,121 @@ TIMED_MAX: Final = 4_096
 _ACCEPTED: Final = ReceiptLevel.ACCEPTED
 _DELIVERED: Final = ReceiptLevel.DELIVERED
 _NOTHING, _PUBLISH, _CARRIES, _DELIVERY, _TURNED, _NO_PUBLISH, _NO_SUBSCRIBE = range(7)
+
+
+class LatencyCounts:
+    """How long something took, how often."""
+
+    __slots__ = ("counts", "sum_us")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_US) + 1)
+        self.sum_us = 0
+
+    def add(self, took_us: int) -> None:
+        self.counts[bisect_left(BOUNDS_US, took_us)] += 1
+        self.sum_us += took_us
+
+
+class TrafficTally:
+    """Publications are counted as messages, not as bundles. `carried` is what other brokers sent, `passed_on` what was
+    sent to other brokers, each copy."""
+
+    __slots__ = (
+        "carried", "delivered", "delivered_bytes", "passed_on", "published", "published_bytes",
+        "refused_publications", "refused_subscriptions", "safe", "safe_latency", "spread", "spread_latency",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.published = 0
+        self.published_bytes = 0
+        self.carried = 0
+        self.passed_on = 0
+        self.delivered = 0
+        """To clients here, each copy."""
+        self.delivered_bytes = 0
+        self.safe = 0
+        self.spread = 0
+        """Publications of clients here whose publishers were told `safe`, and `delivered`."""
+        self.refused_publications = 0
+        self.refused_subscriptions = 0
+        self.safe_latency = LatencyCounts()
+        self.spread_latency = LatencyCounts()
+        """From the moment that a publication came from its publisher to the moment that this one was told so. Of those
+        that are timed."""
+
+
+class SentCopies:
+    """A bundle on its way out, to several in one go."""
+
+    __slots__ = ("count", "first", "names", "now_us", "origin", "to_client")
+
+    def __init__(self, bundle: Bundle, name: str, to_client: bool, now_us: int) -> None:
+        self.origin = bundle.origin
+        self.first = bundle.first
+        self.names = [name]
+        self.count = 1
+        self.to_client = to_client
+        self.now_us = now_us
+
+    def add(self, name: str) -> None:
+        self.count += 1
+        if self.count <= NAMED_MAX:
+            self.names.append(name)
+
+
+class Passage:
+    """One bundle at one broker; times are those of the broker's clock, 0 for what has not happened."""
+
+    def __init__(self, came: Came) -> None:
+        self.origin, self.first, self.count, self.topic, self.guarantee, self.from_peer, self.is_own, self.seen_us = (
+            came
+        )
+        self.passed_us = 0
+        """When it was sent to the first other broker."""
+        self.passed = 0
+        self.passed_to: list[str] = []
+        self.shown_us = 0
+        """When the first reader here was given it."""
+        self.given = 0
+        self.readers: list[str] = []
+        self.safe_us = 0
+        self.delivered_us = 0
+
+    def add(self, left: SentCopies) -> None:
+        if left.to_client:
+            self.shown_us = self.shown_us or left.now_us
+            self.given += left.count
+            self.readers = [*self.readers, *left.names][:NAMED_MAX]
+        else:
+            self.passed_us = self.passed_us or left.now_us
+            self.passed += left.count
+            self.passed_to = [*self.passed_to, *left.names][:NAMED_MAX]
+
+
+class Passages:
+    def __init__(self, most: int = KEPT) -> None:
+        self.came: deque[Came] = deque(maxlen=most)
+        self.left: deque[SentCopies] = deque(maxlen=most)
+        self.told: deque[Receipt] = deque(maxlen=most)
+
+    def find(self, origin: Origin, seq: int) -> Passage | None:
+        """Of the bundle that holds this publication: how it came first, and all that became of it."""
+        came = next((one for one in self.came if one[0] == origin and one[1] <= seq < one[1] + one[2]), None)
+        if came is None:
+            return None
+        passage = Passage(came)
+        for left in self.left:
+            if left.first == passage.first and left.origin == origin:
+                passage.add(left)
+        if passage.is_own:
+            publisher, stream, _ = origin
+            for client, told_stream, level, first, last, now_us in self.told:
+                if client == publisher and told_stream == stream and first <= seq <= last and now_us >= passage.seen_us:
+                    passage.safe_us = passage.safe_us or now_us
+                    if level is ReceiptLevel.DELIVERED:
+                        passage.delivered_us = passage.delivered_us or now_us
+        return passage
 
 
 class _Timed:

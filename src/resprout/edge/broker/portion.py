@@ -1,4 +1,4 @@
-"""A part of a bundle, on its way from a durable subscription to one of its consumers, and collections of such parts.
+"""A part of a bundle on its way to a consumer of a durable subscription, collections of such parts, and the consumer.
 
 A consumer names messages by origin and number, as often as it likes. So both collections find a part by its number
 without looking at all others.
@@ -7,15 +7,22 @@ without looking at all others.
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from resprout.core.bundle import Bundle, Origin, Pair
+from resprout.core.seen import Ranges, as_ranges
 from resprout.edge.broker.ports import HeldBundle
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.durable_messages import Span
+
+OUT_BYTES_MAX: Final = 16 << 20
+"""What one consumer may have out, and one bundle more."""
 
 
 class Portion:
     """Messages of one bundle that are somewhere together: waiting, or out with one consumer."""
 
-    __slots__ = ("first", "holder", "item", "keys", "notice", "offsets", "origin", "redelivered", "serial")
+    __slots__ = ("first", "holder", "item", "keys", "offsets", "origin", "redelivered", "serial")
 
     def __init__(
         self, item: HeldBundle, serial: int, offsets: Sequence[int], keys: tuple[Pair, ...], again: bool
@@ -31,8 +38,6 @@ class Portion:
         self.redelivered = again
         self.holder = ""
         """The consumer that has it; empty while it waits."""
-        self.notice = 0
-        """If that was told of dropped messages with it: the count of all that were dropped until then."""
 
     def cut(self, offsets: Sequence[int]) -> "Portion":
         """The same, of fewer messages."""
@@ -177,8 +182,22 @@ class WaitingPortions:
 
     def put_back(self, portions: Iterable[Portion]) -> None:
         """Let portions that were handed out wait in their old places."""
-        for portion in sorted([*portions, *self.take_all()], key=lambda each: (each.serial, each.offsets[0])):
-            self.append(portion)
+        back = sorted(portions, key=_place)
+        if not back:
+            return
+        last = _place(back[-1])
+        while self and _place(self._first()) < last:
+            back.append(self.popleft())
+        for portion in sorted(back, key=_place, reverse=True):
+            self.appendleft(portion)
+
+    def replace(self, portion: Portion, rest: Portion | None) -> None:
+        """Let fewer messages of a portion wait that was handed out before, at its place; None: nothing of it."""
+        self.messages -= len(portion.offsets) - (len(rest.offsets) if rest is not None else 0)
+        if rest is None:
+            self.remove(portion)
+        else:
+            portion.offsets = rest.offsets
 
     def find_again(self, origin: Origin, first: int, last: int) -> list[Portion]:
         """Return those that were handed out before and may hold one of these numbers."""
@@ -192,47 +211,67 @@ class WaitingPortions:
             self._queue = deque(self)
             self._removed.clear()
 
+    def _first(self) -> Portion:
+        while (portion := self._queue[0]) in self._removed:
+            self._removed.remove(self._queue.popleft())
+        return portion
+
     def _count(self, portion: Portion) -> None:
         self.messages += len(portion.offsets)
         if portion.redelivered:
             self._again.add(portion)
 
 
-class DroppedItems:
-    """Items of which messages were dropped, kept in the log until other brokers were told how many.
+def _place(portion: Portion) -> tuple[int, int]:
+    return portion.serial, portion.offsets[0]
 
-    A broker that dies before that takes the number with it; then the next one has the messages.
-    """
 
-    __slots__ = ("_ids", "_told", "_untold")
+class Consumer:
+    """One of those who are handed messages."""
 
-    def __init__(self) -> None:
-        self._ids: set[int] = set()
-        """Items of which something was dropped since other brokers were told."""
-        self._untold: list[HeldBundle] = []
-        """Of these, the ones that are done."""
-        self._told: list[HeldBundle] = []
+    def __init__(self, session: ClientSession, window: int, has: Iterable[Span] = ()) -> None:
+        self.session = session
+        self.window = window
+        self.has = _ranges_of(has)
+        """What it was handed elsewhere, and has not acknowledged."""
+        self.out = IndexByOrigin()
+        self.count = 0
+        """Messages in that."""
+        self.bytes = 0
+        self.served = 0
+        """When it was handed something last, by count."""
+        self.notice = 0
+        """The count of dropped messages that it was told and has not acknowledged; 0: none."""
 
-    def __contains__(self, item: HeldBundle) -> bool:
-        return id(item) in self._ids
+    @property
+    def free(self) -> int:
+        """Messages that it may be handed."""
+        return self.window - self.count if self.session.room > 0 and self.bytes < OUT_BYTES_MAX else 0
 
-    def __iter__(self) -> Iterator[HeldBundle]:
-        return iter([*self._untold, *self._told])
 
-    def note(self, item: HeldBundle) -> None:
-        """Messages of this item were dropped."""
-        self._ids.add(id(item))
+def _ranges_of(spans: Iterable[Span]) -> dict[Origin, Ranges]:
+    ranges: dict[Origin, Ranges] = {}
+    for span in spans:
+        ranges.setdefault(span.origin, Ranges()).add(span.first, span.last)
+    return ranges
 
-    def keep(self, item: HeldBundle) -> None:
-        """Keep an item that is done."""
-        self._untold.append(item)
 
-    def tell(self) -> None:
-        """Note that other brokers are told in this step."""
-        self._told += self._untold
-        self._untold = []
-        self._ids.clear()
+def spans_of(item: HeldBundle, session: ClientSession) -> list[Span]:
+    """The messages of an item that a session would have been given."""
+    bundle = item.bundle
+    assert bundle is not None, "a reader pins the bundle"
+    offsets = item.picks.get(session.name) if item.picks is not None else None
+    seqs = [(bundle.first, bundle.last)] if offsets is None else as_ranges([bundle.first + at for at in offsets])
+    return [Span(*bundle.origin, first, last) for first, last in seqs]
 
-    def take_told(self) -> list[HeldBundle]:
-        told, self._told = self._told, []
-        return told
+
+def joined(spans: list[Span]) -> list[Span]:
+    """In the same order, where one continues another of its origin as one."""
+    joined: dict[Origin, list[Span]] = {}
+    for span in spans:
+        of_origin = joined.setdefault(span.origin, [])
+        if of_origin and of_origin[-1].last + 1 == span.first:
+            of_origin[-1] = Span(*span.origin, of_origin[-1].first, span.last)
+        else:
+            of_origin.append(span)
+    return [span for of_origin in joined.values() for span in of_origin]

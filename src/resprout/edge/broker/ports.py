@@ -17,7 +17,8 @@ Picks = dict[str, tuple[int, ...]]
 
 
 class HeldBundle(Protocol):
-    """A bundle at this broker. Attributes rather than calls: they are read for every bundle."""
+    """An *item*: a bundle at this broker, as sessions see it. Attributes rather than calls, because they are read
+    for every bundle. In the default stack it is an `Entry` of the log."""
 
     client: Any
     """The session of the client that published it, if that is served here."""
@@ -43,27 +44,27 @@ class HeldBundle(Protocol):
     def hops(self) -> int: ...
     @property
     def prompt(self) -> bool:
-        """Its publisher waits for `delivered`: everything is told at once, all the way."""
+        """Whether its publisher waits for `delivered`: it is reported at once on every hop."""
 
     @property
     def awaits(self) -> int:
-        """Which receipts its publisher waits for besides, if it is served here."""
+        """The other receipts that its publisher waits for, if that is served here."""
 
     @property
     def place(self) -> int:
-        """Its place in the one order of totals; -1 for others."""
+        """Its place in the total order; -1 for others."""
 
     @property
     def shown(self) -> bool:
-        """It is safe, and its readers have it or it waits for them."""
+        """Whether it is safe and was given to its readers."""
 
     @property
     def undone(self) -> int:
-        """How many are still owed it, anywhere; 0 when it is delivered."""
+        """How many readers and directions are still owed it; 0 when it is delivered."""
 
 
 class RetentionPort(Protocol):
-    """Keeps items for as long as a reader has not taken them."""
+    """Keeps items until every reader has taken them. In the default stack this is the log."""
 
     @property
     def next_no(self) -> int:
@@ -74,13 +75,14 @@ class RetentionPort(Protocol):
         """The lowest place of what is not shown."""
 
     def show(self, item: Any) -> None:
-        """It is shown now; each of its readers will take it."""
+        """Mark an item as shown; each of its readers will take it."""
 
     def took(self, item: Any) -> bool:
-        """One reader has it, or is gone. True when nobody is owed it any more, and the stack did not notice itself."""
+        """Count a reader that has taken an item, or is gone. True when nobody is owed it any more, and the stack did
+        not notice itself."""
 
     def add_reader(self, item: Any, session: Any) -> None:
-        """One more than was known. Where it was not shown yet it will be shown to this one, too."""
+        """Count one more reader. If the item is not shown yet, it will be shown to this one too."""
 
 
 class SpillPatience(Protocol):
@@ -94,24 +96,25 @@ class SpillPatience(Protocol):
 
 
 class Confirmation(Protocol):
-    """Somebody's wish is known everywhere: nothing that matches is missed from now on."""
+    """A confirmed wish: every broker knows it, so nothing that matches is missed from now on."""
 
     @property
     def direction(self) -> str:
-        """Whose wish it is: the name of a client here, or of a reader inside the broker."""
+        """The client here, or reader inside the broker, whose wish it is."""
 
     @property
     def predicate(self) -> Predicate: ...
     @property
     def base(self) -> dict[Origin, Reached]:
-        """What had passed before: of these origins, nothing up to here is owed."""
+        """How far origins had come before: nothing up to there is owed."""
 
 
 class SubscriptionPort(Protocol):
-    """Who wants what. Every method tells whose wishes became confirmed by it."""
+    """Who wants what. Every method returns the wishes that became confirmed by it."""
 
     def want(self, client: str, predicate: Predicate, confirmed: bool = False) -> Iterable[Confirmation]:
-        """It must not want the same already. `confirmed`: nothing is missed, and nobody waits to hear so."""
+        """Add a wish that the client does not have yet. `confirmed`: nothing is missed, and nobody waits for the
+        confirmation."""
 
     def drop(self, client: str, predicate: Predicate) -> Iterable[Confirmation]: ...
     def drop_all(self, client: str) -> Iterable[Confirmation]: ...

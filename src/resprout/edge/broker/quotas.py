@@ -1,14 +1,19 @@
-"""What the clients of each identity use of a broker, and what they may: a client that wants more is refused.
+"""Quotas of the clients of each identity, and back-pressure against sources that have too much under way.
 
-The party that is charged is the identity that a client has proven, or the client itself where nothing is proven. All
-limits are counted where the client is served. What costs work while others publish is bounded in two ways: by the
-number of filters that a topic can match (`identity_wildcards`), and by the steps that conditions take in a second
-(`identity_steps`), which are looked at inside each bundle (`spend`).
+A client that wants more than its quota of a broker is refused. The party that is charged is the identity that a client
+has proven, or the client itself where nothing is proven. All limits are counted where the client is served. What costs
+work while others publish is bounded in two ways: by the number of filters that a topic can match
+(`identity_wildcards`), and by the steps that conditions take in a second (`identity_steps`), which are looked at inside
+each bundle (`spend`).
+
+`BackPressure` holds back a *source*, a neighbour or a client, that has too much under way, and releases it at half of
+that. The stack says what counts against a source, and in which unit. Several sources may share one account.
 """
 
+from collections.abc import Callable
 from typing import Final
 
-from resprout.core.contract import Effect, Note
+from resprout.core.contract import Effect, Hold, Note, Release
 from resprout.core.errors import UsageError
 from resprout.core.limits import ClientLimits
 from resprout.core.message_fields import Marks, from_marks
@@ -26,6 +31,35 @@ PARSED_SECONDS: Final = 16
 """After so many seconds it may have all of that parsed again."""
 MARKS_MAX: Final = 1 << 20
 """Marks of what clients of one party have received before they came: about 200 MB."""
+
+
+class BackPressure:
+    __slots__ = ("_account", "_low", "holding", "most")
+
+    def __init__(self, most: int, account: Callable[[str], int]) -> None:
+        """`account` tells what counts against a source that is held."""
+        self.most = most
+        """More than that, and a source is held."""
+        self._low = max(1, most // 2)
+        self._account = account
+        self.holding: dict[str, None] = {}
+        """Who is held back now."""
+
+    def check(self, source: str, amount: int, out: list[Effect]) -> None:
+        """So much counts against it now."""
+        if amount > self.most and source not in self.holding:
+            self.holding[source] = None
+            out.append(Hold(source))
+
+    def forget(self, source: str) -> None:
+        """The session is over, and its hold with it."""
+        self.holding.pop(source, None)
+
+    def release(self, out: list[Effect]) -> None:
+        """At the end of a step in which somebody is held back."""
+        for source in [source for source in self.holding if self._account(source) < self._low]:
+            del self.holding[source]
+            out.append(Release(source))
 
 
 class LimitError(UsageError):

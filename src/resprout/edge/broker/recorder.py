@@ -44,9 +44,15 @@ from resprout.core.contract import (
     Writable,
 )
 from resprout.core.errors import UsageError, WireError
-from resprout.core.event_journal import EventsFetched, FetchEvents, Kept, RecordEvent
-from resprout.edge.broker.event_gaps import GapFinder, as_reason
-from resprout.edge.broker.event_record import CoverageMark, KeptEvent, event_record, mark_record, read_event
+from resprout.edge.broker.event_record import (
+    CoverageMark,
+    GapFinder,
+    KeptEvent,
+    as_reason,
+    event_record,
+    mark_record,
+    read_event,
+)
 from resprout.edge.messages import (
     Attend,
     Delivery,
@@ -62,6 +68,7 @@ from resprout.edge.messages import (
     Taken,
 )
 from resprout.filters.predicate import Predicate, check_filter, filter_covers, parse_predicate, topic_matches
+from resprout.journal.interface import EventsFetched, FetchEvents, Kept, RecordEvent
 
 ROOM_BYTES: Final = 1 << 24
 """What it may be given before it has said that it took any; it takes everything at once."""
@@ -77,7 +84,7 @@ UNREAD_BYTES: Final = 1 << 20
 READ_AGAIN_US: Final = 50_000
 """How often a client is looked at that has to wait."""
 PAGE_STEPS: Final = 200_000
-"""What testing conditions may cost in one page (`filters.where`), but for its last event: about 20 ms."""
+"""What testing conditions may cost in one page (`filters.predicate`), but for its last event: about 20 ms."""
 PARSE_STEPS: Final = 10
 """What parsing costs for each character of a condition."""
 TOPIC_STEPS: Final = 8
@@ -376,7 +383,7 @@ class EventRecorder:
 
 
 def own_name(broker: str) -> str:
-    """As a client of its own. Nobody outside can be called so: it is no name (`core.names`), and never on a wire."""
+    """As a client of its own. Nobody outside can be called so: it is no name (`core.limits`), and never on a wire."""
     return f"{broker}{SUFFIX}"
 
 

@@ -2,11 +2,11 @@
 
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from resprout.core import limits
 from resprout.core.bundle import Bundle, Origin
-from resprout.core.errors import BoundError, PeerError
+from resprout.core.errors import BoundError, ForbiddenError, PeerError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.core.limits import DEFAULT_LIMITS, ClientLimits
 from resprout.core.message_fields import Marks, Reached, is_beyond
@@ -17,7 +17,16 @@ from resprout.edge.messages import Attend, Publish, SafeCopies, StreamMark, Subs
 from resprout.filters.predicate import Predicate
 
 if TYPE_CHECKING:
-    from resprout.edge.broker.grants import DurableGrant
+    from resprout.edge.rights import DurableGrant
+
+ENTRY_BYTES: Final = 1024
+"""Memory of an unread bundle beside its columns: a bundle of one small message takes 1,125 bytes, its `cost` is about
+68. Counts against `subscriber_bytes`, not against windows."""
+GAPS_MAX: Final = 1 << 16
+"""Left in its numbers by a client that comes from elsewhere. It repeats what is not delivered, so there are no more
+than publications that it can have under way. Each may have to be remembered for as long as the session lasts."""
+WITHHELD_MAX: Final = 1_000
+"""Subscriptions that a client brings along and may not have, of which each is told. With more its session ends."""
 
 
 class ClientSession:
@@ -27,10 +36,10 @@ class ClientSession:
     __slots__ = (
         "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted",
         "delivered", "delivered_now", "drop_notices", "dropped", "dropped_bytes", "drops_acknowledged", "endings",
-        "gave", "given", "gone", "grant", "identity", "incarnation", "is_inner", "is_internal", "last", "limits",
-        "may_block", "moved", "name", "owed_bytes", "received", "repeated_upto", "room", "safe", "subscriptions",
-        "taken", "taken_bytes", "told_safe", "unconfirmed", "unsaid", "unturned", "users", "waiting", "waiting_bytes",
-        "when_full", "withheld",
+        "gaps", "gave", "given", "gone", "grant", "identity", "incarnation", "is_arriving", "is_inner", "is_internal",
+        "last", "limits", "may_block", "moved", "name", "owed_bytes", "received", "repeated_upto", "room", "safe",
+        "subscriptions", "taken", "taken_bytes", "told_safe", "unconfirmed", "unsaid", "unturned", "users", "waiting",
+        "waiting_bytes", "when_full", "withheld",
     )  # fmt: skip
 
     def __init__(
@@ -44,42 +53,47 @@ class ClientSession:
     ) -> None:
         self.name = name
         self.identity = identity
-        """Whom the client has proven to be; empty where nothing is proven."""
+        """The identity that the client has proven; empty where none is asked for."""
         self.limits = limits
-        """How much its identity, or itself, may use of this broker (`quotas`)."""
+        """How much the client's identity, or the client itself, may use of this broker (`quotas`)."""
         self.incarnation = incarnation
         self.room = room
         self.gone = False
         self.is_internal = is_internal
-        """It runs inside this broker and ends with it (`recorder`): no ghost waits for it when the broker dies."""
+        """Whether it runs inside this broker and ends with it (`recorder`): no ghost waits for it."""
+        self.is_arriving = False
+        """Whether only some of the many subscriptions that it brings along are taken up
+        (`ClientSessions.take_held`). Until all are, nothing is shown to it."""
         self.is_inner = False
-        """No peer: a durable subscription that this broker holds (`consumers`). It is told nothing."""
+        """Whether it is a durable subscription that this broker holds (`consumers`), and no peer: it is sent
+        nothing."""
         self.consumes = False
-        """It is a consumer of one of those, and nothing else."""
+        """Whether it is a consumer of a durable subscription, and nothing else."""
         self.grant: DurableGrant | None = None
-        """What it may do with the one that it asked for (`grants`); None: everything."""
+        """What it may do with the one that it asked for (`edge.rights`); None: everything."""
         self.announced = True
-        """Everybody knows of it who may have to look after it one day."""
+        """Whether every broker knows of it that may have to look after it."""
         self.unsaid: dict[int, Marks] = {}
-        """Subscriptions that are confirmed, and their bases; to be told when it is announced."""
+        """Confirmed subscriptions and their bases, to tell once it is announced."""
         self.asked = False
-        """It has said `Attend`."""
+        """Whether it has sent `Attend`."""
         self.attending = False
-        """It was told `Serving`."""
+        """Whether it was sent `Serving`."""
         self.moved = False
-        """It was with another broker, or in another session, before: what was refused or safe there is missing here."""
+        """Whether it was served elsewhere, or in another session, before. Then its numbers may have gaps: what was
+        refused, or is safe, is not sent again."""
         self.told_safe: tuple[StreamMark, ...] = ()
-        """Before it was served here."""
+        """By stream, how far it was told `safe` before it was served here."""
         self.subscriptions: dict[int, Predicate] = {}
         self.users: dict[Predicate, int] = {}
-        """How many subscriptions share a predicate."""
+        """By predicate: how many of its subscriptions have it."""
         self.unconfirmed: dict[Predicate, dict[int, None]] = {}
         self.confirmed: dict[Predicate, Marks] = {}
-        """With what had passed before."""
+        """By confirmed predicate: its base."""
         self.endings: deque[tuple[int, int]] = deque()
-        """(log place, subscription): confirm the end once everything before the place was given."""
+        """(log place, subscription): the end is confirmed once everything before the place was given."""
         self.given: deque[HeldBundle] = deque()
-        """Given, not yet taken."""
+        """Items that were sent and are not taken, oldest first."""
         self.gave = 0
         self.taken = 0
         self.repeated_upto: dict[str, int] | None = {}
@@ -88,11 +102,12 @@ class ClientSession:
         self.received: dict[Origin, Reached] = {}
         """How far each origin had come with the client before it was served here."""
         self.backlog: deque[HeldBundle] = deque()
-        """Shown, waiting for room."""
+        """Items that were shown and wait for room."""
         self.owed_bytes = 0
-        """Bytes of bundles that were shown to it and that it has not taken: those given, and the backlog."""
+        """Bytes of bundles that were shown to it and that it has not taken: those given, and the backlog. Each has
+        `ENTRY_BYTES` on top, here and in the next two counters."""
         self.taken_bytes = 0
-        """Bytes of bundles that it has taken so far, or that were dropped."""
+        """Bytes that were taken or dropped so far."""
         self.dropped: deque[tuple[int, HeldBundle]] = deque()
         """Dropped items, each with the last notice that names it. They stay here until the client acknowledges it."""
         self.dropped_bytes = 0
@@ -101,33 +116,34 @@ class ClientSession:
         self.drops_acknowledged = 0
         """Of those, how many it has acknowledged."""
         self.may_block = True
-        """Publishers of everything that it subscribes to may have to wait for it."""
+        """Whether publishers may have to wait for it, on all its topics."""
         self.when_full = WhenFull.DISCONNECT
         """What happens when too many bytes are owed to it."""
         self.last: dict[str, int] = {}
+        self.gaps = 0
+        """How often it has left out numbers, which it has published elsewhere."""
         self.unturned: dict[str, dict[int, HeldBundle]] = {}
-        """Its publications by stream and first number whose `delivered` receipt is to come."""
+        """By stream and first number: its publications whose `delivered` receipt is outstanding."""
         self.accepted: dict[str, int] = {}
         self.safe: dict[str, int] = {}
-        """Receipts to tell at the end of the step, those that come in the order of a stream: only the furthest."""
+        """By stream: the furthest `accepted` and `safe` receipt to send at the end of the step."""
         self.delivered: dict[str, Ranges] = {}
-        """What it was told, or is about to be, that is delivered. Publications do not wait for each other here: one may
-        be owed to somebody who does not read."""
+        """By stream: what it was told, or is about to be told, is delivered. Publications do not wait for each other
+        here: some subscriber may not read one of them."""
         self.delivered_now: dict[str, list[Range]] = {}
-        """Of that, what is to be told at the end of the step."""
+        """The part of `delivered` to tell at the end of the step."""
         self.copies: dict[str, int] = {}
-        """By stream: on how many brokers `safe` rests, as it was told last."""
+        """By stream: the number of brokers that `safe` rests on, as it was told last."""
         self.counted: list[SafeCopies] = []
-        """News of that, for the end of the step."""
+        """Changes of `copies` to tell at the end of the step."""
         self.waiting: deque[Publish] = deque()
-        """Publications that the broker cannot accept yet: they wait behind a total, or for a subscriber that is paused
-        for."""
+        """Publications that the broker cannot accept yet: they wait behind a total, or for a paused subscriber."""
         self.waiting_bytes = 0
         self.withheld: list[SubscribeRefused] = []
         """Subscriptions that it brought along and may not have: to be told when it has come."""
 
     def check_turn(self, message: object) -> None:
-        """A client asks to be served, once, and says nothing else before it is."""
+        """Raise PeerError if the client asks to be served twice, or says something else before it is served."""
         if type(message) is Attend or type(message) is Consume:
             if self.asked:
                 raise PeerError(f"{self.name} asked to be served before")
@@ -135,22 +151,33 @@ class ClientSession:
         elif not self.attending:
             raise PeerError(f"{self.name} said {type(message).__name__} before it was served")
 
+    def withhold(self, refused: SubscribeRefused) -> None:
+        """Keep a refusal until the client has come. ForbiddenError when there are too many."""
+        if len(self.withheld) >= WITHHELD_MAX:
+            raise ForbiddenError(f"{refused.reason}; {WITHHELD_MAX} more that it brings along are refused, too")
+        self.withheld.append(refused)
+
     # -- what it publishes ---------------------------------------------------------------------------------------------
 
     def check_next(self, bundle: Bundle) -> None:
-        """A client speaks only for itself and counts without gaps, unless it says again what it said elsewhere."""
+        """Raise PeerError unless the client publishes under its own name and without gaps; a client that moved may
+        leave `GAPS_MAX` gaps."""
         if bundle.publisher != self.name or bundle.incarnation != self.incarnation:
             raise BoundError(f"{self.name}.{self.incarnation} published as {bundle.publisher}.{bundle.incarnation}")
         stream = bundle.stream
         last = self.last.get(stream)
-        if last is not None and bundle.first > last + 1 and not self.moved:
-            raise PeerError(f"{bundle!r} leaves a gap after {last}")
+        if last is not None and bundle.first > last + 1:
+            self.gaps += 1
+            if not self.moved:
+                raise PeerError(f"{bundle!r} leaves a gap after {last}")
+            if self.gaps > GAPS_MAX:
+                raise BoundError(f"{bundle!r} leaves a gap after {last}, and {GAPS_MAX} were left before")
         if last is not None and bundle.first <= last < bundle.last:
             raise PeerError(f"{bundle!r} overlaps what was seen up to {last}")
         self.last[stream] = max(bundle.last, last or 0)
 
     def skip(self, bundle: Bundle) -> None:
-        """It was refused, and will never be delivered: nobody waits for its number."""
+        """Count a refused bundle as delivered: nobody waits for its numbers."""
         self.check_next(bundle)
         self.delivered.setdefault(bundle.stream, Ranges()).add(bundle.first, bundle.last)
 
@@ -159,7 +186,8 @@ class ClientSession:
         self.turn(item.stream, ReceiptLevel.ACCEPTED, item.last)
 
     def adopt(self, items: Iterable[HeldBundle]) -> None:
-        """It published these with a broker that is gone, or in an earlier session; in the order of their numbers."""
+        """Take over publications that the client made through a broker that is gone, or in an earlier session, in
+        the order of their numbers."""
         for item in items:
             item.client = self
             self.published(item)
@@ -168,9 +196,9 @@ class ClientSession:
             self.turn_delivered(item)
 
     def known(self, bundle: Bundle, everywhere: bool = True) -> None:
-        """Tell how far a bundle has come that it published again, perhaps with other boundaries: as far as the items
-        that hold its messages. `everywhere`: messages without an item here are delivered; otherwise only this broker is
-        through with them."""
+        """Turn the receipts of a bundle that is published again, perhaps with other boundaries, as far as the items
+        that hold its messages have come. `everywhere`: messages without an item here are delivered; otherwise only
+        this broker is through with them."""
         stream, at = bundle.stream, bundle.first
         items = self.unturned.get(stream, {})
         # The item with the first message may begin before it; the items after that one begin inside the bundle.
@@ -192,7 +220,7 @@ class ClientSession:
             item = items.get(at)
 
     def settle(self, stream: str, last: int) -> None:
-        """What it published up to here and has no item is delivered."""
+        """Turn to `delivered` everything up to this number that has no item."""
         at = 1
         for first, item in sorted(self.unturned.get(stream, {}).items()):
             if first > last:
@@ -207,20 +235,20 @@ class ClientSession:
             turned[stream] = seq
 
     def count(self, item: HeldBundle, copies: int, usual: int) -> None:
-        """It is safe, at so many brokers. `usual`: what a client takes for granted."""
+        """Note that an item is safe at `copies` brokers. `usual`: what the client assumes."""
         if self.copies.get(item.stream, usual) != copies:
             self.copies[item.stream] = copies
             self.counted.append(SafeCopies(item.stream, item.first, copies))
 
     def turn_delivered(self, item: HeldBundle) -> None:
-        """If it is, whatever has become of the publications before it."""
+        """Turn the receipt to `delivered` if the item is, whatever has become of earlier publications."""
         waiting = self.unturned.get(item.stream, {})
         if item.shown and item.undone == 0 and waiting.get(item.first) is item and not self._may_repeat(item):
             del waiting[item.first]
             self._deliver(item.stream, item.first, item.last)
 
     def expect_repeats(self, upto: dict[str, int] | None) -> None:
-        """Set `repeated_upto`, and turn what has waited for that."""
+        """Set `repeated_upto`, and turn the receipts that waited for it."""
         self.repeated_upto = upto
         if upto is not None:
             for waiting in self.unturned.values():
@@ -239,7 +267,7 @@ class ClientSession:
             self.delivered_now.setdefault(stream, []).extend(new)
 
     def take_turned(self) -> list[Turned]:
-        """What to tell; a higher receipt includes the lower ones of the same publications."""
+        """Return the receipts to send; a higher one includes the lower ones of the same publications."""
         told: list[Turned] = []
         furthest = {stream: self.delivered[stream].upto for stream in self.delivered_now}
         for receipt, turned in ((ReceiptLevel.SAFE, self.safe), (ReceiptLevel.ACCEPTED, self.accepted)):
@@ -259,7 +287,7 @@ class ClientSession:
         return told
 
     def take_counted(self) -> list[SafeCopies]:
-        """What to tell before that."""
+        """Return the messages about copies, which precede the receipts."""
         counted, self.counted = self.counted, []
         return counted
 
@@ -270,7 +298,7 @@ class ClientSession:
         return not is_beyond(bundle, self.received)
 
     def take(self, deliveries: int) -> list[HeldBundle]:
-        """The items that the client's code has now."""
+        """Return the items that the application has taken with its first `deliveries` deliveries."""
         if not self.taken <= deliveries <= self.gave:
             raise BoundError(f"{deliveries} deliveries taken of {self.gave} given, {self.taken} before")
         taken = [self.given.popleft() for _ in range(deliveries - self.taken)]
@@ -280,9 +308,9 @@ class ClientSession:
         return taken
 
     def took(self, item: HeldBundle) -> None:
-        """It is not owed this item any more."""
+        """Stop counting an item against the client."""
         assert item.bundle is not None, "a reader pins the bundle"
-        cost = item.bundle.cost
+        cost = ENTRY_BYTES + item.bundle.cost
         self.owed_bytes -= cost
         self.taken_bytes += cost
 
@@ -292,7 +320,7 @@ class ClientSession:
         for item in items:
             assert item.bundle is not None, "a reader pins the bundle"
             self.dropped.append((self.drop_notices, item))
-            self.dropped_bytes += item.bundle.cost
+            self.dropped_bytes += ENTRY_BYTES + item.bundle.cost
 
     def acknowledge_drops(self, notices: int) -> list[HeldBundle]:
         """Return the dropped items that nobody has to keep for this client any more."""
@@ -304,7 +332,7 @@ class ClientSession:
         while self.dropped and self.dropped[0][0] <= notices:
             item = self.dropped.popleft()[1]
             assert item.bundle is not None, "a reader pins the bundle"
-            self.dropped_bytes -= item.bundle.cost
+            self.dropped_bytes -= ENTRY_BYTES + item.bundle.cost
             known.append(item)
         return known
 
@@ -313,7 +341,7 @@ class ClientSession:
         return [*self.given, *self.backlog, *[item for _, item in self.dropped]]
 
     def ended(self, first_held_back: int | None) -> list[int]:
-        """Subscriptions of which nothing can come any more."""
+        """Remove and return the subscriptions of which nothing can come any more."""
         ended: list[int] = []
         lowest: int | None = None
         while self.endings:

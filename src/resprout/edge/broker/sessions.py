@@ -17,12 +17,12 @@ from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.limits import DEFAULT_LIMITS, ClientLimits
 from resprout.core.message_fields import NOTHING, Marks, Reached, from_marks, in_parts, to_marks
-from resprout.core.seen import as_ranges
-from resprout.edge.broker.owed import Owed, read_held
+from resprout.edge.broker.owed import BroughtSubscriptions, Held, Owed, read_held
+from resprout.edge.broker.portion import joined, spans_of
 from resprout.edge.broker.ports import Confirmation, HeldBundle, RetentionPort, SubscriptionPort
 from resprout.edge.broker.quotas import LimitError, Quotas
-from resprout.edge.broker.session import ClientSession
-from resprout.edge.durable_messages import SPANS_MAX, Span
+from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
+from resprout.edge.durable_messages import SPANS_MAX
 from resprout.edge.messages import (
     Attend,
     DeliveriesDropped,
@@ -43,10 +43,13 @@ from resprout.wire.sizes import ordering_bytes
 _ACCEPTED: Final = ReceiptLevel.ACCEPTED.bit
 _SAFE: Final = ReceiptLevel.SAFE.bit
 _DELIVERED: Final = ReceiptLevel.DELIVERED.bit
+HELD_AT_ONCE: Final = 256
+"""Subscriptions that a client brings along and that are taken in one step. More are taken in portions (`take_held`),
+where the stack does that."""
 
 
 class ClientSessions:
-    """All sessions of a broker. `out` collects what its clients must hear."""
+    """All sessions of a broker. The effects for its clients are appended to `out`."""
 
     def __init__(
         self,
@@ -68,28 +71,29 @@ class ClientSessions:
         self._log = log
         self._subscriptions = subscriptions
         self.copies_of = copies_of or (lambda item: serving.faults_tolerated + 1)
-        """On how many brokers an item that is safe rests; f + 1 at most."""
+        """Returns the number of brokers on which a safe item rests; at most f + 1."""
         self._finished = finished
         self.quotas = Quotas()
         self.all: dict[str, ClientSession] = {}
-        """Whoever may be shown something: clients, served or not yet, and ghosts."""
+        """All readers by name: clients, served or not yet, and ghosts."""
         self.returned: dict[str, ClientSession] = {}
-        """Clients that were given something elsewhere, which may still come by here: see `ClientSession.has`."""
+        """Clients that were given something elsewhere, which may still arrive here: see `ClientSession.has`."""
         self.turned: dict[str, ClientSession] = {}
-        """Sessions with receipts to be told at the end of the step."""
-        self.patient: dict[str, ClientSession] = {}
-        """Those with receipts that nobody waits for yet, to be told with the next `flush_all`."""
+        """Sessions with receipts to send at the end of the step."""
+        self.lazy_receipts: dict[str, ClientSession] = {}
+        """Sessions with receipts that nobody waits for, to send with the next `flush_all`."""
         self.ending: dict[str, ClientSession] = {}
         """Sessions with subscriptions that are about to end."""
-        self.hopeful: dict[str, ClientSession] = {}
+        self.with_unconfirmed: dict[str, ClientSession] = {}
         """Sessions with subscriptions that are not confirmed."""
         self.waking: dict[str, ClientSession] = {}
-        """Durable subscriptions with something new, and clients with room again: see `consumers`."""
+        """Durable subscriptions with something new, and consumers with room again: see `consumers`."""
         self._is_confirmed = is_confirmed
         self.filling_bytes = filling_bytes
         """A session that is owed more than this is put into `filling`."""
         self.filling: dict[str, ClientSession] = {}
-        """Sessions that were owed more when something was shown to them; whoever looks at them takes them out."""
+        """Sessions that were owed more than `filling_bytes` when something was shown to them; the part that looks at
+        them removes them."""
         self._base: dict[Origin, Reached] = {}
         self._base_marks: Marks = ()
         """Of the wish that was confirmed last."""
@@ -105,7 +109,7 @@ class ClientSessions:
         identity: str = "",
         limits: ClientLimits = DEFAULT_LIMITS,
     ) -> ClientSession:
-        """A session begins. The client will say `Attend`; it is served when the stack says `welcome`."""
+        """Begin a session. The client will send `Attend`; the stack serves it with `welcome`."""
         session = self.all[name] = ClientSession(name, incarnation, room, is_internal, identity, limits)
         self.quotas.enter(session)
         return session
@@ -117,10 +121,12 @@ class ClientSessions:
         successors: tuple[Successor, ...],
         resumed: bool,
         out: list[Effect],
+        brought: BroughtSubscriptions | None = None,
     ) -> None:
-        """Serve a client, with the subscriptions that it brings along. Raises PeerError, with nothing done, when those
-        cannot be. `resumed`: what it missed will be made good; otherwise it has to subscribe again."""
-        held = read_held(attend.subscriptions) if resumed else []
+        """Serve a client, with the subscriptions that it brings along: those that `take_held` has taken from `brought`,
+        otherwise all in this call. Then raises PeerError, with nothing done, when those cannot be. `resumed`: what it
+        missed will be made good; otherwise it has to subscribe again."""
+        held = read_held(attend.subscriptions) if resumed and brought is None else []
         session.moved = bool(attend.tried)
         session.told_safe = attend.safe
         session.when_full = attend.when_full
@@ -128,36 +134,52 @@ class ClientSessions:
             self.quotas.keep_received(session, attend.received)
             self.returned[session.name] = session
         self.serve(session, successors, resumed, out)
-        bases: dict[Predicate, dict[Origin, Reached]] = {}
+        bases = brought.bases if brought is not None else {}
         for one in held:
-            predicate = one.predicate
-            try:
-                self.quotas.take(session, predicate)
-            except LimitError as error:
-                self.quotas.refuse(session, error, out)
-                session.withheld.append(SubscribeRefused(one.id, str(error)))
-                continue
-            session.subscriptions[one.id] = predicate
-            users = session.users.get(predicate, 0)
-            session.users[predicate] = users + 1
-            if users == 0:
-                self.confirm(self._subscriptions.want(session.name, predicate, confirmed=True), out)
-            base = bases.get(predicate)
-            if base is None:
-                base = bases[predicate] = from_marks(session.confirmed.get(predicate, ()))
-            for origin, reached in one.base.items():
-                base[origin] = max(reached, base.get(origin, NOTHING))
+            self._take_held(session, one, bases, out)
         session.confirmed.update({predicate: to_marks(base) for predicate, base in bases.items()})
+        session.is_arriving = False
+
+    def take_held(self, session: ClientSession, held: Held, brought: BroughtSubscriptions, out: list[Effect]) -> None:
+        """Take one of the subscriptions that a client brings along, before `welcome`. Raises ForbiddenError when too
+        many are refused."""
+        session.is_arriving = True
+        brought.owed.add(held)
+        self._take_held(session, held, brought.bases, out)
+
+    def _take_held(
+        self, session: ClientSession, held: Held, bases: dict[Predicate, dict[Origin, Reached]], out: list[Effect]
+    ) -> None:
+        predicate = held.predicate
+        try:
+            self.quotas.take(session, predicate)
+        except LimitError as error:
+            self.quotas.refuse(session, error, out)
+            session.withhold(SubscribeRefused(held.id, str(error)))
+            return
+        session.subscriptions[held.id] = predicate
+        users = session.users.get(predicate, 0)
+        session.users[predicate] = users + 1
+        if users == 0:
+            self.confirm(self._subscriptions.want(session.name, predicate, confirmed=True), out)
+        base = bases.get(predicate)
+        if base is None:
+            base = bases[predicate] = from_marks(session.confirmed.get(predicate, ()))
+        for origin, reached in held.base.items():
+            base[origin] = max(reached, base.get(origin, NOTHING))
 
     def check_held(self, session: ClientSession, attend: Attend, now_us: int, out: list[Effect]) -> None:
-        """Raise PeerError when a client cannot have the subscriptions that it brings along, or brings along more
-        conditions than its party may have parsed now. Done when they come: then their sender is blamed."""
+        """Raise PeerError when a client brings along more conditions than its party may have parsed now, or, if they
+        are few enough to be read at once, subscriptions that cannot be. Done when they come: then their sender is
+        blamed."""
+        subscriptions = attend.subscriptions
         try:
-            self.quotas.charge_parsing(session, sum([len(held.where or "") for held in attend.subscriptions]), now_us)
+            self.quotas.charge_parsing(session, sum([len(held.where or "") for held in subscriptions]), now_us)
         except LimitError as error:
             self.quotas.refuse(session, error, out)
             raise PeerError(str(error)) from None
-        read_held(attend.subscriptions)
+        if len(subscriptions) <= HELD_AT_ONCE:
+            read_held(subscriptions)
 
     def serve(
         self, session: ClientSession, successors: tuple[Successor, ...], resumed: bool, out: list[Effect]
@@ -176,15 +198,15 @@ class ClientSessions:
         self.waking.pop(name, None)
         self.filling.pop(name, None)
         self.turned.pop(name, None)
-        self.patient.pop(name, None)
+        self.lazy_receipts.pop(name, None)
         self.ending.pop(name, None)
-        self.hopeful.pop(name, None)
+        self.with_unconfirmed.pop(name, None)
         self.confirm(self._subscriptions.drop_all(name), out)
         for item in session.unfinished():
             self.took(item)
 
     def publisher_of(self, bundle: Bundle) -> ClientSession | None:
-        """The session of the client that published it, if it is served here now, whichever broker took it."""
+        """Return the session of the publisher if it is served here now, whichever broker accepted the bundle."""
         return self.find_life(bundle.publisher, bundle.incarnation)
 
     def find_life(self, name: str, incarnation: int) -> ClientSession | None:
@@ -215,12 +237,12 @@ class ClientSessions:
             self._say_subscribed(session, message.id, session.confirmed[predicate], out)
             return
         session.unconfirmed.setdefault(predicate, {})[message.id] = None
-        self.hopeful[session.name] = session
+        self.with_unconfirmed[session.name] = session
         if users == 0:
             self.confirm(self._subscriptions.want(session.name, predicate), out)
 
     def confirm(self, wishes: Iterable[Confirmation], out: list[Effect]) -> None:
-        """These wishes of local clients are confirmed by every neighbour."""
+        """Tell clients that these wishes are confirmed by every neighbour."""
         for wish in wishes:
             session = self.all.get(wish.direction)
             if session is None:  # it has left, and what it wanted is dropped in portions
@@ -231,10 +253,10 @@ class ClientSessions:
             for id in session.unconfirmed.pop(wish.predicate, ()):
                 self._say_subscribed(session, id, base, out)
             if not session.unconfirmed:
-                self.hopeful.pop(session.name, None)
+                self.with_unconfirmed.pop(session.name, None)
 
     def announced(self, session: ClientSession, out: list[Effect]) -> None:
-        """Everybody knows of this client now, and it may be told what is confirmed."""
+        """Tell a client its confirmed subscriptions, now that every broker that has to know of the client does."""
         session.announced = True
         for id, base in session.unsaid.items():
             self._say_subscribed(session, id, base, out)
@@ -254,7 +276,7 @@ class ClientSessions:
             session.confirmed.pop(predicate, None)
             session.unconfirmed.pop(predicate, None)
             if not session.unconfirmed:
-                self.hopeful.pop(session.name, None)
+                self.with_unconfirmed.pop(session.name, None)
             self.confirm(self._subscriptions.drop(session.name, predicate), out)
         session.endings.append((self._log.next_no, message.id))
         self.ending[session.name] = session
@@ -285,10 +307,10 @@ class ClientSessions:
             self.published(publisher, item)
 
     def show(self, item: HeldBundle, out: list[Effect]) -> None:
-        """Give an item to its readers, and its publisher the `safe` receipt."""
+        """Give an item to its readers, and turn its publisher's receipt to `safe`."""
         self._log.show(item)
         whole: Delivery | None = None
-        cost = item.bundle.cost if item.readers and item.bundle is not None else 0
+        cost = ENTRY_BYTES + item.bundle.cost if item.readers and item.bundle is not None else 0
         for session in item.readers:
             if session.gone:
                 self.took(item)
@@ -315,7 +337,7 @@ class ClientSessions:
             self._tell_receipts(publisher, item, _SAFE)
 
     def hand_over(self, session: ClientSession, item: HeldBundle, offsets: Sequence[int], out: list[Effect]) -> None:
-        """Give a client something that was shown before it came: all of it, or the messages at these offsets."""
+        """Give a client an item that was shown before it came: all of it, or the messages at these offsets."""
         bundle = item.bundle
         assert item.shown and bundle is not None, "it is kept for others"
         self._log.add_reader(item, session)
@@ -331,9 +353,9 @@ class ClientSessions:
         else:
             self._give(session, item, self._delivery_of(item, session), out)
 
-    def let_read(self, session: ClientSession, attend: Attend, items: Iterable[HeldBundle]) -> None:
-        """What is not shown yet reaches a client that has just come, too, if it is owed it; after `welcome`."""
-        owed = Owed(attend)
+    def let_read(self, session: ClientSession, owed: Owed, items: Iterable[HeldBundle]) -> None:
+        """Add a client that has just come to the readers of items that are not shown yet and that it is owed. Called
+        after `welcome`."""
         for item in items:
             bundle = item.bundle
             if bundle is not None and session not in item.readers and (offsets := owed.offsets(bundle)):
@@ -344,18 +366,18 @@ class ClientSessions:
     def owe(self, session: ClientSession, item: HeldBundle) -> None:
         """Count an item that was shown before against a session that will be given it."""
         assert item.bundle is not None, "it is kept for others"
-        session.owed_bytes += item.bundle.cost
+        session.owed_bytes += ENTRY_BYTES + item.bundle.cost
         if session.owed_bytes > self.filling_bytes:
             self.filling[session.name] = session
 
     def drop_oldest(self, session: ClientSession, most: int, out: list[Effect]) -> int:
-        """Drop what waits for room, the oldest first, until no more than so many bytes are owed. Tell the client which
-        messages those are, and return how many. The items stay in the log until `drops_acknowledged`."""
+        """Drop waiting items, oldest first, until at most `most` bytes are owed. Tell the client which messages
+        those are, and return how many. The items stay in the log until `drops_acknowledged`."""
         items: list[HeldBundle] = []
         while session.backlog and session.owed_bytes > most:
             items.append(session.backlog.popleft())
             session.took(items[-1])
-        spans = _joined([span for item in items for span in _spans(item, session)])
+        spans = joined([span for item in items for span in spans_of(item, session)])
         starts = range(0, len(spans), SPANS_MAX)
         out.extend([Send(session.name, DeliveriesDropped(tuple(spans[at : at + SPANS_MAX]))) for at in starts])
         session.drop(items, len(starts))
@@ -374,9 +396,9 @@ class ClientSessions:
             self._give(session, item, self._delivery_of(item, session), out)
 
     def accepted(self, session: ClientSession, bundle: Bundle, prompt: bool) -> None:
-        """The broker has it, though not in its place yet: `published` follows."""
+        """Turn the receipt to `accepted` before the item has its place; `published` follows."""
         session.turn(bundle.stream, ReceiptLevel.ACCEPTED, bundle.last)
-        (self.turned if prompt else self.patient)[session.name] = session
+        (self.turned if prompt else self.lazy_receipts)[session.name] = session
 
     def published(self, session: ClientSession, item: HeldBundle) -> None:
         if ReceiptLevel.DELIVERED in self.serving.receipts:
@@ -388,9 +410,8 @@ class ClientSessions:
     def adopt(
         self, session: ClientSession, items: Iterable[HeldBundle], reached: Mapping[str, int] | None = None
     ) -> None:
-        """These publications of a client that returned are in the log, and this broker answers for them from now on; in
-        log order, after `welcome`. `reached`: how far each of its streams is known to have come; what has no item was
-        delivered."""
+        """Send the receipts for these publications of a client that returned from now on. They are in the log; in
+        log order, after `welcome`. `reached`: how far each of its streams is known to have come."""
         assert session.attending, "receipts come after Serving"
         items = list(items)
         session.adopt(items)
@@ -402,28 +423,28 @@ class ClientSessions:
         self.turned[session.name] = session
 
     def known(self, session: ClientSession, bundle: Bundle, everywhere: bool = True) -> None:
-        """Tell a client that publishes again what has been here before how far that has come; see
-        `ClientSession.known`."""
+        """Tell a client how far a publication has come that it publishes again (`ClientSession.known`)."""
         session.known(bundle, everywhere)
         self.turned[session.name] = session
 
     def delivered(self, item: HeldBundle) -> None:
-        """Nobody is owed the item any more: its publisher, if it is one of ours, may be told."""
+        """Turn the receipt of a local publisher to `delivered`: nobody is owed the item any more."""
         session: ClientSession | None = item.client
         if session is not None and not session.gone and item.shown:
             session.turn_delivered(item)
             self._tell_receipts(session, item, _DELIVERED)
 
     def flush_all(self, out: list[Effect]) -> None:
-        """From time to time: the receipts that nobody was waiting for."""
-        self.turned.update(self.patient)
+        """Send all receipts, those that nobody waits for included."""
+        self.turned.update(self.lazy_receipts)
         self.flush(out)
 
     def flush(self, out: list[Effect]) -> None:
-        """At the end of a step: receipts that are waited for, each kind only once, and ends of subscriptions."""
+        """Send the receipts that somebody waits for, each kind once, and confirm ended subscriptions. Called at the
+        end of a step."""
         if self.turned:
             for session in self.turned.values():
-                self.patient.pop(session.name, None)
+                self.lazy_receipts.pop(session.name, None)
                 if session.counted:
                     out.extend([Send(session.name, told) for told in session.take_counted()])
                 out.extend([Send(session.name, told) for told in session.take_turned()])
@@ -436,6 +457,11 @@ class ClientSessions:
                 if not session.endings:
                     del self.ending[session.name]
 
+    def took(self, item: HeldBundle) -> None:
+        """Count a reader that has taken the item, or no longer wants it."""
+        if self._log.took(item):
+            self._finished(item)
+
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _give(self, session: ClientSession, item: HeldBundle, delivery: Delivery, out: list[Effect]) -> None:
@@ -445,8 +471,8 @@ class ClientSessions:
         out.append(Send(session.name, delivery))
 
     def _tell_receipts(self, session: ClientSession, item: HeldBundle, level: int) -> None:
-        """At once where somebody waits for it."""
-        (self.turned if item.prompt or item.awaits & level else self.patient)[session.name] = session
+        """Schedule a receipt: for the end of the step if the publisher waits for it, otherwise for later."""
+        (self.turned if item.prompt or item.awaits & level else self.lazy_receipts)[session.name] = session
 
     def _say_subscribed(self, session: ClientSession, id: int, base: Marks, out: list[Effect]) -> None:
         if session.is_inner:
@@ -455,11 +481,6 @@ class ClientSessions:
             out.extend([Send(session.name, Subscribed(id, part, more)) for part, more in in_parts(base)])
         else:
             session.unsaid[id] = base
-
-    def took(self, item: HeldBundle) -> None:
-        """A reader has it, or does not want it any more."""
-        if self._log.took(item):
-            self._finished(item)
 
 
 def plain_delivery(item: HeldBundle, session: ClientSession | None) -> Delivery:
@@ -470,24 +491,3 @@ def plain_delivery(item: HeldBundle, session: ClientSession | None) -> Delivery:
         bundle = pick(bundle, offsets)
     tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1  # what was only carried has asked for no place
     return Delivery(bundle, item.hops, ordering_bytes(bundle, item.hops), offsets, item.prompt, tseq)
-
-
-def _spans(item: HeldBundle, session: ClientSession) -> list[Span]:
-    """The messages of an item that a session would have been given."""
-    bundle = item.bundle
-    assert bundle is not None, "a reader pins the bundle"
-    offsets = item.picks.get(session.name) if item.picks is not None else None
-    seqs = [(bundle.first, bundle.last)] if offsets is None else as_ranges([bundle.first + at for at in offsets])
-    return [Span(*bundle.origin, first, last) for first, last in seqs]
-
-
-def _joined(spans: list[Span]) -> list[Span]:
-    """In the same order, where one continues another of its origin as one."""
-    joined: dict[Origin, list[Span]] = {}
-    for span in spans:
-        of_origin = joined.setdefault(span.origin, [])
-        if of_origin and of_origin[-1].last + 1 == span.first:
-            of_origin[-1] = Span(*span.origin, of_origin[-1].first, span.last)
-        else:
-            of_origin.append(span)
-    return [span for of_origin in joined.values() for span in of_origin]

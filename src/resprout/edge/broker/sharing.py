@@ -17,43 +17,27 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from resprout.core.bundle import Bundle, Origin, Pair, pairs_of
-from resprout.core.message_fields import NUMBER_MAX, Mark, Marks
+from resprout.core.message_fields import Mark, Marks
 from resprout.core.seen import Range, Ranges, as_ranges
-from resprout.edge.broker.portion import DroppedItems, IndexByOrigin, Portion, WaitingPortions
+from resprout.edge.broker.drops import DropCount, DroppedItems
+from resprout.edge.broker.portion import Consumer, IndexByOrigin, Portion, WaitingPortions
 from resprout.edge.broker.ports import HeldBundle, SpillPatience
-from resprout.edge.broker.session import ClientSession
+from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
 from resprout.edge.durable_messages import NO_DROPS, Drops, Span, Spans
 
-OUT_BYTES_MAX: Final = 16 << 20
-"""What one consumer may have out, and one bundle more."""
 LOOK_AHEAD: Final = 1_000
 """What is looked at behind something that has to wait for its key."""
+CLAIMED_MAX: Final = 1 << 16
+"""Messages that a consumer may say it has: as many as it can have been handed (`consumers.WINDOW_MAX`)."""
+ISLANDS_MAX: Final = 1 << 16
+"""Gaps in what consumers said is done and is not here, of all origins."""
+PORTIONS_MAX: Final = 64
+"""Of one bundle, of which each goes to another consumer: to make one costs as much as the whole bundle."""
 ORIGINS_KEPT: Final = 20_000
 """Of which it is remembered how far they have come, when nothing of them is left here."""
 SPANS_TOLD_MAX: Final = 2_000
 """What is done beyond the watermarks, in one message: it has to fit into a frame. Of more, some is not told; if the
 broker dies, that part is handed out again."""
-
-
-class Consumer:
-    """One of those who are handed messages."""
-
-    def __init__(self, session: ClientSession, window: int, has: Iterable[Span] = ()) -> None:
-        self.session = session
-        self.window = window
-        self.has = _ranges_of(has)
-        """What it was handed elsewhere, and has not acknowledged."""
-        self.out = IndexByOrigin()
-        self.count = 0
-        """Messages in that."""
-        self.bytes = 0
-        self.served = 0
-        """When it was handed something last, by count."""
-
-    @property
-    def free(self) -> int:
-        """Messages that it may be handed."""
-        return self.window - self.count if self.session.room > 0 and self.bytes < OUT_BYTES_MAX else 0
 
 
 class SharedQueue:
@@ -70,12 +54,7 @@ class SharedQueue:
         was done elsewhere; `spans`: and what else was; `drops`: what was dropped elsewhere."""
         self.session = session
         self.consumers: dict[str, Consumer] = {}
-        self.dropped = drops.messages
-        """Messages that were dropped since the subscription began."""
-        self._told = drops.told
-        """Of these, how many consumers were told of."""
-        self._heard = drops.told
-        """Of these, how many they have certainly heard of."""
+        self.drops = DropCount(drops)
         self.again_below = 0
         """What has a place before this one may have been handed out by the broker that held the subscription before."""
         self.dirty: dict[Origin, None] = {}
@@ -98,6 +77,8 @@ class SharedQueue:
             self._done.setdefault(span.origin, Ranges()).add(span.first, span.last)
         self._said: dict[Origin, Ranges] = {}
         """What consumers said is done, and is not here: it counts for what an earlier broker may have handed out."""
+        self._said_islands = 0
+        """Gaps in that."""
         self._keys: dict[Pair, tuple[str, int]] = {}
         """Who has messages of this key out, and how many portions."""
         self._claims: dict[tuple[Origin, Pair], int] = {}
@@ -141,8 +122,7 @@ class SharedQueue:
 
     def drop_oldest(self, most: int, most_bytes: int) -> None:
         """Drop what waits, the oldest first, until at most `most` messages wait and no more than `most_bytes` are owed.
-        What consumers have counts for the bytes and is not dropped. The last portion stays, whatever its size: whoever
-        is handed it is told of the others."""
+        What consumers have counts for the bytes and is not dropped. The last portion stays, whatever its size."""
         while (is_heavy := len(self._pending) > 1 and self.session.owed_bytes > most_bytes) or self.waiting > most:
             portion = self._pending.popleft()
             count = len(portion.offsets)
@@ -151,14 +131,10 @@ class SharedQueue:
             over, kept = portion.split(count)
             if kept.offsets:
                 self._pending.appendleft(kept)
-            self.dropped = min(self.dropped + len(over.offsets), NUMBER_MAX)
+            self.drops.add(len(over.offsets))
             self.dropped_items.note(over.item)
             self._note_done(over.bundle, over.offsets)
             self._less(over, len(over.offsets))
-
-    @property
-    def drops(self) -> Drops:
-        return Drops(self.dropped, self._heard)
 
     def release_dropped(self) -> None:
         """Let the log forget items of which messages were dropped, if other brokers were told in an earlier step."""
@@ -166,40 +142,30 @@ class SharedQueue:
             self.session.dropped_bytes -= _cost(item)
             self._took(item)
 
-    def put_notice(self, portion: Portion) -> int:
-        """Return how many dropped messages the consumer that is handed this portion is to be told of. Whoever
-        acknowledges a message of the portion has heard of them; if it goes before that, the next one is told."""
-        untold, self._told = self.dropped - self._told, self.dropped
-        if untold:
-            portion.notice = self.dropped
-        return untold
-
     # -- consumers -----------------------------------------------------------------------------------------------------
 
-    def join(self, consumer: Consumer, done: Iterable[Span], dropped_upto: int = 0) -> None:
-        """It may have been given, and have done, something elsewhere, and have heard of dropped messages."""
-        self._heard = max(self._heard, min(dropped_upto, self.dropped))
-        self._told = max(self._told, self._heard)
+    def join(self, consumer: Consumer, done: Iterable[Span]) -> None:
+        """It may have been given, and have done, something elsewhere."""
         self.consumers[consumer.session.name] = consumer
         for span in done:
             self.acknowledge(consumer.session.name, span)
-        if consumer.has:
-            for portion in self._pending.take_all():
-                self._wait(self._claimed(portion))
-            self._settle_claims()
+        for origin, ranges in consumer.has.items():
+            for first, last in ranges.above(0):
+                self._claim(origin, first, last)
+        self._settle_claims()
 
     def leave(self, name: str) -> None:
         """What it has not acknowledged is for others."""
         consumer = self.consumers.pop(name, None)
-        if consumer is None or not consumer.out:
+        if consumer is None:
+            return
+        self.drops.left(consumer.notice)
+        if not consumer.out:
             return
         back = list(consumer.out)
         for portion in back:
             self._unlock(portion)
             portion.redelivered = True
-            if portion.notice > self._heard:
-                self._told = self._heard
-            portion.notice = 0
         self._pending.put_back(back)
 
     def hand_out(self, give: Callable[[Consumer, Portion], None]) -> None:
@@ -230,13 +196,21 @@ class SharedQueue:
                 left -= self._done_out(portion, span)
         if left > 0:
             for portion in self._pending.find_again(origin, span.first, span.last):
-                before = len(portion.offsets)
-                rest = self._without(portion, span)
-                self._pending.messages -= before - (len(rest.offsets) if rest is not None else 0)
-                if rest is None:
-                    self._pending.remove(portion)
-        if left > 0 and self.again_below and (origin in self._said or len(self._said) < ORIGINS_KEPT):
-            self._said.setdefault(origin, Ranges()).add(span.first, span.last)
+                self._done_waiting(portion, span)
+        if left > 0 and self.again_below:
+            self._note_said(origin, span)
+
+    def _note_said(self, origin: Origin, span: Span) -> None:
+        """Remember what a consumer says is done and is not here, up to a bound: of more, it may be handed out again."""
+        said = self._said.get(origin)
+        if said is None:
+            if len(self._said) >= ORIGINS_KEPT:
+                return
+            said = self._said[origin] = Ranges()
+        if self._said_islands < ISLANDS_MAX or not said.has_islands:
+            before = said.gaps
+            said.add(span.first, span.last)
+            self._said_islands += said.gaps - before
 
     def empty(self) -> None:
         """The subscription is over: nobody is owed anything."""
@@ -315,11 +289,18 @@ class SharedQueue:
         if portion is not None:
             self._pending.append(portion)
 
+    def _claim(self, origin: Origin, first: int, last: int) -> None:
+        """A consumer that comes says that it has these: they are out, as far as they wait."""
+        for portion in self._pending.find_again(origin, first, last):
+            rest = self._claimed(portion)
+            if rest is not portion:
+                self._pending.replace(portion, rest)
+
     def _claimed(self, portion: Portion) -> Portion | None:
         """Without what a consumer says that it has: that is out."""
         for consumer in self.consumers.values() if portion.redelivered else ():
             has = consumer.has.get(portion.bundle.origin)
-            if has is not None:
+            if has is not None and consumer.count < CLAIMED_MAX:
                 first = portion.bundle.first
                 mine = [offset for offset in portion.offsets if first + offset in has]
                 if mine:
@@ -337,16 +318,14 @@ class SharedQueue:
         """What waits of a key and an origin before something that a consumer has was done at the broker before this
         one, or it would not have been handed something later. Handed out again, it would break the order of the key."""
         claims, self._claims = self._claims, {}
-        if not claims:
-            return
-        for portion in self._pending.take_all():
-            bundle = portion.bundle
-            kept: Portion | None = portion
-            number = bundle.first + portion.offsets[0]
-            before = max([claims.get((bundle.origin, key), 0) for key in portion.keys], default=0)
-            if number < before and portion.redelivered:
-                kept = self._without(portion, Span(*bundle.origin, number, min(before - 1, bundle.last)))
-            self._wait(kept)
+        highest: dict[Origin, int] = {}
+        for (origin, _), number in claims.items():
+            highest[origin] = max(number, highest.get(origin, 0))
+        for origin, number in highest.items():
+            for portion in self._pending.find_again(origin, 1, number - 1):
+                before = max([claims.get((origin, key), 0) for key in portion.keys], default=0)
+                if before > 1:
+                    self._done_waiting(portion, Span(*origin, 1, before - 1))
 
     def _lend(self, consumer: Consumer, portion: Portion) -> None:
         consumer.out.add(portion)
@@ -390,7 +369,7 @@ class SharedQueue:
                 continue
             chosen = free[holders.pop()] if holders else min(free.values(), key=_load)
             if not portion.keys:
-                share = -(-len(portion.offsets) // len(free))
+                share = max(-(-len(portion.offsets) // len(free)), -(-portion.bundle.count // PORTIONS_MAX))
                 portion, rest = portion.split(min(share, chosen.free))
                 if rest.offsets:
                     self._pending.appendleft(rest)
@@ -409,11 +388,17 @@ class SharedQueue:
             consumer.out.remove(portion)
             self._unlock(portion)
         left = len(rest.offsets) if rest is not None else 0
-        if portion.notice and left < count:
-            self._heard, portion.notice = max(self._heard, portion.notice), 0
         consumer.count -= count - left
         consumer.bytes -= size - (rest.bytes if rest is not None else 0)
         return count - left
+
+    def _done_waiting(self, portion: Portion, span: Span) -> None:
+        """These messages are done. They were handed out before, and wait."""
+        before = len(portion.offsets)
+        rest = self._without(portion, span)
+        self._pending.messages -= before - (len(rest.offsets) if rest is not None else 0)
+        if rest is None:
+            self._pending.remove(portion)
 
     def _without(self, portion: Portion, span: Span) -> Portion | None:
         """What is left of it when these are done; None for nothing."""
@@ -479,18 +464,11 @@ class SharedQueue:
 
 def _cost(item: HeldBundle) -> int:
     assert item.bundle is not None, "a reader pins the bundle"
-    return item.bundle.cost
+    return ENTRY_BYTES + item.bundle.cost
 
 
 def _load(consumer: Consumer) -> tuple[int, int]:
     return (consumer.count, consumer.served)
-
-
-def _ranges_of(spans: Iterable[Span]) -> dict[Origin, Ranges]:
-    ranges: dict[Origin, Ranges] = {}
-    for span in spans:
-        ranges.setdefault(span.origin, Ranges()).add(span.first, span.last)
-    return ranges
 
 
 def _upto(seq: int) -> Ranges:

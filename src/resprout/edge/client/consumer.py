@@ -38,6 +38,7 @@ from resprout.edge.durable_messages import (
     Acknowledged,
     Consume,
     Consuming,
+    DropsTold,
     EndSubscription,
     Handed,
     Replayed,
@@ -99,8 +100,8 @@ class ConsumerMachine:
         """Of that, what the broker that is asked to serve was not told when it was asked."""
         self._last: dict[Origin, int] = {}
         """Of one that has the subscription alone: the last number that it was handed."""
-        self._dropped_upto = 0
-        """The latest count of dropped messages that it was told."""
+        self._dropped_upto = self._dropped_term = 0
+        """The latest count of dropped messages that it was told, and by which broker of the subscription."""
         self._ending = False
         self._ends = ends
         self._replay = replay
@@ -116,6 +117,7 @@ class ConsumerMachine:
         }
         self._on_message: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Handed: self._handed,
+            DropsTold: self._told_of_drops,
             Consuming: self._told,
             Acknowledged: self._acknowledged,
             Successors: lambda message, now_us, out: self._search.learn(message.successors, out),
@@ -160,7 +162,7 @@ class ConsumerMachine:
         """What it does not have, or not any more, is passed over."""
         new: dict[Origin, list[int]] = {}
         for message in messages:
-            origin = (message.publisher, message.stream, message.incarnation)
+            origin = (message.publisher, message.stream, message.epoch)
             has = self._has.get(origin)
             if has is not None and message.seq in has:
                 has.remove(message.seq)
@@ -177,7 +179,9 @@ class ConsumerMachine:
 
     def _say(self, spans: list[Span], out: list[Effect]) -> None:
         starts = range(0, len(spans), SPANS_MAX)
-        out.extend([Send(self.broker, Acknowledge(tuple(spans[at : at + SPANS_MAX]))) for at in starts])
+        out.extend(
+            [Send(self.broker, Acknowledge(tuple(spans[at : at + SPANS_MAX]), self._dropped_upto)) for at in starts]
+        )
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
@@ -199,6 +203,7 @@ class ConsumerMachine:
                 self._ends,
                 self._replay,
                 self._dropped_upto,
+                self._dropped_term,
             )
             out.append(Send(event.peer, asked))
             self._since = []
@@ -266,9 +271,6 @@ class ConsumerMachine:
 
     def _handed(self, message: Handed, now_us: int, out: list[Effect]) -> None:
         """WireError, with nothing done, for what no honest broker sends."""
-        self._dropped_upto = max(self._dropped_upto, message.dropped_upto)
-        if message.dropped:
-            out.append(Answer(DroppedBefore(message.dropped, message.dropped_upto)))
         messages = self._unpack(message)
         origin = message.bundle.origin
         if messages is None:
@@ -288,6 +290,10 @@ class ConsumerMachine:
         if not self.terms.group:
             self._skip(origin, [each.seq for each in new])
         out.append(Deliver(new))
+
+    def _told_of_drops(self, message: DropsTold, now_us: int, out: list[Effect]) -> None:
+        self._dropped_upto, self._dropped_term = message.upto, message.term
+        out.append(Answer(DroppedBefore(message.messages, message.upto)))
 
     def _skip(self, origin: Origin, seqs: list[int]) -> None:
         """Whoever has a subscription alone is handed each origin in order: what lies between was not for it, and what

@@ -27,14 +27,16 @@ from resprout.edge.messages import (
 from resprout.edge.requests import DeliveriesSkipped
 
 MESSAGE_BYTES = 300
-"""What a message takes in memory besides its payload, roughly: small ones must not look like nothing."""
+"""Approximate memory of a message besides its payload."""
 
 
 class Incoming:
+    """The deliveries of one client: positions, watermarks, and acknowledgements to the broker."""
+
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
         self.clock = 0
-        """The latest stamp that was met."""
+        """The highest stamp seen so far."""
         self.received = Seen()
         """How far each origin has come here."""
         self.places: dict[str, int] = {}
@@ -42,10 +44,10 @@ class Incoming:
         self._position = 0
         self._session = 0
         self._untaken: deque[tuple[int, bool, int]] = deque()
-        """Deliveries that the application does not have yet: size, whether the publisher waits, session."""
+        """Deliveries that the application has not taken: size, whether the publisher waits, session."""
         self.untaken_bytes = 0
         self._awaited = False
-        """Somebody waits to hear that what was taken last is taken."""
+        """Whether a publisher waits for the acknowledgement of what was taken last."""
         self._holding = False
         self.taken = 0
         """Deliveries of this session that the application has; the broker was told of the first `told`."""
@@ -64,11 +66,12 @@ class Incoming:
 
     @property
     def awaited(self) -> bool:
-        """Somebody waits to hear that the application has the delivery that it takes next."""
+        """Whether a publisher waits for the acknowledgement of the delivery that the application takes next."""
         return bool(self._untaken) and self._untaken[0][1]
 
     def deliver(self, message: Delivery, broker: str, out: list[Effect]) -> None:
-        """Raises WireError, with nothing done, for what no honest broker sends."""
+        """Unpack a delivery for the application. Raises WireError, with nothing done, for what no honest broker
+        sends."""
         bundle, offsets = message.bundle, message.offsets
         first = bundle.first
         seqs = range(first, bundle.last + 1) if offsets is None else _numbers(message)
@@ -97,12 +100,12 @@ class Incoming:
         out.append(Deliver(list(messages)))
 
     def reach(self, places: Iterable[TopicPlace]) -> None:
-        """What lies behind these positions is delivered here."""
+        """Note that everything of these topics up to these positions is delivered here."""
         for place in places:
             self.places[place.topic] = max(place.position, self.places.get(place.topic, 0))
 
     def known_places(self) -> tuple[TopicPlace, ...]:
-        """What the next broker is told: all, or nothing where that is more than fits a message."""
+        """Return the positions for the next broker: all of them, or none if they do not fit into a message."""
         if len(self.places) > TOPIC_PLACES_MAX:
             return ()
         return tuple([TopicPlace(topic, position) for topic, position in self.places.items()])
@@ -137,7 +140,7 @@ class Incoming:
             out.append(Hold(broker))
 
     def take(self, deliveries: int, broker: str, out: list[Effect]) -> None:
-        """The application has so many more, of this session or of earlier ones."""
+        """Note that the application has taken so many more deliveries, of this session or of earlier ones."""
         if not 0 <= deliveries <= len(self._untaken):
             raise UsageError(f"{deliveries} deliveries taken, {len(self._untaken)} waiting")
         for _ in range(deliveries):
@@ -151,6 +154,7 @@ class Incoming:
             out.append(Release(broker))
 
     def tell_soon(self, broker: str, now_us: int, out: list[Effect]) -> None:
+        """Acknowledge now if a publisher waits or many are due, otherwise after a delay."""
         waiting = self.taken - self.told
         if waiting >= self._options.take_deliveries or (waiting and self._awaited):
             self.tell(broker, out)
@@ -159,6 +163,7 @@ class Incoming:
             out.append(SetTimer(TellTaken(), now_us + self._options.take_delay_us))
 
     def tell(self, broker: str, out: list[Effect]) -> None:
+        """Acknowledge everything that the application has taken (`Taken`)."""
         if self.told < self.taken:
             self.told = self.taken
             self._awaited = False
@@ -172,7 +177,7 @@ class Incoming:
 
 
 def _places(message: Delivery, seqs: Sequence[int]) -> Iterable[int]:
-    """Of each message among all totals; -1 for what is none, however it travelled."""
+    """Return the place of each message in the total order; -1 for a message without one."""
     if message.bundle.guarantee is not Guarantee.TOTAL:
         return repeat(-1)
     begin = message.tseq - message.bundle.first
@@ -180,7 +185,7 @@ def _places(message: Delivery, seqs: Sequence[int]) -> Iterable[int]:
 
 
 def _numbers(message: Delivery) -> list[int]:
-    """Of the messages that a content filter picked from a bundle."""
+    """Return the sequence numbers of the messages that a content filter picked from a bundle."""
     bundle, offsets = message.bundle, message.offsets
     assert offsets is not None
     if len(offsets) != bundle.count:

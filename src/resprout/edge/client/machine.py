@@ -65,6 +65,7 @@ from resprout.edge.messages import (
 from resprout.edge.requests import (
     BrokerChanged,
     ClientRequest,
+    ConnectionTurned,
     FlushRequest,
     LeaveRequest,
     PublishingHeld,
@@ -80,11 +81,11 @@ from resprout.edge.requests import (
 )  # fmt: skip
 
 RECEIVED_BYTES_MAX: Final = 1 << 20
-"""What may be told of how far origins have come: the latest ones."""
+"""Bound on the received marks in `Attend`; only the latest ones are told."""
 
 
 class ClientMachine:
-    """One client. Requests in, deliveries and news out."""
+    """One client: requests from the program in, deliveries and answers out."""
 
     def __init__(
         self,
@@ -94,19 +95,22 @@ class ClientMachine:
         options: ClientOptions | None = None,
         others: Sequence[str] = (),
     ) -> None:
-        """`others`: brokers to turn to when the first one cannot be reached before it has named any itself."""
+        """`others`: further brokers to try while `broker` has not yet named its successors."""
         self.name = name
         self.incarnation = incarnation
         self.options = options or ClientOptions()
         self.awaits = ALL_LEVELS
-        """Somebody waits for these receipts: the broker shall tell them at once."""
+        """Receipt levels that somebody waits for, as bits: the broker sends these at once."""
         self.serving: Serving | None = None
-        """What the network offers; None until a broker has said it."""
+        """What the network offers; None until a broker has answered `Serving`."""
         self.publishing = Publishing(name, incarnation, self.options)
         self.outgoing = self.publishing.outgoing
-        """Where a caller that checks what it publishes may add directly; `FlushRequest` sends it."""
+        """The queue of bundles. A caller that checks its publications itself adds here and then requests
+        `FlushRequest`."""
         self.incoming = Incoming(self.options)
         self._over = False
+        self._is_up = False
+        """Whether the application was told that the broker is connected."""
         self._search = BrokerSearch(broker, self.options.patience_us, others)
         self._wanted = WantedSubscriptions()
         self._room = 0
@@ -123,8 +127,8 @@ class ClientMachine:
             TimerFired: self._timer_fired,
             LinkUp: self._link_up,
             LinkDown: self._link_down,
-            Silent: lambda event, now_us, out: self._search.silent(event.peer, event.refused, now_us, out),
-            Heard: lambda event, now_us, out: self._search.heard(event.peer, out),
+            Silent: self._silent,
+            Heard: self._heard,
         }
         self._on_request: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             PublishRequest: self._publish,
@@ -162,12 +166,12 @@ class ClientMachine:
 
     @property
     def broker(self) -> str:
-        """Serves this client, or did so last, or will be the first to."""
+        """The broker that serves, or served last; before that, the first one to ask."""
         return self._search.home
 
     @property
     def brokers(self) -> tuple[str, ...]:
-        """That one, and whom it would turn to next."""
+        """That broker and its successors."""
         return self._search.names
 
     def start(self, now_us: int) -> Sequence[Effect]:
@@ -201,7 +205,7 @@ class ClientMachine:
             out.append(Answer(Refused(request, str(error), definite=True), token))
 
     def flush(self, out: list[Effect]) -> None:
-        """Send what may be sent now."""
+        """Send control messages, questions and, while there is room, bundles."""
         if not self._search.stands:
             return
         broker = self._search.home
@@ -242,7 +246,8 @@ class ClientMachine:
         return self.serving is not None and extra in self.serving.extras
 
     def _control(self, asked: WishMessage) -> None:
-        """Without a broker it is enough that `_wanted` knows: the next one hears all of it."""
+        """Queue a subscription message. Without a session it is dropped: `Attend` tells the next broker all
+        subscriptions."""
         if self._search.stands:
             self._controls.append(asked)
 
@@ -263,6 +268,7 @@ class ClientMachine:
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     def _link_up(self, event: LinkUp, now_us: int, out: list[Effect]) -> None:
+        """Ask a broker to serve: send `Attend` with what this client has received and holds."""
         if self._search.up(event.peer, now_us, out):
             self._candidate_room = event.room
             self._candidate_life = event.incarnation
@@ -275,7 +281,8 @@ class ClientMachine:
                 tried, home = (event.peer,), event.incarnation
             safe = self.publishing.safe_undelivered() if tried else ()
             places = self.incoming.known_places() if held else ()
-            attend = Attend(clock, tried, received, held, search.anyhow, home, safe, self._wanted.when_full, places)
+            when_full, is_unsettled = self._wanted.when_full, self.publishing.is_unsettled()
+            attend = Attend(clock, tried, received, held, search.anyhow, home, safe, when_full, places, is_unsettled)
             out.append(Send(event.peer, attend))
 
     def _latest_received(self) -> Marks:
@@ -290,9 +297,30 @@ class ClientMachine:
             self._end(event.reason, out)
             out.append(Answer(SessionLost(event.reason, over=True, code=event.code)))
             return
+        is_home = event.peer == self.broker
         self._search.down(event.peer, now_us, out, event.cause is EndCause.CLOSED)
+        if is_home and not self._search.stands:
+            self._tell_connection(event.peer, False, event.reason, out)
         if not self._search.was_served:
             out.append(Answer(SessionLost(event.reason, over=False)))
+
+    def _silent(self, event: Silent, now_us: int, out: list[Effect]) -> None:
+        self._search.silent(event.peer, event.refused, now_us, out)
+        if event.peer == self.broker and self._search.stands:
+            why = "does not listen any more" if event.refused else "does not answer"
+            self._tell_connection(event.peer, False, f"{event.peer} {why}", out)
+
+    def _heard(self, event: Heard, now_us: int, out: list[Effect]) -> None:
+        self._search.heard(event.peer, out)
+        if event.peer == self.broker and self._search.stands:
+            self._tell_connection(event.peer, True, "", out)
+
+    def _tell_connection(self, broker: str, is_up: bool, reason: str, out: list[Effect]) -> None:
+        """Tell the application, once for each turn."""
+        if is_up is not self._is_up:
+            self._is_up = is_up
+            if self.options.tells_connection:
+                out.append(Answer(ConnectionTurned(broker, is_up, reason)))
 
     def _writable(self, event: Writable, now_us: int, out: list[Effect]) -> None:
         if event.peer == self._search.candidate:
@@ -332,7 +360,7 @@ class ClientMachine:
                 out.append(Answer(SessionLost(str(error), over=True)))
 
     def _answered(self, broker: str, message: Any, now_us: int, out: list[Effect]) -> None:
-        """By the broker that was asked to serve."""
+        """Handle the candidate's answer to `Attend`."""
         if isinstance(message, GoTo):
             self._search.go_to(broker, message.successor, now_us, out)
         elif isinstance(message, Serving):
@@ -341,6 +369,8 @@ class ClientMachine:
             raise WireError(f"{type(message).__name__} before Serving")
 
     def _serve(self, broker: str, message: Serving, now_us: int, out: list[Effect]) -> None:
+        """Begin to work with the broker that said `Serving`: resume subscriptions, and send again what is not known
+        to be safe."""
         before = self.broker if self._search.was_served else None
         self._search.serves(broker, message.successors, now_us, out)
         self._room = self._candidate_room
@@ -348,10 +378,12 @@ class ClientMachine:
         self.serving = message
         self.publishing.offered(message)
         if before is None:
+            self._is_up = True
             began = SessionBegan(message.stack, message.guarantees, message.faults_tolerated, message.receipts)
             out.append(Answer(began))
         elif before != broker:
             out.append(Answer(BrokerChanged(broker)))
+        self._tell_connection(broker, True, "", out)
         self.incoming.begin_session(broker, out)
         if before is not None:
             out.append(Send(broker, Taken(0)))  # it has come, and did not turn to another one while it waited
@@ -369,7 +401,10 @@ class ClientMachine:
         self.flush(out)
 
     def _sent_on(self, message: GoTo, now_us: int, out: list[Effect]) -> None:
-        self._search.go_to(self.broker, message.successor, now_us, out)
+        """The serving broker sends this client to another one."""
+        broker = self.broker
+        self._search.go_to(broker, message.successor, now_us, out)
+        self._tell_connection(broker, False, f"{broker} sends its clients to {message.successor.name}", out)
 
     # -- hearing -------------------------------------------------------------------------------------------------------
 

@@ -31,8 +31,10 @@ class ClientOptions(msgspec.Struct, frozen=True):
     that this process has not come to yet is true of them when it has. Each publication is a bundle of its own: brokers
     take bundles whole, and what leaves together depends on timing, which is different in the next process."""
     same_bundles: bool = False
-    """With a `life`: the program repeats what it gives to `publish_bundle` with the same boundaries, so these messages
+    """With an `epoch`: the program repeats its calls of `publish_bundle` with the same boundaries, so these messages
     may share a bundle. Used only where brokers split bundles (`Serving.splits`)."""
+    tells_connection: bool = False
+    """The application is told when the connection to its broker breaks and when it is back (`ConnectionTurned`)."""
     untaken_bytes_max: int = 32 << 20
     """What may wait for the application before the broker is granted no more; again from half of it on."""
     patience_us: int = 3_000_000

@@ -12,18 +12,18 @@ from resprout.core import limits
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import STREAM_OF, Guarantee
-from resprout.core.names import AttributeValue
+from resprout.core.limits import AttributeValue
 from resprout.edge.messages import Publish
 
 PAYLOAD_OVERHEAD: Final = 6
 _ATTRIBUTE_OVERHEAD: Final = 12
-"""At most so many bytes per value that packing adds."""
+"""Upper bounds on the bytes that packing adds to a payload, and to an attribute value."""
 
 Attributes = dict[str, AttributeValue]
 
 
 class Builder:
-    """A bundle that may still grow: so many bytes, and up to the number `end` of its stream."""
+    """A bundle that may still grow by `bytes_left` bytes, up to the number `end` of its stream."""
 
     __slots__ = ("attributes", "bytes_left", "end", "first", "guarantee", "keys", "next", "pause", "payloads", "topic")
 
@@ -36,10 +36,10 @@ class Builder:
         self.first = self.next = first
         self.end = first + most
         self.pause = 0
-        """Up to here a publisher may add without asking again; see `Client.publish`."""
+        """Up to this number `Publisher.publish` may append without any check."""
         self.payloads: list[bytes] = []
         self.attributes: list[Attributes] | None = None
-        """None while no message has any."""
+        """One row per message; None while no message has attributes."""
         self.bytes_left = limits.BUNDLE_BYTES
 
     @property
@@ -59,17 +59,17 @@ class Outgoing:
         self._publisher = publisher
         self._incarnation = incarnation
         self.queue: deque[Builder] = deque()
-        """Bundles that wait, for others to look whether there are any; the last one may be open."""
+        """Bundles that wait to be sent, oldest first; the last one may be open."""
         self._open = Builder("", (), Guarantee.EVENTUAL, 0)
         self._open.bytes_left = -1  # nothing fits: the first publication opens a bundle of its own
         self._latest: dict[str, Builder] = {}
-        """By stream, the bundle with its latest number."""
+        """By stream, the bundle with the latest number."""
         self._bytes_closed = 0
-        """Of bundles that wait and cannot grow any more."""
+        """Bytes of waiting bundles that cannot grow any more."""
 
     @property
     def open(self) -> Builder:
-        """The bundle that may still grow; one without any room left when there is none."""
+        """The bundle that may still grow; one without room if there is none."""
         return self._open
 
     @property
@@ -77,14 +77,14 @@ class Outgoing:
         return self._bytes_closed + (self._open.bytes if self.queue else 0)
 
     def last(self, stream: str) -> int:
-        """The latest number of a stream; 0 before the first."""
+        """Return the latest number of a stream; 0 before the first publication."""
         latest = self._latest.get(stream)
         return latest.next - 1 if latest is not None else 0
 
     def add(
         self, topic: str, keys: tuple[str, ...], guarantee: Guarantee, payload: bytes, attributes: Attributes
     ) -> int:
-        """The publication's number in its stream. Called for every single message, so the common case comes first."""
+        """Append a publication to the open bundle, or to a new one; return its number in the stream."""
         builder = self._open
         size = len(payload) + PAYLOAD_OVERHEAD
         if attributes:
@@ -139,7 +139,7 @@ class Outgoing:
         return builder.next - 1
 
     def next_bundle(self, clock: int) -> Bundle | None:
-        """The oldest bundle, closed; stamped with the client's clock, which its broker will exceed."""
+        """Close the oldest bundle, stamp it with the client's clock, and return it; None when none waits."""
         if not self.queue:
             return None
         builder = self.queue.popleft()
@@ -174,7 +174,7 @@ def _attribute_bytes(attributes: Attributes) -> int:
 
 
 class Unconfirmed:
-    """In the order of sending, over all streams."""
+    """Bundles that were sent and are not known to be safe, in the order of sending."""
 
     def __init__(self) -> None:
         self._sent: dict[int, Publish] = {}
@@ -182,7 +182,7 @@ class Unconfirmed:
         """By stream: (last number of the bundle, place in the order of sending), both rising."""
         self._count = 0
         self.again: deque[int] = deque()
-        """What is to be sent again, by its place in the order of sending."""
+        """Bundles to send again, by their places in the order of sending."""
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -199,7 +199,7 @@ class Unconfirmed:
         self.bytes += bundle.cost
 
     def confirm(self, stream: str, seq: int, first: int = 1) -> None:
-        """Everything of the stream up to this number is safe, or everything from `first` on."""
+        """Forget the bundles of a stream up to this number, or from `first` on: they are safe."""
         waiting = self._streams.get(stream)
         if first > 1 and waiting and waiting[0][0] <= seq:
             self.drop(stream, first, seq)
@@ -208,7 +208,7 @@ class Unconfirmed:
             self._forget(waiting.popleft()[1])
 
     def drop(self, stream: str, first: int, last: int) -> None:
-        """Nobody is to be asked for these again: they are safe, or will never be delivered."""
+        """Forget these bundles: they are safe, or were refused."""
         kept: deque[tuple[int, int]] = deque()
         for end, place in self._streams.get(stream, ()):
             if end <= last and self._sent[place].bundle.first >= first:
@@ -218,11 +218,11 @@ class Unconfirmed:
         self._streams[stream] = kept
 
     def send_again(self) -> None:
-        """Another session: everything is to be sent once more, before anything new."""
+        """Schedule everything to be sent again, before anything new: another session begins."""
         self.again = deque(self._sent)
 
     def next_again(self) -> Publish | None:
-        """The oldest that is to be sent again and still matters."""
+        """Return the next bundle to send again that is not known to be safe by now."""
         while self.again:
             publish = self._sent.get(self.again.popleft())
             if publish is not None:

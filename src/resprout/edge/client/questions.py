@@ -19,8 +19,8 @@ from resprout.core.bundle import unpack_attributes, unpack_payloads
 from resprout.core.contract import Answer, Effect, Send
 from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
+from resprout.core.limits import check_name, check_topic
 from resprout.core.message import Message
-from resprout.core.names import check_name, check_topic
 from resprout.edge.messages import (
     TOPICS_MAX,
     AskAudience,

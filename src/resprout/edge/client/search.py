@@ -21,11 +21,11 @@ from resprout.edge.client.options import AnswerDue, AskAgain, AskOthers
 from resprout.edge.messages import TRIED_MAX, Successor
 
 SUCCESSORS_MAX: Final = 64
-"""Brokers that are remembered to turn to."""
+"""Successors that a client remembers."""
 DETOURS_MAX: Final = 8
-"""How often in one round somebody may send the client on to somebody else."""
+"""How often brokers may send the client on (`GoTo`) in one round."""
 ANSWER_US: Final = 10_000_000
-"""How long a broker that is asked may keep the client waiting."""
+"""How long a candidate may take to answer `Attend`."""
 ROUND_US_MIN: Final = 200_000
 ROUND_US_MAX: Final = 2_000_000
 """Between rounds; doubled after each."""
@@ -39,21 +39,21 @@ Effects = list[Effect]
 
 
 class BrokerSearch:
-    """Opens and closes the sessions of a client. Who is asked is told by `candidate`, who serves by `home`."""
+    """Opens and closes the sessions of a client. `home` serves it, or served it last; `candidate` is being asked to."""
 
     def __init__(self, broker: str, patience_us: int, others: Sequence[str] = ()) -> None:
         self.home = broker
-        """Serves, or did so last, or will be the first to."""
+        """The broker that serves, or served last; before that, the first one to ask."""
         self.stands = False
-        """The session in which it serves is not over, though it may be silent."""
+        """Whether the session with `home` stands; the broker may be silent."""
         self.candidate: str | None = broker
-        """Is asked to serve."""
+        """The broker that is being asked to serve; None if none is."""
         self.tried: list[str] = []
-        """The broker that served last, and then those that were asked in vain since."""
+        """The broker that served last, then those that were asked since and did not serve."""
         self._patience_us = patience_us
         self._served_us: int | None = None
         self.searching = False
-        """Somebody else than `home` may serve next."""
+        """Whether a broker other than `home` may serve next."""
         self._successors = tuple(name for name in others if name != broker)[:SUCCESSORS_MAX]
         self._round: deque[str] = deque()
         self._detours = 0
@@ -61,7 +61,7 @@ class BrokerSearch:
         self._round_us = ROUND_US_MIN
         self._brief = 0
         self._timer: Timer | None = None
-        """The one that is set."""
+        """The timer that is set; None if none is."""
 
     @property
     def was_served(self) -> bool:
@@ -69,7 +69,7 @@ class BrokerSearch:
 
     @property
     def anyhow(self) -> bool:
-        """Those who were asked cannot make good what the client missed."""
+        """Whether the client was sent on too often: any broker may serve it, and what it missed is given up."""
         return self._sent_on > SENT_ON_MAX
 
     @property
@@ -85,7 +85,7 @@ class BrokerSearch:
             self._set_timer(AnswerDue(self.home), now_us + ANSWER_US, out)
 
     def stop(self, reason: str, out: Effects) -> None:
-        """No broker is wanted any more."""
+        """Close all sessions: the client leaves."""
         for name in dict.fromkeys((self.home if self.stands else None, self.candidate)):
             if name is not None:
                 out.append(Close(name, reason))
@@ -96,7 +96,7 @@ class BrokerSearch:
     # -- what is heard of brokers --------------------------------------------------------------------------------------
 
     def up(self, peer: str, now_us: int, out: Effects) -> bool:
-        """A session begins. Whether the peer is to be asked to serve."""
+        """Take note of a new session. Return whether to ask this peer to serve."""
         if peer != self.candidate:
             out.append(Close(peer, "not needed any more"))
             return False
@@ -105,7 +105,7 @@ class BrokerSearch:
         return True
 
     def serves(self, peer: str, successors: tuple[Successor, ...], now_us: int, out: Effects) -> None:
-        """The candidate is the broker now."""
+        """Make the candidate `home`."""
         if self.stands and peer != self.home:
             out.append(Close(self.home, f"{peer} serves this client now"))
         self.home = peer
@@ -116,13 +116,15 @@ class BrokerSearch:
         self.learn(successors, out)
 
     def learn(self, successors: tuple[Successor, ...], out: Effects) -> None:
-        """Whom to turn to from now on."""
+        """Replace the list of successors."""
         others = {successor.name: successor for successor in successors if successor.name != self.home}
         self._successors = tuple(others)[:SUCCESSORS_MAX]
         for name in self._successors:
             _locate(others[name], out)
 
     def silent(self, peer: str, refused: bool, now_us: int, out: Effects) -> None:
+        """A connection broke. If `home` is silent, search at once when its host refuses, otherwise after
+        `patience_us`."""
         if peer == self.candidate:
             if self.searching:
                 self._fail(f"{peer} is silent", True, now_us, out)
@@ -133,12 +135,13 @@ class BrokerSearch:
                 self._set_timer(AskOthers(), now_us + self._patience_us, out)
 
     def heard(self, peer: str, out: Effects) -> None:
+        """The connection to a broker stands again: if it is `home`, end the search."""
         if peer == self.home and self.stands and (self.searching or self._timer is not None):
             self._drop_candidate(f"{peer} is heard again", out)
             self._end_search(out)
 
     def down(self, peer: str, now_us: int, out: Effects, by_peer: bool = False) -> None:
-        """A session is over for good. `by_peer`: it was the peer that said so, in the same life."""
+        """A session is over for good; `by_peer`: the peer ended it, in the same life."""
         if peer == self.candidate:
             if self.searching:
                 self._fail(f"{peer} did not serve", True, now_us, out)
@@ -148,7 +151,7 @@ class BrokerSearch:
             self._lost_home(now_us, out, peer if by_peer else None)
 
     def go_to(self, peer: str, successor: Successor, now_us: int, out: Effects) -> None:
-        """A broker says that another one serves this client."""
+        """A broker says that another one serves this client (`GoTo`)."""
         _locate(successor, out)
         if peer == self.home and self.stands:
             self.stands = False
@@ -167,7 +170,7 @@ class BrokerSearch:
             self._fail(f"sent on to {successor.name}", False, now_us, out)
 
     def refuse(self, reason: str, now_us: int, out: Effects) -> None:
-        """The candidate breaks the rules."""
+        """Give up a candidate that breaks the protocol."""
         self.searching = True
         self._fail(reason, False, now_us, out)
 
@@ -186,7 +189,7 @@ class BrokerSearch:
     # -- rounds --------------------------------------------------------------------------------------------------------
 
     def _lost_home(self, now_us: int, out: Effects, first: str | None) -> None:
-        """`first`: who knows best what has become of the session."""
+        """Search for another broker; `first`: the one to ask first, because it ended the session itself."""
         if self.searching:
             self._round.append(self.home)
             if self.candidate is None and self._timer is None:
@@ -211,7 +214,7 @@ class BrokerSearch:
         self._ask_next(now_us, out)
 
     def _end_search(self, out: Effects) -> None:
-        """Somebody serves, or the broker is heard again."""
+        """End the search: a broker serves, or `home` is heard again."""
         self.searching = False
         self._stop_timer(out)
         self._round.clear()
@@ -221,7 +224,8 @@ class BrokerSearch:
             self._round_us = ROUND_US_MIN
 
     def _names(self) -> tuple[str, ...]:
-        """One round. A session that stands is called by the links themselves."""
+        """Return the brokers to ask in one round. `home` is left out while its session stands: links reconnect by
+        themselves."""
         return self._successors if self.stands else (*self._successors, self.home)
 
     def _begin_round(self) -> None:
@@ -247,7 +251,7 @@ class BrokerSearch:
             self._round_us = min(2 * self._round_us, ROUND_US_MAX)
 
     def _fail(self, reason: str, lost: bool, now_us: int, out: Effects) -> None:
-        """On to the next one."""
+        """Give up the candidate and ask the next one."""
         if lost and self.candidate is not None:
             self._note_tried(self.candidate)
         self._drop_candidate(reason, out)

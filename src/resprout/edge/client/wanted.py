@@ -19,15 +19,16 @@ from resprout.edge.requests import SubscribeRequest, UnsubscribeRequest
 from resprout.filters.predicate import parse_predicate
 
 HELD_BYTES_MAX: Final = 2 << 20
-"""What may be brought along; `Attend` has to fit into a frame. More is asked for again, as if it were new."""
+"""Bound on the subscriptions in one `Attend`, which has to fit into a frame. The rest is asked for as if it were
+new."""
 MARK_BYTES: Final = 32
-"""What a mark takes on the wire at most, besides its names."""
+"""Upper bound on the bytes of a mark on the wire, besides its names."""
 
 WishMessage = Subscribe | Unsubscribe
 
 
 class Wanting:
-    """One subscription."""
+    """One subscription of the client."""
 
     __slots__ = ("base", "confirmed", "ending", "request")
 
@@ -35,23 +36,25 @@ class Wanting:
         self.request = request
         self.confirmed = False
         self.base: Marks = ()
-        """What had passed before it was confirmed."""
+        """How far origins had come when it was confirmed."""
         self.ending = False
-        """Its end was asked for."""
+        """Whether the application has asked for its end."""
 
 
 class Resumed(msgspec.Struct, frozen=True):
-    """What a new session makes of what was wanted."""
+    """What becomes of the subscriptions when a new session begins."""
 
     asks: list[WishMessage]
-    """To be said first."""
+    """Messages to send first."""
     ended: list[SubscribeRequest]
-    """Nothing of these can come any more, as was asked for."""
+    """Subscriptions whose end was asked for: nothing of them can come any more."""
     lost: int
-    """So many that were confirmed are asked for again, and may have missed something meanwhile."""
+    """Confirmed subscriptions that have to be asked for again, and may have missed messages meanwhile."""
 
 
 class WantedSubscriptions:
+    """All subscriptions of the client, by the number under which brokers know them."""
+
     def __init__(self) -> None:
         self._all: dict[int, Wanting] = {}
         """By the number under which brokers know it."""
@@ -84,7 +87,7 @@ class WantedSubscriptions:
     # -- what the broker says ------------------------------------------------------------------------------------------
 
     def confirm(self, message: Subscribed) -> SubscribeRequest | None:
-        """None when that is no news."""
+        """Mark a subscription as confirmed; return its request, or None if that is not news."""
         wanting = self._all.get(message.id)
         if wanting is None or wanting.confirmed:
             return None
@@ -95,7 +98,7 @@ class WantedSubscriptions:
         return wanting.request
 
     def remove(self, id: int) -> SubscribeRequest | None:
-        """It was refused, or has ended."""
+        """Forget a subscription that was refused or has ended; return its request."""
         wanting = self._all.pop(id, None)
         if wanting is None:
             return None
@@ -106,7 +109,8 @@ class WantedSubscriptions:
     # -- another session -----------------------------------------------------------------------------------------------
 
     def hold(self, received: Marks) -> tuple[HeldSubscription, ...]:
-        """What to bring along. `received` is told beside it, and makes the same of a base superfluous."""
+        """Return the confirmed subscriptions for `Attend`, with their bases. `received` is told beside them, so
+        bases leave out what it covers."""
         reached = from_marks(received)
         held: list[HeldSubscription] = []
         left = HELD_BYTES_MAX
@@ -122,7 +126,8 @@ class WantedSubscriptions:
         return tuple(held)
 
     def resume(self, resumed: bool) -> Resumed:
-        """A broker serves: with what was held, or `resumed` is false and everything has to be asked for again."""
+        """Return what to say and what ended when a broker serves. `resumed`: it has taken over what was held;
+        otherwise everything is asked for again."""
         held = self._held if resumed else frozenset()
         asks: list[WishMessage] = []
         ended: list[SubscribeRequest] = []
@@ -143,7 +148,7 @@ class WantedSubscriptions:
 
 
 def bytes_of(marks: Marks) -> int:
-    """At most what they take on the wire."""
+    """Return an upper bound on the bytes of these marks on the wire."""
     return sum(MARK_BYTES + len(mark.publisher) + len(mark.stream) for mark in marks)
 
 

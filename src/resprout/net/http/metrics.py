@@ -1,5 +1,6 @@
 """What a broker has counted, as Prometheus wants it. Everything is read when it is asked for; nothing is kept here."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,8 +12,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from resprout import __version__
-from resprout.core.escaping import escape
-from resprout.edge.broker.tally import BOUNDS_US, LatencyCounts
+from resprout.core.errors import escape
+from resprout.edge.broker.meter import BOUNDS_US, LatencyCounts
 from resprout.net.bookkeeper import Bookkeeper
 from resprout.net.disk import FULL, LOW, OK
 from resprout.stacks.status import SpillSeen
@@ -23,6 +24,29 @@ _KINDS_FIRST: Final = (
 )  # fmt: skip
 """Kinds of notes that are there from the beginning, so that the first one is seen as a change."""
 _STATES: Final = (OK, LOW, FULL)
+REFUSAL_CODES: Final = (
+    ("connections from one address", "address_connections"),
+    ("have not said who they are", "unidentified_connections"),
+    ("connections is the limit", "connections"),
+    ("is the limit", "limit"),
+    ("no frame", "malformed"),
+    ("beyond its bound", "bound"),
+    ("no clock can have", "stamp"),
+    ("not believed", "not_believed"),
+    ("never said", "forged"),
+    ("as a neighbour", "not_a_neighbour"),
+    ("key of the network", "network_key"),
+    ("in time", "timeout"),
+    ("may not", "forbidden"),
+    ("not shown", "unknown_identity"),
+    ("rules", "forbidden"),
+    ("certificate", "certificate"),
+    ("TLS", "tls"),
+    ("secret", "login"),
+    ("login", "login"),
+    ("name", "name"),
+)
+"""Labels of `resprout_refusals_total`: the first that a reason contains, or "other". The log has the sentences."""
 
 
 class BrokerCollector(Collector):
@@ -142,8 +166,11 @@ class BrokerCollector(Collector):
         refusals = CounterMetricFamily(
             "resprout_refusals", "Who was turned away, or refused something.", labels=["reason"]
         )
-        for reason, count in sorted(books.refusals().items()):
-            refusals.add_metric([reason], count)
+        by_code: Counter[str] = Counter()
+        for reason, count in books.refusals().items():
+            by_code[refusal_code(reason)] += count
+        for code, count in sorted(by_code.items()):
+            refusals.add_metric([code], count)
         yield refusals
         tally = books.tally
         yield _counter("publications_refused", "Told so to clients in a session.", tally.refused_publications)
@@ -160,6 +187,10 @@ class Metrics:
         """In the form that is asked for, and what that is called."""
         encode, kind = choose_encoder(accept)
         return _escaped_labels(encode(self._registry).decode()).encode(), kind
+
+
+def refusal_code(reason: str) -> str:
+    return next((code for part, code in REFUSAL_CODES if part in reason), "other")
 
 
 def _escaped_labels(text: str) -> str:

@@ -1,10 +1,27 @@
-"""What is served at which path."""
+"""The pages of a broker: what is served at which path, and who may see it.
+
+Without rules, every process on this machine may see them. With rules, a browser asks its user for name and secret, of
+an identity that may ask the broker over the network too. The secret itself travels (HTTP Basic), so this port belongs
+on loopback, or behind something that speaks TLS. Every failed login is counted and logged, as those at the broker's
+port are.
+
+`BasicLogins` checks the secret against the same verifiers as logins. Here the broker computes what a client computes in
+SCRAM, so it computes one secret at a time, in a thread, and few requests may wait, fewer from one address. An unknown
+identity takes as long as a known one. A secret that was right is remembered as a digest with a key that stays in this
+process, so a monitor that asks every few seconds does not wait behind guesses. Wrong ones delay the next check, as at
+the broker's port.
+"""
 
 import asyncio
 import base64
+import binascii
 import hashlib
+import hmac
 import re
-from collections.abc import Awaitable, Callable
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from http import HTTPStatus
 from importlib import resources
@@ -12,19 +29,144 @@ from typing import Final
 
 import msgspec
 
+from resprout.core.errors import UsageError
+from resprout.core.extras import needed_for
+from resprout.links.handshake import shorten
 from resprout.net.accounts import TreeSurvey
-from resprout.net.address import Address
+from resprout.net.address import Address, is_loopback
 from resprout.net.broker import RunningBroker
+from resprout.net.connection_limits import is_local, source_of
 from resprout.net.door import Door
-from resprout.net.http.admission import PageAdmission
-from resprout.net.http.metrics import BrokerCollector, Metrics
 from resprout.net.http.server import JSON, HttpAnswer, HttpRefusal, HttpRequest, HttpServer
+from resprout.net.identity.rules import WRONG
+from resprout.net.identity.scram import Verifier, derive_keys, read_login
 from resprout.net.survey import Asker, survey
+
+WAITING_MAX: Final = 64
+WAITING_OF_ONE_MAX: Final = 16
+"""Secrets that wait to be computed: of all, and from one address."""
+RIGHT_MAX: Final = 1_024
+"""Secrets that were right and are remembered."""
+TOO_MANY: Final = "too many secrets wait to be checked"
 
 FRESH_SECONDS: Final = 0.5
 """So long a survey is good for whoever else asks: many that look make no more work than one."""
 HEALTH: Final = ("/healthz", "/readyz")
 LOOKS_FOR: Final = "it looks for its network"
+
+
+class PageAdmission:
+    """`opens`: whoever comes may see them. `refused` is told who may not, and why, in one of a few texts."""
+
+    def __init__(self, door: Door, opens: bool, refused: Callable[[str, str], None]) -> None:
+        self._door = door
+        self._opens = opens
+        self._refused = refused
+        self._logins = BasicLogins(door)
+
+    def close(self) -> None:
+        self._logins.close()
+
+    async def check(self, request: HttpRequest) -> None:
+        """HttpRefusal when who asks may not see anything."""
+        if self._opens:
+            return
+        if not self._door.has_rules:
+            if not is_local(source_of(request.source)):
+                raise HttpRefusal(HTTPStatus.FORBIDDEN, "this is shown on this machine only")
+            return
+        identity, fault = await self._identify(request)
+        if not fault:
+            fault = self._door.judge_viewer(identity)
+        if not fault:
+            return
+        asks = {"WWW-Authenticate": 'Basic realm="resprout", charset="UTF-8"'}
+        if "authorization" not in request.headers:
+            raise HttpRefusal(HTTPStatus.UNAUTHORIZED, "show who you are", asks)
+        who = shorten(identity) or "somebody"
+        self._refused(f"{who} from {request.source}, who wants to see pages,", fault)
+        if fault == TOO_MANY:
+            raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, fault, {"Retry-After": "5"})
+        raise HttpRefusal(HTTPStatus.UNAUTHORIZED, f"{who} may not see this: {fault}", asks)
+
+    async def _identify(self, request: HttpRequest) -> tuple[str, str]:
+        kind, _, told = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() != "basic":
+            return "", "nothing was shown"
+        try:
+            identity, secret = read_login(base64.b64decode(told, validate=True).decode())
+        except (binascii.Error, UnicodeDecodeError, UsageError):
+            return "", "that is no login"
+        return identity, await self._logins.check(identity, secret, source_of(request.source))
+
+
+def check_pages_closed(address: Address, door: Door, opens: bool) -> None:
+    """UsageError when pages would be there for other machines, and nothing says who may see them."""
+    if not is_loopback(address) and not door.has_rules and not opens:
+        raise UsageError(
+            f"--http {address} can be reached from other machines, and nothing says who may look: give --rules, or"
+            " --http-open to let everybody look"
+        )
+
+
+class BasicLogins:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._waiting: Counter[str] = Counter()
+        self._right: set[bytes] = set()
+        self._turn = asyncio.Lock()
+        self._key = secrets.token_bytes(32)
+        self._thread: ThreadPoolExecutor | None = None
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread = None
+
+    async def check(self, identity: str, secret: str, source: str) -> str:
+        """Why not; empty when the secret is that of the identity."""
+        verifiers, is_known = self._door.book.find(identity)
+        mark = self._mark(identity, verifiers, secret)
+        if mark in self._right:
+            return ""
+        if self._waiting[source] >= WAITING_OF_ONE_MAX or self._waiting.total() >= WAITING_MAX:
+            return TOO_MANY
+        self._waiting[source] += 1
+        try:
+            return await self._compute(identity, verifiers, secret, source, mark, is_known)
+        finally:
+            self._waiting[source] -= 1
+            self._waiting += Counter()  # without those that are at 0
+
+    async def _compute(
+        self, identity: str, verifiers: Sequence[Verifier], secret: str, source: str, mark: bytes, is_known: bool
+    ) -> str:
+        loop, throttle = asyncio.get_running_loop(), self._door.throttle
+        await asyncio.sleep(throttle.delay_s(identity, source, loop.time()))
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "secrets")
+        async with self._turn:
+            is_right = await loop.run_in_executor(self._thread, _is_any, verifiers, secret) and is_known
+        if not is_right:
+            throttle.failed(identity, source, loop.time())
+            return WRONG
+        if len(self._right) >= RIGHT_MAX:
+            self._right.clear()
+        self._right.add(mark)
+        return ""
+
+    def _mark(self, identity: str, verifiers: Sequence[Verifier], secret: str) -> bytes:
+        """With the verifiers: when those change, what was right is forgotten."""
+        return hmac.digest(self._key, "\0".join((identity, *map(str, verifiers), secret)).encode(), "sha256")
+
+
+def _is_any(verifiers: Sequence[Verifier], secret: str) -> bool:
+    """All of them are computed, whichever is right."""
+    found = [
+        hmac.compare_digest(derive_keys(secret, one.salt, one.iterations).stored_key, one.stored_key)
+        for one in verifiers
+    ]
+    return any(found)
 
 
 class Pages:
@@ -36,7 +178,7 @@ class Pages:
         self._admission = PageAdmission(door, opens, self._refused)
         self._server = HttpServer(self._answer, HEALTH)
         self._broker: RunningBroker | None = None
-        self._metrics: Metrics | None = None
+        self._render_metrics: Callable[[str], tuple[bytes, str]] | None = None
         self._asker = Asker(name, "broker", door.keyring, network_key=door.network_key)
         self._survey: asyncio.Task[TreeSurvey] | None = None
         self._survey_s = 0.0
@@ -56,7 +198,7 @@ class Pages:
     def show(self, broker: RunningBroker) -> None:
         """Serve pages about this broker from now on; before that there is nothing to tell."""
         self._broker = broker
-        self._metrics = Metrics(BrokerCollector(broker.books))
+        self._render_metrics = None
         broker.books.http = self.url
 
     async def close(self) -> None:
@@ -108,9 +250,15 @@ class Pages:
         return HttpAnswer(msgspec.json.encode(await self._look(self._living())), kind=JSON)
 
     async def _metrics_page(self, request: HttpRequest) -> HttpAnswer:
-        self._living()
-        assert self._metrics is not None
-        body, kind = self._metrics.render(request.headers.get("accept", ""))
+        broker = self._living()
+        if self._render_metrics is None:
+            try:
+                with needed_for("/metrics"):
+                    from resprout.net.http.metrics import BrokerCollector, Metrics
+            except UsageError as error:
+                raise HttpRefusal(HTTPStatus.NOT_IMPLEMENTED, str(error)) from None
+            self._render_metrics = Metrics(BrokerCollector(broker.books)).render
+        body, kind = self._render_metrics(request.headers.get("accept", ""))
         return HttpAnswer(body, kind=kind)
 
     async def _look(self, broker: RunningBroker) -> TreeSurvey:

@@ -1,6 +1,6 @@
 """A small HTTP server for a few pages that are read: GET, one request on a connection, no bodies, and limits on all.
 
-Not here: what is served (`pages`), who may see it (`admission`). There is no TLS: beyond this machine it belongs behind
+Not here: what is served, and who may see it (`pages`). There is no TLS: beyond this machine it belongs behind
 something that has it.
 """
 
@@ -15,10 +15,9 @@ from typing import Final, cast
 
 import msgspec
 
-from resprout.core.escaping import escape, escape_json
-from resprout.net.address import Address, reason_of
+from resprout.core.errors import escape, escape_json
+from resprout.net.address import Address, ListenError, reason_of
 from resprout.net.connection_limits import source_of
-from resprout.net.sockets import ListenError
 
 HEAD_BYTES_MAX: Final = 8 << 10
 HEADERS_MAX: Final = 64

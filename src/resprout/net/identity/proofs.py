@@ -24,7 +24,6 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from resprout.core.errors import ResproutError, UsageError
-from resprout.net.frames import Challenge, Login, MemberGreeting, MemberProof, ProofAccepted, ProofOfSecret
 from resprout.net.identity.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -35,6 +34,7 @@ from resprout.net.identity.scram import (
     is_signature,
     make_proof,
 )
+from resprout.net.sessions import Challenge, Login, MemberGreeting, MemberProof, ProofAccepted, ProofOfSecret
 
 NONCE_BYTES: Final = 18
 SALTS_MAX: Final = 4

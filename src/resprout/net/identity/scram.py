@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from resprout.core.errors import UsageError
-from resprout.core.names import check_name
+from resprout.core.limits import check_name
 
 ITERATIONS_MIN: Final = 4_096
 """RFC 7677: a client refuses to compute fewer, because they make guessing cheaper for whoever asks for them."""

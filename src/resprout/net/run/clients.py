@@ -19,14 +19,13 @@ from resprout.edge.requests import AcknowledgeRequest, FlushRequest, LeaveReques
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
-from resprout.net.clock import now_us
 from resprout.net.door import Door
-from resprout.net.frames import Here
+from resprout.net.event_loop import now_us
 from resprout.net.host import Host, Upward
-from resprout.net.keyring import Keyring
-from resprout.net.run.rows import RowWriter
+from resprout.net.run.exchange import RowWriter
 from resprout.net.run.schedule import ScheduledApp
-from resprout.net.sessions import EncodedBodies
+from resprout.net.sessions import EncodedBodies, Here
+from resprout.net.tls import Keyring
 from resprout.scenario.app import App
 from resprout.scenario.app_runner import AppRunner, ConsumerRows, make_consumer
 from resprout.scenario.model import PLAIN_WHEN_FULL, ClientSpec, SubscriptionSpec, random_for

@@ -17,25 +17,30 @@ import msgspec
 from resprout.core.errors import ResproutError
 from resprout.core.guarantee import Promises, ReceiptLevel
 from resprout.links.options import LinkOptions
-from resprout.net.child import ProcessError
-from resprout.net.clock import now_us
+from resprout.net.event_loop import now_us
 from resprout.net.identity.proofs import write_network_key
 from resprout.net.orders import SaidNote
-from resprout.net.process import BrokerProcess
+from resprout.net.process import BrokerProcess, ProcessError
 from resprout.net.run.crew import Crew
+from resprout.net.run.exchange import ClientsProgress, LiveRows
 from resprout.net.run.faults import ProcessFaults
-from resprout.net.run.orders import ClientsProgress
-from resprout.net.run.plan import check_runnable, longest_way_us, silence_us
-from resprout.net.run.rows import LiveRows
-from resprout.net.run.schedule import Calm, Patience, Repairs, first_event_us
+from resprout.net.run.schedule import (
+    Calm,
+    Patience,
+    Repairs,
+    check_runnable,
+    first_event_us,
+    longest_way_us,
+    silence_us,
+)
 from resprout.net.sessions import with_signs_of_life
 from resprout.net.tree import LocalTree
 from resprout.scenario.model import Scenario
 from resprout.scenario.observe import note_row
 from resprout.stacks.registry import find_stack
 from resprout.trace import kinds
-from resprout.trace.live_folder import ABORTED, ENDS, LiveFolder, promise_row
 from resprout.trace.schema import Row, digest_of
+from resprout.trace.store import ABORTED, ENDS, LiveFolder, promise_row
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from resprout.core.errors import PeerError
 from resprout.net.address import Address
-from resprout.net.child import START_SECONDS_MAX, STOP_SECONDS_MAX, Child, ProcessError, lines_of
-from resprout.net.run.orders import (
+from resprout.net.process import START_SECONDS_MAX, STOP_SECONDS_MAX, Child, ProcessError, lines_of
+from resprout.net.run.exchange import (
     Assignment,
     BarClients,
     Begin,
@@ -22,13 +22,13 @@ from resprout.net.run.orders import (
     Go,
     Leave,
     Ready,
+    RowReader,
     WorkerOrder,
     as_line,
     read_report,
+    read_rows,
 )
-from resprout.net.run.plan import share_out
-from resprout.net.run.rows import RowReader, read_rows
-from resprout.net.run.schedule import subscribers
+from resprout.net.run.schedule import share_out, subscribers
 from resprout.scenario.model import Scenario
 from resprout.scenario.write import to_toml
 from resprout.trace.schema import Row

@@ -18,9 +18,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from resprout.net.child import Child, ProcessError
-from resprout.net.clock import now_us
-from resprout.net.process import BrokerProcess
+from resprout.net.event_loop import now_us
+from resprout.net.process import BrokerProcess, Child, ProcessError
 from resprout.net.run.crew import Crew, WorkerProcess
 from resprout.net.run.schedule import first_event_us
 from resprout.net.tree import LocalTree

@@ -17,12 +17,10 @@ from resprout.core import limits
 from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address, parse_address
-from resprout.net.clock import now_us
-from resprout.net.frames import make_codec
-from resprout.net.keyring import Keyring, tls_of_client
+from resprout.net.event_loop import now_us
 from resprout.net.orders import leave_group
 from resprout.net.run.clients import RealClient, RealConsumer
-from resprout.net.run.orders import (
+from resprout.net.run.exchange import (
     LINE_BYTES_MAX,
     UNCONFIRMED_NAMED,
     Assignment,
@@ -36,15 +34,16 @@ from resprout.net.run.orders import (
     Leave,
     Ready,
     Report,
+    RowWriter,
     WorkerOrder,
     as_line,
     read_order,
 )
-from resprout.net.run.rows import RowWriter
 from resprout.net.run.schedule import first_event_us, subscribers
-from resprout.net.sessions import with_signs_of_life
+from resprout.net.sessions import make_codec, with_signs_of_life
+from resprout.net.tls import Keyring, tls_of_client
 from resprout.net.tree import delays_of
-from resprout.scenario.client_app import AppMaker
+from resprout.scenario.app_runner import AppMaker
 from resprout.scenario.load import parse_scenario
 from resprout.stacks.registry import find_stack
 from resprout.trace.schema import Row

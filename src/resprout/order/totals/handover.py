@@ -1,4 +1,4 @@
-"""What a broker hands on about its totals in a repair, so that rounds of closing continue over the new links.
+"""What a broker hands on about its totals to brokers on new links, so that rounds of closing continue over them.
 
 A repair replaces dead brokers by a star around a *coordinator*. For every lock, each *member* says what it had told
 the dead broker and heard from it:
@@ -19,6 +19,10 @@ before anything goes on: `take_locks` holds the totals, `resume` lets them go. I
 What a member has logged since its report crosses the new link behind the pool, and among it, for each total that it
 delivered meanwhile on what the dead had said, that it is closed: what was logged before the total crosses before that,
 what was logged after it does not. The stack sees to it, which has the log.
+
+A newcomer has published nothing yet. Where a total is active at its parent it is active at the newcomer from its first
+moment, so nothing will be published there before the delivery: the newcomer's side is closed, at 0, without a message.
+All other totals the newcomer activates and closes like any other broker.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,8 +30,8 @@ from typing import NamedTuple
 
 from resprout.core.bundle import Bundle
 from resprout.core.message_fields import Mark, Marks
+from resprout.order.messages import KnownLock, TotalId, TotalPlace, check_locks, id_of
 from resprout.order.totals.locks import LockRecord
-from resprout.order.totals.messages import KnownLock, TotalId, TotalPlace, check_locks, id_of
 from resprout.order.totals.submissions import LastPlaces
 from resprout.order.totals.totals import Totals, TotalsState
 
@@ -103,9 +107,9 @@ class Handover:
     def take_locks(
         self, locks: Sequence[KnownLock], last: Sequence[Mark], dead: Collection[str], new: Collection[str]
     ) -> None:
-        """First step, when `seat.neighbours` has the new links instead of the dead ones. Locks that were unknown here
-        are passed on to the other links; the new ones have them already. Raises PeerError before it changes anything.
-        """
+        """First step, when `position.neighbours` has the new links instead of the dead ones. Locks that were unknown
+        here are passed on to the other links; the new ones have them already. Raises PeerError before it changes
+        anything."""
         totals = self._totals
         if locks:
             check_locks(locks)
@@ -214,3 +218,30 @@ def _take_out(said: dict[str, int], dead: Collection[str], kept: dict[TotalId, i
     stamps = [said.pop(name) for name in dead if name in said]
     if stamps:
         kept[id] = max(stamps)
+
+
+def newcomer_locks(totals: Totals) -> tuple[KnownLock, ...]:
+    """At the parent: what a Welcome carries, besides `Handover.last`. In the same step as `joined`."""
+    return tuple(KnownLock(*record.place, record.bundle, active=record.active) for record in totals.locks.in_line())
+
+
+def joined(totals: Totals, name: str) -> None:
+    """Count the newcomer as closed for active totals. Called at the parent, when `position.neighbours` has it."""
+    for record in totals.locks.undelivered.values():
+        if record.active:
+            record.heard[name] = 0
+
+
+def accept_welcome(totals: Totals, locks: Sequence[KnownLock], last: Iterable[Mark], parent: str) -> None:
+    """At the newcomer, when `position` has the parent and the clock and the watermarks are its parent's. Raises
+    PeerError before it changes anything."""
+    check_locks(locks)
+    totals.backlog.check_room(len(locks), sum(lock.bundle.cost for lock in locks))
+    for lock in locks:
+        record = totals.add_lock((lock.epoch, lock.number), lock.bundle, [])
+        if record is not None and lock.active:
+            totals.locks.activate(record, 0)
+            record.told[parent] = 0
+    totals.submissions.note_ordered(last)
+    totals.resubmit()
+    totals.progress()

@@ -22,10 +22,9 @@ import msgspec
 
 from resprout.core.contract import NeighbourMessage
 from resprout.core.message_fields import BoundedNumber, Derived, Otherwise
-from resprout.order.entry import Entry
-from resprout.order.left import Left
+from resprout.order.entry import Entry, RecentlyAcked
 from resprout.order.log import Log
-from resprout.order.totals.messages import TotalId
+from resprout.order.messages import TotalId
 
 REPORTED_MAX = 128
 """Totals in one message."""
@@ -55,15 +54,19 @@ Said = tuple[int, int, bool]
 _NOTHING: Said = (-1, 0, False)
 
 
-class TotalBook:
+class TotalAcks:
     """The totals in one broker's log, and those that somebody still waits to hear of."""
 
     def __init__(
-        self, log: Log, faults_tolerated: int, finished: Callable[[Entry], None], left: Left | None = None
+        self,
+        log: Log,
+        faults_tolerated: int,
+        finished: Callable[[Entry], None],
+        recently_acked: RecentlyAcked | None = None,
     ) -> None:
-        """`left` is told of what everybody is through with."""
+        """`recently_acked` is told of what everybody is through with."""
         self._log = log
-        self._left = left if left is not None else Left()
+        self._recently_acked = recently_acked if recently_acked is not None else RecentlyAcked()
         self._faults = faults_tolerated
         self._done_is_all = faults_tolerated <= 1
         self._reaches = max(1, faults_tolerated)
@@ -190,7 +193,7 @@ class TotalBook:
             and all(self._is_final(id, name) for name in neighbours)
         ]
         for id in through:
-            self._left.note(self.entries.pop(id))
+            self._recently_acked.note(self.entries.pop(id))
             del self.heard[id], self._told[id]
             self._touched.pop(id, None)
         self._looked_at = []

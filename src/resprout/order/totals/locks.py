@@ -12,21 +12,23 @@ from collections import deque
 
 from resprout.core.bundle import Bundle, Pair, pairs_of
 from resprout.core.guarantee import Guarantee
-from resprout.order.totals.messages import TotalId, TotalPlace, id_of
+from resprout.order.messages import TotalId, TotalPlace, id_of
 
 
 class LockRecord:
     """One total with a place, and how far it is from its delivery."""
 
-    __slots__ = ("active", "bundle", "floor", "heard", "id", "pairs", "place", "prompt", "stamp", "told")
+    __slots__ = ("active", "bundle", "floor", "heard", "id", "is_repeat", "pairs", "place", "prompt", "stamp", "told")
 
-    def __init__(self, place: TotalPlace, bundle: Bundle, prompt: bool = False) -> None:
+    def __init__(self, place: TotalPlace, bundle: Bundle, prompt: bool = False, is_repeat: bool = False) -> None:
         self.id = id_of(bundle)
         self.place = place
         self.bundle = bundle
         """With its final stamp once it is delivered."""
         self.prompt = prompt
         """Its publisher waits for receipts, as far as is known: a repair does not hand it on."""
+        self.is_repeat = is_repeat
+        """Its number was seen here before it had a place: it is closed like any other, and no reader here gets it."""
         is_barrier = bundle.guarantee is Guarantee.TOTAL
         self.pairs: tuple[Pair, ...] = pairs_of(bundle.topic, bundle.keys) if is_barrier else ()
         self.heard: dict[str, int] = {}
@@ -112,7 +114,7 @@ class LockTable:
             assert record.stamp is not None, "a total leaves no log before it has entered it"
             del self.records[id]
 
-    def is_closed(self, bundle: Bundle) -> bool:
+    def is_gated(self, bundle: Bundle) -> bool:
         """Whether an active total names a pair that the bundle names too."""
         closed = self._closed
         return bool(closed) and any(pair in closed for pair in pairs_of(bundle.topic, bundle.keys))

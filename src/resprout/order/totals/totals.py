@@ -22,8 +22,8 @@ was silent is never counted as closed: all links count, those in repair included
 
 Latency from origin o to broker s: d(o, root) + max over all brokers p of (d(root, p) + d(p, s)).
 
-Not done here: the log, showing, acknowledging, and deciding what is carried; `deliver`, `is_gated`, `own` and
-`has_room_for` say when.
+Not done here: logging, showing and acknowledging (`deliver` is called), and deciding what is carried. For that decision
+the stack asks `is_gated`, `own` and `has_room_for`.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,13 +32,10 @@ from typing import Final, NamedTuple, Protocol
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
-from resprout.core.errors import PeerError
+from resprout.core.errors import PeerError, transition
 from resprout.core.guarantee import Guarantee
-from resprout.core.states import transition
 from resprout.order.clock import Clock, check_stamp
-from resprout.order.totals.backlog import UNORDERED_TOTALS, Backlog
-from resprout.order.totals.locks import LockRecord, LockTable
-from resprout.order.totals.messages import (
+from resprout.order.messages import (
     Closed,
     Lock,
     Submit,
@@ -49,7 +46,8 @@ from resprout.order.totals.messages import (
     id_of,
     tseq_of,
 )
-from resprout.order.totals.submissions import Submissions
+from resprout.order.totals.locks import LockRecord, LockTable
+from resprout.order.totals.submissions import UNORDERED_TOTALS, Backlog, Submissions
 
 
 class TreePosition(Protocol):
@@ -60,21 +58,21 @@ class TreePosition(Protocol):
 
     @property
     def parent(self) -> str | None:
-        """None: this broker is the root, and orders."""
+        """The parent; None at the root, which orders."""
 
     @property
     def neighbours(self) -> Mapping[str, bool]:
-        """All links by name; False for one in repair."""
+        """All links by name, and whether each is open; False for one in repair."""
 
 
 class Waiting(NamedTuple):
-    """Why a total is not delivered here yet, for people."""
+    """Why a total is not delivered here yet, to tell people."""
 
     bundle: Bundle
     place: TotalPlace | None
-    """None: it waits for the root to order it."""
+    """None while it waits for the root to order it."""
     neighbours: tuple[str, ...]
-    """Those that have not said that their side is closed."""
+    """Neighbours that have not said that their side is closed."""
 
 
 class TotalsState(Enum):
@@ -98,10 +96,13 @@ class Totals:
 
     `handlers` take (peer, message) and raise PeerError for what an honest peer never says.
 
-    `deliver(bundle, tseq, prompt)` is called once per total, in the order of delivery; the bundle carries its final
-    stamp, to which the clock is already raised. `is_seen(bundle)` says whether this very bundle was delivered here
-    before. One that a newer life of its publisher has overtaken was not, and what is carried may be here in another
-    way: this broker must still help to close it, or it would be waited for everywhere.
+    `deliver(bundle, tseq, prompt, is_repeat)` is called once per total, in the order of delivery; the bundle carries
+    its final stamp, to which the clock is already raised. `is_seen(bundle)` says whether this very bundle was delivered
+    here before. One that a newer life of its publisher has overtaken was not, and what is carried may be here in
+    another way: this broker must still help to close it, or it would be waited for everywhere.
+
+    The same holds for a total whose number was seen here before it had a place (`is_repeat`). Its publisher, or a
+    broker in the publisher's name, has used the number twice; only readers of that publisher are affected.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class Totals:
         position: TreePosition,
         clock: Clock,
         say: Callable[[str, ProtocolMessage], None],
-        deliver: Callable[[Bundle, int, bool], None],
+        deliver: Callable[[Bundle, int, bool, bool], None],
         is_seen: Callable[[Bundle], bool],
     ) -> None:
         self.position = position
@@ -123,6 +124,7 @@ class Totals:
         self._is_seen = is_seen
         self._number = 0
         self._latest: TotalPlace = (-1, 0)
+        """Of all locks that were taken here. Copies of totals (`keep`) do not count: any neighbour may make them up."""
         self._working = False
         self._to_advance: dict[TotalId, LockRecord] = {}
 
@@ -137,23 +139,24 @@ class Totals:
         return self.backlog.count
 
     def has_room_for(self, publisher: str) -> bool:
-        """Not so many that a local client should wait with more."""
+        """Whether a local client may have another total under way."""
         if not self.backlog.has_room_for(publisher):
             return False
         waiting = self.submissions.waiting
         return not waiting or sum(id_of(own) in waiting for own in self.backlog.of(publisher)) < UNORDERED_TOTALS
 
     def is_gated(self, bundle: Bundle) -> bool:
-        """Whether an active total names one of its keys: published plainly, it might be divided differently."""
-        return self.locks.is_closed(bundle)
+        """Whether an active total names one of its keys. Published plainly, brokers might deliver the bundle on
+        different sides of that total."""
+        return self.locks.is_gated(bundle)
 
     def own(self, publisher: str) -> Bundle | None:
-        """The first of this publisher that is under way: what it publishes now goes behind it, if any is known."""
+        """Return the first total of this publisher that is under way, if any: what it publishes now must follow it."""
         mine = self.backlog.of(publisher)
         return mine[0] if mine else None
 
     def is_under_way(self, bundle: Bundle) -> bool:
-        """It was submitted, and is not delivered here yet."""
+        """Whether the bundle was submitted and is not delivered here yet."""
         return self.backlog.has(id_of(bundle))
 
     def under_way(self, bundle: Bundle) -> Bundle | None:
@@ -162,12 +165,12 @@ class Totals:
         return next((each for each in own if each.first <= bundle.first <= each.last), None)
 
     def is_overtaken(self, bundle: Bundle) -> bool:
-        """Something that its publisher made later is under way."""
+        """Whether a later publication of the same publisher is under way."""
         at = (bundle.incarnation, bundle.first)
         return any((own.incarnation, own.first) > at for own in self.backlog.of(bundle.publisher))
 
     def waiting(self) -> tuple[Waiting, ...]:
-        """All undelivered totals, and what each waits for."""
+        """Return all undelivered totals, and what each waits for."""
         found = [Waiting(bundle, None, ()) for bundle in self.submissions.waiting.values()]
         for record in self.locks.undelivered.values():
             unclosed = tuple(name for name in self.position.neighbours if name not in record.heard)
@@ -177,8 +180,9 @@ class Totals:
     # -- submit and lock -----------------------------------------------------------------------------------------------
 
     def submit(self, bundle: Bundle, prompt: bool = False) -> None:
-        """Have a total ordered. Nothing happens when it has its place already, so it may be submitted again.
-        Of a bundle that has its place in part, the rest is ordered. `prompt`: its publisher waits for receipts."""
+        """Have a total ordered: give it a place at the root, otherwise submit it to the parent. Submitting it again
+        does no harm. Of a bundle that has its place in part, the rest is ordered. `prompt`: its publisher waits for
+        receipts."""
         bundle = self.submissions.last.rest(self.clock.admit(bundle))
         id = id_of(bundle)
         parent = self.position.parent
@@ -194,33 +198,38 @@ class Totals:
                 self.say(parent, Submit(bundle, prompt))
 
     def become_root(self, epoch: int) -> None:
-        """Numbering starts again, under an epoch that no root has used before. `resubmit` then orders what waits."""
-        assert epoch > self._latest[0], "places that an earlier root has given would be given again"
+        """Start numbering places under an epoch that no root has used before. `resubmit` then orders what waits."""
+        assert epoch > self.position.epoch, "places that an earlier root has given would be given again"
         self.position.epoch = epoch
         self._number = 0
 
     def resubmit(self) -> None:
-        """After the way to the root, or the root, has changed."""
+        """Submit again what has no place yet: the path to the root, or the root, has changed."""
         for bundle in list(self.submissions.waiting.values()):
             self.submit(bundle)
 
     def is_ordered(self, bundle: Bundle) -> bool:
-        """It has its place, and perhaps its delivery, behind it; or it was published plainly, and something later of
-        its publisher has a place."""
+        """Whether the bundle has its place or is delivered; or was published plainly, and a later one of its
+        publisher has a place."""
         id = id_of(bundle)
         if id in self.locks.records or not self.submissions.last.is_newer(id):
             return True
         return bundle.guarantee is Guarantee.TOTAL and self._is_seen(bundle)
 
     def add_lock(self, place: TotalPlace, bundle: Bundle, others: list[str], prompt: bool = False) -> LockRecord | None:
-        """Take a lock and pass it on to these neighbours; None when it is old news."""
-        id = id_of(bundle)
+        """Take a lock and pass it on to these neighbours; None when it is not new."""
         if self.is_ordered(bundle):
-            self.submissions.drop(id)
+            self.submissions.drop(id_of(bundle))
             return None
+        return self._take_place(place, bundle, others, prompt, False)
+
+    def _take_place(
+        self, place: TotalPlace, bundle: Bundle, others: list[str], prompt: bool, is_repeat: bool
+    ) -> LockRecord:
+        id = id_of(bundle)
         self.position.epoch = max(self.position.epoch, place[0])
         self._latest = max(self._latest, place)
-        record = LockRecord(place, bundle, prompt)
+        record = LockRecord(place, bundle, prompt, is_repeat)
         self.locks.add(record)
         self.submissions.locked(id, bundle)
         message = Lock(*place, bundle, prompt)
@@ -230,7 +239,12 @@ class Totals:
 
     def _lock(self, place: TotalPlace, bundle: Bundle, source: str | None, prompt: bool) -> None:
         others = [name for name, is_open in self.position.neighbours.items() if is_open and name != source]
-        if self.add_lock(place, bundle, others, prompt):
+        if place > self._latest and id_of(bundle) not in self.locks.undelivered:
+            # No broker has given this place before, so all wait for this one, whatever it has seen of the publisher.
+            is_repeat = id_of(bundle) in self.locks.records or self._is_seen(bundle)
+            self._take_place(place, bundle, others, prompt, is_repeat and bundle.guarantee is Guarantee.TOTAL)
+            self._work()
+        elif self.add_lock(place, bundle, others, prompt):
             self._work()
 
     def take_submit(self, peer: str, message: Submit) -> None:
@@ -256,21 +270,20 @@ class Totals:
     # -- close and deliver ---------------------------------------------------------------------------------------------
 
     def progress(self) -> None:
-        """Look at every total again, after the set of links has changed. In order: see above."""
+        """Look at every total again, in order, after the set of links has changed."""
         for record in self.locks.in_line():
             self._to_advance.pop(record.id, None)
             self._to_advance[record.id] = record
         self._work()
 
     def keep(self, place: TotalPlace, bundle: Bundle) -> None:
-        """One that others have delivered, with this stamp, before this broker came: a repair may have to hand it on."""
+        """Record a total that others delivered before this broker joined: a repair may have to hand it on."""
         self.position.epoch = max(self.position.epoch, place[0])
-        self._latest = max(self._latest, place)
         self.clock.raise_to(bundle.stamp)
         self.locks.keep(LockRecord(place, bundle))
 
     def forget(self, id: TotalId) -> None:
-        """It has left the log: no repair can ask for it any more."""
+        """Forget a total that has left the log: no repair can ask for it any more."""
         self.locks.forget(id)
 
     def take_closed(self, peer: str, message: Closed) -> None:
@@ -284,8 +297,8 @@ class Totals:
             self._work()
 
     def _work(self) -> None:
-        """Go on until nothing more can be done. Delivering lets clients go on, and they come back here: a loop, because
-        a recursion would be as deep as their queues are long."""
+        """Activate, close and deliver until nothing more can be done. Delivering drains clients, which call this
+        again: a loop, because a recursion would be as deep as their queues are long."""
         if self._working:
             return
         self._working = True
@@ -301,7 +314,7 @@ class Totals:
             self._working = False
 
     def _advance(self, record: LockRecord) -> None:
-        """Tell each open neighbour that all other sides are closed as soon as they are; deliver when all are."""
+        """Tell a neighbour Closed as soon as all other sides are closed; deliver when all sides are."""
         links, heard, floor = self.position.neighbours, record.heard, record.floor
         if not record.active or record.stamp is not None or len(heard) + 1 < len(links):
             return
@@ -316,6 +329,7 @@ class Totals:
             self.settle(record, highest + 1)
 
     def tell_closed(self, record: LockRecord, name: str, stamp: int) -> None:
+        """Say Closed to a neighbour: everything on this side of it is published, up to this stamp."""
         record.told[name] = stamp
         self.say(name, Closed(*record.id, stamp))
 
@@ -327,4 +341,4 @@ class Totals:
         if (following := self.locks.first) is not None:
             self._to_advance[following.id] = following
         self.backlog.remove(record.id)
-        self._deliver(record.bundle, tseq_of(record.place), record.prompt)
+        self._deliver(record.bundle, tseq_of(record.place), record.prompt, record.is_repeat)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from resprout.pipeline.judging.bank_operations import DEPOSIT, INTEREST, MONEY_MAX, TRANSFER, WITHDRAW
 from resprout.pipeline.judging.bank_together import Accounts, Testimony
 from resprout.pipeline.judging.columns import (
     NEVER,
@@ -26,7 +25,7 @@ from resprout.pipeline.judging.columns import (
 )
 from resprout.pipeline.judging.context import Context
 from resprout.pipeline.judging.deliveries import Subscriber
-from resprout.pipeline.judging.publications import Publications
+from resprout.pipeline.judging.publications import DEPOSIT, INTEREST, MONEY_MAX, TRANSFER, WITHDRAW, Publications
 
 
 class AppliedRows:

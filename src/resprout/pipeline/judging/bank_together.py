@@ -8,11 +8,9 @@ import msgspec
 import numpy as np
 
 from resprout.audit.bank import TOGETHER, loose_note
-from resprout.pipeline.judging.bank_operations import BALANCE, DEPOSIT, INTEREST, TRANSFER, Operations
 from resprout.pipeline.judging.columns import NEVER, NULL, Array
-from resprout.pipeline.judging.context import Context
-from resprout.pipeline.judging.detected import Detected
-from resprout.pipeline.judging.publications import Publications
+from resprout.pipeline.judging.context import Context, Detected
+from resprout.pipeline.judging.publications import BALANCE, DEPOSIT, INTEREST, TRANSFER, Operations, Publications
 
 Step = tuple[int, bool]
 """(an operation, whether the replica refused it)."""

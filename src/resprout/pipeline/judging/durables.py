@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from resprout.audit.calm import CalmTimes
 from resprout.audit.durable import LONG_US
+from resprout.audit.history import CalmTimes
 from resprout.core.errors import UsageError
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.pipeline.judging.columns import (
@@ -28,7 +28,14 @@ from resprout.pipeline.judging.publications import MessageIndex, Publications
 from resprout.pipeline.judging.wishes import SubscriberWishes
 from resprout.trace import kinds
 
-CONSUMING: Final = (kinds.CONSUME, kinds.CONSUMING, kinds.HANDED, kinds.ACKNOWLEDGED, kinds.CONSUME_OVER)
+CONSUMING: Final = (
+    kinds.CONSUME,
+    kinds.CONSUMING,
+    kinds.HANDED,
+    kinds.DROPS_TOLD,
+    kinds.ACKNOWLEDGED,
+    kinds.CONSUME_OVER,
+)
 ENDING: Final = (kinds.CRASH, kinds.LEAVE)
 
 
@@ -60,11 +67,10 @@ class ConsumedRows:
         found: Array = self._texts[what][places] >= 0
         return found
 
-    def dropped(self, places: Array) -> int:
-        """How many messages were dropped, as far as these rows say."""
-        texts = [
-            self._words.values.texts[text] for text in np.unique(self._texts["dropped"][places]).tolist() if text >= 0
-        ]
+    def dropped(self, name: int) -> int:
+        """How many messages were dropped, as far as consumers were told."""
+        said = np.unique(self._texts["dropped"][self.at(kinds.DROPS_TOLD, name)]).tolist()
+        texts = [self._words.values.texts[text] if text >= 0 else "" for text in said]
         if not all(text.isascii() and text.isdigit() for text in texts):
             raise UnreadableError("a row of a consumer with a number of dropped messages that is none")
         return max([int(text) for text in texts], default=0)
@@ -167,7 +173,7 @@ class DurableArrays:
             self.unjudged += never is None
             if never is not None:
                 never = np.concatenate((never, self._lost_with_a_consumer(name, handed, number, done)))
-                self._never.append((never, consumers.dropped(handed)))
+                self._never.append((never, consumers.dropped(name)))
             begun = consumers.at(kinds.CONSUME, name)
             self._hold(name, done, bool(consumers.says("drop_oldest", begun).any()))
         del self._consumers, self._wishes, self._publications, self._calm  # read by now, and not small

@@ -14,12 +14,10 @@ from resprout.audit.verdict import MET_TIME_LIMIT, RULES
 from resprout.core.guarantee import Guarantee
 from resprout.pipeline.judging.bank import AppliedRows, Replicas
 from resprout.pipeline.judging.bank_together import Accounts, Testimony, judge_bank
-from resprout.pipeline.judging.causal import Sweeps
+from resprout.pipeline.judging.causal import Hints, Sweeps
 from resprout.pipeline.judging.columns import Array
-from resprout.pipeline.judging.context import Context
+from resprout.pipeline.judging.context import Context, Detected
 from resprout.pipeline.judging.deliveries import Checks, Deliveries, Subscriber
-from resprout.pipeline.judging.detected import Detected
-from resprout.pipeline.judging.hints import Hints
 from resprout.pipeline.judging.totals import Places, SeenTotals, TotalOrderArrays
 from resprout.trace import kinds
 
@@ -113,7 +111,7 @@ def _owed(context: Context, hints: Hints) -> Array:
 
 
 def _never_told(context: Context, findings: Sequence[ShardFindings]) -> bool:
-    """Whether a last receipt is missing that was due; see `audit.receipts`."""
+    """Whether a last receipt is missing that was due; see `audit.loss`."""
     is_hindered = np.logical_or.reduce([context.durables.may_hold, *[f.is_hindered for f in findings]])
     return context.is_whole and context.receipts.misses_last(
         is_hindered, context.lives.correct, context.promise.receipts

@@ -1,6 +1,6 @@
 """What subscribers asked for, what is due to them, and which messages they were told to be dropped.
 
-The rows of subscriptions are few and are read by `audit.subscriptions`, the one place that knows their four steps. A
+The rows of subscriptions are few and are read by `audit.records`, the one place that knows their four steps. A
 filter is held against every distinct set of topics once, a condition against every publication that the filter lets
 pass; from there on it is ranges of sorted publications.
 """
@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from resprout.audit.subscriptions import SubscriptionBook, SubscriptionRecord
+from resprout.audit.records import SubscriptionBook, SubscriptionRecord
 from resprout.core.errors import UsageError
-from resprout.core.names import AttributeValue
+from resprout.core.limits import AttributeValue
 from resprout.filters.predicate import Predicate, is_plain, topic_matches
 from resprout.pipeline.judging.columns import NULL, Array, Rows, UnreadableError, Words, cells_of, text_of
 from resprout.pipeline.judging.publications import Lives, MessageIndex, Publications

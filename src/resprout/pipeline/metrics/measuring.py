@@ -1,6 +1,6 @@
 """All measurements of one run, and of many runs side by side.
 
-A run that recorded counts in place of its clients' rows (`trace.counts`) has measures from those. On Spark a task takes
+A run with counts in place of its clients' rows (`trace.summary`) is measured from those. On Spark a task takes
 some runs from beginning to end and reads their files itself: rows of different runs never meet, so nothing is shuffled,
 and nothing but the results leaves a worker. Runs are dealt out by size.
 """
@@ -14,16 +14,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from resprout.pipeline import results
-from resprout.pipeline.archive.manifest import verify
+from resprout.pipeline.archive import verify
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.metrics.latency import latency_rows, trouble_in
-from resprout.pipeline.metrics.observed import Observed, observe
-from resprout.pipeline.metrics.repairs import ObservedRepair, Stars, repairs_in
-from resprout.pipeline.metrics.setting import RunKey, Setting, faults_tolerated, key_of, labels_of, setting_of
+from resprout.pipeline.metrics.observed import (
+    Observed,
+    RunKey,
+    Setting,
+    faults_tolerated,
+    key_of,
+    labels_of,
+    observe,
+    setting_of,
+)
+from resprout.pipeline.metrics.repairs import ObservedRepair, Stars, latency_rows, repairs_in, trouble_in
 from resprout.pipeline.metrics.traffic import load_rows, traffic_row
 from resprout.pipeline.places import RunPlace, find_runs, is_archive, place_of
+from resprout.pipeline.results import MEASURED, LatencyRow, LoadRow, RepairRow, RunRow, TrafficRow
 from resprout.pipeline.stores import Location, location, source_of
-from resprout.pipeline.tables import MEASURED, LatencyRow, LoadRow, RepairRow, RunRow, TrafficRow
 from resprout.pipeline.tasks import cores_of, run_each
 from resprout.trace import kinds
 from resprout.trace.summary import latency_in

@@ -6,11 +6,10 @@ from typing import Final
 import numpy as np
 
 from resprout.core.errors import UsageError
-from resprout.pipeline.metrics.observed import Numbers, Observed
-from resprout.pipeline.metrics.setting import RunKey, Setting
-from resprout.pipeline.tables import LoadRow, TrafficRow
-from resprout.stacks.families import Family
+from resprout.pipeline.metrics.observed import Numbers, Observed, RunKey, Setting
+from resprout.pipeline.results import LoadRow, TrafficRow
 from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import Family
 from resprout.trace import kinds
 
 _MICROSECONDS: Final = 1e6

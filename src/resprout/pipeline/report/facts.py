@@ -12,7 +12,7 @@ import msgspec
 
 from resprout.audit.verdict import CLEAN, NOT_JUDGED, UNFINISHED, VIOLATED
 from resprout.core.errors import UsageError
-from resprout.pipeline.tables import (
+from resprout.pipeline.results import (
     AnomalyRow,
     LatencyRow,
     LoadRow,

@@ -15,8 +15,7 @@ import msgspec
 
 from resprout.core.guarantee import Guarantee
 from resprout.pipeline.report.facts import RunFacts
-from resprout.pipeline.report.measures import MEASURES, coordinates_of
-from resprout.pipeline.report.quantities import Quantity
+from resprout.pipeline.report.measures import MEASURES, Quantity, coordinates_of
 
 WHOLE: Final = ""
 """The label of an axis that a figure does not have."""

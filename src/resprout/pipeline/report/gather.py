@@ -12,14 +12,13 @@ import msgspec
 
 from resprout.audit.verdict import Verdict
 from resprout.pipeline import results
-from resprout.pipeline.archive.format import check_archive
 from resprout.pipeline.errors import PipelineError
-from resprout.pipeline.places import RunPlace, check_not_empty, find_runs, is_archive
+from resprout.pipeline.places import RunPlace, check_archive, check_not_empty, find_runs, is_archive
 from resprout.pipeline.python_judge import anomaly_rows, judge_here, verdict_row
 from resprout.pipeline.report.facts import RunFacts, by_experiment, facts_of
 from resprout.pipeline.report.trail import Trails
+from resprout.pipeline.results import JUDGED, MEASURED, AnomalyRow, ResultRow, VerdictRow
 from resprout.pipeline.stores import Location
-from resprout.pipeline.tables import JUDGED, MEASURED, AnomalyRow, ResultRow, VerdictRow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

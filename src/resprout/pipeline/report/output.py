@@ -21,7 +21,7 @@ _DRAWER: Final = {"altair": "altair", "jinja2": "jinja2", "vl_convert": "vl-conv
 def check_drawer() -> None:
     """NoSparkError when what draws the page is not installed: better said before the work than after it."""
     if missing := [package for name, package in _DRAWER.items() if importlib.util.find_spec(name) is None]:
-        raise NoSparkError(f"the page needs {', '.join(missing)}: pip install 'resprout[spark]'")
+        raise NoSparkError(f"the page needs {', '.join(missing)}: pip install 'resprout[report]'")
 
 
 def check_target(path: Path, option: str = "--out") -> None:

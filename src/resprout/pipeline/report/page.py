@@ -15,9 +15,9 @@ from markupsafe import Markup
 from resprout import __version__
 from resprout.pipeline.report.facts import RunFacts, by_experiment
 from resprout.pipeline.report.figures import in_order
+from resprout.pipeline.report.measures import legible
 from resprout.pipeline.report.output import GivenCommand
 from resprout.pipeline.report.page_tables import anchor
-from resprout.pipeline.report.quantities import legible
 from resprout.pipeline.report.sections import (
     ExperimentSection,
     general_section,

@@ -11,7 +11,7 @@ import msgspec
 
 from resprout.pipeline.report.facts import RunFacts, RunStanding
 from resprout.pipeline.report.figures import Cell, Grid
-from resprout.pipeline.report.quantities import NONE, Style, style_for
+from resprout.pipeline.report.measures import NONE, Style, style_for
 
 Labels = tuple[str, ...]
 

@@ -1,6 +1,7 @@
 """The parts of the page that show experiments: figures with their numbers, runs, and the commands to make it again.
 
-`run_list` shows the runs of an experiment one by one: explanations link to it.
+`figure_of` makes a figure as it stands on the page: charts with their legend, what they show and how it was computed,
+and the numbers. `run_list` shows the runs of an experiment one by one: explanations link to it.
 """
 
 import shlex
@@ -9,10 +10,11 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from resprout.pipeline.report.charts import Panels, SeriesLook, begins_above_zero, charts, is_log, looks_of
 from resprout.pipeline.report.facts import RunFacts, RunStanding, by_experiment, standing_of
-from resprout.pipeline.report.figures import general_figures, in_order
+from resprout.pipeline.report.figures import Figure, Grid, Shape, general_figures, grid_of, in_order
+from resprout.pipeline.report.measures import NONE
 from resprout.pipeline.report.output import GivenCommand
-from resprout.pipeline.report.page_figures import PageFigures, figures_of
 from resprout.pipeline.report.page_tables import (
     LabelledRow,
     PageCell,
@@ -20,10 +22,10 @@ from resprout.pipeline.report.page_tables import (
     anchor,
     cells_of,
     header,
+    numbers_table,
     rows_by_label,
     run_anchor,
 )
-from resprout.pipeline.report.quantities import NONE
 from resprout.pipeline.report.sweep_report import SweepReport, computed_figures, table_of
 
 RUNS_MAX: Final = 500
@@ -31,6 +33,72 @@ RUNS_MAX: Final = 500
 
 RunTargets = Mapping[tuple[str, str], str]
 """Where a link to a run leads, by experiment and run: to its line, or to the section that it belongs to."""
+
+
+class PageLegend(msgspec.Struct, frozen=True):
+    is_bars: bool
+    keys: tuple[tuple[SeriesLook, str], ...]
+
+
+class PageFigure(msgspec.Struct, frozen=True):
+    title: str
+    legend: PageLegend
+    panels: Panels
+    caption: str
+    claim: str
+    table: PageTable | None
+    is_beside: bool
+    """Whether there is room for the table beside the chart."""
+
+
+class PageFigures(msgspec.Struct, frozen=True):
+    drawn: tuple[PageFigure, ...]
+    undrawn: str
+    """The titles of figures of which nothing was recorded."""
+
+
+def legend(series: Sequence[str], shape: Shape) -> PageLegend:
+    return PageLegend(shape is Shape.BARS, tuple(zip(looks_of(series), series, strict=True)))
+
+
+def figures_of(figures: Sequence[Figure], facts: Sequence[RunFacts], computed: Sequence[Grid] = ()) -> PageFigures:
+    grids = [(figure, grid_of(figure, facts)) for figure in figures]
+    empty = [figure.title for figure, grid in grids if grid is None]
+    drawn = [figure_of(grid) for grid in (*(grid for _, grid in grids), *computed) if grid is not None]
+    return PageFigures(tuple(drawn), ", ".join(empty))
+
+
+def figure_of(grid: Grid) -> PageFigure:
+    figure, panels = grid.figure, charts(grid)
+    return PageFigure(
+        title=figure.title,
+        legend=legend(grid.series, figure.shape),
+        panels=panels,
+        caption=_explained(grid),
+        claim=figure.claim,
+        table=numbers_table(grid),
+        is_beside=len(panels.drawings) == 1,
+    )
+
+
+def _explained(grid: Grid) -> str:
+    figure = grid.figure
+    scale = "The scale is logarithmic." if is_log(grid) else ""
+    scale = "The scale does not begin at zero." if begins_above_zero(grid) and not scale else scale
+    return " ".join(filter(None, (f"{figure.what}.", figure.note, _computed(grid), scale)))
+
+
+def _computed(grid: Grid) -> str:
+    mark = "bar" if grid.figure.shape is Shape.BARS else "point"
+    if not grid.runs:
+        return ""
+    if grid.runs == 1:
+        return f"Each {mark} is one run."
+    fewest = min(cell.runs for cell in grid.cells.values())
+    runs = f"{grid.runs} runs" if fewest == grid.runs else f"{fewest} to {grid.runs} runs"
+    if all(cell.low == cell.high for cell in grid.cells.values()):
+        return f"Each {mark} is the median of {runs} with different seeds, which are all alike."
+    return f"Each {mark} is the median of {runs} with different seeds; whiskers reach from the least to the most."
 
 
 class RunList(msgspec.Struct, frozen=True):

@@ -28,9 +28,9 @@ from resprout.pipeline.report.figures import Figure, FigureAxis, Grid, Shape
 from resprout.pipeline.report.measures import MEASURES, RUN_AXES
 from resprout.pipeline.report.page_tables import PageTable
 from resprout.pipeline.stores import Location, found_in, put
+from resprout.scenario.load import Sweep, load_sweep
 from resprout.scenario.reader import TomlTable, suggestion
-from resprout.scenario.shipped import read_shipped
-from resprout.scenario.sweep import Sweep, load_sweep
+from resprout.scenario.source import read_shipped
 
 FIGURES_MAX: Final = 100
 ORDER_MAX: Final = 1_000_000

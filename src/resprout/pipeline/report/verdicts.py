@@ -23,12 +23,11 @@ from resprout.pipeline.report.facts import (
     worst_of,
 )
 from resprout.pipeline.report.figures import in_order
+from resprout.pipeline.report.measures import NONE
 from resprout.pipeline.report.page_tables import LabelledRow, PageCell, PageTable, cells_of, header, rows_by_label
-from resprout.pipeline.report.quantities import NONE
 from resprout.pipeline.report.sections import RunTargets
-from resprout.pipeline.tables import ANOMALIES_MAX, AnomalyRow
-from resprout.stacks.stack import Stack
-from resprout.stacks.survival import Survival
+from resprout.pipeline.results import ANOMALIES_MAX, AnomalyRow
+from resprout.stacks.stack import Stack, Survival
 
 SHOWN: Final = 3
 """Explanations of one rule and stack."""

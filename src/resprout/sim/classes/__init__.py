@@ -10,16 +10,11 @@ from typing import Final
 
 from resprout.scenario.draw import draw_scenario, with_keepers
 from resprout.scenario.model import random_for
-from resprout.sim.classes.clients import producers, unread
-from resprout.sim.classes.consumers import consumers
-from resprout.sim.classes.doubled import doubled_clients, doubled_names
-from resprout.sim.classes.machines import disks, hung, moved_clocks
-from resprout.sim.classes.restarts import blackout, in_turn, restarts, rolling
-from resprout.sim.classes.slow_links import slow_links
-from resprout.sim.classes.spilling import spilling
-from resprout.sim.classes.thin_links import thin_links
-from resprout.sim.classes.totals import totals
-from resprout.sim.classes.tree import cut_repairs, newcomers
+from resprout.sim.classes.clients import doubled_clients, doubled_names, producers, unread
+from resprout.sim.classes.durable import consumers, spilling
+from resprout.sim.classes.links import slow_links, thin_links
+from resprout.sim.classes.machines import blackout, disks, hung, in_turn, moved_clocks, restarts, rolling
+from resprout.sim.classes.tree import cut_repairs, newcomers, totals
 from resprout.sim.mishaps import with_mishaps
 from resprout.sim.trial import Trial
 

@@ -12,7 +12,7 @@ from resprout.scenario.model import BrokerSpec, ClientSpec, FaultKind, FaultSpec
 from resprout.sim.mishaps import LONG_EVENTS, TIME_LIMIT_US
 from resprout.sim.run import FaultAtEvent
 from resprout.sim.trial import FaultModel, Rehearsal, Trial, formed_us, rehearse
-from resprout.stacks.survival import everything
+from resprout.stacks.stack import everything
 
 
 def brokers_in(

@@ -10,21 +10,23 @@ star of plain FIFO links. A total is a barrier that closes behind every earlier 
 """
 
 from resprout.edge.messages import CLIENT_MESSAGES
-from resprout.order.messages import BROKER_MESSAGES, Forward, Levels, Republished
-from resprout.order.totals.levels import TotalLevels
-from resprout.order.totals.messages import (
+from resprout.order.messages import (
+    BROKER_MESSAGES,
     TOTAL_MESSAGES,
     Closed,
+    Forward,
+    Levels,
     Lock,
+    Republished,
     Submit,
     TotalCopy,
 )
-from resprout.overlay.memory import Whereabouts
+from resprout.order.totals.levels import TotalLevels
+from resprout.overlay.configurations import Whereabouts
 from resprout.overlay.messages import OVERLAY_MESSAGES
 from resprout.spread.messages import SPREAD_MESSAGES
-from resprout.stacks.families import Family
 from resprout.stacks.resprout.broker import ResproutBroker
-from resprout.stacks.resprout.durable_messages import (
+from resprout.stacks.resprout.durable_state import (
     DURABLE_BROKER_MESSAGES,
     DurableDone,
     DurableHeard,
@@ -56,9 +58,8 @@ from resprout.stacks.resprout.messages import (
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.parts import GUARANTEES, NAME
 from resprout.stacks.resprout.pauses import ReadersPaused
-from resprout.stacks.resprout.unread import AskUnread, UnreadTold
-from resprout.stacks.stack import Stack, WaitTimes
-from resprout.stacks.survival import everything
+from resprout.stacks.resprout.unsettled import AskUnread, UnreadTold
+from resprout.stacks.stack import Family, Stack, WaitTimes, everything
 
 __all__ = ["RESPROUT", "ResproutBroker", "ResproutOptions"]
 

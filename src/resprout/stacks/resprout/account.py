@@ -9,7 +9,6 @@ from resprout.edge.broker.consumers import PREFIX
 from resprout.filters.predicate import topic_matches
 from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.pauses import PauseSeen
-from resprout.stacks.shell.readers import readers_here
 from resprout.stacks.status import (
     HeldPublisher,
     MemberSeen,
@@ -17,6 +16,7 @@ from resprout.stacks.status import (
     RepairSeen,
     StackStatus,
     TopicReaders,
+    readers_here,
 )
 
 NOT_BELIEVED: Final = "it said what is for others to say, and was not believed"
@@ -28,9 +28,9 @@ NO_CLOCK: Final = "it passed on a stamp that no clock can have reached"
 NO_NEIGHBOUR: Final = "it spoke as a neighbour, and is none"
 
 
-def status_of(parts: BrokerParts, strange: int, out_of_bounds: int) -> StackStatus:
-    """`strange`: how often a peer spoke as a neighbour that is none. `out_of_bounds`: peers that were cut off for a
-    number beyond its bound."""
+def status_of(parts: BrokerParts, from_non_neighbours: int, out_of_bounds: int) -> StackStatus:
+    """`from_non_neighbours`: messages for neighbours that came from others. `out_of_bounds`: peers that were cut off
+    for a number beyond its bound."""
     life, view = parts.life, parts.life.view
     dead = [name for name in view.places if name != view.name and view.is_dead(name) and not view.is_replaced(name)]
     repairs: dict[tuple[str, ...], RepairSeen] = {}
@@ -65,7 +65,7 @@ def status_of(parts: BrokerParts, strange: int, out_of_bounds: int) -> StackStat
             for reason, count in (
                 (NOT_BELIEVED, parts.council.unbelieved + parts.pauses.unbelieved),
                 (NEVER_SAID, parts.forwarding.forged),
-                (NO_NEIGHBOUR, strange),
+                (NO_NEIGHBOUR, from_non_neighbours),
                 (OUT_OF_BOUNDS, out_of_bounds),
                 (NO_CLOCK, parts.clock.limited),
             )

@@ -1,6 +1,6 @@
 """One broker of the default stack: which part hears which event, message, timer and outcome.
 
-`parts` makes the parts and says what each uses. Bundles are in `forwarding`, totals in `total_way`, clients in
+`parts` makes the parts and says what each uses. Bundles are in `forwarding`, totals in `total_delivery`, clients in
 `served_clients` and `publishing`, coming and going in `joining/`, what links tell of peers in `sessions`, and both ends
 of a repair in `repair/`. `overlay` decides who lives. The tables are those of `stacks.shell`.
 """
@@ -26,7 +26,7 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.edge.broker.ghosts import GhostOver
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.durable_messages import Acknowledge, Consume, EndSubscription, Replayed
+from resprout.edge.durable_messages import Acknowledge, Consume, DurableDue, EndSubscription, Replayed
 from resprout.edge.messages import (
     AskAudience,
     Attend,
@@ -38,23 +38,48 @@ from resprout.edge.messages import (
     Unsubscribe,
 )
 from resprout.edge.requests import LeaveRequest, LookForRequest
-from resprout.order.messages import Forward, Levels, Republished
-from resprout.order.timers import ReportSpread, ReportTaken, ReportTotals
+from resprout.order.messages import (
+    Closed,
+    Forward,
+    Levels,
+    Lock,
+    ReportSpread,
+    ReportTaken,
+    ReportTotals,
+    Republished,
+    Submit,
+    TotalCopy,
+)
 from resprout.order.totals.levels import TotalLevels
-from resprout.order.totals.messages import Closed, Lock, Submit, TotalCopy
-from resprout.overlay.memory import Whereabouts
-from resprout.overlay.messages import Enrol, Enrolled, Probe, Probed, Seek, Sought, Suspect, Tell, Told
-from resprout.overlay.outcomes import Declared, Expelled, Registered
+from resprout.overlay.configurations import Whereabouts
+from resprout.overlay.messages import (
+    Declared,
+    Enrol,
+    Enrolled,
+    Expelled,
+    Probe,
+    Probed,
+    Registered,
+    Seek,
+    Sought,
+    Suspect,
+    Tell,
+    Told,
+)
 from resprout.spread.messages import SPREAD_MESSAGES, InterestConfirmed, Interested, Uninterested
+from resprout.stacks.desk import Desk, Handler, on, said_by
+from resprout.stacks.peers import Peer
 from resprout.stacks.resprout import account
-from resprout.stacks.resprout.client_interest import DropMore
 from resprout.stacks.resprout.draining import DrainOver
-from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown
-from resprout.stacks.resprout.joining.choosing import ChooseParent
+from resprout.stacks.resprout.durable_state import DurableDone, DurableHeard, DurableKnown
 from resprout.stacks.resprout.joining.newcomer import JoinAgain, NewcomerState
+from resprout.stacks.resprout.joining.offers import ChooseParent
 from resprout.stacks.resprout.messages import (
     PARCELS,
     AttachRequest,
+    BroughtAlong,
+    Cleared,
+    ClientAtFault,
     ClientBegan,
     JoinElsewhere,
     JoinRequest,
@@ -70,19 +95,21 @@ from resprout.stacks.resprout.messages import (
     Recollect,
     Recollected,
     Recollection,
+    Repaired,
+    Reunited,
     Revived,
+    Settled,
+    Superseded,
+    TakenIn,
+    TreeChanged,
 )
 from resprout.stacks.resprout.options import ResproutOptions
-from resprout.stacks.resprout.outcomes import Cleared, Repaired, Reunited, Settled, Superseded, TakenIn, TreeChanged
 from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.pauses import ReadersPaused
-from resprout.stacks.resprout.postponed import TakeUpRequests
 from resprout.stacks.resprout.shares import LookAtReaders
-from resprout.stacks.resprout.unread import AskUnread, UnreadTold
-from resprout.stacks.resprout.unsettled import SearchDue
-from resprout.stacks.shell.desk import Desk, Handler, on, said_by
-from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.shell import Shell
+from resprout.stacks.resprout.subscribing import DropMore, TakeUpRequests
+from resprout.stacks.resprout.unsettled import AskUnread, SearchDue, UnreadTold
+from resprout.stacks.shell import Shell
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import StackStatus, TopicReaders
 
@@ -102,8 +129,8 @@ class ResproutBroker(Shell):
     def __init__(self, seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> None:
         parts = self.parts = BrokerParts(seat, options, rng)
         self.life = parts.life
-        self.strange = 0
-        """How often somebody spoke as a neighbour who is none."""
+        self.from_non_neighbours = 0
+        """Messages for neighbours that came from brokers that are none, and were dropped."""
         super().__init__(
             parts.life,
             events={
@@ -126,6 +153,7 @@ class ResproutBroker(Shell):
                 DrainOver: parts.draining.over,
                 ChooseParent: lambda timer: parts.newcomer.choose(),
                 GhostOver: parts.ghost_expiry.due,
+                DurableDue: parts.durables.due,
                 SearchDue: lambda timer: parts.served.search(),
                 DropMore: lambda timer: parts.served.drop_more(),
                 TakeUpRequests: lambda timer: parts.wishes.postponed.take_up(),
@@ -142,6 +170,8 @@ class ResproutBroker(Shell):
                 Reunited: self._reunited,
                 Cleared: lambda outcome: parts.admission.admit(),
                 Superseded: parts.served.superseded,
+                BroughtAlong: parts.served.brought,
+                ClientAtFault: lambda fault: parts.peer_sessions.cut_off(fault.name, fault.reason, fault.code),
                 TreeChanged: parts.tree_news.changed,
             },
             at_end=(
@@ -150,6 +180,7 @@ class ResproutBroker(Shell):
                 (parts.ghosts.idle, parts.ghost_expiry.let_idle_go),
                 (parts.sessions.quotas.overspent, parts.served.cut_off_overspent),
                 (parts.sessions.waking, parts.durables.hand_out),
+                (parts.spilling.unlooked, parts.spilling.look),
                 (parts.spilling.candidates, parts.spilling.tidy),
                 (parts.sessions.filling, parts.shares.watch),
                 (parts.shares.watched, parts.shares.look),
@@ -182,7 +213,7 @@ class ResproutBroker(Shell):
         return self.parts.remembered.knows(name)
 
     def status(self) -> StackStatus:
-        return account.status_of(self.parts, self.strange, self.out_of_bounds)
+        return account.status_of(self.parts, self.from_non_neighbours, self.out_of_bounds)
 
     def store_failed(self, reason: str) -> None:
         self.life.retire(f"{reason}; others have copies")
@@ -200,7 +231,7 @@ class ResproutBroker(Shell):
         clients = said_by(Sender.CLIENT, handlers)
         return (
             Desk(parts.sessions.all.get, clients, check=ClientSession.check_turn, is_only=True, is_guarded=True),
-            Desk(parts.neighbours.find, said_by(Sender.NEIGHBOUR, handlers), heard=heard, strange=self._pass_over),
+            Desk(parts.neighbours.find, said_by(Sender.NEIGHBOUR, handlers), heard=heard, unknown_peer=self._pass_over),
             Desk(parts.peers.find_settled, said_by(Sender.BROKER, handlers), heard=heard),
             Desk(parts.peers.find, said_by(Sender.NEWCOMER, handlers), is_only=True),
         )
@@ -208,7 +239,7 @@ class ResproutBroker(Shell):
     def _handlers(self) -> dict[type[ProtocolMessage], Handler]:
         """Who hears what."""
         parts, revival = self.parts, self.parts.revival
-        book, durables, total_way = parts.client_book, parts.durables, parts.total_way
+        book, durables, totals = parts.client_book, parts.durables, parts.total_delivery
         restart = () if revival is None else (
             on(Recollected, revival.recollected), on(Recollection, revival.recollection),
             on(Republished, revival.restored), on(Revived, revival.revived),
@@ -223,8 +254,8 @@ class ResproutBroker(Shell):
             on(EndSubscription, durables.end_subscription),
             # bundles, totals, interest, and what is said of clients
             on(Forward, parts.forwarding.forwarded), on(Levels, parts.forwarding.take_levels),
-            on(Submit, total_way.submitted), on(Lock, parts.publishing.take_lock), on(Closed, total_way.closed),
-            on(TotalCopy, total_way.kept), on(TotalLevels, total_way.take_levels),
+            on(Submit, totals.submitted), on(Lock, parts.publishing.take_lock), on(Closed, totals.closed),
+            on(TotalCopy, totals.kept), on(TotalLevels, totals.take_levels),
             on(Interested, parts.wishes.interested), on(InterestConfirmed, parts.wishes.confirmed),
             on(Uninterested, parts.wishes.uninterested), on(ListenersChanged, book.listeners.changed),
             on(ListenersHeard, book.listeners.heard), on(ClientBegan, book.roll.heard),
@@ -247,7 +278,7 @@ class ResproutBroker(Shell):
 
     def _pass_over(self, name: str, message: Any) -> None:
         """From one that is no neighbour; often it was one, and does not know yet."""
-        self.strange += 1
+        self.from_non_neighbours += 1
 
     def _to_council(self, peer: Peer, message: Any) -> None:
         """The overlay knows peers by their names, and is told the time."""

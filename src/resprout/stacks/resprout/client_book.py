@@ -1,15 +1,26 @@
-"""What brokers tell each other about clients: who listens where (`ListenerBook`), the latest life of each name
-(`Roll`), and durable subscriptions (`durable_book`). All are said as they change, and as a whole at the beginning of a
-new link.
+"""What this broker knows of clients elsewhere: who listens where, and the latest life of each name.
+
+Brokers tell each other who listens where (`ListenerBook`), the latest life of each name (`Roll`), and durable
+subscriptions (`durable_book`): changes as they happen, and everything at the beginning of a new link.
+
+`Audience` answers whether anybody listens to a topic. A subscription is confirmed when every broker has it in its
+interest, so where no neighbour and no local client wants any of the topics, no client in the network has a confirmed
+subscription to them. That is certain, unless a repair is going on next to this broker. The opposite is not: a client
+that has just left may still be known, a condition may not hold, and the client of a dead broker may never return.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from resprout.core.contract import Send
+from resprout.core.errors import PeerError
 from resprout.edge.broker.ghosts import Ghosts
+from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
+from resprout.edge.messages import TOPICS_MAX, AskAudience, AudienceTold
 from resprout.order.link import Link
 from resprout.overlay.places import Life
+from resprout.spread.interest import Interest
 from resprout.spread.messages import Outbound
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.durable_book import DurableBook
@@ -22,8 +33,8 @@ from resprout.stacks.resprout.messages import (
     ListenersChanged,
     ListenersHeard,
     ParcelRow,
+    Superseded,
 )
-from resprout.stacks.resprout.outcomes import Superseded
 from resprout.stacks.resprout.pauses import Pauses
 from resprout.stacks.resprout.repair.parcels import Parcel
 
@@ -243,3 +254,22 @@ class Roll:
         if len(self._young) > NAMES_KEPT:
             self._old, self._young = self._young, {}
         self._outbound.extend([(link, news) for link in self._links if link != source])
+
+
+class Audience:
+    def __init__(
+        self,
+        life: BrokerLife,
+        interest: Interest,
+    ) -> None:
+        self._life = life
+        self._interest = interest
+
+    def asked(self, session: ClientSession, message: AskAudience) -> None:
+        life = self._life
+        is_certain = life.attached and life.is_calm and life.goes_on
+        if not 1 <= len(message.topics) <= TOPICS_MAX:
+            raise PeerError(f"{len(message.topics)} topics in one question; 1 to {TOPICS_MAX} are possible")
+        plan = self._interest.index.plan_any(message.topics)
+        anybody = not is_certain or plan.conditional or bool(plan.always)
+        life.out.append(Send(session.name, AudienceTold(message.id, anybody)))

@@ -24,8 +24,7 @@ class Delivering:
         self._sessions = sessions
         self._reports = reports
         self.stand_ins: dict[int, tuple[Entry, Entry]] = {}
-        """By the identity of a plain entry: that entry, and the total that stands in for it and waits for its
-        delivery."""
+        """By `id` of a plain entry: that entry, and the total of the same bundle that counts as delivered with it."""
 
     def show(self) -> None:
         """Show local readers every entry that is safe and in turn."""

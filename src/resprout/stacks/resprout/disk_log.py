@@ -1,7 +1,7 @@
 """The log of this broker on its disk: what makes `safe` mean *on disk at f + 1 brokers*.
 
 An entry is written in the step that accepts it. What that step says of it (forwarding, reports, deliveries) leaves the
-broker when the record is durable (`stacks.shell.step`). The record is forgotten when the entry has left the log: then
+broker when the record is durable (`stacks.shell`). The record is forgotten when the entry has left the log: then
 everybody who could need it from here has taken it. Records are forgotten from the oldest on, so those that are needed
 are written again when they are the fewer ones.
 
@@ -21,6 +21,7 @@ from resprout.core.seen import ORIGINS_KEPT
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.durable_messages import Drops, Spans
 from resprout.filters.index import MatchIndex
+from resprout.filters.predicate import Predicate
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.overlay.places import Life
@@ -33,6 +34,7 @@ from resprout.stacks.resprout.former import (
     KeptListeners,
     KeptMarks,
     KeptRoster,
+    KeptWish,
     Roster,
     bundle_record,
     encode,
@@ -73,6 +75,8 @@ class DiskLog:
         self._roster: Roster | None = None
         self._stands: tuple[Any, ...] = ()
         """What was looked at when it was written."""
+        self._hidden: set[FormerWish] = set()
+        """Subscriptions that are hidden from wildcards and have a record, in the roster or behind it."""
         self._gone: dict[tuple[str, str, int], int] = {}
         """How far origins had come in entries whose records are gone."""
         self._moved: dict[str, None] = {}
@@ -113,11 +117,12 @@ class DiskLog:
     def durable_done(self, subscription: str, term: int, marks: Marks, spans: Spans, drops: Drops) -> None:
         self._write(KeptDone(subscription, term, marks, spans, drops))
 
-    def asked(self) -> None:
-        """Write the subscriptions that clients have asked for in this step and that are hidden from wildcards."""
-        hidden = self._hidden()
-        if hidden and (self._roster is None or not set(hidden) <= set(self._roster.hidden)):
-            self._write_roster()
+    def asked(self, predicates: Iterable[Predicate]) -> None:
+        """Write those subscriptions that a client has asked for in this step and that are hidden from wildcards."""
+        for wish in [_wish(predicate) for predicate in predicates if _is_hidden(predicate)]:
+            if wish not in self._hidden:
+                self._hidden.add(wish)
+                self._write(KeptWish(wish))
 
     def base(self, retained: dict[Origin, Reached]) -> dict[Origin, Reached]:
         """Of what becomes wanted now: how far origins had come here. What has left the log and still has a record comes
@@ -177,7 +182,7 @@ class DiskLog:
             kept.popleft()
         return needed
 
-    def _write(self, kept: KeptRoster | KeptMarks | KeptListeners | KeptDurable | KeptDone) -> None:
+    def _write(self, kept: KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone) -> None:
         self._kept.append((None, ()))
         self._life.persist(encode(kept))
 
@@ -195,17 +200,17 @@ class DiskLog:
             neighbours,
             others,
             view.looks_after,
-            self._hidden(),
+            self._find_hidden(),
             moved,
             self._lost.given_up(),
         )
         before = self.former.roster
         return roster if before is None or not life.reviving else _carry_over(before, roster)
 
-    def _hidden(self) -> tuple[FormerWish, ...]:
+    def _find_hidden(self) -> tuple[FormerWish, ...]:
         """Return the subscriptions of clients, and of ghosts for clients that are not back, to topics with `$`."""
-        wanted = dict.fromkeys(p for name in self._sessions.all for p in self._index.predicates_of(name))
-        return tuple([FormerWish(p.filter, p.where_text) for p in wanted if p.filter.startswith("$")])
+        wanted = (p for name in self._sessions.all for p in self._index.predicates_of(name) if _is_hidden(p))
+        return tuple(dict.fromkeys(map(_wish, wanted)))
 
     def _is_other(self, name: str) -> bool:
         life = self._life
@@ -215,6 +220,7 @@ class DiskLog:
         if self._life.reviving and self.former.roster is None:
             return  # if everything stops again, others must find out again that the log of this broker is lost
         self._roster = self._roster_now()
+        self._hidden = set(self._roster.hidden)
         self._write(KeptRoster(self._roster))
 
     # -- after a restart -----------------------------------------------------------------------------------------------
@@ -231,6 +237,14 @@ class DiskLog:
             self._old = 0
             self._write_roster()
             self._life.forget_records(len(self._kept))
+
+
+def _is_hidden(predicate: Predicate) -> bool:
+    return predicate.filter.startswith("$")
+
+
+def _wish(predicate: Predicate) -> FormerWish:
+    return FormerWish(predicate.filter, predicate.where_text)
 
 
 def _carry_over(before: Roster, now: Roster) -> Roster:

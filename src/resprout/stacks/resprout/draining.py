@@ -23,18 +23,17 @@ from resprout.order.log import Log
 from resprout.order.totals.totals import Totals, TotalsState
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Probe, Probed
-from resprout.stacks.resprout.copies import Copies
+from resprout.stacks.peers import Outbox, Peer, Peers
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.joining.admission import Admission
-from resprout.stacks.resprout.joining.choosing import CALL
 from resprout.stacks.resprout.joining.claims import Claims
+from resprout.stacks.resprout.joining.offers import CALL
 from resprout.stacks.resprout.life import BrokerLife, LifeState
 from resprout.stacks.resprout.messages import Leaving
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer, Peers
+from resprout.stacks.resprout.neighbours import Copies
 
 FAREWELL: Final = CALL + 2
-"""The number of its probes, next to those of `choosing`."""
+"""The number of its probes, next to those of `joining.offers`."""
 
 
 class DrainOver(Timer, frozen=True):

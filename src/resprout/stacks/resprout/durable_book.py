@@ -12,17 +12,23 @@ from typing import Final
 import msgspec
 
 from resprout.core.errors import PeerError, UsageError
+from resprout.core.limits import check_name
 from resprout.core.message_fields import Marks, in_parts
-from resprout.core.names import check_name
-from resprout.edge.durable_messages import NO_DROPS, Drops, Spans, WhenFull
+from resprout.edge.durable_messages import NO_DROPS, Drops, Spans
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
-from resprout.overlay.echo import Echo
+from resprout.overlay.waves import Echo
 from resprout.spread.messages import Outbound
 from resprout.stacks.resprout.disk_log import DiskLog
-from resprout.stacks.resprout.durable_done import DurableProgress, check_progress
-from resprout.stacks.resprout.durable_messages import DurableDone, DurableHeard, DurableKnown
-from resprout.stacks.resprout.durable_state import MARKS_MAX, DurableState
+from resprout.stacks.resprout.durable_state import (
+    STATE_MARKS_MAX,
+    DurableDone,
+    DurableHeard,
+    DurableKnown,
+    DurableProgress,
+    DurableState,
+    check_progress,
+)
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.spilling import Spilling
 
@@ -77,7 +83,7 @@ class DurableBook:
     def done_of(self, subscription: str) -> tuple[Marks, Spans]:
         """The latest, where there are too many."""
         progress = self._done.get(subscription)
-        return (progress.marks()[-MARKS_MAX:], progress.spans()) if progress is not None else ((), ())
+        return (progress.marks()[-STATE_MARKS_MAX:], progress.spans()) if progress is not None else ((), ())
 
     def drops_of(self, subscription: str) -> Drops:
         progress = self._done.get(subscription)
@@ -179,8 +185,7 @@ class DurableBook:
         self.states[state.subscription] = kept
         if kept.over:
             self._list(kept)
-        if state.terms.when_full is WhenFull.SPILL:
-            self._spilling.know(self.states.values())
+        self._spilling.know(before, kept)
         if self._disk is not None:
             self._disk.durable(state if state.is_partial else self.whole(kept))
 
@@ -239,6 +244,7 @@ class DurableBook:
                 del self._ended_of[state.owner]
 
     def _forget(self, ended: str) -> None:
+        """What is over spills nothing, so nobody else has to know."""
         self._unlist(self.states.pop(ended))
         self._done.pop(ended, None)
 

@@ -1,17 +1,47 @@
-"""What every broker knows of a durable subscription, so that another one can hold it when its broker is gone."""
+"""What every broker knows of a durable subscription, how far it has come, and the messages that tell it.
 
-from typing import Final
+Tags 75 to 77 of the wire belong to this file. Every broker knows the state of every durable subscription, so that
+another broker can hold it when its broker is gone. It also keeps the progress of each: per origin a watermark that lies
+between two bundles, and what is done beyond it, exact to the message.
+
+Progress is told with the signs of life, without an answer. A broker that is cut off does not notice at once; but while
+all neighbours are heard, what was told a lease ago has arrived. Until then (`UnknownDone`) a consumer that lives brings
+it along to the next home; also what other consumers have done, which it is told when it comes, and when a neighbour is
+not heard.
+"""
+
+from typing import ClassVar, Final
 
 import msgspec
 
-from resprout.core.message_fields import BoundedNumber, Marks
-from resprout.edge.durable_messages import NO_DROPS, Drops, Spans, Terms
+from resprout.core.bundle import Origin
+from resprout.core.contract import Departure, NeighbourMessage
+from resprout.core.errors import PeerError
+from resprout.core.message_fields import (
+    MARK_BYTES,
+    MARKS_MAX,
+    NOTHING,
+    NUMBER_MAX,
+    BoundedNumber,
+    Marks,
+    Reached,
+    raise_to,
+    to_marks,
+)
+from resprout.core.seen import Ranges
+from resprout.edge.broker.sharing import SPANS_TOLD_MAX
+from resprout.edge.durable_messages import NO_DROPS, SPAN_BYTES, Drops, Span, Spans, Terms
 from resprout.overlay.places import Life
 
-MARKS_MAX: Final = 8_000
+STATE_MARKS_MAX: Final = 8_000
 """Of each kind in one state, the latest: it has to fit into a frame."""
 CONSUMERS_TOLD: Final = 256
 """Whom its next broker waits for."""
+
+GAPS_MAX: Final = 2_000
+"""Per origin, beyond its watermark."""
+ORIGINS_MAX: Final = 8_000
+"""Of which something is done beyond the watermark. Whatever exceeds a bound is handed out again if the home dies."""
 
 
 class DurableState(msgspec.Struct, frozen=True, array_like=True):
@@ -39,7 +69,7 @@ class DurableState(msgspec.Struct, frozen=True, array_like=True):
     spans: Spans = ()
     """Done beyond `done`."""
     owner: str = ""
-    """The identity that it belongs to (`edge.broker.grants`); empty: none."""
+    """The identity that it belongs to (`edge.rights`); empty: none."""
     drops: Drops = NO_DROPS
     is_partial: bool = False
     """Its home leaves out `base`, `done` and `spans`: they are what it has said of this term before. A consumer that
@@ -49,3 +79,154 @@ class DurableState(msgspec.Struct, frozen=True, array_like=True):
     def age(self) -> tuple[int, str, int, int]:
         """Of two, the greater one holds: whoever held it later; and of two that were begun at the same time, one."""
         return (self.term, self.home.name, self.home.incarnation, self.edition)
+
+
+def check_progress(marks: Marks, spans: Spans, drops: Drops) -> None:
+    """PeerError for what no honest broker says."""
+    if len(marks) > MARKS_MAX or len(spans) > SPANS_TOLD_MAX:
+        raise PeerError(f"{len(marks)} marks and {len(spans)} spans are done; at most {MARKS_MAX} and {SPANS_TOLD_MAX}")
+    if not all(0 < mark.seq <= NUMBER_MAX for mark in marks):
+        raise PeerError("a mark beyond every number")
+    if not all(0 < span.first <= span.last <= NUMBER_MAX for span in spans):
+        raise PeerError("a span that is none")
+    if drops.told > drops.messages:
+        raise PeerError(f"consumers were told of {drops.told} dropped messages; {drops.messages} were dropped")
+
+
+class DurableProgress:
+    """Of one durable subscription."""
+
+    __slots__ = ("_beyond", "_reached", "drops")
+
+    def __init__(self) -> None:
+        self._reached: dict[Origin, Reached] = {}
+        self._beyond: dict[Origin, Ranges] = {}
+        """Everything up to the watermark, and some beyond it."""
+        self.drops = NO_DROPS
+
+    def add(self, marks: Marks, spans: Spans = ()) -> tuple[Marks, Spans]:
+        """Take the further of both, and return what was new."""
+        reached, beyond = self._reached, self._beyond
+        new = tuple([mark for mark in marks if mark.seq > reached.get(mark.origin, NOTHING)])
+        raise_to(reached, new)
+        for mark in new if beyond else ():
+            ranges = beyond.get(mark.origin)
+            if ranges is not None:
+                ranges.add(1, mark.seq)
+                if ranges.highest <= mark.seq:
+                    del beyond[mark.origin]
+        return new, tuple([span for span in spans if self._add_span(span)])
+
+    def _add_span(self, span: Span) -> bool:
+        upto = self._reached.get(span.origin, NOTHING)
+        if span.last <= upto:
+            return False
+        ranges = self._beyond.get(span.origin)
+        if ranges is None:
+            if len(self._beyond) >= ORIGINS_MAX:
+                return False
+            ranges = self._beyond[span.origin] = Ranges()
+            ranges.add(1, upto)
+        if ranges.gaps >= GAPS_MAX and not ranges.touches(span.first - 1, span.last + 1):
+            return False
+        return bool(ranges.add(span.first, span.last))
+
+    def marks(self) -> Marks:
+        return to_marks(self._reached)
+
+    def spans(self) -> Spans:
+        """As many as fit into a message: the latest origins."""
+        spans = [
+            Span(*origin, first, last)
+            for origin, ranges in self._beyond.items()
+            for first, last in ranges.above(self._reached.get(origin, NOTHING))
+        ]
+        return tuple(spans[-SPANS_TOLD_MAX:])
+
+
+class UnknownDone:
+    """Of a durable subscription that lives here: what may not be known everywhere yet. Two generations: what is noted
+    is remembered until the next turn but one."""
+
+    __slots__ = ("_before", "_latest", "_shared", "_turned_us")
+
+    def __init__(self, now_us: int) -> None:
+        self._latest = DurableProgress()
+        self._before = DurableProgress()
+        self._shared: tuple[Marks, Spans] = ((), ())
+        self._turned_us = now_us
+
+    def note(self, marks: Marks, spans: Spans) -> None:
+        """Everybody is being told."""
+        self._latest.add(marks, spans)
+
+    def turn(self, now_us: int, period_us: int) -> Marks:
+        """While everybody is heard: what is known everywhere by now."""
+        if now_us - self._turned_us < period_us:
+            return ()
+        self._turned_us = now_us
+        known, self._before, self._latest = self._before, self._latest, DurableProgress()
+        return known.marks()
+
+    def all(self) -> tuple[Marks, Spans]:
+        both = DurableProgress()
+        for each in (self._before, self._latest):
+            both.add(each.marks(), each.spans())
+        return both.marks(), both.spans()
+
+    def unshared(self) -> tuple[Marks, Spans]:
+        """All, if it is more than when this was asked last."""
+        done = self.all()
+        if done == self._shared:
+            return (), ()
+        self._shared = done
+        return done
+
+
+class DurableKnown(NeighbourMessage, frozen=True, tag=75):
+    """Through the tree, to everybody: a durable subscription, as it is now. Answered by `DurableHeard`."""
+
+    leaves: ClassVar[Departure] = Departure.TURN
+
+    state: DurableState
+
+    @property
+    def bulk(self) -> int:
+        state = self.state
+        names = 64 * (4 + len(state.consumers))
+        marks = MARK_BYTES * (len(state.base) + len(state.done)) + SPAN_BYTES * len(state.spans)
+        return marks + names + 4 * len(state.terms.filter) + 4096
+
+
+class DurableHeard(NeighbourMessage, frozen=True, tag=76):
+    """The sender knows that, and so does everybody behind it."""
+
+    leaves: ClassVar[Departure] = Departure.TURN
+
+    subscription: str
+    term: BoundedNumber
+    edition: BoundedNumber
+
+
+class DurableDone(NeighbourMessage, frozen=True, tag=77):
+    """Through the tree: up to here everything is done, and of the same origins all of these spans. What was dropped is
+    done, too, and counted."""
+
+    leaves: ClassVar[Departure] = Departure.TURN
+
+    subscription: str
+    term: BoundedNumber
+    marks: Marks
+    spans: Spans = ()
+    drops: Drops = NO_DROPS
+
+    @property
+    def bulk(self) -> int:
+        return MARK_BYTES * len(self.marks) + SPAN_BYTES * len(self.spans)
+
+    @property
+    def background(self) -> bool:
+        return True
+
+
+DURABLE_BROKER_MESSAGES = (DurableKnown, DurableHeard, DurableDone)

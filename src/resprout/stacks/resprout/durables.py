@@ -11,13 +11,12 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.contract import Send
+from resprout.core.contract import Send, SetTimer
 from resprout.core.errors import UsageError
+from resprout.core.limits import check_name
 from resprout.core.message_fields import Marks, next_number
-from resprout.core.names import check_name
 from resprout.edge.broker.consumers import Consumers, HeldDurable, inner_name
 from resprout.edge.broker.ghosts import Ghosts
-from resprout.edge.broker.grants import fault_of_consumer, fault_of_end
 from resprout.edge.broker.quotas import LimitError
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
@@ -26,11 +25,13 @@ from resprout.edge.durable_messages import (
     Acknowledged,
     Consume,
     Consuming,
+    DurableDue,
     EndSubscription,
     Standing,
     WhenFull,
 )
 from resprout.edge.messages import Attend, GoTo, HeldSubscription, Subscribe, Successor
+from resprout.edge.rights import fault_of_consumer, fault_of_end
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.order.log import Log
@@ -38,8 +39,7 @@ from resprout.overlay.places import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.durable_book import SUBSCRIPTIONS_MAX
-from resprout.stacks.resprout.durable_done import UnknownDone
-from resprout.stacks.resprout.durable_state import CONSUMERS_TOLD, MARKS_MAX, DurableState
+from resprout.stacks.resprout.durable_state import CONSUMERS_TOLD, STATE_MARKS_MAX, DurableState, UnknownDone
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.served_clients import ServedClients
@@ -81,7 +81,10 @@ class Durables:
         self._ghosts = ghosts
         self._book = book
         self._served = served
-        self.consumers = Consumers(sessions, self._consumers_changed, log, life.options.subscriber_bytes)
+        options = life.options
+        self.consumers = Consumers(
+            sessions, self._consumers_changed, log, options.subscriber_bytes, options.heartbeat_us
+        )
         self._waiting: dict[str, Consume] = {}
         """Consumers that came and cannot be served yet."""
         self._silent: dict[str, int] = {}
@@ -135,8 +138,9 @@ class Durables:
             unknown = self._unknown.setdefault(held.name, UnknownDone(life.now_us))
             marks, spans = self.consumers.progress(held)
             held.queue.release_dropped()
-            if (marks or spans) and held.is_confirmed:
-                self._book.durables.raise_done(held.name, marks, spans, held.queue.drops)
+            is_news = bool(marks or spans) or held.queue.drops.known() != self._book.durables.drops_of(held.name)
+            if is_news and held.is_confirmed:
+                self._book.durables.raise_done(held.name, marks, spans, held.queue.drops.known())
                 held.queue.dropped_items.tell()
                 unknown.note(marks, spans)
             if all_heard:
@@ -144,14 +148,18 @@ class Durables:
             else:
                 marks, spans = unknown.unshared()
                 self.consumers.tell(held, Acknowledged(marks, known=False, spans=spans), life.out)
-            if held.awaited and life.now_us >= held.awaited_until_us:
-                held.awaited.clear()
-                self.consumers.waking[inner_name(held.name)] = held.queue.session
         patience_us = GONE_BEATS * life.options.heartbeat_us
         for name in [name for name, since_us in self._silent.items() if life.now_us - since_us >= patience_us]:
             del self._silent[name]
             self.consumers.leave(name)
             self._served.cut_off(name, "it was not heard for too long, and others have what it had")
+
+    def due(self, timer: DurableDue) -> None:
+        held = self.consumers.held.get(timer.subscription)
+        if held is not None:
+            if self._life.now_us >= held.awaited_until_us:
+                held.awaited.clear()
+            self.consumers.waking[inner_name(held.name)] = held.queue.session
 
     def hand_out(self) -> None:
         """At the end of a step that left something to be handed out."""
@@ -230,7 +238,7 @@ class Durables:
         if self._book.durables.is_full():
             limit = f"the network has {SUBSCRIPTIONS_MAX} durable subscriptions, the most it may have"
             return Consuming(Standing.REFUSED, f"{limit} (limit durable_subscriptions)")
-        if message.terms.when_full is WhenFull.DROP_OLDEST and not message.terms.most:
+        if message.terms.when_full is WhenFull.DROP_OLDEST and not message.terms.max_pending:
             return Consuming(Standing.REFUSED, "nothing may wait, so nothing would be left")
         if message.terms.when_full is WhenFull.SPILL and not self._spilling.is_offered:
             reason = f"{self._life.seat.name} spills nothing to disk (its spill_bytes is 0)"
@@ -257,14 +265,14 @@ class Durables:
         session = held.queue.session
         self._book.listeners.came(session.name)
         self._sessions.subscribe(session, Subscribe(1, message.terms.filter, message.terms.where), life.out)
-        if self._disk is not None and message.terms.filter.startswith("$"):
-            self._disk.asked()
+        if self._disk is not None:
+            self._disk.asked(session.subscriptions.values())
         return held
 
     def confirmed(self, session: ClientSession, base: Marks) -> None:
         """Nothing that matches is missed from here on: everybody is told, and then its consumers."""
         held = self.consumers.held[session.name[1:]]
-        held.base = base[-MARKS_MAX:]
+        held.base = base[-STATE_MARKS_MAX:]
         self._book.durables.say(self._state(held))
 
     def heard_of(self, state: DurableState) -> None:
@@ -366,6 +374,8 @@ class Durables:
         held.replay, held.owner = state.replay, state.owner
         held.awaited = set(state.consumers)
         held.awaited_until_us = life.now_us + RETURN_LEASES * life.options.lease_us
+        if held.awaited:
+            life.out.append(SetTimer(DurableDue(held.name), held.awaited_until_us))
         held.is_confirmed = True
         subscription = HeldSubscription(1, terms.filter, terms.where, state.base)
         attend = Attend(0, (state.home.name,), done, (subscription,), home=state.home.incarnation)

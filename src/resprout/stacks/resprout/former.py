@@ -13,8 +13,7 @@ from resprout.core.bundle import Bundle, Origin, from_record, to_record
 from resprout.core.message_fields import Epoch, Mark, Marks, raise_to
 from resprout.edge.durable_messages import NO_DROPS, Drops, Spans
 from resprout.overlay.places import Life
-from resprout.stacks.resprout.durable_done import DurableProgress
-from resprout.stacks.resprout.durable_state import MARKS_MAX, DurableState
+from resprout.stacks.resprout.durable_state import STATE_MARKS_MAX, DurableProgress, DurableState
 
 BundleKey = tuple[str, str, int, int]
 """(publisher, stream, incarnation, first number): whatever its stamp."""
@@ -59,6 +58,12 @@ class KeptRoster(msgspec.Struct, frozen=True, array_like=True, tag="roster"):
     roster: Roster
 
 
+class KeptWish(msgspec.Struct, frozen=True, array_like=True, tag="wish"):
+    """One more for `hidden` of the roster before it."""
+
+    wish: FormerWish
+
+
 class KeptMarks(msgspec.Struct, frozen=True, array_like=True, tag="marks"):
     """Of entries that are not kept any more: they were here."""
 
@@ -88,7 +93,7 @@ class KeptDone(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     drops: Drops = NO_DROPS
 
 
-_Kept = KeptBundle | KeptRoster | KeptMarks | KeptListeners | KeptDurable | KeptDone
+_Kept = KeptBundle | KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone
 encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Kept).decode
 
@@ -119,9 +124,17 @@ class Former:
         self._listeners: set[str] = set()
         self._durables: dict[str, DurableState] = {}
         self._done: dict[str, DurableProgress] = {}
+        self._wishes: dict[FormerWish, None] = {}
+        """Since the latest roster."""
         for record in records:
             self.count += 1
             self._take(record)
+        self._join_wishes()
+
+    def _join_wishes(self) -> None:
+        """Put what was written behind the latest roster into it."""
+        if self.roster is not None and self._wishes:
+            self.roster = msgspec.structs.replace(self.roster, hidden=(*self.roster.hidden, *self._wishes))
 
     def _take(self, record: bytes) -> None:
         try:
@@ -131,6 +144,9 @@ class Former:
             return
         if isinstance(kept, KeptRoster):
             self.roster = kept.roster
+            self._wishes = {}
+        elif isinstance(kept, KeptWish):
+            self._wishes[kept.wish] = None
         elif isinstance(kept, KeptListeners):
             self._listeners.difference_update(kept.went)
             self._listeners.update(kept.came)
@@ -177,7 +193,7 @@ class Former:
         done = {name: self._done.get(name, DurableProgress()) for name in self._durables}
         return [
             msgspec.structs.replace(
-                state, done=done[name].marks()[-MARKS_MAX:], spans=done[name].spans(), drops=done[name].drops
+                state, done=done[name].marks()[-STATE_MARKS_MAX:], spans=done[name].spans(), drops=done[name].drops
             )
             for name, state in self._durables.items()
         ]

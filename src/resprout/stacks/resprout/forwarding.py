@@ -8,8 +8,8 @@ from resprout.core.bundle import Bundle, Origin, split, whole
 from resprout.core.errors import WireError
 from resprout.core.message_fields import HOPS_MAX, Reached
 from resprout.core.seen import Seen
-from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.ports import Picks
+from resprout.edge.broker.quotas import BackPressure
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.order.clock import Clock
@@ -18,17 +18,19 @@ from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.order.messages import Forward, Levels, Republished
 from resprout.order.reports import Reports
+from resprout.stacks.peers import Outbox
 from resprout.stacks.resprout.delivering import Delivering
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.spilling import Spilling
 from resprout.stacks.routes import Routes
-from resprout.stacks.shell.outbox import Outbox
-from resprout.wire.checks import check_columns
+from resprout.wire.bundles import check_columns
 
 
 class Forwarding:
+    """Accepts bundles from clients and neighbours, logs them, and sends them on."""
+
     def __init__(
         self,
         life: BrokerLife,
@@ -63,11 +65,11 @@ class Forwarding:
         self.fresh: tuple[Link, ...] = ()
         """Links that a repair is making: the pool is put on them, not sent."""
         self._liars: dict[str, None] = {}
-        """Neighbours behind which somebody makes up publications, as people were told."""
+        """Neighbours that passed on forged publications, as was noted in the trace: each once."""
         self.forged = 0
-        """Bundles that were passed over as such."""
+        """Bundles that were dropped as forged or unreadable."""
         self.restoring: Republished | None = None
-        """What is accepted now was in the log before everything stopped."""
+        """Set while bundles of the log before a full restart are accepted."""
 
     # -- in ------------------------------------------------------------------------------------------------------------
 
@@ -80,10 +82,12 @@ class Forwarding:
         prompt: bool,
         backup: bool = False,
     ) -> Entry | None:
-        """Log a bundle and send it on; None when it was here before. A copy that comes back is kept all the same unless
-        it is certainly here: its sender was through with it, and needs it again for a ghost. Of a bundle that is partly
-        known only the rest is taken: a publisher that returned in the same life at another broker has bundled what it
-        repeats in another way."""
+        """Log a bundle and send it on; return its entry, or None when it was here before.
+
+        A back-up copy that was here before is kept unless it is certainly still here: its sender had forgotten it,
+        and needs it again for a ghost. Of a bundle that is partly known, only the rest is taken: a publisher that
+        returned in the same life may repeat publications in other bundles.
+        """
         originals: list[Entry] = []
         if source is not None and bundle.first <= (known := self._seen.mark(bundle.origin)):
             originals = self._log.repeats.find_originals(bundle)
@@ -106,8 +110,7 @@ class Forwarding:
         return entry
 
     def _take_repeat(self, bundle: Bundle, source: Link, hops: int, prompt: bool, originals: list[Entry]) -> None:
-        """Store a bundle that was here before beside its original, while that is needed (`order.repeats`). Otherwise
-        only count it."""
+        """Store a repeat beside its original while that is needed (`order.entry`); otherwise only count it."""
         if originals:
             repeat = self._keep_hidden(self._clock.admit(bundle), source, hops, originals)
             repeat.prompt = prompt
@@ -118,7 +121,7 @@ class Forwarding:
         self._log.held_back.put_wall()  # what is still waiting here has been elsewhere, too
 
     def _keep_hidden(self, bundle: Bundle, source: Link | None, hops: int, originals: list[Entry]) -> Entry:
-        """Keep a copy that does not stand in line, because no client here reads it."""
+        """Store a copy outside the hold-back queue: no client here reads it."""
         entry = self.keep(bundle, source, hops)
         self._log.repeats.follow(entry, originals)
         self._log.held_back.pop()
@@ -128,7 +131,7 @@ class Forwarding:
     def append(
         self, bundle: Bundle, source: Link | None, client: ClientSession | None, hops: int, prompt: bool
     ) -> Entry:
-        """To the log, and to whoever wants it."""
+        """Log a bundle, send it to every link that wants it and has room, and let the others catch up later."""
         life = self._life
         wanting, readers, picks = self.find_readers(bundle)
         flood = hops < life.faults or self.restoring is not None
@@ -164,7 +167,8 @@ class Forwarding:
         return entry
 
     def keep(self, bundle: Bundle, source: Link | None, hops: int) -> Entry:
-        """A copy for others: nobody on this side is owed it. It stands in line to be shown, to nobody or a ghost."""
+        """Store a back-up copy for others. It is in the hold-back queue, but no reader except perhaps a ghost is
+        shown it."""
         entry = self._log.append(bundle, source, None, hops, 0, 0, ())
         entry.is_backup = True
         if self._disk is not None:
@@ -174,7 +178,7 @@ class Forwarding:
         return entry
 
     def keep_again(self, entry: Entry, bundle: Bundle) -> None:
-        """Keep an entry once more that this broker was through with and had forgotten."""
+        """Store a bundle again whose entry was stable and forgotten."""
         self._log.revive(entry, bundle)
         if self._disk is not None:
             self._disk.keep(entry, ())
@@ -182,6 +186,8 @@ class Forwarding:
             self._spilling.came(entry)
 
     def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
+        """Return the links and local clients that want the bundle, and picks of messages. Raises WireError if it has
+        to be read and cannot be."""
         wanting, readers, picks = self._routes.find(bundle)
         if picks is not None:
             check_columns(bundle)  # it will be taken apart here, when its source may no longer be there to blame
@@ -192,6 +198,7 @@ class Forwarding:
     # -- on ------------------------------------------------------------------------------------------------------------
 
     def forwarded(self, link: Link, message: Forward) -> None:
+        """A neighbour sends a bundle."""
         life = self._life
         if self.is_forged(message.bundle.origin, message.bundle.last):
             who = message.bundle.publisher
@@ -200,7 +207,7 @@ class Forwarding:
         try:
             entry = self.accept(message.bundle, link, None, message.hops, message.prompt, message.is_backup)
         except WireError as error:
-            if message.hops <= 1:
+            if message.hops <= 1 and not message.is_backup:
                 raise  # the neighbour has taken it from a client, and had to look
             self._pass_over(link, message, f"{link.name} passes on what cannot be read: {error}")
             return
@@ -224,20 +231,20 @@ class Forwarding:
         return self._publishes_here(origin) and last > self._seen.mark(origin)
 
     def raise_seen(self, origin: Origin, reached: Reached) -> None:
-        """Believe a neighbour how far an origin has come, unless this broker knows better."""
+        """Take a neighbour's mark of how far an origin has come, unless it is forged."""
         if not self.is_forged(origin, reached):
             self._seen.raise_to(origin, reached)
 
     def _publishes_here(self, origin: Origin) -> bool:
-        """A client that is served here and never was elsewhere: every other broker has its publications from here. Of
-        one that was elsewhere before, something may still be on its way."""
+        """Whether the origin is a client that is served here and never was elsewhere, so that all its publications
+        come from here."""
         publisher, _, incarnation = origin
         session = self._sessions.find_life(publisher, incarnation)
         return session is not None and not session.moved
 
     def _pass_over(self, link: Link, message: Forward, why: str) -> None:
-        """It is counted, because its sender counts it. Who has made it up is not known: a neighbour passes on what it
-        hears."""
+        """Drop a forged or unreadable bundle, but count it, because its sender does. The neighbour may only have
+        passed it on."""
         life = self._life
         self.forged += 1
         repeat = nothing_more_to_do(message.bundle, link, message.hops, life.faults)
@@ -248,7 +255,7 @@ class Forwarding:
             life.note("note", why)
 
     def _send_on(self, link: Link, entry: Entry, forward: Forward | Republished) -> bool:
-        """False when that was the last that the link has room for."""
+        """Send an entry on a link. Return False when the link has no room for more."""
         link.sent.add(entry)
         if self._outbox.send(link.name, forward) > 0:
             return True
@@ -256,14 +263,16 @@ class Forwarding:
         return False
 
     def copy(self, link: Link, entry: Entry) -> None:
-        """To a neighbour that does not want it, so that enough brokers have it; as soon as it has room."""
+        """Send a copy to a neighbour that does not want the entry, as soon as there is room, so that enough brokers
+        have it."""
         link.copies.append(entry)
         if link.cursor is None and not self._send_copies(link, self._log.next_no):
             link.cursor = self._log.next_no
 
     def _send_copies(self, link: Link, place: int) -> bool:
-        """Those that stand before this place of the log: what crosses the link by itself must not come as a copy first,
-        which nobody behind it is given. False when there is no room for all of them."""
+        """Send copies of entries before this place of the log. An entry that crosses the link by itself must not
+        come as a copy first, because brokers behind would not be given it. Return False when there is no room for
+        all."""
         life = self._life
         later: list[Entry] = []
         while link.copies:
@@ -329,6 +338,7 @@ class Forwarding:
     # -- acknowledged --------------------------------------------------------------------------------------------------
 
     def take_levels(self, link: Link, message: Levels) -> None:
+        """A neighbour reports how far bundles have come."""
         news = link.take_report(message)
         log = self._log
         for reach, entry in news.reached:
@@ -343,12 +353,13 @@ class Forwarding:
 
 
 def crosses(entry: Entry) -> bool:
-    """Whether it is a bundle that links pass on: not a mere copy, and not a total, which every broker delivers."""
+    """Whether links forward the entry: it is neither a back-up copy nor a total, which every broker delivers by
+    itself."""
     return not entry.is_backup and entry.tseq < 0
 
 
 def nothing_more_to_do(bundle: Bundle, source: Link | None, hops: int, faults: int) -> Entry:
-    """What was through here before is counted, because its sender counts it, and is through with at once."""
+    """Return an entry that is counted on a link, because the sender counts it, and is stable from the start."""
     entry = Entry(-1, bundle, source, None, hops)
     entry.bundle = None
     entry.reach = faults

@@ -1,6 +1,6 @@
 """This life of the broker: who it is, what it was told to do, where it stands in the tree, and whether it takes part.
 
-Every part of a broker receives it. It is also the buffer of the step (`stacks.shell.step`), so all parts write their
+Every part of a broker receives it. It is also the buffer of the step (`stacks.shell`), so all parts write their
 effects to the same list, in order.
 """
 
@@ -9,12 +9,12 @@ from enum import Enum, auto
 from typing import Final
 
 from resprout.core.contract import Retire
-from resprout.core.states import transition
+from resprout.core.errors import transition
 from resprout.edge.messages import Successor
 from resprout.overlay.places import Life
 from resprout.overlay.view import MembershipView
 from resprout.stacks.resprout.options import ResproutOptions
-from resprout.stacks.shell.step import Step
+from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
 
 SUCCESSORS_MAX: Final = 16

@@ -1,18 +1,107 @@
-"""Brokers that clients have lost, and which broker looks after the clients of each, as far as this one has heard."""
+"""Clients that lost their broker: which broker looks after them, and which answer one gets that asks to be served.
 
-from collections.abc import Mapping
+`LostBrokers` knows, as far as this broker has heard, which broker looks after the clients of each broker that was lost.
+
+`ROWS` are the rows of the table in docs/protocol.md, "Clients that lose their broker", in the same order and under the
+same names; a test compares the two. The first row whose condition holds gives the answer, so each condition says only
+what the rows above it leave open. `served_clients` finds out what holds, and acts on the answer.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from resprout.edge.broker.ghosts import home_of
 from resprout.edge.messages import Attend
 from resprout.order.link import Link
 from resprout.overlay.places import Life
+from resprout.stacks.peers import Peers
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import NOBODY, Keeper
-from resprout.stacks.shell.peers import Peers
 
 SUCCEEDED_MAX: Final = 4_096
 """Dead brokers whose successors are remembered; those heard of longest ago are forgotten first."""
+
+
+class Answer(Enum):
+    WAIT = auto()
+    """Nothing yet. The client is looked at again with each heartbeat, and when something changes."""
+    WAIT_FOR_LOG = auto()
+    """Nothing yet. The client is looked at again when what the repair brought is shown."""
+    RESUME = auto()
+    """`Serving`, and the client's share of what the ghost was shown."""
+    SERVE = auto()
+    """`Serving`, with `resumed` false if the client had subscriptions."""
+    SEND_ON = auto()
+    """`GoTo` the broker that was found."""
+    SEND_BACK = auto()
+    """`GoTo` this broker itself, which means: ask others."""
+
+
+class Situation(NamedTuple):
+    """What holds for one client at one moment. "Its home" is the broker that served it last."""
+
+    is_leaving: bool
+    """This broker was asked to leave."""
+    has_place: bool
+    """This broker has a place in the tree, and no full restart is under way."""
+    is_calm: bool
+    """No repair runs here."""
+    lost_broker: bool
+    """The client comes from another broker."""
+    has_subscriptions: bool
+    """The client brings subscriptions along."""
+    is_given_up: bool
+    """After a full restart no broker can make good what clients of its home missed."""
+    has_ghost: bool
+    """This broker has a ghost for the clients of its home."""
+    is_shown: bool
+    """The ghost was shown all that its repair brought."""
+    is_home: bool
+    """This broker is its home, in the same life."""
+    keeper_failed_lately: bool
+    """Another broker says that it has the ghost, and the client asked it in vain less than two heartbeats ago."""
+    knows_successor: bool
+    """A broker is known that has the ghost or will have it, or that its home itself is heard."""
+    is_successor: bool
+    """That broker is this one: it is about to repair the lost broker, or cannot tell yet."""
+    keeps_ghost: bool
+    """That broker has the ghost, as it says itself or as its repair said."""
+    insists: bool
+    """The client was sent on too often, and wants to be served anyhow."""
+
+
+class Row(NamedTuple):
+    name: str
+    """As in the document."""
+    holds: Callable[[Situation], bool]
+    answer: Answer
+
+
+ROWS: Final[tuple[Row, ...]] = (
+    Row("leaving", lambda s: s.is_leaving and not (s.lost_broker and s.has_ghost), Answer.WAIT),
+    Row("no place", lambda s: not s.has_place, Answer.WAIT),
+    Row("repair", lambda s: not s.is_calm and (s.lost_broker or s.has_subscriptions), Answer.WAIT),
+    Row("first broker", lambda s: not s.lost_broker, Answer.SERVE),
+    Row("given up", lambda s: s.is_given_up, Answer.SERVE),
+    Row("ghost behind", lambda s: s.has_ghost and not s.is_shown, Answer.WAIT_FOR_LOG),
+    Row("ghost", lambda s: s.has_ghost, Answer.RESUME),
+    Row("home", lambda s: s.is_home, Answer.SERVE),
+    Row("keeper failed", lambda s: s.keeper_failed_lately, Answer.WAIT),
+    Row("about to repair", lambda s: s.knows_successor and s.is_successor, Answer.WAIT),
+    Row("insists", lambda s: s.insists and not s.keeps_ghost, Answer.SERVE),
+    Row("successor", lambda s: s.knows_successor, Answer.SEND_ON),
+    Row("nothing to resume", lambda s: not s.has_subscriptions, Answer.SERVE),
+    Row("nobody", lambda s: True, Answer.SEND_BACK),
+)
+
+
+def find_row(situation: Situation) -> Row:
+    """Return the first row whose condition holds."""
+    for row in ROWS:
+        if row.holds(situation):
+            return row
+    raise AssertionError("the last row holds in any case")
 
 
 class FoundSuccessor(NamedTuple):

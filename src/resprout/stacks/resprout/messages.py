@@ -3,6 +3,8 @@
 A broker that hands over its state (`Attach`, `Grant`, `Welcome`) sends a *parcel*: the message that names it, the head,
 then rows in any number, packed into `ParcelRows`, then `ParcelEnd` (`repair/parcels.py`). Rows count against the window
 like bundles do.
+
+The outcomes at the end are messages inside one broker: what one part found out, for other parts to act on.
 """
 
 from typing import Annotated, Any, ClassVar, Final, get_args
@@ -10,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Final, get_args
 import msgspec
 
 from resprout.core.bundle import Bundle
-from resprout.core.contract import BrokerMessage, Departure, NeighbourMessage, Sender
+from resprout.core.contract import BrokerMessage, Departure, EndCode, NeighbourMessage, Outcome, Sender
 from resprout.core.message_fields import (
     BROKER_STAMPED,
     BoundedNumber,
@@ -24,7 +26,7 @@ from resprout.core.message_fields import (
     Stamp,
     TotalSequence,
 )
-from resprout.order.totals.messages import KnownLock
+from resprout.order.messages import KnownLock
 from resprout.overlay.places import Configuration, Life, Place
 from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.former import Roster
@@ -351,3 +353,53 @@ REPAIR_MESSAGES = (
     *PARCELS, ParcelRows, ParcelEnd,
     ListenersChanged, ListenersHeard, ClientBegan, Recollect, Recollected, Recollection, Revived,
 )  # fmt: skip
+
+
+class Repaired(Outcome, frozen=True):
+    """A repair is over here: links were replaced."""
+
+    dead: tuple[str, ...]
+    successor: str
+    """Who looks after the clients of the dead."""
+
+
+class Settled(Outcome, frozen=True):
+    """This broker has found its place, or has new neighbours."""
+
+
+class Reunited(Outcome, frozen=True):
+    """All had stopped, and this broker leads the network again."""
+
+
+class TakenIn(Outcome, frozen=True):
+    """A parent has taken this broker in."""
+
+    parent: str
+
+
+class Cleared(Outcome, frozen=True):
+    """Names were looked for: some newcomer may be taken in."""
+
+
+class TreeChanged(Outcome, frozen=True):
+    """A neighbour has told something about the tree."""
+
+
+class Superseded(Outcome, frozen=True):
+    """Later lives of these clients have begun somewhere: any earlier one is over."""
+
+    names: tuple[str, ...]
+
+
+class BroughtAlong(Outcome, frozen=True):
+    """All subscriptions that a client brings along are taken up."""
+
+    name: str
+
+
+class ClientAtFault(Outcome, frozen=True):
+    """Something that a client said before cannot be: its session has to end, whoever is heard in this step."""
+
+    name: str
+    reason: str
+    code: EndCode

@@ -1,34 +1,137 @@
-"""Who the neighbours are: links that begin, open, are shut and go. Who is to be one is decided by others: `joining`,
-and the two sides of a repair.
+"""Who the neighbours are: links that begin, open, are shut and go, and the copies that a new neighbour is given.
 
-Every link begins in the same two steps, in one step of the broker: `begin_links`, and `open` once both ends have put on
-the link what they begin with. Four places use them: a newcomer and its parent, a coordinator and its members.
+`joining` and the two sides of a repair decide who is to be a neighbour. Every link begins in the same two steps, in one
+step of the broker: `begin_links`, and `open` once both ends have put on the link what they begin with. Four places use
+them: a newcomer and its parent, a coordinator and its members. A link that is not open is owed everything: its cursor
+stays where it is and the log keeps what lies beyond.
 
-A link that is not open is owed everything: its cursor stays where it is and the log keeps what lies beyond.
+`safe` tells on how many brokers a publication rests (`CopyCount`): fewer than f + 1 where the whole tree has fewer. The
+next neighbour that comes is given what was published in a tree that was too small, or whose other copies have died
+(`Copies`).
 """
 
 from collections.abc import Mapping, Sequence
 
-from resprout.edge.broker.backpressure import BackPressure
-from resprout.order.left import Left
-from resprout.order.link import Link
-from resprout.order.link_state import LinkState
+from resprout.edge.broker.quotas import BackPressure
+from resprout.order.entry import Entry, RecentlyAcked
+from resprout.order.link import Link, LinkState
 from resprout.order.log import Log
+from resprout.order.messages import TotalCopy
+from resprout.order.totals.levels import TotalAcks
+from resprout.order.totals.totals import Totals
+from resprout.overlay import lineage
 from resprout.overlay.places import Life
 from resprout.overlay.waves import Waves
 from resprout.spread.interest import Interest
+from resprout.stacks.peers import Outbox, Peers
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.repair.parcels import Parcel
-from resprout.stacks.resprout.unread import UnreadSearch
-from resprout.stacks.resprout.wishes import Wishes
+from resprout.stacks.resprout.speaking import Speaking
+from resprout.stacks.resprout.subscribing import Wishes
+from resprout.stacks.resprout.unsettled import UnreadSearch
 from resprout.stacks.routes import Routes
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peers
+
+
+class CopyCount:
+    """Counts the brokers on which a safe publication rests."""
+
+    def __init__(self, life: BrokerLife, links: Mapping[str, Link]) -> None:
+        self._life = life
+        self._links = links
+        self._few = 0
+        """The last count if it was below f + 1; otherwise 0."""
+
+    def of(self, entry: Entry) -> int:
+        """Return on how many brokers a local publication rests that is safe. Where it is known to be everywhere within
+        f hops (`Log.is_safe`), it is at as many brokers as there are: f + 1, unless the whole tree has fewer."""
+        life, links = self._life, self._links
+        usual = life.faults + 1
+        copies = usual if len(links) >= life.faults else min(usual, len(self._near()))
+        few = copies if copies < usual else 0
+        if few != self._few:
+            self._few = few
+            if few:
+                life.note(
+                    "few_copies", f"what is called safe here rests on {few} of {usual} brokers: the tree is small"
+                )
+            else:
+                life.note("enough_copies", f"what is called safe here rests on {usual} brokers")
+        return copies
+
+    def _near(self) -> list[str]:
+        """Return the brokers within f hops, this one included."""
+        view = self._life.view
+        if not self._links:
+            return [view.name]
+        return [name for name in lineage.branches(view, self._life.faults) if not view.is_dead(name)]
+
+
+class Copies:
+    """Gives new neighbours copies of entries that too few brokers store."""
+
+    def __init__(
+        self,
+        faults: int,
+        links: Mapping[str, Link],
+        log: Log,
+        total_acks: TotalAcks,
+        totals: Totals,
+        speaking: Speaking,
+        forwarding: Forwarding,
+    ) -> None:
+        self._faults = faults
+        self._links = links
+        self._log = log
+        self._total_acks = total_acks
+        self._totals = totals
+        self._speaking = speaking
+        self._forwarding = forwarding
+
+    def is_only_here(self, entry: Entry) -> bool:
+        """Whether a client that has not taken it here may get it from no other broker: there were too few brokers for
+        f + 1 copies, or those that had the others are dead. Of a bundle, brokers on its way here count, too, if they
+        have sent it for themselves: of what a repair or a newcomer was given, only neighbours are known to keep it."""
+        faults, links = self._faults, self._links
+        if not entry.pins or not faults or (entry.tseq >= 0 and entry.is_backup):
+            return False
+        if entry.tseq >= 0:
+            return self._total_acks.holders(entry) < min(faults, len(links))
+        holders = sum(link.keeps(entry) for link in links.values())
+        return holders == 0 or (entry.copies <= faults and holders < min(faults, len(links)))
+
+    def share(self, link: Link) -> None:
+        """Send a neighbour that has just come copies of what somebody has still to take, and too few others keep. It
+        came too late to be given it otherwise. Of what is delivered on this side, a reader behind its source may not
+        have taken it; then the source keeps it, too."""
+        kept = {other: other.kept() for other in self._links.values() if other is not link}
+        for entry in list(self._log.entries.values()):
+            if entry.tseq >= 0:
+                if entry.undone:
+                    self.share_total(link, entry)
+            elif entry.undone:
+                if sum(id(entry) in each for each in kept.values()) < self._faults:
+                    self._forwarding.copy(link, entry)
+            elif entry.source in kept:
+                others = sum(id(entry) in each for other, each in kept.items() if other is not entry.source)
+                if 1 + others < self._faults:
+                    self._forwarding.copy(link, entry)
+
+    def share_total(self, link: Link, entry: Entry) -> None:
+        """Like `share`, for one total. A total that stands in for a plain entry needs no copy: that entry has its
+        own."""
+        record = self._totals.locks.records.get((entry.publisher, entry.incarnation, entry.first))
+        if record is None or entry.is_backup or self._total_acks.is_kept_by(entry, link.name):
+            return
+        if sum(self._total_acks.is_kept_by(entry, name) for name in self._links) < self._faults:
+            self._total_acks.meet(entry, link.name)
+            self._speaking.say_in_order(link.name, TotalCopy(*record.place, record.bundle, entry.prompt))
 
 
 class Neighbours:
+    """Begins, opens, shuts and removes links."""
+
     def __init__(
         self,
         life: BrokerLife,
@@ -38,7 +141,7 @@ class Neighbours:
         unread: UnreadSearch,
         links: dict[str, Link],
         log: Log,
-        left: Left,
+        recently_acked: RecentlyAcked,
         routes: Routes,
         pressure: BackPressure,
         forwarding: Forwarding,
@@ -53,7 +156,7 @@ class Neighbours:
         self._unread = unread
         self._links = links
         self._log = log
-        self._left = left
+        self._recently_acked = recently_acked
         self._routes = routes
         self._pressure = pressure
         self._forwarding = forwarding
@@ -62,7 +165,7 @@ class Neighbours:
         self._book = book
 
     def find(self, name: str) -> Link | None:
-        """Return the link to a neighbour if it is open: others are no neighbours, or dead and may not know it."""
+        """Return the link to a neighbour if it is open; None for brokers that are no neighbours, or dead."""
         link = self._links.get(name)
         return link if link is not None and link.open else None
 
@@ -98,14 +201,14 @@ class Neighbours:
 
     def _add(self, name: str, incarnation: int) -> Link:
         life = self._life
-        link = self._links[name] = Link(name, incarnation, life.faults, None, self._left)
+        link = self._links[name] = Link(name, incarnation, life.faults, None, self._recently_acked)
         life.view.neighbours[name] = True
         self._log.held_back.put_wall()  # it may have heard of what is in the log, and nobody counted how far
         self._routes.forget()
         return link
 
     def open(self, link: Link) -> None:
-        """Let bundles cross from now on, behind what was said before, and keep the session."""
+        """Let bundles cross the link from now on, and keep its session open."""
         assert self._peers.is_up(link.name), "a link is made within a session"
         self._peers.open(link.name)
         link.move_to(LinkState.OPEN)
@@ -117,7 +220,8 @@ class Neighbours:
     # -- links that end ------------------------------------------------------------------------------------------------
 
     def shut(self, link: Link) -> None:
-        """The neighbour is declared dead: from now on its link is owed everything, and nothing is heard from it."""
+        """Shut the link to a neighbour that was declared dead: the log retains everything for it, and nothing it
+        says is heard."""
         life = self._life
         if link.open:
             link.move_to(LinkState.IN_REPAIR)
@@ -129,7 +233,7 @@ class Neighbours:
                 link.cursor = self._log.next_no
 
     def _remove(self, link: Link) -> None:
-        """Nothing is left of it; what it owed and was owed has been handed to others."""
+        """Remove a link whose state has been handed to others."""
         life = self._life
         link.move_to(LinkState.REMOVED)
         del self._links[link.name]

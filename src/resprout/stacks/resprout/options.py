@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from resprout.core import limits
+
 
 class ResproutOptions(msgspec.Struct, frozen=True):
     faults_tolerated: Annotated[int, msgspec.Meta(ge=0, le=8)] = 1
@@ -18,6 +20,8 @@ class ResproutOptions(msgspec.Struct, frozen=True):
     """Bytes of one neighbour's bundles that may wait here for other links, and bytes of all local publications that may
     wait to become safe or for a link, before their senders are held back. Local publishers share the latter: one that
     uses more than its fair share is held first. A session's window of what is already on its way comes on top."""
+    max_payload: Annotated[int, msgspec.Meta(ge=4096, le=limits.PAYLOAD_BYTES)] = limits.PAYLOAD_BYTES
+    """Bytes that one payload may have, announced to clients when they connect. Give it to all brokers alike."""
     subscriber_bytes: Annotated[int, msgspec.Meta(ge=4096)] = 64 << 20
     """Bytes that one subscriber, or one durable subscription, may have unread. Beyond that its `when_full` decides: its
     session ends, the oldest messages are dropped, or publishers of its topics wait."""

@@ -12,55 +12,45 @@ from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Marks
 from resprout.core.seen import Seen
-from resprout.edge.broker.backpressure import BackPressure
 from resprout.edge.broker.ghosts import Ghosts
+from resprout.edge.broker.quotas import BackPressure
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Extra, Serving
 from resprout.order.clock import Clock
-from resprout.order.entry import Entry
-from resprout.order.left import Left
+from resprout.order.entry import Entry, RecentlyAcked
 from resprout.order.link import Link
 from resprout.order.log import Log
-from resprout.order.reports import Reports
-from resprout.order.retained import Retained
+from resprout.order.reports import Reports, Retained
 from resprout.order.totals.handover import Handover
-from resprout.order.totals.levels import TotalBook
+from resprout.order.totals.levels import TotalAcks
 from resprout.order.totals.totals import Totals
 from resprout.overlay.council import Council
-from resprout.overlay.messages import Namesake
-from resprout.overlay.status import CouncilOptions
+from resprout.overlay.messages import CouncilOptions, Namesake
 from resprout.spread.interest import Interest
 from resprout.spread.messages import Outbound
 from resprout.spread.needs import Base
-from resprout.stacks.match_budget import MatchBudget
-from resprout.stacks.resprout.audience import Audience
-from resprout.stacks.resprout.client_book import ClientBook, ListenerBook, Roll
-from resprout.stacks.resprout.client_interest import ClientInterest
-from resprout.stacks.resprout.copies import Copies, CopyCount
+from resprout.stacks.peers import Outbox, Peers
+from resprout.stacks.resprout.client_book import Audience, ClientBook, ListenerBook, Roll
 from resprout.stacks.resprout.delivering import Charges, Delivering
 from resprout.stacks.resprout.disk_log import DiskLog
-from resprout.stacks.resprout.disk_until_safe import DiskUntilSafe
 from resprout.stacks.resprout.draining import Draining
 from resprout.stacks.resprout.durable_book import DurableBook
 from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.durables import Durables
-from resprout.stacks.resprout.forgetting import Forgetting
 from resprout.stacks.resprout.forwarding import Forwarding
-from resprout.stacks.resprout.ghost_expiry import GhostExpiry
 from resprout.stacks.resprout.joining.admission import Admission
-from resprout.stacks.resprout.joining.balance import Balance
 from resprout.stacks.resprout.joining.claims import Claims
 from resprout.stacks.resprout.joining.newcomer import Newcomer
-from resprout.stacks.resprout.joining.offers import Offers
+from resprout.stacks.resprout.joining.offers import Balance, Offers
 from resprout.stacks.resprout.joining.reunion import Reunion
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.lost_brokers import LostBrokers
 from resprout.stacks.resprout.messages import Attach, Grant, Welcome
-from resprout.stacks.resprout.neighbours import Neighbours
+from resprout.stacks.resprout.neighbours import Copies, CopyCount, Neighbours
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.pauses import Pauses
-from resprout.stacks.resprout.publishing import ClientPublishing
+from resprout.stacks.resprout.publishing import ClientPublishing, DiskUntilSafe
 from resprout.stacks.resprout.remembered import RememberedBrokers
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.repair.finish import FinishRepair
@@ -70,19 +60,15 @@ from resprout.stacks.resprout.repair.pool import PoolParts
 from resprout.stacks.resprout.reporting import Reporting
 from resprout.stacks.resprout.revival import Revival
 from resprout.stacks.resprout.served_clients import ServedClients
-from resprout.stacks.resprout.sessions import PeerSessions
+from resprout.stacks.resprout.sessions import PeerSessions, TreeNews
 from resprout.stacks.resprout.shares import Shares
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.spilling import Spilling
-from resprout.stacks.resprout.total_way import TotalWay
-from resprout.stacks.resprout.tree_news import TreeNews
-from resprout.stacks.resprout.unread import UnreadSearch
-from resprout.stacks.resprout.unsettled import UnsettledClients
-from resprout.stacks.resprout.waiting import Waits
-from resprout.stacks.resprout.wishes import Wishes
-from resprout.stacks.routes import Routes
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peers
+from resprout.stacks.resprout.subscribing import ClientInterest, Wishes
+from resprout.stacks.resprout.total_delivery import TotalDelivery
+from resprout.stacks.resprout.unsettled import UnreadSearch, UnsettledClients
+from resprout.stacks.resprout.waiting import Forgetting, GhostExpiry, Waits
+from resprout.stacks.routes import MatchBudget, Routes
 from resprout.stacks.stack import BrokerSeat
 
 NAME: Final = "resprout"
@@ -130,14 +116,14 @@ class BrokerParts:
         self.seen = Seen()
         self.reports = Reports(self.links, faults, options.ack_delay_us, self.outbox.pass_by, self._total_rose)
         self.log = Log(faults, self.reports.rose)
-        self.left = Left()
-        self.total_acks = TotalBook(self.log, faults, self._finished, self.left)
-        self.retained = Retained(self.log, self.links, self.total_acks, self.left)
+        self.recently_acked = RecentlyAcked()
+        self.total_acks = TotalAcks(self.log, faults, self._finished, self.recently_acked)
+        self.retained = Retained(self.log, self.links, self.total_acks, self.recently_acked)
         self.spilling = Spilling(life, self.log)
         self.interest = Interest(self._base)
         self.client_interest = ClientInterest(self.interest, self.outbound, self._forget_routes)
         self.sessions = ClientSessions(
-            Serving(NAME, GUARANTEES, faults, extras=EXTRAS, splits=True),
+            Serving(NAME, GUARANTEES, faults, extras=EXTRAS, splits=True, max_payload=options.max_payload),
             self.log,
             self.client_interest,
             self._finished,
@@ -166,7 +152,7 @@ class BrokerParts:
         )  # fmt: skip
         self.totals = Totals(life.view, self.clock, self.speaking.say_in_order, self._deliver_total, self.seen.has)
         self.handover = Handover(self.totals)
-        self.total_way = TotalWay(
+        self.total_delivery = TotalDelivery(
             life, self.links, self.log, self.clock, self.seen, self.sessions, self.reports, self.delivering,
             self.total_acks, self.totals, self.disk, self.speaking, self.forwarding, self._drain_clients,
         )  # fmt: skip
@@ -175,8 +161,8 @@ class BrokerParts:
         )
         self.unread = UnreadSearch(life.view.neighbours, self.outbound, self.log, self.seen)
         self.reporting = Reporting(
-            life, self.links, self.outbound, self.left, self.log, self.sessions, self.reports, self.pressure,
-            self.total_acks, self.speaking, self.total_way,
+            life, self.links, self.outbound, self.recently_acked, self.log, self.sessions, self.reports, self.pressure,
+            self.total_acks, self.speaking, self.total_delivery,
         )  # fmt: skip
 
     def _make_clients(self) -> None:
@@ -200,12 +186,17 @@ class BrokerParts:
         self.unsettled = UnsettledClients(self.sessions, self.seen.mark)
         self.publishing = ClientPublishing(
             life, self.log, self.clock, self.seen, self.sessions, self.delivering, self.pressure,
-            self.charges, self.totals, self.forwarding, self.total_way, self.pauses, self.unsettled, self.until_safe,
+            self.charges, self.totals, self.forwarding, self.total_delivery, self.pauses, self.unsettled,
+            self.until_safe,
+        )  # fmt: skip
+        self.wishes = Wishes(
+            life, self.outbound, self.interest, self.sessions, self.routes, self.disk,
+            self.client_book.listeners, self.links,
         )  # fmt: skip
         self.served = ServedClients(
             life, self.peers, self.links, self.log, self.clock, self.client_interest, self.sessions,
             self.total_acks, self.disk, self.lost, self.remembered, self.ghosts, self.client_book, self.unsettled,
-            self.publishing, self.unread, self._client_left, self._look_at_durables,
+            self.publishing, self.unread, self.wishes.postponed.bring, self._client_left, self._look_at_durables,
         )  # fmt: skip
         self.durables = Durables(
             life, self.links, self.log, self.sessions, self.routes, self.disk, self.spilling, self.lost, self.ghosts,
@@ -214,21 +205,17 @@ class BrokerParts:
         self.shares = Shares(
             life, self.log, self.interest, self.sessions, self.spilling, self.pauses, self.served, self.durables
         )
-        self.wishes = Wishes(
-            life, self.outbound, self.interest, self.sessions, self.routes, self.disk,
-            self.client_book.listeners, self.links,
-        )  # fmt: skip
 
     def _make_repair(self) -> None:
         """Links that begin and end, both ends of a repair, and the restart of everything."""
         life = self.life
         self.neighbours = Neighbours(
-            life, self.peers, self.outbox, self.waves, self.unread, self.links, self.log, self.left, self.routes,
-            self.pressure, self.forwarding, self.interest, self.wishes, self.client_book,
+            life, self.peers, self.outbox, self.waves, self.unread, self.links, self.log, self.recently_acked,
+            self.routes, self.pressure, self.forwarding, self.interest, self.wishes, self.client_book,
         )  # fmt: skip
         pool = self.pool = PoolParts(
             life, self.log, self.clock, self.seen, self.reports, self.delivering, self.forwarding, self.handover,
-            self.total_acks, self.total_way,
+            self.total_acks, self.total_delivery,
         )  # fmt: skip
         self.member = Member(
             life, self.peers, self.waves, self.council, self.links, self.log, self.clock, self.seen,
@@ -319,9 +306,9 @@ class BrokerParts:
         """What clients want has changed."""
         self.routes.forget()
 
-    def _deliver_total(self, bundle: Bundle, tseq: int, prompt: bool) -> None:
+    def _deliver_total(self, bundle: Bundle, tseq: int, prompt: bool, is_repeat: bool) -> None:
         """A total is closed on all sides."""
-        self.total_way.deliver(bundle, tseq, prompt)
+        self.total_delivery.deliver(bundle, tseq, prompt, is_repeat)
 
     def _drain_clients(self) -> None:
         """Publications that waited may go on."""

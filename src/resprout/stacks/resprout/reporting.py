@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 
 from resprout.core.contract import Timer
-from resprout.edge.broker.backpressure import BackPressure
+from resprout.edge.broker.quotas import BackPressure
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.order.left import Left
+from resprout.order.entry import RecentlyAcked
 from resprout.order.link import Link
 from resprout.order.log import Log
+from resprout.order.messages import ReportTaken, ReportTotals
 from resprout.order.reports import Reports
-from resprout.order.timers import ReportTaken, ReportTotals
-from resprout.order.totals.levels import TotalBook
+from resprout.order.totals.levels import TotalAcks
 from resprout.spread.messages import Outbound
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.speaking import Speaking
-from resprout.stacks.resprout.total_way import TotalWay
+from resprout.stacks.resprout.total_delivery import TotalDelivery
 
 
 class Reporting:
@@ -23,26 +23,26 @@ class Reporting:
         life: BrokerLife,
         links: Mapping[str, Link],
         outbound: Outbound,
-        left: Left,
+        recently_acked: RecentlyAcked,
         log: Log,
         sessions: ClientSessions,
         reports: Reports,
         pressure: BackPressure,
-        total_acks: TotalBook,
+        total_acks: TotalAcks,
         speaking: Speaking,
-        total_way: TotalWay,
+        total_delivery: TotalDelivery,
     ) -> None:
         self._life = life
         self._links = links
         self._outbound = outbound
-        self._left = left
+        self._recently_acked = recently_acked
         self._log = log
         self._sessions = sessions
         self._reports = reports
         self._pressure = pressure
         self._total_acks = total_acks
         self._speaking = speaking
-        self._total_way = total_way
+        self._total_delivery = total_delivery
 
     def end_step(self) -> None:
         """Tell neighbours and clients what this step has left to be told."""
@@ -55,12 +55,12 @@ class Reporting:
             sessions.flush(life.out)
         if self._pressure.holding:
             self._pressure.release(life.out)
-        if sessions.patient and not reports.taken_soon:
+        if sessions.lazy_receipts and not reports.taken_soon:
             reports.receipts_soon()
         if not self._links and self._total_acks.entries:
-            self._total_way.report()  # there is no neighbour to tell, and no timer comes: forget what is delivered
+            self._total_delivery.report()  # there is no neighbour to tell, and no timer comes: forget what is delivered
         if self._total_acks.urgent:
-            self._total_way.report(only_done=True)
+            self._total_delivery.report(only_done=True)
         if reports.due:
             reports.flush(life.now_us, life.out)
 
@@ -69,9 +69,9 @@ class Reporting:
         if isinstance(timer, ReportTaken):
             self._sessions.flush_all(self._life.out)
         self._reports.fired(timer)
-        self._total_way.report(only_done=not isinstance(timer, ReportTotals))
+        self._total_delivery.report(only_done=not isinstance(timer, ReportTotals))
 
     def tick(self) -> None:
         """Once per heartbeat: reports of a lease ago have arrived, if all neighbours are heard."""
         if not any(link.silent for link in self._links.values()):
-            self._left.turn(self._life.now_us, self._life.options.lease_us)
+            self._recently_acked.turn(self._life.now_us, self._life.options.lease_us)

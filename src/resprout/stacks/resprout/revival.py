@@ -28,12 +28,12 @@ from resprout.order.clock import Clock
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.log import Log
-from resprout.order.messages import Republished
+from resprout.order.messages import Republished, epoch_of
 from resprout.order.reports import Reports
-from resprout.order.totals.messages import epoch_of
 from resprout.order.totals.totals import Totals
 from resprout.overlay.places import Life
 from resprout.overlay.waves import Waves
+from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.delivering import Delivering
 from resprout.stacks.resprout.disk_log import DiskLog
@@ -41,12 +41,10 @@ from resprout.stacks.resprout.former import BundleKey, Former, FormerWish, Owing
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.lost_brokers import LostBrokers
-from resprout.stacks.resprout.messages import NOBODY, Keeper, Recollect, Recollected, Recollection, Revived
-from resprout.stacks.resprout.outcomes import Settled
+from resprout.stacks.resprout.messages import NOBODY, Keeper, Recollect, Recollected, Recollection, Revived, Settled
 from resprout.stacks.resprout.speaking import Speaking
-from resprout.stacks.resprout.words import listed
+from resprout.stacks.resprout.waiting import listed
 from resprout.stacks.routes import Routes
-from resprout.stacks.shell.peers import Peer, Peers
 
 if TYPE_CHECKING:
     from resprout.edge.broker.ports import HeldBundle
@@ -185,8 +183,11 @@ class Revival:
         if self._life.reviving:
             self._say_up(message)
         if self._gathering is not None:
+            if (
+                message.broker not in self._gathering.rosters
+            ):  # what is handed up again is no sign of one that is missing
+                self._gathering.latest_us = self._life.now_us
             self._gathering.rosters[message.broker] = message.roster
-            self._gathering.latest_us = self._life.now_us
             self._check()
 
     def _say_up(self, message: Recollected | Recollection) -> None:
@@ -310,7 +311,7 @@ class _Gathering:
         self.rosters: dict[str, Roster | None] = {}
         """Of brokers that are back; None where the disk was empty."""
         self.latest_us = now_us
-        """When the last one came."""
+        """When the last one came for the first time."""
         self.noted: tuple[Life, ...] = ()
 
     def add(self, broker: str, message: Recollected) -> None:

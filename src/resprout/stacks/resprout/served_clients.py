@@ -1,39 +1,41 @@
 """Clients of one broker: who is served, who waits, who is sent elsewhere.
 
 A client that lost its broker comes with the names of the brokers it tried. It is served where their ghosts are, sent
-there when that is known, and held while that is still being decided. `client_answers` decides; this part finds out what
+there when that is known, and held while that is still being decided. `lost_brokers` decides; this part finds out what
 holds, and acts on the answer.
 """
 
 from collections.abc import Callable
 
 from resprout.core.contract import Close, EndCode, LinkUp, Send, SetTimer
+from resprout.core.errors import PeerError
 from resprout.edge.broker.ghosts import Ghosts, home_of
-from resprout.edge.broker.quotas import limit_reason
+from resprout.edge.broker.owed import BroughtSubscriptions, Owed
+from resprout.edge.broker.quotas import limit_reason, party_of
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.broker.sessions import ClientSessions
+from resprout.edge.broker.sessions import HELD_AT_ONCE, ClientSessions
 from resprout.edge.messages import Attend, GoTo, Successor, Successors, Taken
 from resprout.order.clock import Clock
 from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.log import Log
-from resprout.order.totals.levels import TotalBook
+from resprout.order.totals.levels import TotalAcks
 from resprout.overlay.places import Life
-from resprout.stacks.resprout.client_answers import Answer, Situation, find_row
+from resprout.stacks.peers import Peers
 from resprout.stacks.resprout.client_book import ClientBook
-from resprout.stacks.resprout.client_interest import PORTION_US, ClientInterest, DropMore
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.life import BrokerLife
-from resprout.stacks.resprout.lost_brokers import FoundSuccessor, LostBrokers
-from resprout.stacks.resprout.outcomes import Superseded
+from resprout.stacks.resprout.lost_brokers import Answer, FoundSuccessor, LostBrokers, Situation, find_row
+from resprout.stacks.resprout.messages import BroughtAlong, Superseded
 from resprout.stacks.resprout.publishing import ClientPublishing
 from resprout.stacks.resprout.remembered import RememberedBrokers
-from resprout.stacks.resprout.unread import UnreadSearch, UnreadTold
-from resprout.stacks.resprout.unsettled import SearchDue, UnsettledClient, UnsettledClients
-from resprout.stacks.shell.peers import Peers
+from resprout.stacks.resprout.subscribing import DROP_PORTION_US, ClientInterest, DropMore
+from resprout.stacks.resprout.unsettled import SearchDue, UnreadSearch, UnreadTold, UnsettledClient, UnsettledClients
 
 
 class ServedClients:
+    """Decides which clients this broker serves, and welcomes them."""
+
     def __init__(
         self,
         life: BrokerLife,
@@ -43,7 +45,7 @@ class ServedClients:
         clock: Clock,
         client_interest: ClientInterest,
         sessions: ClientSessions,
-        total_acks: TotalBook,
+        total_acks: TotalAcks,
         disk: DiskLog | None,
         lost: LostBrokers,
         remembered: RememberedBrokers,
@@ -52,10 +54,13 @@ class ServedClients:
         unsettled: UnsettledClients,
         publishing: ClientPublishing,
         unread: UnreadSearch,
+        bring: Callable[[ClientSession, BroughtSubscriptions], None],
         left: Callable[[str], None],
         looked: Callable[[], None],
     ) -> None:
-        """`left` is told whose session is over, `looked` when all clients that wait were looked at again."""
+        """`bring` takes up a client's subscriptions a portion at a time and then emits `BroughtAlong`. `left` is
+        called when a session is over, `looked` when all waiting clients were looked at again."""
+        self._bring = bring
         self._left = left
         self._looked = looked
         self._life = life
@@ -77,25 +82,30 @@ class ServedClients:
         self._search_us: int | None = None
         """When the timer `SearchDue` is set for."""
         self._waiting: dict[str, Attend] = {}
-        """Clients that came and cannot be served yet."""
+        """By client that came and is not answered yet: its `Attend`."""
+        self._held_by: dict[str, int] = {}
+        """By party: the subscriptions that its waiting clients bring along."""
+        self._brought: dict[str, BroughtSubscriptions] = {}
+        """By waiting client with many subscriptions: those that are taken up so far."""
         self._since: dict[str, int] = {}
-        """When they came: what they say about their broker may not have reached this one."""
+        """When each waiting client came."""
         self._coming: dict[str, None] = {}
-        """Clients that a ghost waits for, which were told `Serving` and have not said that they have come: one that
-        hears its old broker again meanwhile turns back."""
+        """Clients of a ghost that were sent `Serving` and have not answered with `Taken`: one that hears its old
+        broker again meanwhile turns back."""
         self._successors: tuple[Successor, ...] = ()
-        """As clients were told."""
+        """The successors that clients were told last."""
         self.awaited: list[int] = []
-        """Places in the log up to which everything must be shown before a client that waits is served."""
+        """Places in the log up to which everything must be shown before a waiting client is served."""
 
     @property
     def serving(self) -> bool:
-        """Whether clients that come are served."""
+        """Whether this broker serves clients now."""
         return self._life.is_settled and not self._life.leaving
 
     # -- coming --------------------------------------------------------------------------------------------------------
 
     def arrive(self, event: LinkUp) -> None:
+        """A client connects. It is not served before it has sent `Attend`."""
         life, name = self._life, event.peer
         if not event.internal and self._remembered.knows(name):
             life.out.append(Close(name, f"{name} is, or was, the name of a broker", EndCode.FORBIDDEN))
@@ -105,26 +115,50 @@ class ServedClients:
             self._sessions.arrive(name, event.incarnation, event.room, event.internal, event.identity, event.limits)
 
     def attend(self, session: ClientSession, message: Attend) -> None:
+        """A client asks to be served."""
         self._sessions.check_held(session, message, self._life.now_us, self._life.out)
         self._clock.hear_client(message.clock)
         if self.is_superseded(session):
             return
-        self._waiting[session.name] = message
+        self._wait(session, message)
         self._since[session.name] = self._life.now_us
         if self._life.leaving and not message.tried and (successors := self._life.successors()):
             self._send_to(session, successors[0].name)  # whoever has lost a broker is told when this one goes
         else:
             self._decide(session)
 
+    def _wait(self, session: ClientSession, message: Attend) -> None:
+        """Note that a client waits. Raises PeerError when clients of its party bring along too many subscriptions."""
+        party, count = party_of(session), len(message.subscriptions)
+        before, most = self._held_by.get(party, 0), session.limits.identity_subscriptions
+        if before and before + count > most:
+            complaint = f"{party} has {before} subscriptions that wait to be taken up, and brings along {count} more"
+            raise PeerError(f"{complaint} (limit identity_subscriptions)")
+        self._waiting[session.name] = message
+        if count:
+            self._held_by[party] = before + count
+
+    def _wait_no_more(self, session: ClientSession) -> BroughtSubscriptions | None:
+        """End the waiting of a client; return what was taken up of its subscriptions, if those were too many for one
+        step."""
+        message = self._waiting.pop(session.name, None)
+        self._since.pop(session.name, None)
+        if message is not None and message.subscriptions:
+            party = party_of(session)
+            self._held_by[party] -= len(message.subscriptions)
+            if not self._held_by[party]:
+                del self._held_by[party]
+        return self._brought.pop(session.name, None)
+
     def is_superseded(self, session: ClientSession) -> bool:
-        """By a later life that somebody serves; then it is told, and gone."""
+        """Whether a later life of the client is served anywhere; if so, end this session."""
         if self._book.roll.latest(session.name) <= session.incarnation:
             return False
         self._end(session.name)
         return True
 
     def begin(self, session: ClientSession) -> None:
-        """Serve somebody who asks for nothing of its own."""
+        """Serve a session that brings no subscriptions along."""
         life = self._life
         self._sessions.serve(session, life.successors(), True, life.out)
         self._book.roll.learn([Life(session.name, session.incarnation)])
@@ -135,14 +169,14 @@ class ServedClients:
         self.leave(name)
 
     def give_way(self, name: str) -> None:
-        """A broker of this name has a place in the tree: a client that is called so is told, and goes."""
+        """End the session of a client whose name is that of a broker with a place in the tree."""
         session = self._sessions.all.get(name)
         if session is not None:
             self._life.note("name_taken", f"client {name} is cut off: a broker of its name has come")
             self.cut_off(name, f"{name} is the name of a broker, which has come", EndCode.FORBIDDEN)
 
     def cut_off_overspent(self) -> None:
-        """At the end of a step in which testing the conditions of some clients has cost too much."""
+        """End the sessions of clients whose conditions cost too much in this step."""
         life, overspent = self._life, self._sessions.quotas.overspent
         for name, reason in list(overspent.items()):
             most = self._sessions.all[name].limits.identity_steps
@@ -151,10 +185,10 @@ class ServedClients:
         overspent.clear()
 
     def leave(self, name: str) -> None:
+        """A client's session is over: forget it, and drop its interest."""
         life = self._life
         self._left(name)
-        self._waiting.pop(name, None)
-        self._since.pop(name, None)
+        self._wait_no_more(self._sessions.all[name])
         self._coming.pop(name, None)
         self._unsettled.leave(name)
         self._publishing.leave(self._sessions.all[name])
@@ -162,18 +196,18 @@ class ServedClients:
         self._client_interest.leave_slowly(name)
         self._sessions.leave(name, life.out)
         if name in self._client_interest.leaving:
-            life.out.append(SetTimer(DropMore(), life.now_us + PORTION_US))
+            life.out.append(SetTimer(DropMore(), life.now_us + DROP_PORTION_US))
         self._book.listeners.check((name,))
 
     def drop_more(self) -> None:
-        """Of clients that left with many subscriptions."""
+        """Drop another portion of the interest of clients that left with many subscriptions."""
         life = self._life
         self._sessions.confirm(self._client_interest.drop_more(), life.out)
         if self._client_interest.leaving:
-            life.out.append(SetTimer(DropMore(), life.now_us + PORTION_US))
+            life.out.append(SetTimer(DropMore(), life.now_us + DROP_PORTION_US))
 
     def superseded(self, outcome: Superseded) -> None:
-        """Earlier lives of these clients are told, and not waited for."""
+        """End earlier lives of these clients, and let ghosts wait for them no longer."""
         for name in outcome.names:
             session = self._sessions.all.get(name)
             if session is not None and session.incarnation < self._book.roll.latest(name):
@@ -183,17 +217,17 @@ class ServedClients:
                 self._book.listeners.check((name,))
 
     def _end(self, name: str) -> None:
-        """As if the later one had come to this broker."""
+        """End a session because a later life of the client has begun."""
         self._life.out.append(Close(name, f"{name} restarted", EndCode.REPLACED))
         self.leave(name)
 
     def look_again(self) -> None:
-        """At the end of a step, while places are awaited: perhaps what a repair brought is shown by now."""
+        """Decide again about waiting clients once what a repair brought is shown. Called at the end of a step."""
         if self.is_shown(min(self.awaited)):
             self.decide_all()
 
     def decide_all(self) -> None:
-        """Something has changed: look again at those that wait."""
+        """Decide again about all waiting clients."""
         self.awaited.clear()
         for name in list(self._waiting):
             session = self._sessions.all.get(name)
@@ -207,7 +241,7 @@ class ServedClients:
             self._ask_unread(client)
 
     def search(self) -> None:
-        """Ask the tree about those about whom it was never asked."""
+        """Ask the tree about clients about which it was never asked."""
         self._search_us = None
         self.settle()
         if (due_us := self._unsettled.first_due_us) is not None:
@@ -230,7 +264,7 @@ class ServedClients:
         self._unread.ask(marks, client.asks > 1, answered)
 
     def tell_successors(self) -> None:
-        """When they have changed."""
+        """Tell all clients the successors of this broker, if they have changed."""
         life = self._life
         successors = life.successors()
         if successors != self._successors:
@@ -241,7 +275,7 @@ class ServedClients:
             )
 
     def _decide(self, session: ClientSession) -> None:
-        """Answer a client that waits, or let it wait on."""
+        """Answer a waiting client by the table in `lost_brokers`, or let it wait on."""
         life = self._life
         attend = self._waiting[session.name]
         waited_us = life.now_us - self._since.get(session.name, life.now_us)
@@ -250,7 +284,9 @@ class ServedClients:
         if answer is Answer.WAIT_FOR_LOG:
             self.awaited.append(self._ghosts.brought_upto(home_of(attend)))
         elif answer is Answer.RESUME:
-            self._welcome(session, attend, True)
+            self._resume(session, attend)
+        elif answer in (Answer.SERVE, Answer.SEND_ON, Answer.SEND_BACK) and session.name in self._brought:
+            self.cut_off(session.name, f"nothing is kept any more for clients of {home_of(attend).name}")
         elif answer is Answer.SERVE:
             self._welcome(session, attend, not attend.subscriptions)
         elif answer is Answer.SEND_ON:
@@ -258,6 +294,21 @@ class ServedClients:
             self._send_to(session, found.name)
         elif answer is Answer.SEND_BACK:
             self._send_to(session, life.seat.name)
+
+    def _resume(self, session: ClientSession, attend: Attend) -> None:
+        """Serve a client and resume its subscriptions, at once or, if there are many, when all are taken up."""
+        brought = self._brought.get(session.name)
+        if brought is None and len(attend.subscriptions) > HELD_AT_ONCE:
+            brought = self._brought[session.name] = BroughtSubscriptions(attend)
+            self._bring(session, brought)
+        elif brought is None or brought.is_whole:
+            self._welcome(session, attend, True)
+
+    def brought(self, outcome: BroughtAlong) -> None:
+        """All subscriptions of a client are taken up: decide again."""
+        session = self._sessions.all.get(outcome.name)
+        if session is not None and outcome.name in self._brought:
+            self._decide(session)
 
     def _situation(self, attend: Attend, found: FoundSuccessor, waited_us: int) -> Situation:
         life, home = self._life, home_of(attend)
@@ -279,7 +330,8 @@ class ServedClients:
         )
 
     def can_serve(self, ghost: str) -> bool:
-        """Whether whoever comes to this ghost is served at once, and those who wait at a member have been sent here."""
+        """Whether clients of this ghost are served at once when they come, and those that wait at a member have been
+        sent here."""
         has_grants = not any(map(self._is_being_granted, self._ghosts.members(ghost).items()))
         can_answer = self._life.is_settled and not self._life.is_disk_full
         return can_answer and has_grants and self.is_shown(self._ghosts.upto(ghost))
@@ -304,24 +356,26 @@ class ServedClients:
 
     def _send_to(self, session: ClientSession, name: str) -> None:
         place = self._life.view.places.get(name)
-        del self._waiting[session.name], self._since[session.name]
+        self._wait_no_more(session)
         successor = Successor(name, place.address if place is not None else "")
         self._life.out.append(Send(session.name, GoTo(successor)))
 
     def _welcome(self, session: ClientSession, attend: Attend, resumed: bool) -> None:
+        """Serve a client: resume its subscriptions, answer for its publications, and give it its share of what the
+        ghost keeps."""
         life = self._life
-        del self._waiting[session.name], self._since[session.name]
-        self._take_in(session, attend, resumed)
+        brought = self._wait_no_more(session)
+        self._take_in(session, attend, resumed, brought)
         self._publishing.came(session)
         if attend.tried:
-            is_certain = self._ghosts.answers_for(home_of(attend))
+            is_certain = self._ghosts.answers_for(home_of(attend)) and not attend.unsettled
             is_kept = home_of(attend) in self._lost.kept_by  # until then by others, after that by nobody
             due_us = self._lost.kept_until_us if is_kept else life.now_us
             self._unsettled.adopt(session, self._answered_for(session), None if is_certain else due_us)
             if not is_certain:
                 self._search_at(due_us)
         if attend.tried and resumed:
-            self._give_share(session, attend)
+            self._give_share(session, attend, brought)
         if attend.tried and self._ghosts.awaits(session.name):
             self._coming[session.name] = None
         else:
@@ -331,32 +385,37 @@ class ServedClients:
             self._book.roll.learn([Life(session.name, session.incarnation)])
 
     def welcome_inner(self, session: ClientSession, attend: Attend) -> None:
-        """A durable subscription of a dead broker, as if it had come by itself."""
-        self._take_in(session, attend, True)
-        self._give_share(session, attend)
+        """Serve a durable subscription of a dead broker like a client that returns."""
+        self._take_in(session, attend, True, None)
+        self._give_share(session, attend, None)
         self._ghosts.unawait(session.name)
         self._book.listeners.check((session.name,))
 
-    def _take_in(self, session: ClientSession, attend: Attend, resumed: bool) -> None:
-        """With the subscriptions that it brings along."""
+    def _take_in(
+        self, session: ClientSession, attend: Attend, resumed: bool, brought: BroughtSubscriptions | None
+    ) -> None:
+        """Send `Serving`, and take over the subscriptions that the client brings along."""
         life = self._life
         if attend.tried and self._disk is not None:
             self._disk.moved(session.name)
         if attend.subscriptions and resumed:
             self._book.listeners.returned(session.name)
-        self._sessions.welcome(session, attend, life.successors(), resumed, life.out)
-        if self._disk is not None and any(held.filter.startswith("$") for held in attend.subscriptions):
-            self._disk.asked()
+        self._sessions.welcome(session, attend, life.successors(), resumed, life.out, brought)
+        if brought is not None:
+            self._client_interest.changed()  # from here on it is shown what comes
+        if self._disk is not None and attend.subscriptions:
+            self._disk.asked(session.subscriptions.values())
 
-    def _give_share(self, session: ClientSession, attend: Attend) -> None:
-        """Of what was kept for it, and of what is not shown yet."""
+    def _give_share(self, session: ClientSession, attend: Attend, brought: BroughtSubscriptions | None) -> None:
+        """Give a client what it is owed of what ghosts keep, and of what is not shown yet."""
         life = self._life
-        self._ghosts.claim(session, attend, self._ghosts.of(home_of(attend)), life.out)
+        owed = brought.owed if brought is not None else Owed(attend)
+        self._ghosts.claim(session, attend, owed, self._ghosts.of(home_of(attend)), life.out)
         self._log.held_back.put_wall()  # what the client came for may not be asked of everybody yet
-        self._sessions.let_read(session, attend, [entry for entry in self._log.held_back if not entry.is_backup])
+        self._sessions.let_read(session, owed, [entry for entry in self._log.held_back if not entry.is_backup])
 
     def taken(self, session: ClientSession, message: Taken) -> None:
-        """Of deliveries; and the first word of a client that has come from elsewhere."""
+        """A client acknowledges deliveries. The first `Taken` of a client from elsewhere also says that it has come."""
         if session.name in self._coming:
             del self._coming[session.name]
             self._ghosts.unawait(session.name)
@@ -364,7 +423,8 @@ class ServedClients:
         self._sessions.taken(session, message, self._life.out)
 
     def _answered_for(self, session: ClientSession) -> list[Entry]:
-        """Publications of the client that this broker answers for, because the broker that took them is dead."""
+        """Return the client's publications that this broker sends receipts for, because the broker that accepted
+        them is dead."""
         me = (session.name, session.incarnation)
         entries = [*self._log.entries.values(), *self._total_acks.entries.values()]
         entries += [entry for link in self._links.values() for entry in link.sent.entries.values()]

@@ -1,31 +1,36 @@
-"""What the links tell about peers: sessions that begin and end, silence and signs of life, room.
+"""What links and neighbours tell: sessions that begin and end, silence and signs of life, room, and news of the tree.
 
 A session between neighbours ends for good only when one of them is dead for the tree. Which one: a parent that ends it
 has declared this broker dead, so this life is over. A child that ends it while it lives has either gone elsewhere
 before it ever was a child, or was told that this broker is dead; then it answers so when it is asked.
+
+`TreeNews` hears the waves in which neighbours tell about the tree, and what this broker does in the light of them.
 """
 
-from resprout.core.contract import EndCause, EndCode, Heard, LinkDown, LinkUp, Silent, Stirred, Writable
-from resprout.core.names import newcomer_name
+from resprout.core.contract import EndCause, EndCode, Heard, LinkDown, LinkUp, Locate, Silent, Stirred, Writable
+from resprout.core.limits import newcomer_name
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.order.link import Link
 from resprout.order.reports import Reports
-from resprout.order.totals.levels import TotalBook
+from resprout.order.totals.levels import TotalAcks
 from resprout.overlay.council import Council
-from resprout.overlay.messages import Ping
+from resprout.overlay.messages import Ping, Seek, Sought, Tell, Told
+from resprout.overlay.waves import Waves
+from resprout.stacks.peers import Outbox, Peers
 from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.joining.newcomer import Newcomer, NewcomerState
 from resprout.stacks.resprout.joining.reunion import Reunion
 from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.messages import TreeChanged
 from resprout.stacks.resprout.repair.coordinator import Coordinator
 from resprout.stacks.resprout.served_clients import ServedClients
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peers
 
 
 class PeerSessions:
+    """Reacts to sessions that begin and end, to silence, and to room."""
+
     def __init__(
         self,
         life: BrokerLife,
@@ -34,7 +39,7 @@ class PeerSessions:
         links: dict[str, Link],
         sessions: ClientSessions,
         reports: Reports,
-        total_acks: TotalBook,
+        total_acks: TotalAcks,
         forwarding: Forwarding,
         council: Council,
         served: ServedClients,
@@ -60,7 +65,7 @@ class PeerSessions:
         self._durables = durables
         self._reunion = reunion
         self._unresponsive: tuple[str, ...] = ()
-        """Neighbours that keep their connections and answer nothing: the trace says so of each."""
+        """Neighbours that keep their connections and answer nothing, as was noted in the trace."""
 
     def up(self, event: LinkUp) -> None:
         name = event.peer
@@ -79,7 +84,7 @@ class PeerSessions:
             self._admission.arrived(name, real_name, event.incarnation)
 
     def _met(self, name: str, incarnation: int) -> None:
-        """A session with this life begins."""
+        """A session with this life of a broker begins."""
         life = self._life
         self._council.connected(name, life.now_us, incarnation)
         self._coordinator.met(name)
@@ -111,10 +116,10 @@ class PeerSessions:
             self._council.silent(name, True, life.now_us)
 
     def cut_off(self, name: str, reason: str, code: EndCode) -> None:
-        """A peer breaks the rules."""
+        """End the session of a peer that broke the rules."""
         life = self._life
         if name in self._sessions.all:
-            if code is not EndCode.NONE:
+            if code is EndCode.OUT_OF_BOUNDS:
                 life.note("out_of_bounds", f"{name}: {reason}")
             self._served.cut_off(name, reason, code)
             return
@@ -162,7 +167,7 @@ class PeerSessions:
         self._served.decide_all()
 
     def stirred(self, event: Stirred) -> None:
-        """Whatever gets on is a sign of life for a while, be it only a part of something large."""
+        """Count progress of a large message as a sign of life."""
         life = self._life
         if self._peers.get(event.peer) is not None:
             self._council.stirred(event.peer, life.now_us)
@@ -194,15 +199,48 @@ class PeerSessions:
                     self._council.silent(link.name, False, life.now_us)
 
     def _is_stranger(self, link: Link) -> bool:
-        """A newcomer that was welcomed here and had gone elsewhere by then: it never spoke as a child."""
+        """Whether the neighbour is a newcomer that was welcomed here after it had gone elsewhere: it never spoke as
+        a child."""
         place = self._life.view.places.get(link.name)
         me = self._life.seat.name
         return place is None or place.incarnation != link.incarnation or not place.version or place.parent != me
 
     def _clear(self, name: str) -> None:
-        """Reports go on where nothing waits before them."""
+        """Send reports to a neighbour again, now that nothing waits before them."""
         link = self._links.get(name)
         if link is not None and link.silent and link.open and self._peers.is_clear(name):
             link.silent = False
             self._total_acks.touch_all()
             self._reports.all_soon()
+
+
+class TreeNews:
+    """Hears waves about the tree, and acts on changes of the tree."""
+
+    def __init__(
+        self,
+        life: BrokerLife,
+        waves: Waves,
+        council: Council,
+        admission: Admission,
+    ) -> None:
+        self._life = life
+        self._waves = waves
+        self._council = council
+        self._admission = admission
+
+    def heard(self, link: Link, message: Tell | Told | Seek | Sought) -> None:
+        life = self._life
+        self._waves.handlers[type(message)](link.name, message, life.now_us)
+        if isinstance(message, Tell):
+            known = life.view.places
+            here = [place for place in message.places if place.address and known.get(place.name) is place]
+            life.out.extend([Locate(place.name, place.address) for place in here])  # it may have come back elsewhere
+        if isinstance(message, Tell | Told):  # a search for a name changes nothing
+            life.outcomes.append(TreeChanged())
+
+    def changed(self, outcome: TreeChanged) -> None:
+        life = self._life
+        if life.view.parent is None and len(life.view.configuration.voters) <= 2 * life.faults:
+            self._council.extend_configuration(life.now_us)  # a young root has nobody to follow it: let newcomers do so
+        self._admission.admit()  # somebody may have told where there is room

@@ -15,14 +15,16 @@ from resprout.core.contract import ProtocolMessage
 from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.spread.messages import Interested, Outbound, Uninterested
+from resprout.stacks.peers import Outbox
 from resprout.stacks.resprout.messages import ClientBegan, ListenersChanged
-from resprout.stacks.shell.outbox import Outbox
 
 TO_ANY_NEIGHBOUR = (Interested, Uninterested, ListenersChanged, ClientBegan)
-"""What a dead neighbour would have been told, and whoever takes its place must hear."""
+"""Messages that the successor of a dead neighbour must hear in its place."""
 
 
 class Speaking:
+    """Sends messages other than bundles to neighbours."""
+
     def __init__(
         self,
         outbox: Outbox,
@@ -36,8 +38,8 @@ class Speaking:
         self._log = log
 
     def say_all(self) -> None:
-        """What neighbours must hear. One that does not listen hears everything at the beginning of its session, or, if
-        it is dead, whoever takes its place does."""
+        """Send everything in `outbound`. A neighbour whose link is in repair misses nothing: the broker that takes
+        its place hears it."""
         while self._outbound:
             outbound = self._outbound[:]
             self._outbound.clear()
@@ -51,10 +53,11 @@ class Speaking:
                     link.unsaid.append(message)  # answers to the dead are for nobody else
 
     def say_in_order(self, name: str, message: ProtocolMessage) -> None:
-        """To a neighbour, but not before everything that is in the log now; within its window.
+        """Send a message to a neighbour behind everything that is in the log now, within its window.
 
-        So is what totals need: `Closed` comes behind all that it closes behind, and what is submitted behind what its
-        publisher had published before. Who has the one has the other, should everybody else die."""
+        Totals need this order: `Closed` follows all that it closes behind, and `Submit` follows what its publisher
+        had published before. A broker that has the one has the other, even if all others die.
+        """
         link = self._links.get(name)
         if link is None or not link.open:
             return
@@ -64,7 +67,7 @@ class Speaking:
             link.cursor = self._log.next_no
 
     def say_after(self, link: Link, place: int) -> None:
-        """What stands before this place in the log, as far as there is room."""
+        """Send messages whose place in the log is not after this one, as far as there is room."""
         after, outbox = link.after, self._outbox
         while after and after[0][0] <= place and (outbox.room(link.name) > 0 or not after[0][1].cost):
             outbox.send(link.name, after.popleft()[1])

@@ -14,14 +14,14 @@ Totals stay in memory: every broker has a second hold on them until all have tak
 """
 
 from collections import deque
-from collections.abc import Iterable
 from typing import Final
 
 from msgspec import UNSET
 
 from resprout.core.bundle import STOWED_COST, Bundle, StowedBundle, stow
 from resprout.edge.durable_messages import WhenFull
-from resprout.filters.predicate import topic_matches
+from resprout.filters.index import MatchIndex
+from resprout.filters.predicate import Predicate
 from resprout.order.entry import Entry, SpillState
 from resprout.order.log import Log
 from resprout.stacks.resprout.durable_state import DurableState
@@ -38,8 +38,10 @@ BUNDLES_MAX: Final = 200_000
 """On disk: of each, what is not its columns stays in memory, and a repair takes them all in one parcel."""
 CANDIDATES_MIN: Final = 1_000
 """With more it is looked at which of them are gone."""
-TOPICS_MAX: Final = 10_000
-"""Remembered answers."""
+LOOKED_AT_ONCE: Final = 1_000
+"""Entries that are looked at in one step when a filter has come after them."""
+EVERY: Final = ""
+"""In the index all subscriptions are one."""
 
 
 class Spilling:
@@ -53,9 +55,12 @@ class Spilling:
         options, make = life.options, life.seat.spill
         self._store = make(options.spill_bytes) if make is not None and options.spill_bytes else None
         self._memory = options.log_bytes // MEMORY_SHARE
-        self.filters: tuple[str, ...] = ()
-        """Of all durable subscriptions that spill, wherever they live."""
-        self._known: dict[tuple[str, ...], bool] = {}
+        self.filters: dict[str, int] = {}
+        """Of all durable subscriptions that spill, wherever they live, and of how many."""
+        self._index: MatchIndex[str] = MatchIndex()
+        """Over those filters."""
+        self.unlooked: deque[Entry] = deque()
+        """Entries that were in the log when a filter came, and may match it."""
         self.candidates: deque[Entry] = deque()
         """What matches one of those, and is not put aside."""
         self._fresh = 0
@@ -90,36 +95,35 @@ class Spilling:
 
     # -- what may be put aside -----------------------------------------------------------------------------------------
 
-    def know(self, states: Iterable[DurableState]) -> None:
-        """These are all durable subscriptions that there are."""
-        spilling = [state for state in states if state.terms.when_full is WhenFull.SPILL and not state.over]
-        filters = tuple(sorted({state.terms.filter for state in spilling}))
-        if filters == self.filters:
+    def know(self, before: DurableState | None, after: DurableState | None) -> None:
+        """A durable subscription is another than before; None: there was, or is, none."""
+        came, went = _filter_of(after), _filter_of(before)
+        if came == went:
             return
-        self.filters = filters
-        self._known.clear()
-        for entry in self._log.entries.values():
-            self.came(entry)
+        if came is not None:
+            self.filters[came] = self.filters.get(came, 0) + 1
+            if self._index.add(EVERY, Predicate(came, None)):
+                self.unlooked.clear()
+                self.unlooked.extend(self._log.entries.values())
+        if went is not None:
+            self.filters[went] -= 1
+            if not self.filters[went]:
+                del self.filters[went]
+                self._index.remove(EVERY, Predicate(went, None))
+
+    def look(self) -> None:
+        """At the end of a step, while there are entries that may match a filter which came after them."""
+        for _ in range(min(LOOKED_AT_ONCE, len(self.unlooked))):
+            self.came(self.unlooked.popleft())
 
     def came(self, entry: Entry) -> None:
         """It is in the log now, perhaps again: one that was dropped and is taken back may still stand in line."""
         if entry.spill is not SpillState.MEMORY or entry.bundle is None or entry.tseq >= 0:
             return
-        if self._matches(entry.bundle):
+        if self._index.match_any(entry.bundle.topics, {}):  # what is put aside in vain is soon forgotten
             entry.to_spill_state(SpillState.CANDIDATE)
             self.candidates.append(entry)
             self._fresh += 1
-
-    def _matches(self, bundle: Bundle) -> bool:
-        """Whatever its attributes: what is put aside in vain is soon forgotten."""
-        topics = bundle.topics
-        found = self._known.get(topics)
-        if found is None:
-            if len(self._known) >= TOPICS_MAX:
-                self._known.clear()
-            found = any(topic_matches(filter, topic) for filter in self.filters for topic in topics)
-            self._known[topics] = found
-        return found
 
     # -- putting aside -------------------------------------------------------------------------------------------------
 
@@ -188,6 +192,12 @@ class Spilling:
         is_copy = not entry.waits and not entry.pins and entry.reach >= self._life.faults
         if is_copy and entry not in log.stuck:
             log.stick(entry)
+
+
+def _filter_of(state: DurableState | None) -> str | None:
+    """Return what it asks for, if it spills."""
+    spills = state is not None and state.terms.when_full is WhenFull.SPILL and not state.over
+    return state.terms.filter if state is not None and spills else None
 
 
 def _counts(entry: Entry) -> bool:

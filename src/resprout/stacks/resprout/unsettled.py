@@ -1,25 +1,173 @@
-"""Clients that published through another broker or in an earlier session: when that is `delivered`.
+"""Clients that published through another broker or in an earlier session: when those publications are `delivered`.
 
-What is kept here is adopted: its receipts come from here from now on. What has left no trace was delivered to all who
-were owed it, if this broker has the ghost of the client's home. Otherwise the client is *unsettled*: some reader
-elsewhere may not have taken it, so the whole tree is asked (`unread`). The first answer also tells how far the streams
-of the client have come elsewhere. What it publishes here up to there is a repeat, and its `delivered` waits as well.
+What is kept here is adopted: this broker sends its receipts from now on (`Answering`). What has left no trace was
+delivered to all who were owed it, if this broker has kept everything, or has the ghost of the client's home. Otherwise
+the client is *unsettled*: some reader elsewhere may not have taken it, so the whole tree is asked (`UnreadSearch`). The
+first answer also tells how far the streams of the client have come elsewhere. What it publishes here up to there is a
+repeat, and its `delivered` waits as well.
+
+The search uses the echo algorithm of `overlay.waves`. A client that comes from another broker publishes again what it
+does not know to be safe. Its new broker does not know who has taken what the other broker had accepted, nor how much
+that was, so it asks every broker. An entry has level 0 at a broker until the readers there have taken it and every
+neighbour that it goes to has it. So the way of an entry to a reader that has not taken it always ends at a broker where
+its level is 0, and all of it is delivered if no broker has such an entry. Where a link is in repair, or breaks on the
+way, the answer is not complete, and the question is asked again later.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar, Final
 
 from resprout.core.bundle import Bundle, Origin
-from resprout.core.contract import Timer
+from resprout.core.contract import Departure, NeighbourMessage, Timer
+from resprout.core.errors import PeerError
 from resprout.core.guarantee import STREAMS
-from resprout.core.message_fields import Mark, Marks, Reached
-from resprout.edge.broker.answering import known_streams
+from resprout.core.message_fields import BoundedNumber, Mark, Marks, Reached
+from resprout.core.seen import Seen
 from resprout.edge.broker.ports import HeldBundle
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
+from resprout.order.link import Link
+from resprout.order.log import Log
+from resprout.overlay.waves import Echo
+from resprout.spread.messages import Outbound
+
+QUESTIONS_MAX: Final = 4_096
+"""Questions that run through one broker at a time."""
 
 ASK_DELAY_US_MAX: Final = 2_000_000
 """At most so long after a question that found something unread the next one is asked."""
+
+
+class AskUnread(NeighbourMessage, frozen=True, tag=128):
+    """Has some reader, yours or of a broker behind you, not taken something up to these marks? And how far has each of
+    their origins come?"""
+
+    leaves: ClassVar[Departure] = Departure.TURN
+
+    number: BoundedNumber
+    """Of the question, as the sender counts."""
+    marks: Marks
+    again: bool
+    """It was asked before, and asking goes on until all is read."""
+
+    @property
+    def background(self) -> bool:
+        return self.again
+
+
+class UnreadTold(NeighbourMessage, frozen=True, tag=129):
+    """Answer to `AskUnread`."""
+
+    leaves: ClassVar[Departure] = Departure.TURN
+
+    number: BoundedNumber
+    is_complete: bool
+    """Everybody was asked."""
+    is_read: bool
+    """Whoever was asked has nothing of it that is not taken."""
+    reached: tuple[BoundedNumber, ...]
+    """For each mark: the last number of its origin that whoever was asked has seen."""
+    again: bool
+    """As in the question."""
+
+    @property
+    def background(self) -> bool:
+        return self.again
+
+
+class UnreadSearch:
+    def __init__(self, neighbours: Mapping[str, bool], outbound: Outbound, log: Log, seen: Seen) -> None:
+        """`neighbours` tells whether the link of each is open."""
+        self._neighbours = neighbours
+        self._outbound = outbound
+        self._log = log
+        self._seen = seen
+        self._echo: Echo[int, UnreadTold] = Echo()
+
+    def ask(self, marks: Marks, again: bool, done: Callable[[UnreadTold], None], source: Link | None = None) -> None:
+        """Call `done`, perhaps at once, with what everybody but those behind `source` answers."""
+        number = self._echo.asked + 1
+        is_complete = all(self._neighbours.values()) and len(self._echo) < QUESTIONS_MAX
+        is_read = not any(self._log.repeats.has_unread(mark.origin, mark.seq) for mark in marks)
+        reached = [self._seen.mark(mark.origin) for mark in marks]
+
+        def join(answer: UnreadTold | None) -> None:
+            nonlocal is_complete, is_read, reached
+            if answer is None:
+                is_complete = False
+                return
+            if len(answer.reached) != len(marks):
+                raise PeerError(f"{len(answer.reached)} origins in an answer about {len(marks)}")
+            is_complete = is_complete and answer.is_complete
+            is_read = is_read and answer.is_read
+            reached = [max(pair) for pair in zip(reached, answer.reached, strict=True)]
+
+        names = [name for name in self._neighbours if source is None or name != source.name] if is_complete else []
+        question = AskUnread(number, marks, again)
+        self._echo.ask(
+            number,
+            names,
+            lambda name: self._outbound.append((name, question)),
+            lambda: done(UnreadTold(number, is_complete, is_read, tuple(reached), again)),
+            join,
+        )
+
+    def asked(self, link: Link, message: AskUnread) -> None:
+        if len(message.marks) > len(STREAMS):
+            raise PeerError(f"{len(message.marks)} marks in a question; at most {len(STREAMS)}, one for each stream")
+
+        def answer(told: UnreadTold) -> None:
+            if self._neighbours.get(link.name):
+                told = UnreadTold(message.number, told.is_complete, told.is_read, told.reached, message.again)
+                self._outbound.append((link.name, told))
+
+        self.ask(message.marks, message.again, answer, link)
+
+    def told(self, link: Link, message: UnreadTold) -> None:
+        self._echo.answered(message.number, link.name, message)
+
+    def unwait(self, name: str) -> None:
+        """Stop waiting for a neighbour that is dead."""
+        self._echo.unwait(name)
+
+
+class Answering:
+    def __init__(self, sessions: ClientSessions, reached: Callable[[Origin], Reached]) -> None:
+        """`reached`: how far an origin has come here."""
+        self._sessions = sessions
+        self._reached = reached
+        self.unsettled: dict[str, int] = {}
+        """Clients of whose publications some may still be kept elsewhere, and until when."""
+
+    def is_settled(self, session: ClientSession) -> bool:
+        """Whether all that it published and is not here is delivered."""
+        return session.name not in self.unsettled
+
+    def adopt(self, session: ClientSession, kept: Iterable[HeldBundle], settled_us: int | None) -> None:
+        """These publications of it are kept here. `settled_us`: when the others will be delivered; None: they are."""
+        self._sessions.adopt(session, kept, known_streams(session, self._reached) if settled_us is None else None)
+        if settled_us is not None:
+            self.unsettled[session.name] = settled_us
+
+    def settle(self, now_us: int) -> None:
+        """From time to time: nobody keeps anything for others for so long."""
+        for name in [name for name, due_us in self.unsettled.items() if due_us <= now_us]:
+            del self.unsettled[name]
+            session = self._sessions.all[name]
+            self._sessions.adopt(session, (), known_streams(session, self._reached))
+
+    def leave(self, name: str) -> None:
+        self.unsettled.pop(name, None)
+
+
+def known_streams(session: ClientSession, reached: Callable[[Origin], Reached]) -> dict[str, int]:
+    """Return how far the streams of a client are known to have come. What it was told is safe need not have come here:
+    publications go to their readers and to f + 1 brokers, and no farther."""
+    marks = {stream: reached((session.name, stream, session.incarnation)) for stream in STREAMS}
+    for mark in session.told_safe:
+        if mark.stream in marks:
+            marks[mark.stream] = max(marks[mark.stream], mark.last)
+    return {stream: last for stream, last in marks.items() if last}
 
 
 class SearchDue(Timer, frozen=True):

@@ -1,24 +1,55 @@
-"""Why the publications of local clients wait, in words for people.
+"""Waiting for brokers and clients that do not answer: why publications wait, and who ends it.
 
 A total needs every broker, so it waits while any is out of reach: for ever, if need be, because no timeout could tell a
-partition from a crash. Its publisher is told what it waits for, as far as that can be seen from here, when that has
-taken longer than a lease, and again when the reason changes. What is carried as a total is explained in the same way.
+partition from a crash. `Waits` tells its publisher what it waits for, as far as that can be seen from here, when that
+has taken longer than a lease, and again when the reason changes. What is carried as a total is explained in the same
+way. Only the repair, a heal or the operator can end it.
 
-Not done here: to do anything about it. Only the repair, a heal or the operator (`forgetting`) can.
+`Forgetting` forgets brokers that never return, as the operator says: a part that is cut off for good, a silent host in
+a tree too small for a majority. Nothing in the network can know that, so the network waits for them until somebody says
+it. Every client may say it, unless rules say who operates. A broker that lives after all, somewhere else, is fenced as
+soon as it is heard again, and joins as a new leaf. A broker that is heard here is forgotten only by `force`: a mistake
+of names must not cost a broker its place. `overlay.council` declares it dead; whether that worked shows in the tree.
+
+`GhostExpiry` ends the ghosts of clients whose broker died and who have not come back for `ghost_us`.
 """
 
+from collections.abc import Sequence
+from typing import Final
+
 from resprout.core.bundle import Bundle
-from resprout.core.contract import Send
+from resprout.core.contract import CancelTimer, Send, SetTimer
+from resprout.core.errors import UsageError
+from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.messages import PublicationWaits
-from resprout.order.totals.messages import TotalId, id_of
+from resprout.edge.client.questions import check_names
+from resprout.edge.messages import BrokersForgotten, ForgetBrokers, PublicationWaits
+from resprout.order.messages import TotalId, id_of
 from resprout.order.totals.totals import Totals, Waiting
 from resprout.overlay.council import Council
-from resprout.overlay.status import CouncilStatus
+from resprout.overlay.messages import CouncilStatus
+from resprout.overlay.waves import Waves
+from resprout.stacks.peers import Peers
+from resprout.stacks.resprout.client_book import ListenerBook
+from resprout.stacks.resprout.joining.claims import Claims
 from resprout.stacks.resprout.life import BrokerLife
-from resprout.stacks.resprout.words import listed, unheard
-from resprout.stacks.shell.peers import Peers
+from resprout.stacks.resprout.served_clients import ServedClients
+
+NAMES_SHOWN: Final = 4
+"""More are counted: a reason has to fit into a message."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """`b1`, `b1 and b2`, `b1, b2 and b3`, `b1, b2, b3, b4 and 5 more`."""
+    shown = list(names[:NAMES_SHOWN])
+    if len(names) > NAMES_SHOWN:
+        shown.append(f"{len(names) - NAMES_SHOWN} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def unheard(names: Sequence[str]) -> str:
+    return f"{listed(names)}, which {'is' if len(names) == 1 else 'are'} not heard"
 
 
 class _Wait:
@@ -139,3 +170,131 @@ class _Reasons:
 
     def _with_cut_off(self, names: list[str]) -> list[str]:
         return sorted({*names, *self._status.cut_off})
+
+
+class Forgetting:
+    def __init__(
+        self,
+        life: BrokerLife,
+        peers: Peers,
+        council: Council,
+    ) -> None:
+        self._life = life
+        self._peers = peers
+        self._council = council
+
+    def asked(self, session: ClientSession, message: ForgetBrokers) -> None:
+        life = self._life
+        reason = self._refusal(message.names, message.force)
+        life.out.append(Send(session.name, BrokersForgotten(message.names, reason)))
+        if not reason:
+            force = ", by force" if message.force else ""
+            life.note("forget", f"{listed(message.names)}, as {session.name} says{force}")
+            self._council.forget(message.names, life.now_us)
+
+    def _refusal(self, names: tuple[str, ...], force: bool) -> str:
+        """Why this is not done; empty when it is. All of it, or nothing."""
+        here = self._life.seat.name
+        try:
+            check_names(names)
+        except UsageError as error:
+            return str(error)
+        if not self._life.attached:
+            return f"{here} has no place in the tree itself: ask another broker"
+        if here in names:
+            return f"{here} cannot forget itself: stop it, or ask another broker"
+        if unknown := [name for name in names if not self._is_known(name)]:
+            advice = "ask a broker next to it" if force else "leave it out"
+            return f"{listed(unknown)}: not known to {here}, which waits for no such broker: {advice}"
+        if not force and (alive := [name for name in names if self._is_alive(name)]):
+            are, them = ("is", "it") if len(alive) == 1 else ("are", "them")
+            return f"{listed(alive)} {are} alive here: stop {them} first, or forget {them} by force"
+        return ""
+
+    def _is_known(self, name: str) -> bool:
+        """What was replaced before counts: to say it twice is no mistake."""
+        here = self._life.view
+        return (
+            name in here.places
+            or name in here.neighbours
+            or name in here.tombstones
+            or name in here.configuration.names
+        )
+
+    def _is_alive(self, name: str) -> bool:
+        """The life that stands in the tree is heard, and nobody has declared it dead."""
+        life = self._life
+        if not self._peers.is_heard(name) or life.view.is_dead(name) or self._council.has_ended(name):
+            return False
+        return self._peers.incarnation(name) == life.view.incarnation_of(name)
+
+
+class GhostExpiry:
+    """Lets ghosts go.
+
+    `ghost_us` counts only while clients can be served: not while this broker repairs the tree or its disk is full, nor
+    while what the repair brought is on its way to the members or is not safe yet. Each time that hinders them, it
+    begins again: they look for a place elsewhere meanwhile, and need the time to come back. A client that is connected
+    and waits keeps its ghost for as long as its session lasts.
+
+    First those who would replace this broker hear so: they must not take over what is not kept. A place that is being
+    told for a newcomer must not be overtaken by one without it.
+    """
+
+    def __init__(
+        self,
+        life: BrokerLife,
+        waves: Waves,
+        ghosts: Ghosts,
+        listeners: ListenerBook,
+        claims: Claims,
+        served: ServedClients,
+    ) -> None:
+        self._life = life
+        self._waves = waves
+        self._ghosts = ghosts
+        self._listeners = listeners
+        self._claims = claims
+        self._served = served
+        self._hindered_us: dict[str, int] = {}
+        """By ghost: when its clients were last seen not to be served at once."""
+
+    def tick(self) -> None:
+        """Once per heartbeat, while there are ghosts."""
+        for ghost in self._ghosts:
+            if not self._served.can_serve(ghost):
+                self._hindered_us[ghost] = self._life.now_us
+
+    def due(self, timer: GhostOver) -> None:
+        life, ghost = self._life, timer.ghost
+        if ghost in self._ghosts and not self._served.can_serve(ghost):
+            life.out.append(SetTimer(timer, life.now_us + max(life.options.ghost_us, life.options.heartbeat_us)))
+        elif (since_us := self._hindered_us.get(ghost)) is not None and life.now_us < since_us + life.options.ghost_us:
+            life.out.append(SetTimer(timer, since_us + life.options.ghost_us))
+        elif ghost in self._ghosts and self._served.expects_any(ghost):
+            life.out.append(SetTimer(timer, life.now_us + life.options.heartbeat_us))
+        else:
+            self._let_go(ghost)
+
+    def let_idle_go(self) -> None:
+        """At the end of a step: those that wait for nobody any more."""
+        for ghost in self._ghosts.take_idle():
+            self._let_go(ghost)
+
+    def _let_go(self, ghost: str) -> None:
+        life = self._life
+        if self._claims.admitted:
+            life.out.append(SetTimer(GhostOver(ghost), life.now_us + life.options.heartbeat_us))
+            return
+        if not self._ghosts.let_go(ghost):
+            return
+        life.view.looks_after = self._ghosts.lives()
+        self._waves.start(life.view.publish_place(), life.view.reach, lambda: self.end(ghost))
+
+    def end(self, ghost: str) -> None:
+        """Everybody has heard so who must."""
+        self._hindered_us.pop(ghost, None)
+        if ghost in self._ghosts:
+            missing = self._ghosts.expire(ghost, self._life.out)
+            self._life.out.append(CancelTimer(GhostOver(ghost)))
+            self._listeners.check(sorted(missing))

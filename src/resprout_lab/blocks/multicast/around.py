@@ -1,9 +1,9 @@
 """The tree, with ways around the dead: the neighbours of a dead broker become neighbours of each other.
 
-Everybody knows the tree within two hops (`overlay.neighbourhood`): brokers tell their neighbours who their neighbours
+Everybody knows the tree within two hops (`blocks.neighbourhood`): brokers tell their neighbours who their neighbours
 are, and where they listen. When the host of a neighbour says that its process is gone, when the failure detector
 suspects it, or when another neighbour of it says so (`Around`), it is passed over: its other neighbours are called, and
-are links from then on. What it may have owed them is theirs to send (`stacks.multicast.copies`); who has sent all of
+are links from then on. What it may have owed them is theirs to send (`copies`); who has sent all of
 that says so (`Flushed`). A broker that was suspected and lives is told so, and begins another life.
 
 Circles do no harm: what comes a second time is dropped. Nobody takes the place of the dead, and a broker that returns
@@ -15,15 +15,14 @@ from collections.abc import Mapping
 from resprout.core.contract import EndCause, Heard, LinkDown, LinkUp, Outcome, Retire, Silent
 from resprout.core.errors import PeerError
 from resprout.edge.messages import Successor
-from resprout.stacks.shell.desk import Desk, Handler
-from resprout.stacks.shell.outbox import Outbox
-from resprout.stacks.shell.peers import Peer
-from resprout.stacks.shell.step import Step
+from resprout.stacks.desk import Desk, Handler
+from resprout.stacks.peers import Outbox, Peer
+from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.detector import FailureDetector
 from resprout_lab.blocks.multicast.messages import Around, Flushed
 from resprout_lab.blocks.neighbourhood import Neighbourhood
-from resprout_lab.blocks.places import MappedTree, PlacesNear
+from resprout_lab.blocks.tree import MappedTree, PlacesNear
 
 
 class Met(Outcome, frozen=True):
@@ -39,6 +38,8 @@ class BypassTree(MappedTree):
         self.detector = FailureDetector(step, suspect_us, self._suspect)
         self._over: dict[str, int] = {}
         """By name: the latest life that was passed over."""
+        self._lives: dict[str, int] = {}
+        """By name: the life that was passed over, or ended its session."""
         self._unsure: dict[str, None] = {}
         """Those that have ended the session themselves: they live, and may have passed this broker over."""
         self._unheard: dict[str, None] = {}
@@ -52,12 +53,17 @@ class BypassTree(MappedTree):
         """Its neighbours besides this broker, as far as they are known here; None unless it is passed over."""
         return self._others(dead) if dead in self._unflushed else None
 
-    def is_replaced(self, name: str) -> bool:
-        """It is dead, and all that it may have owed has come."""
-        return name in self._unflushed and not self._unflushed[name]
+    def is_replaced(self, name: str, life: int) -> bool:
+        """This life of it is over, and all that it may have owed has come, or it has begun another one."""
+        is_over = name in self._unflushed or 0 < life < self._peers.incarnation(name)
+        return is_over and not self._unflushed.get(name)
 
     def is_dead(self, name: str) -> bool:
         return name in self._unflushed
+
+    def last_life(self, name: str) -> int:
+        """The life in which it was passed over."""
+        return self._lives.get(name, 0)
 
     def is_near(self, name: str) -> bool:
         return name in self.links or name in self._unflushed
@@ -106,6 +112,9 @@ class BypassTree(MappedTree):
             self._call_others(name)
         elif name in self.links:
             self._pass_over(name)
+        elif name == self.parent and not self.is_in:
+            self._ask_another()
+            return
         self._peers.open(name)  # it may live, and has to be told
 
     def silent(self, event: Silent) -> None:
@@ -114,7 +123,7 @@ class BypassTree(MappedTree):
             self._pass_over(event.peer)
         elif event.refused and event.peer == self.parent and not self.is_in:
             self._ask_another()
-        elif event.peer in self.links:
+        elif event.peer in self.links or (event.peer == self._seat.parent == self.parent and not self.is_in):
             self._peers.open(event.peer)  # whoever opened the session may be gone: its host is asked
             self.detector.silent(event.peer)
         else:
@@ -151,7 +160,7 @@ class BypassTree(MappedTree):
     def _pass_over(self, dead: str, is_sure: bool = True) -> None:
         """`is_sure`: call its others now, and not when it has not explained itself in time."""
         self.detector.forget(dead)
-        life = self._peers.incarnation(dead)
+        life = self._lives[dead] = self._peers.incarnation(dead)
         self._unflushed[dead] = dict.fromkeys(self._others(dead))
         self._peers.close(dead, "it is gone")
         is_in = self.is_in

@@ -1,16 +1,16 @@
 """Which brokers have a publication, as far as one must know: to call it safe, and to make good what a dead one owed.
 
-Over each link both ends count what came (`order.crossing`). A broker tells a neighbour how much of what that one sent
-is here, how much of it all others next to here have, and how much of what was sent to it all others have. So each knows
-what a neighbour may still owe to its other neighbours, whichever way it came: that is kept, and sent around it when it
-dies.
+Over each link both ends count what came (`blocks.crossing`). A broker tells a neighbour how much of what that one sent
+is here, how much of it all others next to here and all readers here have, and the same of what was sent to it. So each
+knows what a neighbour may still owe to its other neighbours and to its clients, whichever way it came: that is kept,
+and sent around it when it dies, and handed over to its clients.
 """
 
 from collections.abc import Callable
 
 from resprout_lab.blocks.crossing import CrossedLink, Progress
-from resprout_lab.blocks.item import KeptItem
 from resprout_lab.blocks.multicast.messages import MulticastMessage
+from resprout_lab.blocks.retention import KeptItem
 
 
 class Copy:
@@ -30,7 +30,7 @@ class Copy:
 
     def done_but_for(self, peer: str) -> bool:
         """The peer counts as well: nothing is said of what it has not got."""
-        return not self.lacking
+        return not self.lacking and not self.item.needed
 
 
 class LinkCopies:
@@ -78,9 +78,15 @@ class LinkCopies:
         owed = {copy.no: copy for lane in (link.sent, link.received) for copy in lane.after(lane.theirs)}
         return [owed[no] for no in sorted(owed)]
 
-    def news(self) -> list[tuple[str, Progress]]:
-        """At the end of a step: what neighbours are to be told."""
-        if not self._has_news:
+    @property
+    def is_behind(self) -> bool:
+        """Readers have taken something, and a neighbour that keeps it was not told."""
+        lanes = [lane for link in self._links.values() for lane in (link.received, link.sent)]
+        return any(lane.mine < lane.last and lane.entries[lane.mine + 1].done_but_for("") for lane in lanes)
+
+    def news(self, everything: bool = False) -> list[tuple[str, Progress]]:
+        """Return what neighbours are to be told at the end of a step: how much has arrived; or everything."""
+        if not self._has_news and not everything:
             return []
         self._has_news = False
         reports = [(name, link.report()) for name, link in self._links.items()]

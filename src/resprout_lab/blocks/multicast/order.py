@@ -9,10 +9,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
-from resprout_lab.blocks.holdback import HoldBack
-from resprout_lab.blocks.item import KeptItem
+from resprout_lab.blocks.causal_order import ENTRIES_MAX, Changes, HoldBack, VectorClock
 from resprout_lab.blocks.multicast.messages import MulticastMessage
-from resprout_lab.blocks.vector_clock import ENTRIES_MAX, Changes, VectorClock
+from resprout_lab.blocks.retention import KeptItem
 
 ClockEntry = tuple[str, str]
 """(group, member)."""

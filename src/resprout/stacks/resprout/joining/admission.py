@@ -16,16 +16,15 @@ from resprout.core.seen import Seen
 from resprout.edge.broker.ghosts import Ghosts
 from resprout.order.clock import Clock
 from resprout.order.link import Link
-from resprout.order.retained import Retained
-from resprout.order.totals.handover import Handover
-from resprout.order.totals.newcomers import joined, newcomer_locks
+from resprout.order.reports import Retained
+from resprout.order.totals.handover import Handover, joined, newcomer_locks
 from resprout.order.totals.totals import Totals
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Fenced
 from resprout.overlay.waves import Waves
 from resprout.spread.interest import Interest
+from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.client_book import ClientBook
-from resprout.stacks.resprout.copies import Copies
 from resprout.stacks.resprout.joining.claims import Claim, Claims
 from resprout.stacks.resprout.joining.offers import Offers
 from resprout.stacks.resprout.life import BrokerLife
@@ -34,16 +33,15 @@ from resprout.stacks.resprout.messages import (
     JoinRequest,
     JoinWithdrawn,
     Recollect,
+    Settled,
     Welcome,
 )
-from resprout.stacks.resprout.neighbours import Neighbours
-from resprout.stacks.resprout.outcomes import Settled
+from resprout.stacks.resprout.neighbours import Copies, Neighbours
 from resprout.stacks.resprout.remembered import RememberedBrokers
 from resprout.stacks.resprout.repair.parcels import send_parcel, shared_rows
 from resprout.stacks.resprout.served_clients import ServedClients
 from resprout.stacks.resprout.speaking import Speaking
-from resprout.stacks.resprout.wishes import Wishes
-from resprout.stacks.shell.peers import Peer, Peers
+from resprout.stacks.resprout.subscribing import Wishes
 
 
 class Admission:

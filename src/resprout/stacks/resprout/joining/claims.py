@@ -1,6 +1,6 @@
 """Who asks this broker for a place, and whether the name is theirs to take.
 
-A newcomer's name is looked for in the whole tree first (`overlay.census`). A broker of that name that lives keeps it:
+A newcomer's name is looked for in the whole tree first (`overlay.waves`). A broker of that name that lives keeps it:
 the newcomer is refused, for people to see to. An earlier life that is dead and not repaired yet is waited for, and so
 is one that is not heard: the census has no answer before it speaks or is declared dead. A newcomer whose incarnation is
 not above every life that the tree remembers is told which one it must be above.
@@ -11,13 +11,12 @@ lets go of its claim for a while, the earlier one looks again. By then one of th
 """
 
 from resprout.core.contract import ProtocolMessage
-from resprout.core.names import newcomer_name
-from resprout.overlay.census import NAMES_MAX, Census, CensusFindings
+from resprout.core.limits import newcomer_name
 from resprout.overlay.messages import Fenced, Namesake
+from resprout.overlay.waves import NAMES_MAX, Census, CensusFindings
+from resprout.stacks.peers import Peers
 from resprout.stacks.resprout.life import BrokerLife
-from resprout.stacks.resprout.messages import NameTaken
-from resprout.stacks.resprout.outcomes import Cleared
-from resprout.stacks.shell.peers import Peers
+from resprout.stacks.resprout.messages import Cleared, NameTaken
 
 
 class Claim:

@@ -1,7 +1,7 @@
 """How a broker comes into the tree, and how it goes: the side of the one that asks (`admission` is the other).
 
 A newcomer asks its parent, or any broker it knows, for a place, and takes what `Welcome` hands over in one step. One
-that is sent elsewhere chooses among the places that it is offered (`choosing`). Until its name is found to be its own
+that is sent elsewhere chooses among the places that it is offered (`offers`). Until its name is found to be its own
 it speaks in sessions that give it no right to that name (`claims`).
 """
 
@@ -11,18 +11,19 @@ from enum import Enum, auto
 from typing import Final
 
 from resprout.core.contract import CancelTimer, SetTimer, Timer
+from resprout.core.errors import transition
 from resprout.core.seen import Seen
-from resprout.core.states import transition
 from resprout.order.clock import Clock
 from resprout.order.link import Link
-from resprout.order.totals.newcomers import accept_welcome
+from resprout.order.totals.handover import accept_welcome
 from resprout.order.totals.totals import Totals
 from resprout.overlay.configurations import Configurations
 from resprout.overlay.messages import Probed
 from resprout.overlay.places import Configuration
 from resprout.overlay.waves import Waves
+from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.disk_log import DiskLog
-from resprout.stacks.resprout.joining.choosing import ChosenParent, ParentSearch, locate
+from resprout.stacks.resprout.joining.offers import ChosenParent, ParentSearch, locate
 from resprout.stacks.resprout.life import BrokerLife, LifeState
 from resprout.stacks.resprout.messages import (
     JoinElsewhere,
@@ -31,14 +32,14 @@ from resprout.stacks.resprout.messages import (
     Leaving,
     MoveAway,
     NameTaken,
+    Settled,
+    TakenIn,
     Welcome,
 )
 from resprout.stacks.resprout.neighbours import Neighbours
-from resprout.stacks.resprout.outcomes import Settled, TakenIn
 from resprout.stacks.resprout.remembered import RememberedBrokers
 from resprout.stacks.resprout.repair.parcels import Parcel, learn
-from resprout.stacks.resprout.wishes import Wishes
-from resprout.stacks.shell.peers import Peer, Peers
+from resprout.stacks.resprout.subscribing import Wishes
 
 FIRST_PATIENCE_US = 20_000_000
 """How long a broker that starts waits for the parent it was given, which may be waiting for its own."""

@@ -1,34 +1,67 @@
-"""Places for a broker that this one has no room for: who has room, and how well its interest fits there.
+"""Places in the tree: which ones are offered to a broker, which one it takes, and when a leaf moves to another one.
 
-Offered is only who has told its place itself and is within the reach of waves: of those, what is known here is true but
-for what is on its way. Of the brokers beyond it is known that they exist, and not how many neighbours they have. Where
-nobody within reach has room, those *below* this broker are offered: every step down ends at a leaf, which has room.
+`Offers` finds places for a broker that this one has no room for: who has room, and how well its interest fits there. It
+offers only brokers that have told their place themselves and are within the reach of waves: what is known of those is
+true but for what is on its way. Of the brokers beyond it is known that they exist, and not how many neighbours they
+have. Where nobody within reach has room, those *below* this broker are offered: every step down ends at a leaf, which
+has room. This broker knows what a branch of the tree wants, because it was asked for it. A newcomer whose interest a
+branch covers costs nothing there: what it wants crosses those links already. `missing` counts what does not. The search
+is bounded, because brokers that are sent elsewhere decide how often it runs: so many places, and so many interests of
+each, are looked at. Interest that is exactly alike is always seen, interest that is covered only among the first of a
+branch.
 
-What a branch of the tree wants is known here, because it was asked of this broker. A newcomer whose interest a branch
-covers costs nothing there: what it wants crosses those links already. `missing` counts what does not. How far away the
-places are, only the newcomer can find out (`choosing`).
+`ParentSearch` chooses among offered places by distance and by interest. The broker calls all of them and measures a
+round trip to each that answers; setting up a session is not counted, because some stand already. A broker that is about
+as near as the nearest counts as near. Among the near ones the place with the least `missing` wins, then the shorter
+trip, then the name. So interest never sends a broker far away, and a few milliseconds never outweigh traffic that every
+hop has to carry.
 
-Bounded, because whoever is sent elsewhere decides how often: so many places, and so many interests of each, are looked
-at. Interest that is exactly alike is always seen, interest that is covered only among the first of a branch.
+`Balance` plans moves: a broker that a repair has left with too many neighbours sends leaves elsewhere. A move is a
+leave and a join without loss: the leaf looks for another place while it still serves, goes, and its next life asks
+there; its clients find what they miss with the broker that it left. Only leaves move: a broker with children would hand
+them to the very broker that has too many. One moves at a time, and only in calm. The leaf whose interest is at home
+elsewhere goes first, so that as little as possible has to cross links that it did not cross before; then the one that
+wants least, because few clients will have to look for another broker. A leaf that was asked and has stayed, because it
+reached nobody, is asked again after the others.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
+import msgspec
+
+from resprout.core.contract import CancelTimer, Locate, SetTimer, Timer
 from resprout.filters.predicate import Predicate
+from resprout.order.link import Link
 from resprout.overlay import lineage
+from resprout.overlay.messages import Probe
 from resprout.overlay.places import Place
 from resprout.spread.covers import Covers
 from resprout.spread.interest import Interest
+from resprout.stacks.peers import Peers
 from resprout.stacks.resprout.life import BrokerLife
-from resprout.stacks.resprout.messages import OFFERED_MAX, Offer
+from resprout.stacks.resprout.messages import OFFERED_MAX, MoveAway, Offer
 
 PLACES_WEIGHED: Final = 16
 INTERESTS_WEIGHED: Final = 64
 """Of a newcomer; the others are taken to be like these."""
 BRANCH_INTERESTS_WEIGHED: Final = 256
+
+CALL: Final = 1 << 52
+"""The number of a probe that only sees to it that there is a session; rounds of the overlay count from 1."""
+MEASURE: Final = CALL + 1
+PATIENCE_US: Final = 5_000_000
+"""How long a first answer is waited for."""
+NEAR_US: Final = 5_000
+"""Round trips that differ by no more are alike, whatever their ratio: what a busy process takes to answer."""
+SET_UP_TRIPS: Final = 4
+"""To connect, to greet, to be called, to be measured."""
+
+PAUSE_LEASES: Final = 2
+"""Between two moves: the tree and the clients come to rest before the next."""
+LEAVES_WEIGHED: Final = 8
 
 
 class Offers:
@@ -92,3 +125,151 @@ class Offers:
         for predicate in interest.index.predicates_of(branch)[:BRANCH_INTERESTS_WEIGHED] if new else ():
             covers.add(predicate, predicate)
         return sum(covers.covering(predicate) is None for predicate in new)
+
+
+class ChooseParent(Timer, frozen=True):
+    """When to take the best of those that have answered."""
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    name: str
+    trip_us: int
+    missing: int
+
+
+def near_us(nearest_us: int) -> int:
+    """Up to here a round trip counts as near."""
+    return nearest_us * 3 // 2 + NEAR_US
+
+
+def choose(candidates: Iterable[Candidate]) -> str | None:
+    """The parent to take; None when nobody has answered."""
+    answered = list(candidates)
+    if not answered:
+        return None
+    most_us = near_us(min(candidate.trip_us for candidate in answered))
+    near = [candidate for candidate in answered if candidate.trip_us <= most_us]
+    return min(near, key=lambda candidate: (candidate.missing, candidate.trip_us, candidate.name)).name
+
+
+class ChosenParent(msgspec.Struct, frozen=True):
+    """What came of a search."""
+
+    name: str | None
+    """None when nobody answered."""
+
+
+class ParentSearch:
+    """One search. It is over when a call returns what was `ChosenParent`."""
+
+    def __init__(
+        self,
+        life: BrokerLife,
+        peers: Peers,
+        offers: Iterable[Offer],
+    ) -> None:
+        self._life = life
+        self._peers = peers
+        self._missing = {offer.name: offer.missing for offer in offers}
+        self._awaited = dict.fromkeys(self._missing)
+        self._asked_us: dict[str, int] = {}
+        """When a round trip began."""
+        self._trips: dict[str, int] = {}
+        self._begun_us = life.now_us
+
+    def begin(self) -> ChosenParent | None:
+        life = self._life
+        life.out.append(SetTimer(ChooseParent(), life.now_us + PATIENCE_US))
+        for name in self._missing:
+            if self._peers.is_clear(name):
+                self._measure(name)
+            else:
+                self._peers.post(name, Probe(CALL))
+        return self._check()
+
+    def probed(self, name: str, number: int) -> ChosenParent | None:
+        """An answer to a probe. Whoever answers what it was not asked is not believed."""
+        life = self._life
+        if name not in self._awaited:
+            return None
+        if number == CALL and name not in self._asked_us:
+            self._measure(name)
+        elif number == MEASURE and name in self._asked_us:
+            del self._awaited[name]
+            self._trips[name] = life.now_us - self._asked_us[name]
+            nearest_us = min(self._trips.values())
+            life.out.append(SetTimer(ChooseParent(), self._begun_us + SET_UP_TRIPS * near_us(nearest_us)))
+            return self._check()
+        return None
+
+    def lost(self, name: str) -> ChosenParent | None:
+        """It is not there."""
+        return self._check() if self._awaited.pop(name, self) is None else None
+
+    def end(self) -> ChosenParent:
+        """Choose among those that have answered."""
+        self._life.out.append(CancelTimer(ChooseParent()))
+        self._awaited = {}
+        return ChosenParent(choose([Candidate(name, trip, self._missing[name]) for name, trip in self._trips.items()]))
+
+    def _measure(self, name: str) -> None:
+        self._asked_us[name] = self._life.now_us
+        self._peers.post(name, Probe(MEASURE))
+
+    def _check(self) -> ChosenParent | None:
+        return self.end() if not self._awaited else None
+
+
+def locate(life: BrokerLife, offers: Iterable[Offer]) -> list[Offer]:
+    """Those that can be called, and where they listen."""
+    usable = [offer for offer in list(offers)[:OFFERED_MAX] if offer.name != life.seat.name]
+    life.out.extend([Locate(offer.name, offer.address) for offer in usable if offer.address])
+    return usable
+
+
+class Balance:
+    def __init__(
+        self,
+        life: BrokerLife,
+        links: dict[str, Link],
+        interest: Interest,
+        offers: Offers,
+    ) -> None:
+        self._life = life
+        self._links = links
+        self._interest = interest
+        self._offers = offers
+        self._moved_us: int | None = None
+        self._asked: dict[str, int] = {}
+        """Leaves that were asked to move -> how often."""
+
+    def find_move(self) -> tuple[str, MoveAway] | None:
+        """A child that should go, and what to tell it; None when all is well, or nothing can be done now."""
+        life = self._life
+        if len(self._links) <= life.options.total_degree:
+            self._asked = {}
+            return None
+        if self._moved_us is not None and life.now_us - self._moved_us < PAUSE_LEASES * life.options.lease_us:
+            return None
+        leaves = sorted(
+            [name for name in self._links if self._is_leaf(name)], key=lambda name: self._asked.get(name, 0)
+        )
+        moves = [(leaf, offers) for leaf in leaves[:LEAVES_WEIGHED] if (offers := self._offers_for(leaf))]
+        if not moves:
+            return None
+        leaf, offers = min(moves, key=lambda move: self._price(*move))
+        self._moved_us = life.now_us
+        self._asked = {name: self._asked.get(name, 0) + (name == leaf) for name in leaves}
+        return leaf, MoveAway(offers)
+
+    def _offers_for(self, leaf: str) -> tuple[Offer, ...]:
+        return self._offers.make(leaf, self._interest.index.predicates_of(leaf))
+
+    def _price(self, leaf: str, offers: tuple[Offer, ...]) -> tuple[int, int, int, str]:
+        missing = min(offer.missing for offer in offers)
+        return self._asked.get(leaf, 0), missing, len(self._interest.index.predicates_of(leaf)), leaf
+
+    def _is_leaf(self, name: str) -> bool:
+        place = self._life.view.places.get(name)
+        me = self._life.seat.name
+        return self._links[name].open and place is not None and (place.parent, place.neighbours) == (me, (me,))

@@ -1,13 +1,13 @@
 """How brokers that remember their network find it again, and how they go on after all of them have stopped.
 
-A broker with a memory (`overlay.memory`) tells every broker that it knows what it remembers (`Whereabouts`), once per
-heartbeat. One that has a place answers so, and is asked for a place as usual (`newcomer`). If all of them look, they
-collect what each other remembers. When the next lives of enough voters have met, the first of them in the order of the
-configuration proposes the next configuration, with itself as the root and those who are there as voters. It asks each
-for its consent (`Enrol`), by the rules of `overlay.configurations`: a voter agrees to one configuration per version,
-writes that down before it answers, and tells what it had agreed to before. With the consent of enough voters of the
-last decided configuration, of every later one that anybody has agreed to, and of a majority of the new one, the
-proposal is decided: that broker is the root of the same network, and the others join it.
+A broker with a memory (`overlay.configurations`) tells every broker that it knows what it remembers (`Whereabouts`),
+once per heartbeat. One that has a place answers so, and is asked for a place as usual (`newcomer`). If all of them
+look, they collect what each other remembers. When the next lives of enough voters have met, the first of them in the
+order of the configuration proposes the next configuration, with itself as the root and those who are there as voters.
+It asks each for its consent (`Enrol`), by the rules of `overlay.configurations`: a voter agrees to one configuration
+per version, writes that down before it answers, and tells what it had agreed to before. With the consent of enough
+voters of the last decided configuration, of every later one that anybody has agreed to, and of a majority of the new
+one, the proposal is decided: that broker is the root of the same network, and the others join it.
 
 There are never two networks: any two decided configurations, in a living tree or here, share a voter
 (docs/decisions/12). Ranks and waiting times below only keep brokers from disturbing each other.
@@ -19,19 +19,19 @@ from typing import Final
 import msgspec
 
 from resprout.core.contract import Locate
-from resprout.core.names import newcomer_name
+from resprout.core.limits import newcomer_name
 from resprout.order.totals.totals import Totals
+from resprout.overlay.configurations import OTHERS_KEPT, Whereabouts
 from resprout.overlay.council import Council
-from resprout.overlay.liveness import Liveness
-from resprout.overlay.memory import OTHERS_KEPT, Whereabouts
+from resprout.overlay.lineage import Liveness
 from resprout.overlay.messages import Enrol, Enrolled, Fenced
 from resprout.overlay.places import Configuration, Life, Voter
+from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.joining.newcomer import Newcomer
 from resprout.stacks.resprout.life import BrokerLife
-from resprout.stacks.resprout.outcomes import Reunited, Settled
+from resprout.stacks.resprout.messages import Reunited, Settled
 from resprout.stacks.resprout.remembered import RememberedBrokers
-from resprout.stacks.resprout.words import listed
-from resprout.stacks.shell.peers import Peer, Peers
+from resprout.stacks.resprout.waiting import listed
 
 SOUGHT_MAX: Final = 1_024
 """Brokers that one that looks for its network calls."""
@@ -91,6 +91,8 @@ class Reunion:
         """Since when enough voters are here."""
         self._proposal: ReunionProposal | None = None
         self._number = 0
+        self._elsewhere: set[str] = set()
+        """Voters that made this broker the root, and have a place below another root."""
         self._since_us = 0
         self._tell_us = 0
         self._tell_after_us = 0
@@ -149,10 +151,12 @@ class Reunion:
         message.check()
         name = newcomer_name(session) or session
         if life.attached:
-            if not message.placed:
+            if message.placed:
+                self._compare_roots(peer, name, message)
+            else:
                 if self._is_left_out(name, incarnation):
                     self._peers.post(session, Fenced(incarnation))
-                if self._council.leased:  # otherwise it may have been left out itself
+                if self._council.leased or self._consents(name, incarnation, message):
                     self._peers.post(session, Whereabouts(life.view.network, True))
                 if message.network == life.view.network and incarnation in message.lives:
                     self._outlives(name, incarnation, message.lives)
@@ -175,6 +179,28 @@ class Reunion:
         if known is None:
             self._announce_to(name)
         self._check()
+
+    def _compare_roots(self, peer: Peer, name: str, message: Whereabouts) -> None:
+        """A root that gathers its voters asks one of them, which has a place; or a voter of this root answers so. An
+        operator may have founded the network anew meanwhile: then its voters have another root, and it goes there."""
+        life, view = self._life, self._life.view
+        if life.gathering and not message.decided.voters and name in view.decided.names and name not in view.places:
+            self._elsewhere.add(name)
+            left = [voter.life for voter in view.decided.voters if voter.name not in self._elsewhere]
+            if not view.is_strict_majority(view.decided, left):
+                life.retire(f"{listed(sorted(self._elsewhere))} have made another broker the root")
+        elif message.decided.holds(view.name, view.incarnation) and message.network == view.network:
+            is_later = view.decided.version > message.decided.version
+            if is_later and view.decided.root != name and self._council.leased:
+                self._peers.post(peer.name, Whereabouts(view.network, True))
+
+    def _consents(self, name: str, incarnation: int, message: Whereabouts) -> bool:
+        """While this broker gathers those who made it the root, it has no lease: none of them pings it before it has
+        joined. A voter that has agreed to nothing later is to join; one that has may have another root by now. A
+        broker without a lease tells nobody else that it has a place, because it may have been left out itself."""
+        view = self._life.view
+        latest = max([x.version for x in (message.decided, *message.undecided)], default=0)
+        return self._life.gathering and view.decided.holds(name, incarnation) and latest <= view.decided.version
 
     def _is_left_out(self, name: str, incarnation: int) -> bool:
         """This very life was about to be taken in by a broker that has died. Its place is known here, and it has none:
@@ -397,7 +423,11 @@ class Reunion:
         if view.is_strict_majority(view.decided, lives):
             life.gathering = False
             life.outcomes.append(Settled())
-        elif life.now_us >= self._tell_us:
+            return
+        for voter in view.decided.voters:
+            if voter.life not in lives:
+                self._peers.post(voter.name, Whereabouts(view.network, True, decided=view.decided))
+        if life.now_us >= self._tell_us:
             self._tell_after_us = min(TELL_FACTOR * self._tell_after_us, TELL_SECONDS_MAX * 1_000_000)
             self._tell_us = life.now_us + self._tell_after_us
             absent = [voter.name for voter in view.decided.voters if voter.life not in lives]

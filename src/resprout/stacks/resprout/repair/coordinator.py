@@ -11,17 +11,18 @@ from resprout.overlay.council import Council
 from resprout.overlay.messages import Fenced
 from resprout.overlay.places import Life
 from resprout.overlay.waves import Waves
+from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.client_book import Roll
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import Attach, AttachRequest, NotMember
 from resprout.stacks.resprout.neighbours import Neighbours
 from resprout.stacks.resprout.repair.finish import AskedBroker, CoordinatorState, FinishRepair, LedRepair, MemberAnswer
 from resprout.stacks.resprout.repair.parcels import Parcel, learn
-from resprout.stacks.shell.peers import Peer, Peers
 
 
 class Coordinator:
-    """Of one repair at a time: whoever dies meanwhile joins its piece."""
+    """Collects what the members of one repair bring. There is one repair at a time: a broker that dies meanwhile
+    joins its piece."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class Coordinator:
     # -- collecting ----------------------------------------------------------------------------------------------------
 
     def declared(self, names: Iterable[str]) -> None:
-        """This broker is the authority over them: they are dead."""
+        """Begin or extend the repair: this broker, as the authority, has declared these dead."""
         life = self._life
         names = list(names)
         for name in names:
@@ -62,7 +63,7 @@ class Coordinator:
         self.check()
 
     def declare_dead_children(self) -> None:
-        """Somebody else declared a child dead, which had been theirs when it asked for a place here."""
+        """Take over the repair of children that another broker declared dead, as their former authority."""
         life = self._life
         tombstones = life.view.tombstones
         for name, link in list(self._links.items()):
@@ -70,7 +71,7 @@ class Coordinator:
                 self.declared((name,))
 
     def check(self) -> None:
-        """Ask who has not been asked, and finish when everybody is in."""
+        """Ask members that were not asked yet, and finish when all have attached and the dead are registered."""
         life, repair = self._life, self.current
         if repair is None or life.retired:
             return
@@ -99,13 +100,13 @@ class Coordinator:
         self._peers.post(name, AttachRequest(repair.token, tuple(repair.dead.values())))
 
     def met(self, name: str) -> None:
-        """A session begins. What was said in the one before may be lost with it, so whoever has not answered is asked
-        again."""
+        """Ask again a member that has not answered: its last session, and perhaps the question, is lost."""
         if self.current is not None and self.awaits(name) and self._stands(name):
             self._ask(self.current, name)
 
     def _stands(self, name: str) -> bool:
-        """It is the life that has the place: a later one knows nothing of it, and the one asked is over."""
+        """Whether the session is with the life that has the place in the tree. A later life knows nothing of the
+        dead link."""
         return self._peers.incarnation(name) == self._life.view.incarnation_of(name)
 
     def _is_in(self, repair: LedRepair, name: str) -> bool:
@@ -113,7 +114,7 @@ class Coordinator:
         return one.answer is MemberAnswer.ATTACHED and one.incarnation == self._peers.incarnation(name)
 
     def tick(self) -> None:
-        """Members that do not answer may be dead, too."""
+        """Declare members dead that do not answer, where the council allows it."""
         repair, life = self.current, self._life
         if repair is None:
             return
@@ -127,16 +128,17 @@ class Coordinator:
 
     @property
     def members(self) -> list[str]:
-        """Brokers that the running repair needs a session with until it ends, so that nobody closes it as idle."""
+        """Brokers to keep sessions with until the running repair ends."""
         asked = self.current.asked if self.current is not None else {}
         return [name for name, one in asked.items() if one.answer is not MemberAnswer.NOT_MEMBER]
 
     def awaits(self, name: str) -> bool:
-        """It was asked and has not answered."""
+        """Whether this broker was asked to attach and has not answered."""
         one = self.current.asked.get(name) if self.current is not None else None
         return one is not None and one.answer is MemberAnswer.AWAITED
 
     def attached(self, peer: Peer, parcel: Parcel) -> None:
+        """Take a member's complete parcel."""
         life, repair, name = self._life, self.current, peer.name
         head: Attach = parcel.head
         if life.view.is_dead_speaker(name):
@@ -158,6 +160,7 @@ class Coordinator:
         self.check()
 
     def not_member(self, peer: Peer, message: NotMember) -> None:
+        """A broker says that it has no link to the dead."""
         repair, name = self.current, peer.name
         if repair is None or message.token != repair.token:
             return
@@ -168,7 +171,8 @@ class Coordinator:
             self.check()
 
     def unlink(self, link: Link) -> None:
-        """A link on which nobody ever spoke goes without a repair: nobody is behind it, and nobody is dead."""
+        """Remove a link on which the neighbour never spoke, without a repair: it never took its place, and nobody is
+        behind it."""
         self._tokens += 1
         repair = LedRepair(self._life.now_us * 1_000 + self._tokens % 1_000)
         repair.dead[link.name] = Life(link.name, link.incarnation)

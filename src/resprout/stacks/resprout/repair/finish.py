@@ -11,44 +11,42 @@ from typing import Final
 import msgspec
 
 from resprout.core.contract import ProtocolMessage, SetTimer
+from resprout.core.errors import transition
 from resprout.core.seen import Seen
-from resprout.core.states import transition
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.order.clock import Clock
 from resprout.order.link import Link
 from resprout.order.log import Log
-from resprout.order.retained import Retained
+from resprout.order.messages import KnownLock
+from resprout.order.reports import Retained
 from resprout.order.totals.handover import Handover, MemberLocks, MergedLocks, Piece
-from resprout.order.totals.levels import TotalBook
-from resprout.order.totals.messages import KnownLock
+from resprout.order.totals.levels import TotalAcks
 from resprout.order.totals.totals import Totals
 from resprout.overlay.places import Life, Place
 from resprout.overlay.waves import Waves
 from resprout.spread.interest import Interest
 from resprout.spread.messages import Interested, Outbound, Uninterested
+from resprout.stacks.peers import Peers
 from resprout.stacks.resprout.client_book import ClientBook
-from resprout.stacks.resprout.copies import Copies
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.life import BrokerLife
-from resprout.stacks.resprout.messages import Grant, Item, Stub
-from resprout.stacks.resprout.neighbours import Neighbours
-from resprout.stacks.resprout.outcomes import Repaired
+from resprout.stacks.resprout.messages import Grant, Item, Repaired, Stub
+from resprout.stacks.resprout.neighbours import Copies, Neighbours
 from resprout.stacks.resprout.repair.parcels import Ask, Parcel, send_parcel, shared_rows
-from resprout.stacks.resprout.repair.pool import OWN_SIDE, Inventory, Pool, PoolParts, Taking, in_order
+from resprout.stacks.resprout.repair.pool import OWN_SIDE, Inventory, Pool, PoolParts, PoolTaker, in_order
 from resprout.stacks.resprout.speaking import Speaking
-from resprout.stacks.resprout.wishes import Wishes
+from resprout.stacks.resprout.subscribing import Wishes
 from resprout.stacks.routes import Routes
-from resprout.stacks.shell.peers import Peers
 
 
 class CoordinatorState(Enum):
     """How far a repair has come at its coordinator."""
 
     COLLECTING = auto()
-    """Members are asked, and the dead are registered; whoever is found dead joins the piece."""
+    """Members are asked, and the dead are registered. A broker that is found dead meanwhile joins the piece."""
     FINISHING = auto()
-    """All is here: the pool is being taken, in one step."""
+    """All members have attached: the pool is being taken, in one step."""
     DONE = auto()
 
 
@@ -76,9 +74,9 @@ class AskedBroker:
         self.asked_us = asked_us
         self.answer = MemberAnswer.AWAITED
         self.incarnation = 0
-        """The life that has attached."""
+        """The incarnation that has attached."""
         self.parcel: Parcel | None = None
-        """What it brought."""
+        """The parcel that it sent."""
 
 
 class LedRepair:
@@ -95,6 +93,8 @@ class LedRepair:
 
 
 class FinishRepair:
+    """The last step of a repair at its coordinator."""
+
     def __init__(
         self,
         life: BrokerLife,
@@ -108,7 +108,7 @@ class FinishRepair:
         interest: Interest,
         sessions: ClientSessions,
         routes: Routes,
-        total_acks: TotalBook,
+        total_acks: TotalAcks,
         totals: Totals,
         handover: Handover,
         retained: Retained,
@@ -146,7 +146,7 @@ class FinishRepair:
         self._pool = pool
 
     def run(self, repair: LedRepair, members: list[str]) -> None:
-        """`members`: all living brokers around the dead, each of which has attached."""
+        """Finish a repair. `members`: all living brokers around the dead, each of which has attached."""
         life = self._life
         # 1. What is said on the old links' terms is said before they go.
         self._speaking.say_all()
@@ -170,9 +170,9 @@ class FinishRepair:
         if self._total_acks.heard:
             self._total_acks.replace([link.name for link in old], list(links))
         # 5. The pool, in one order for all, before anything that is logged from now on (I1, I4).
-        taking = Taking(self._pool, inventory, lambda bundle: any(owed(bundle) for owed in owing), spread=spread)
+        taker = PoolTaker(self._pool, inventory, lambda bundle: any(owed(bundle) for owed in owing), spread=spread)
         self._forwarding.fresh = tuple(links.values())
-        self._take(items, merged, taking, members, links, ghost)
+        self._take(items, merged, taker, members, links, ghost)
         self._forwarding.fresh = ()
         assert all(link.crossed == len(items) for link in links.values()), "I5: both ends begin with the pool"
         # 6. Nothing older can be taken for new later (I1).
@@ -188,8 +188,8 @@ class FinishRepair:
             self._neighbours.open(link)
         self._handover.lead(merged)
         if not spread:
-            self._push(taking, links)
-        taking.settle()
+            self._push(taker, links)
+        taker.settle()
         self._tell(repair, links)
 
     def _collect(self, members: list[str], parcels: dict[str, Parcel], inventory: Inventory) -> list[Item | Stub]:
@@ -207,7 +207,7 @@ class FinishRepair:
                 self._forwarding.raise_seen(origin, reached)
 
     def _tell(self, repair: LedRepair, links: dict[str, Link]) -> None:
-        """The tree, and the other parts of this broker, that it is over."""
+        """Tell the tree, and the other parts of this broker, that the repair is over."""
         life = self._life
         view = life.view
         view.mark_replaced(repair.dead)
@@ -235,7 +235,7 @@ class FinishRepair:
         return self._handover.merge(reports, pieces)
 
     def _raise_ghost(self, repair: LedRepair, old: list[Link], parcels: dict[str, Parcel]) -> str:
-        """Whoever was behind the dead as a client will be looked after here."""
+        """Create a ghost for the clients of the dead, and return its name."""
         life = self._life
         predicates = dict.fromkeys(p for link in old for p in self._interest.index.predicates_of(link.name))
         lives = set(repair.dead.values())
@@ -253,8 +253,8 @@ class FinishRepair:
         return ghost
 
     def _listeners(self, repair: LedRepair, old: list[Link], parcels: dict[str, Parcel]) -> set[str] | None:
-        """The clients of the dead, as far as they are owed anything and are not here already. None when nobody is left
-        who was next to one of the dead."""
+        """Return the clients of the dead that are owed something and are not served here already; None if no broker
+        is left that knew all of them."""
         told = {link.name: self._book.lost(link.name) for link in old}
         for parcel in parcels.values():
             if parcel.head.neighbour in repair.dead:
@@ -267,6 +267,7 @@ class FinishRepair:
         }
 
     def _rewire(self, repair: LedRepair, old: list[Link], parcels: dict[str, Parcel]) -> dict[str, Link]:
+        """Replace the links to the dead by links to the members, and return these."""
         life = self._life
         view = life.view
         for parcel in parcels.values():
@@ -288,7 +289,7 @@ class FinishRepair:
     def _merge_interest(
         self, links: dict[str, Link], parcels: dict[str, Parcel]
     ) -> tuple[dict[str, list[Ask]], dict[str, list[ProtocolMessage]]]:
-        """By member: what the Grant asks of it, and what it is told right after that."""
+        """Return, by member, the interest that its Grant states, and the messages to send right after the Grant."""
         for name, parcel in parcels.items():
             self._wishes.reconcile(name, parcel.asks)
         base = self._retained.marks()
@@ -314,20 +315,20 @@ class FinishRepair:
         self,
         items: list[Item | Stub],
         merged: MergedLocks,
-        taking: Taking,
+        taker: PoolTaker,
         members: list[str],
         links: dict[str, Link],
         ghost: str,
     ) -> None:
         for thing in in_order(items, merged.locks):
             if isinstance(thing, KnownLock):
-                taking.deliver(thing, list(links))
+                taker.deliver(thing, list(links))
                 entry = self._total_acks.entry((thing.bundle.publisher, thing.bundle.incarnation, thing.bundle.first))
                 if entry is not None and entry.is_backup:
                     continue  # it stands in for something that the ghost has read, if that was for it
             else:
                 source = links[members[thing.side - 1]] if thing.side > 0 else None
-                entry, entered = taking.take(thing, source, 0, keeps_source=thing.side == OWN_SIDE)
+                entry, entered = taker.take(thing, source, 0, keeps_source=thing.side == OWN_SIDE)
                 for link in links.values():
                     if link is not source:
                         self._log.enter_link(link, entry, sent=True)
@@ -355,25 +356,26 @@ class FinishRepair:
         rows = chain(shared_rows(life.view, self._seen, asks, merged.locks, merged.last), self._book.rows(), items)
         send_parcel(partial(self._peers.post, name), head, rows)
 
-    def _push(self, taking: Taking, fresh: dict[str, Link]) -> None:
-        """Too few take the pool to make it safe: the other neighbours keep copies, and it is shown when they have."""
+    def _push(self, taker: PoolTaker, fresh: dict[str, Link]) -> None:
+        """Copy the pool to the other neighbours: too few brokers take it to make it safe, and it is shown once they
+        have it."""
         others = [link for link in self._links.values() if link.name not in fresh and link.open]
         for link in others:
-            for entry in taking.unspread():
+            for entry in taker.unspread():
                 if entry.source is not link and entry.bundle is not None:
                     self._forwarding.copy(link, entry)
         others.sort(key=lambda link: link.cursor is not None)  # whoever has room takes copies at once
-        self._copy_undelivered(taking, others, self._life.faults - len(fresh))
+        self._copy_undelivered(taker, others, self._life.faults - len(fresh))
         for entry in list(self._total_acks.entries.values()):
             if entry.undone and entry.bundle is not None:
                 for link in others:
                     self._copies.share_total(link, entry)
 
-    def _copy_undelivered(self, taking: Taking, others: list[Link], wanted: int) -> None:
+    def _copy_undelivered(self, taker: PoolTaker, others: list[Link], wanted: int) -> None:
         """Let `wanted` of these neighbours have a copy of everything that was shown before and somebody has not
         taken."""
         kept = [link.kept() for link in others]
-        for entry in taking.undelivered():
+        for entry in taker.undelivered():
             missing = wanted - sum(id(entry) in each for each in kept)
             if missing > 0:
                 entry.copies = 1 + sum(link.has(entry) for link in others)  # the dead were counted

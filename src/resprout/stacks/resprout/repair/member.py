@@ -10,32 +10,30 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-from resprout.core.errors import PeerError
+from resprout.core.errors import PeerError, transition
 from resprout.core.seen import Seen
-from resprout.core.states import transition
 from resprout.order.clock import Clock
 from resprout.order.link import Link
 from resprout.order.log import Log
-from resprout.order.retained import Retained
+from resprout.order.messages import Closed, KnownLock
+from resprout.order.reports import Retained
 from resprout.order.totals.handover import Handover
-from resprout.order.totals.levels import TotalBook
-from resprout.order.totals.messages import Closed, KnownLock
+from resprout.order.totals.levels import TotalAcks
 from resprout.overlay.council import Council
 from resprout.overlay.messages import Fenced
 from resprout.overlay.places import Life
 from resprout.overlay.waves import Waves
 from resprout.spread.interest import Interest
+from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.life import BrokerLife
-from resprout.stacks.resprout.messages import Attach, AttachRequest, Grant, NotMember, ServedInterest
+from resprout.stacks.resprout.messages import Attach, AttachRequest, Grant, NotMember, Repaired, ServedInterest
 from resprout.stacks.resprout.neighbours import Neighbours
-from resprout.stacks.resprout.outcomes import Repaired
 from resprout.stacks.resprout.repair.parcels import Parcel, learn, send_parcel, shared_rows
-from resprout.stacks.resprout.repair.pool import Inventory, PoolParts, Taking, in_order
+from resprout.stacks.resprout.repair.pool import Inventory, PoolParts, PoolTaker, in_order
 from resprout.stacks.resprout.speaking import Speaking
-from resprout.stacks.resprout.wishes import Wishes
-from resprout.stacks.shell.peers import Peer, Peers
+from resprout.stacks.resprout.subscribing import Wishes
 
 
 class MemberState(Enum):
@@ -44,9 +42,9 @@ class MemberState(Enum):
     ATTACHED = auto()
     """It has handed over what crossed the dead link, and waits for the Grant."""
     FINISHING = auto()
-    """All is here: the pool is being taken, in one step."""
+    """The Grant is here: the pool is being taken, in one step."""
     TAKEN_OVER = auto()
-    """Its coordinator is dead, too, and another has asked."""
+    """Its coordinator is dead too, and another one has asked."""
     DONE = auto()
 
 
@@ -59,7 +57,7 @@ MEMBER_STATES: Final[Mapping[MemberState, frozenset[MemberState]]] = {
 
 
 class AttachedRepair:
-    """One repair in which this broker is a member: of one dead link."""
+    """One repair in which this broker is a member, for one dead link."""
 
     __slots__ = ("coordinator", "dead", "inventory", "state", "token")
 
@@ -88,7 +86,7 @@ class Member:
         clock: Clock,
         seen: Seen,
         interest: Interest,
-        total_acks: TotalBook,
+        total_acks: TotalAcks,
         handover: Handover,
         retained: Retained,
         speaking: Speaking,
@@ -122,6 +120,7 @@ class Member:
     # -- attach --------------------------------------------------------------------------------------------------------
 
     def requested(self, peer: Peer, message: AttachRequest) -> None:
+        """A coordinator asks to hand over the links to these dead brokers."""
         life, coordinator = self._life, peer.name
         view = life.view
         if not self._council.may_repair(coordinator, message.dead, life.now_us):
@@ -157,6 +156,7 @@ class Member:
         return link.name in dead and dead[link.name].incarnation >= link.incarnation
 
     def _attach(self, link: Link, coordinator: str, token: int, dead: tuple[Life, ...]) -> None:
+        """Hand over the state of a dead link to the coordinator, as a parcel."""
         life = self._life
         self._speaking.say_all()
         inventory = Inventory(self._log, self._forwarding, link)
@@ -181,6 +181,7 @@ class Member:
     # -- grant ---------------------------------------------------------------------------------------------------------
 
     def granted(self, peer: Peer, parcel: Parcel) -> None:
+        """Finish the repair with the coordinator's complete parcel."""
         life = self._life
         head: Grant = parcel.head
         sought = (peer.name, head.token)
@@ -199,6 +200,7 @@ class Member:
         repair.move_to(MemberState.DONE)
 
     def _replace(self, repair: AttachedRepair, old: Link, peer: Peer, parcel: Parcel) -> None:
+        """Replace the dead link by a link to the coordinator, and take the pool."""
         life, coordinator = self._life, peer.name
         head: Grant = parcel.head
         view = life.view
@@ -223,14 +225,14 @@ class Member:
         if self._total_acks.heard:
             self._total_acks.replace((old.name,), (coordinator,))
         # The pool, in the order that all take it in (I4): what came from here as sent, all else as arrived (I5).
-        taking = Taking(self._pool, repair.inventory, owed, spread=head.spread)
+        taker = PoolTaker(self._pool, repair.inventory, owed, spread=head.spread)
         me = head.members.index(life.seat.name) + 1
         for thing in in_order(parcel.items, parcel.locks):
             if isinstance(thing, KnownLock):
-                taking.deliver(thing, (coordinator,))
+                taker.deliver(thing, (coordinator,))
                 continue
             is_mine = thing.side == me
-            entry, entered = taking.take(thing, link, 1, keeps_source=is_mine)
+            entry, entered = taker.take(thing, link, 1, keeps_source=is_mine)
             if not entered:
                 self._log.enter_link(link, entry, sent=is_mine)
         assert link.crossed == len(parcel.items), "I5: both ends begin with the pool"
@@ -245,15 +247,15 @@ class Member:
         for message in old.unsaid or ():
             self._peers.post(coordinator, message)
         self._neighbours.open(link)
-        taking.settle()
+        taker.settle()
         self._waves.start(view.publish_place(), view.reach, lambda: None)
         self._waves.exchange(coordinator)
         self._handover.resume()
 
     def close_behind(self, link: Link, since: int) -> None:
-        """Totals that were delivered here since the report, on what the dead had said, are not in the pool. The new
-        link is told of each that this side is closed, at its place among what was logged since and crosses now: behind
-        what came before it, and before what came after it."""
+        """Tell the new link, for each total that was delivered here since `since`, that this side is closed. Such
+        totals were delivered on what the dead had said, and are not in the pool. Each Closed takes its place among
+        the entries logged since then, which cross the new link now."""
         for entry in self._log.entries.values():
             if entry.tseq >= 0 and entry.no >= since:
                 assert entry.bundle is not None

@@ -14,10 +14,11 @@ from resprout.core.errors import PeerError, UsageError
 from resprout.core.message_fields import NOTHING, Mark, Reached
 from resprout.core.seen import Seen
 from resprout.filters.predicate import Predicate, parse_predicate
-from resprout.order.totals.messages import KnownLock, check_locks
+from resprout.order.messages import KnownLock, check_locks
 from resprout.overlay.council import Council
 from resprout.overlay.places import Life, Place
 from resprout.overlay.view import MembershipView
+from resprout.stacks.peers import Peer
 from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import (
@@ -40,7 +41,6 @@ from resprout.stacks.resprout.messages import (
     Welcome,
     bytes_of,
 )
-from resprout.stacks.shell.peers import Peer
 
 ROWS_MAX: Final = 2_000_000
 """In one parcel; a broker that knows more cannot hand it over."""

@@ -16,25 +16,25 @@ from resprout.order.clock import Clock
 from resprout.order.entry import Entry, Id
 from resprout.order.link import Link
 from resprout.order.log import Log
+from resprout.order.messages import KnownLock, id_of
 from resprout.order.reports import Reports
 from resprout.order.totals.handover import Handover
-from resprout.order.totals.levels import TotalBook
-from resprout.order.totals.messages import KnownLock, id_of
+from resprout.order.totals.levels import TotalAcks
 from resprout.stacks.resprout.delivering import Delivering
 from resprout.stacks.resprout.forwarding import Forwarding, crosses, nothing_more_to_do
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import Item, Stub
-from resprout.stacks.resprout.total_way import TotalWay
+from resprout.stacks.resprout.total_delivery import TotalDelivery
 
 OWN_SIDE: Final = 0
 WAITED: Final = -1
-"""In the place of a number: a copy that waited for room, and was not counted yet."""
+"""The `number` of a copy that waited for room, and was not counted yet."""
 DEAD_SIDE: Final = -1
-"""Its publisher was a client of a dead broker: nobody among the living passed it on first."""
+"""The side of a bundle whose publisher was a client of a dead broker: no living broker passed it on first."""
 
 
 class Crossed:
-    """One entry on a dead link. `number`: its place among what was sent or came; 0 for what had not been sent yet."""
+    """One entry on a dead link. `number`: its number in the track; 0 if it had not been sent yet."""
 
     __slots__ = ("entry", "link", "number", "sent")
 
@@ -46,14 +46,15 @@ class Crossed:
 
 
 class Inventory:
-    """What a dead link owed and was owed, at one moment."""
+    """What a dead link owed and was owed at one moment: entries that crossed it and are not forgotten, and entries
+    that were to cross."""
 
     def __init__(self, log: Log, forwarding: Forwarding, *links: Link) -> None:
         self._log = log
         self._forwarding = forwarding
         self._links = links
         self.snapshot = log.next_no
-        """What is logged from here on is not in it."""
+        """The first place in the log that is not in the inventory."""
         self.found: dict[Id, list[Crossed]] = {}
         for link in links:
             for number, entry in link.sent.entries.items():
@@ -76,8 +77,8 @@ class Inventory:
         self.found.setdefault(crossed.entry.id, []).append(crossed)
 
     def _merge(self, crossings: list[Crossed]) -> None:
-        """What crossed twice is one thing: the entry that counts who is owed it comes first, and has the bundle if it
-        was forgotten and came back as a copy."""
+        """Make one item of an entry that crossed twice. The entry that counts readers comes first; it gets the
+        bundle back if it was forgotten and came again as a copy."""
         kept = min(crossings, key=lambda crossed: (crossed.entry.no < 0, crossed.entry.is_backup)).entry
         bundle = next((crossed.entry.bundle for crossed in crossings if crossed.entry.bundle is not None), None)
         if kept.bundle is None and bundle is not None:
@@ -89,13 +90,13 @@ class Inventory:
             yield item_of(crossings[0].entry, int(not self.has_come(crossings)))
 
     def has_come(self, crossings: list[Crossed]) -> bool:
-        """From the dead, and perhaps it was sent back. Of two dead links it may have come over one that has forgotten
-        so, and gone on over the other."""
+        """Whether the entry came from the dead side. Of two dead links, it may have come over one that has forgotten
+        it, and gone on over the other."""
         entry = crossings[0].entry
         return entry.source in self._links or any(not one.sent for one in crossings if one.entry is entry)
 
     def leave(self, id: Id) -> Entry | None:
-        """Take an entry off the dead links; what replaces them counts it from now on."""
+        """Take an entry off the dead links and return it; the new links count it from now on."""
         crossings = self.found.pop(id, None)
         if crossings is None:
             return None
@@ -128,7 +129,7 @@ def id_of_item(item: Item | Stub | Bundle) -> Id:
 
 
 class Pool:
-    """What the coordinator collects."""
+    """The items of all members and of the coordinator, each once, with its side."""
 
     def __init__(self) -> None:
         self._items: dict[Id, Item | Stub] = {}
@@ -147,7 +148,8 @@ class Pool:
                 self._sides.setdefault(id, DEAD_SIDE)
 
     def add_own(self, inventory: Inventory) -> None:
-        """After the members: what one of them sent, and what came from the dead, is not ours."""
+        """Add the coordinator's inventory, after those of the members. What a member sent, or came from the dead, is
+        not of the coordinator's side."""
         for id, crossings in inventory.found.items():
             self._put(id, item_of(crossings[0].entry, OWN_SIDE))
             if inventory.has_come(crossings):
@@ -160,7 +162,7 @@ class Pool:
             self._items[id] = item
 
     def ordered(self) -> list[Item | Stub]:
-        """Each with its side."""
+        """Return the items in the order of their stamps, each with its side."""
         return [with_side(self._items[id], self._sides[id]) for id in sorted(self._items)]
 
 
@@ -171,14 +173,14 @@ def with_side(item: Item | Stub, side: int) -> Item | Stub:
 
 
 def in_order(items: Sequence[Item | Stub], locks: Iterable[KnownLock]) -> list[Item | Stub | KnownLock]:
-    """The pool with the totals that somebody has delivered, each at its stamp."""
+    """Return the pool merged with the totals that some broker has delivered, in the order of stamps."""
     keyed: list[tuple[Id, Item | Stub | KnownLock]] = [(id_of_item(item), item) for item in items]
     keyed += [(id_of_item(lock.bundle), lock) for lock in locks if lock.stamp >= 0]
     return [thing for _, thing in sorted(keyed, key=lambda pair: pair[0])]
 
 
 class PoolParts(NamedTuple):
-    """The parts of a broker that take what a pool brings."""
+    """The parts of a broker that `PoolTaker` uses."""
 
     life: BrokerLife
     log: Log
@@ -188,13 +190,13 @@ class PoolParts(NamedTuple):
     delivering: Delivering
     forwarding: Forwarding
     handover: Handover
-    total_acks: TotalBook
-    total_way: TotalWay
+    total_acks: TotalAcks
+    total_delivery: TotalDelivery
 
 
-class Taking:
-    """Takes a pool at one broker. `owed` says whether this side was owed a bundle on the dead link; `spread` whether so
-    many take the pool that it is safe."""
+class PoolTaker:
+    """Takes a pool into the log of one broker. `owed`: whether this side was owed a bundle on the dead link.
+    `spread`: whether enough brokers take the pool to make it safe."""
 
     def __init__(self, parts: PoolParts, inventory: Inventory, owed: Callable[[Bundle], bool], *, spread: bool) -> None:
         self._parts = parts
@@ -205,9 +207,9 @@ class Taking:
         parts.log.held_back.line_up()
 
     def take(self, item: Item | Stub, source: Link | None, hops: int, *, keeps_source: bool) -> tuple[Entry, bool]:
-        """The entry of an item, off the dead links; True when it is new and stands on its source's link already.
-        `keeps_source`: it came from this side, and nothing changes about that. `hops` counts the copies that are
-        certain when the pool is not spread."""
+        """Take an item off the dead links and into the log; return its entry, and whether the entry is new and
+        already on its source's link. `keeps_source`: it came from this side. `hops`: the copies that are certain if
+        the pool is not spread."""
         parts = self._parts
         entry = self._inventory.leave(id_of_item(item))
         entered = False
@@ -242,7 +244,7 @@ class Taking:
         return nothing_more_to_do(bundle, source, hops, parts.life.faults), False
 
     def _take_bundle(self, item: Item, source: Link | None, hops: int) -> Entry:
-        """Raises WireError, and logs nothing, when the bundle cannot be read and has to be."""
+        """Log a new bundle. Raises WireError, and logs nothing, when the bundle has to be read and cannot be."""
         parts, bundle = self._parts, item.bundle
         is_new = not parts.seen.has(bundle)
         if bundle.first <= (known := parts.seen.mark(bundle.origin)) < bundle.last:
@@ -254,34 +256,34 @@ class Taking:
         return parts.forwarding.keep(bundle, source, hops)
 
     def _revive(self, entry: Entry, item: Item | Stub | KnownLock) -> None:
-        """It was stable, and forgotten, because readers next to here had taken it. A client of the dead has not, or one
-        of whoever is next to here from now on; and the dead may have had the only other copy."""
+        """Store a bundle again that was stable here. A client of the dead, or of a new neighbour, may not have taken
+        it, and the dead may have had the only other copy."""
         if entry.bundle is None and entry.no >= 0 and not isinstance(item, Stub):
             self._parts.forwarding.keep_again(entry, self._parts.clock.admit(item.bundle))
 
     def deliver(self, lock: KnownLock, new: Sequence[str]) -> None:
-        """A total that somebody has delivered. Those who came later, or are through with it, keep it with those who are
-        not: the dead may have had the only other copy of it."""
+        """Deliver a total that some broker has delivered. Brokers that came later, or had forgotten it, store it
+        again: the dead may have had the only other copy."""
         parts = self._parts
         parts.handover.deliver_at(lock.bundle)
         entry = parts.total_acks.entry(id_of(lock.bundle))
         if entry is None:
-            parts.total_way.keep((lock.epoch, lock.number), lock.bundle, new)
+            parts.total_delivery.keep((lock.epoch, lock.number), lock.bundle, new)
         else:
             self._revive(entry, lock)
 
     def unspread(self) -> list[Entry]:
-        """What was taken and has not been shown."""
+        """Return the entries that were taken and are not shown, and copies."""
         return [entry for entry in self._touched.values() if not entry.shown or entry.is_backup]
 
     def undelivered(self) -> list[Entry]:
-        """What was shown before, and somebody has not taken: the dead may have had the only other copy of it, and where
-        the ghost reads it, others may be through with it and have forgotten it."""
+        """Return the entries that were shown before and that some reader has not taken. The dead may have had the
+        only other copy, and other brokers may have forgotten what only the ghost reads."""
         shown = [entry for entry in self._touched.values() if entry.shown and not entry.is_backup]
         return [entry for entry in shown if entry.undone and entry.bundle is not None]
 
     def settle(self) -> None:
-        """When all links are as they will be."""
+        """Settle and show everything that was taken, when all links are open."""
         parts = self._parts
         for entry in (*self._touched.values(), *parts.total_acks.entries.values()):
             parts.log.settle(entry)

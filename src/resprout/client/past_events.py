@@ -1,0 +1,414 @@
+"""Past events: pages of them with offsets to resume from, and subscriptions that begin in the past.
+
+`AskingClient` is the half of the client that asks its broker for pages of events, and to forget brokers.
+
+A subscription that begins in the past (`ReplayingInbox`) hands out first what the broker keeps of it, then what comes.
+The subscription is confirmed before anything is read, so nothing is missed in between. Events are read in the order in
+which the broker's own subscribers were given them, and the same broker delivers in that order too. So once the first
+delivery is here, and the journal was read to its end after that, the journal has everything before it; from there on
+deliveries are enough, without what was read already. Until something is delivered, the journal is read again now and
+then: events that were in flight when the subscription was confirmed may be kept later.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from resprout.client.arguments import check_count, check_filter_and_where, check_flag, shown, wrong
+from resprout.client.errors import ClosedError, ForgetError, GapError, ReadError, TellGap
+from resprout.client.inbox import Batch, Inbox
+from resprout.client.publisher import Publisher
+from resprout.client.requesting import Requester
+from resprout.core.bundle import Origin
+from resprout.core.contract import Request
+from resprout.core.errors import UsageError, WireError
+from resprout.core.message import Message
+from resprout.core.message_fields import NUMBER_MAX
+from resprout.edge.client.machine import ClientMachine
+from resprout.edge.client.questions import check_names, messages_of
+from resprout.edge.messages import EventGap
+from resprout.edge.requests import (
+    AudienceAnswered,
+    EventsAnswered,
+    ForgetAnswered,
+    ForgetRequest,
+    ReadRequest,
+    Refused,
+    StoredMessage,
+)
+from resprout.net.host import Host
+
+PAGE_BYTES: Final = 256 << 10
+_BY_TIME: Final = -1
+_LATEST: Final = -2
+
+LOOK_SECONDS_MIN: Final = 0.05
+LOOK_SECONDS_MAX: Final = 2.0
+"""Between two looks at a journal to whose end everything was read; doubled each time."""
+
+
+class Offset(msgspec.Struct, frozen=True, order=True):
+    """A place in the journal of one broker."""
+
+    journal: str
+    position: int
+    life: int = 0
+    """Of the broker, for those who tell its lives apart; a position is unique without it."""
+
+    def __str__(self) -> str:
+        return f"{self.journal}@{self.position}"
+
+
+Start = Offset | datetime | Literal["earliest", "latest"]
+
+
+class EventsPage(msgspec.Struct, frozen=True):
+    journal: str
+    messages: tuple[StoredMessage, ...]
+    next: Offset
+    """Where the next page begins."""
+    first: int
+    """The first position that is kept."""
+    end: int
+    """The position behind the last."""
+    gaps: tuple[EventGap, ...] = ()
+    """Those that this page passes over (`allow_gaps`)."""
+
+    @property
+    def at_end(self) -> bool:
+        """Nothing more was kept when this was read."""
+        return self.next.position >= self.end
+
+    def offset_of(self, message: StoredMessage) -> Offset:
+        return Offset(self.journal, message.position, message.life)
+
+
+def read_offset(text: str, argument: str = "offset") -> Offset:
+    """Parse an offset as `str` writes it. UsageError for anything else."""
+    journal, at, position = text.rpartition("@")
+    if not at or not journal or not position.isdecimal():
+        raise wrong(argument, text, "no offset, which is JOURNAL@POSITION as it is shown beside what was read")
+    return Offset(journal, int(position))
+
+
+def read_start(start: Start | str, argument: str = "start") -> Start:
+    """Return where to begin: "earliest", "latest", an `Offset` or its text, a `datetime` with a time zone, or a time in
+    ISO 8601 (UTC when it names no zone). UsageError for anything else, which names the argument.
+
+    `Client.read`, `Client.subscribe`, the command line and the options of Spark all accept these words.
+    """
+    if start == "earliest":
+        return "earliest"
+    if start == "latest":
+        return "latest"
+    if isinstance(start, Offset):
+        return start
+    if isinstance(start, datetime):
+        if start.tzinfo is None:
+            raise UsageError(f"{argument}={start!r} needs a time zone, such as datetime.UTC")
+        return start
+    if isinstance(start, str):
+        text = start.strip()
+        if "@" in text:
+            return read_offset(text, argument)
+        with contextlib.suppress(ValueError):
+            time = datetime.fromisoformat(text)
+            return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    raise UsageError(
+        f"{argument}={shown(start)} is no position: 'earliest', 'latest', an offset such as 'tap.4e3c6f88@41',"
+        " or a time such as '2026-03-01T12:00:00Z'"
+    )
+
+
+def read_request(
+    filter: str, where: str | None, start: Start | str, size: int, allow_gaps: bool = False
+) -> ReadRequest:
+    check_filter_and_where(filter, where)
+    start = read_start(start)
+    check_count(size, "size", 1, NUMBER_MAX)
+    check_flag(allow_gaps, "allow_gaps")
+    if isinstance(start, Offset):
+        return ReadRequest(filter, where, start.journal, start.position, 0, size, allow_gaps=allow_gaps)
+    if isinstance(start, datetime):
+        return ReadRequest(
+            filter, where, "", _BY_TIME, max(0, round(start.timestamp() * 1_000_000)), size, allow_gaps=allow_gaps
+        )
+    if start == "latest":
+        return ReadRequest(filter, where, "", _LATEST, 0, size, allow_gaps=allow_gaps)
+    return ReadRequest(filter, where, "", _BY_TIME, 0, size, allow_gaps=allow_gaps)
+
+
+def page_of(answer: EventsAnswered) -> EventsPage:
+    if answer.reason:
+        raise GapError(answer.journal, answer.gaps[0]) if answer.gaps else ReadError(answer.reason)
+    try:
+        messages = tuple(stored for event in answer.events for stored in messages_of(event))
+    except WireError as error:
+        raise ReadError(f"what the broker gave cannot be read: {error}") from None
+    following = Offset(answer.journal, answer.following, answer.life)
+    return EventsPage(answer.journal, messages, following, answer.first, answer.end, answer.gaps)
+
+
+class AskingClient(Publisher):
+    _requester: Requester
+
+    def __init__(self, machine: ClientMachine, host: Host, copies: int) -> None:
+        super().__init__(machine, host, copies)
+        self._forgetting: dict[int, asyncio.Future[str]] = {}
+        """Requests that are not answered yet, by token; the answer is a reason why not, or empty."""
+        self._reading: dict[int, asyncio.Future[EventsAnswered]] = {}
+        """The same of what is read."""
+        self._tokens = itertools.count(1)
+
+    # -- the past ------------------------------------------------------------------------------------------------------
+
+    async def read(
+        self,
+        filter: str,
+        where: str | None = None,
+        *,
+        start: Start | str = "earliest",
+        size: int = PAGE_BYTES,
+        allow_gaps: bool = False,
+    ) -> EventsPage:
+        """A page of what the broker that serves this client keeps of the past, where it keeps any (`keep`).
+
+        `start` is an offset, of a message or of the page before (`page.next`), or a time. An offset belongs to the
+        journal of one broker: it stays valid for as long as that keeps it, and means nothing to another one. A page
+        holds about `size` bytes of what is kept, and perhaps no message of it matches: go on until `page.at_end`.
+
+        Raises GapError when events are missing at `start`, because the broker was down or its disk full: a page ends
+        before a gap. With `allow_gaps` pages go on behind it, and `page.gaps` names what is missing. Raises ReadError
+        when the broker keeps no events, or not that position; UsageError for a filter or condition that is none.
+        """
+        return page_of(await self.read_events(read_request(filter, where, start, size, allow_gaps)))
+
+    async def read_events(self, request: ReadRequest) -> EventsAnswered:
+        """The same as the broker gives it: bundles, and a reason where `read` raises ReadError. For those who make
+        columns of many messages."""
+        if not isinstance(request, ReadRequest):
+            raise wrong("request", request, "a ReadRequest; client.read() makes one from its arguments")
+        self._check_open()
+        token = next(self._tokens)
+        answered: asyncio.Future[EventsAnswered] = self._loop.create_future()
+        self._reading[token] = answered
+        self._host.handle(Request(request, token))
+        try:
+            return await answered
+        finally:
+            self._reading.pop(token, None)
+
+    # -- operating -----------------------------------------------------------------------------------------------------
+
+    async def forget(self, *names: str, force: bool = False) -> None:
+        """Tell the network that brokers it waits for will never return: a part that is cut off for good, or a silent
+        host in a tree too small for a majority. Returns when that was passed on; the repair follows.
+
+        Every client may do this, unless rules say who is an operator. Nor does anybody check it: where brokers are
+        forgotten that still work, together and with clients of their own, there are two networks until they hear each
+        other again. The forgotten ones then join as new brokers, and what only they knew is lost.
+
+        Raises ForgetError, and nothing was done, when the broker refuses: it does not know a name, hears that broker
+        itself (unless `force`, for one that hangs), or is named itself. Raises UsageError for what no broker can be
+        called.
+        """
+        request = ForgetRequest(check_names(names), check_flag(force, "force"))
+        self._check_open()
+        token = next(self._tokens)
+        answered: asyncio.Future[str] = self._loop.create_future()
+        self._forgetting[token] = answered
+        self._host.handle(Request(request, token))
+        try:
+            if reason := await answered:
+                raise ForgetError(reason)
+        finally:
+            self._forgetting.pop(token, None)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise ClosedError(self._closed)
+
+    def _answered(self, token: int, news: ForgetAnswered | EventsAnswered | AudienceAnswered | Refused) -> None:
+        if isinstance(news, AudienceAnswered):
+            self._requester.answered(token, news.anybody)
+            return
+        read = self._reading.get(token)
+        if read is not None and not read.done():
+            read.set_result(news if isinstance(news, EventsAnswered) else EventsAnswered(reason=news.reason))
+        answered = self._forgetting.get(token)
+        if answered is not None and not answered.done():
+            answered.set_result(news.reason)
+
+    def _answer_nothing(self, reason: str) -> None:
+        """The client is closed, or its session is over."""
+        waits: list[asyncio.Future[Any]] = [*self._forgetting.values(), *self._reading.values()]
+        for answered in waits:
+            if not answered.done():
+                answered.set_exception(ClosedError(reason))
+
+
+ReadPage = Callable[[Start], Awaitable[EventsPage]]
+
+
+def replay_text(start: Start) -> str:
+    """Return the text that `read_start` parses."""
+    return start.isoformat() if isinstance(start, datetime) else str(start)
+
+
+class ReplayedPast:
+    """What is read, until what comes is enough. `has_come`: something waits; `is_over`: nothing more will come;
+    `missing` is told of gaps that are passed over."""
+
+    def __init__(
+        self,
+        start: Start,
+        read: ReadPage,
+        missing: TellGap,
+        has_come: Callable[[], bool],
+        is_over: Callable[[], bool],
+    ) -> None:
+        self.messages: deque[Message] = deque()
+        self.came = asyncio.Event()
+        """Set when something comes, or nothing more will."""
+        self._start = start
+        self._read = read
+        self._missing = missing
+        self._has_come = has_come
+        self._is_over = is_over
+        self._reached: dict[Origin, int] = {}
+        """Of each origin: the last number that was read."""
+        self._look_s = LOOK_SECONDS_MIN
+        self._reading = asyncio.Lock()
+
+    def is_new(self, message: Message) -> bool:
+        """Whether it was not read."""
+        return message.seq > self._reached.get((message.publisher, message.stream, message.epoch), 0)
+
+    async def next(self) -> Message | None:
+        """None when what comes is enough from now on."""
+        async with self._reading:
+            while not self.messages:
+                has_come = self._has_come()
+                if self._is_over() and not has_come:
+                    return None  # what is left to be said says it
+                at_end = await self.read_page()
+                if self.messages:
+                    break
+                if at_end and has_come:
+                    return None
+                if at_end:
+                    await self._look_again()
+            return self.messages.popleft()
+
+    async def read_page(self) -> bool:
+        """Whether it was the last. ReadError when it cannot be read."""
+        try:
+            page = await self._read(self._start)
+        except ClosedError as error:
+            raise ReadError(str(error)) from None
+        self._start = page.next
+        for gap in page.gaps:
+            self._missing(page.journal, gap)
+        if page.gaps:
+            await asyncio.sleep(0)  # the program is told before it is handed what follows
+        for stored in page.messages:
+            message = stored.message
+            if self.is_new(message):
+                self._reached[message.publisher, message.stream, message.epoch] = message.seq
+                self.messages.append(message)
+                self._look_s = LOOK_SECONDS_MIN
+        return page.at_end
+
+    async def _look_again(self) -> None:
+        self.came.clear()
+        if self._has_come() or self._is_over():
+            return
+        try:
+            async with asyncio.timeout(self._look_s):
+                await self.came.wait()
+        except TimeoutError:
+            self._look_s = min(2 * self._look_s, LOOK_SECONDS_MAX)
+
+
+class ReplayingInbox(Inbox):
+    """As an inbox. Raises GapError where events are missing, and ReadError when the past cannot be read to its end: its
+    broker was lost, or does not keep it any more. `replaying` is true until everything of the past was handed out."""
+
+    def __init__(
+        self,
+        taken: Callable[[Batch], None],
+        loop: asyncio.AbstractEventLoop,
+        unsubscribe: Callable[[Inbox], Awaitable[None]],
+        start: Start,
+        read: ReadPage,
+        missing: TellGap,
+    ) -> None:
+        super().__init__(taken, loop, unsubscribe)
+        self.replaying = True
+        self._past = ReplayedPast(start, read, missing, lambda: bool(self._batches), lambda: self._over)
+
+    async def open(self) -> None:
+        """The first page. ReadError when nothing of the kind is kept."""
+        await self._past.read_page()
+
+    # -- for the user --------------------------------------------------------------------------------------------------
+
+    async def _each(self) -> AsyncIterator[Message]:
+        while True:
+            try:
+                yield await self.__anext__()
+            except StopAsyncIteration:
+                return
+
+    async def __anext__(self) -> Message:
+        while self.replaying:
+            if (message := await self._past.next()) is not None:
+                return message
+            self.replaying = False
+        while True:
+            message = await super().__anext__()
+            if self._past.is_new(message):
+                return message
+
+    def next_nowait(self) -> Message | None:
+        if self._past.messages:
+            return self._past.messages.popleft()
+        if self.replaying:
+            return None
+        while (message := super().next_nowait()) is not None:
+            if self._past.is_new(message):
+                return message
+        return None
+
+    async def batches(self) -> AsyncIterator[Sequence[Message]]:
+        while self.replaying:
+            if (message := await self._past.next()) is None:
+                self.replaying = False
+            else:
+                past = [message, *self._past.messages]
+                self._past.messages.clear()
+                yield past
+        async for batch in super().batches():
+            if new := [message for message in batch if self._past.is_new(message)]:
+                yield new
+
+    def __len__(self) -> int:
+        return len(self._past.messages) + (0 if self.replaying else super().__len__())
+
+    # -- for the client ------------------------------------------------------------------------------------------------
+
+    def put(self, batch: Batch, messages: Sequence[Message]) -> None:
+        super().put(batch, messages)
+        self._past.came.set()
+
+    def end(self, failure: str | None = None, error: type[ClosedError] = ClosedError) -> None:
+        super().end(failure, error)
+        self._past.came.set()

@@ -1,1 +1,0 @@
-"""The archive: a folder that runs come into whole, verified and once."""

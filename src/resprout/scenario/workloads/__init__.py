@@ -1,1 +1,0 @@
-"""What clients do: one application per file. Their options are in `scenario.model`."""

@@ -1,0 +1,216 @@
+"""The way of a total through a broker: delivered when it is closed all around, then acknowledged by name.
+
+Which total comes when is decided in `order.totals.totals`. Here it enters the log, as it does everywhere.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from resprout.core.bundle import Bundle
+from resprout.core.errors import WireError
+from resprout.core.guarantee import Guarantee
+from resprout.core.seen import Seen
+from resprout.edge.broker.sessions import ClientSessions
+from resprout.order.clock import Clock
+from resprout.order.entry import Entry
+from resprout.order.link import Link
+from resprout.order.log import Log
+from resprout.order.messages import (
+    Closed,
+    Submit,
+    TotalCopy,
+    TotalId,
+    TotalPlace,
+    check_locks,
+    check_total,
+    id_of,
+    tseq_of,
+)
+from resprout.order.reports import Reports
+from resprout.order.totals.levels import TotalAcks, TotalLevels
+from resprout.order.totals.totals import Totals
+from resprout.stacks.resprout.delivering import Delivering
+from resprout.stacks.resprout.disk_log import DiskLog
+from resprout.stacks.resprout.forwarding import Forwarding
+from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.speaking import Speaking
+
+HEAVY_BYTES: Final = 32 << 10
+"""A plain bundle of this size waits before it is carried, because every broker is given what is carried."""
+
+
+class TotalDelivery:
+    """Totals between `order.totals` and the log: delivery, copies, acknowledgement."""
+
+    def __init__(
+        self,
+        life: BrokerLife,
+        links: dict[str, Link],
+        log: Log,
+        clock: Clock,
+        seen: Seen,
+        sessions: ClientSessions,
+        reports: Reports,
+        delivering: Delivering,
+        total_acks: TotalAcks,
+        totals: Totals,
+        disk: DiskLog | None,
+        speaking: Speaking,
+        forwarding: Forwarding,
+        drain: Callable[[], None],
+    ) -> None:
+        """`drain` is called when clients that waited behind a total may go on. It is a call and not an outcome: what
+        they publish takes its place in the log between this total and the next one of the same step."""
+        self._life = life
+        self._links = links
+        self._log = log
+        self._clock = clock
+        self._seen = seen
+        self._sessions = sessions
+        self._reports = reports
+        self._delivering = delivering
+        self._total_acks = total_acks
+        self._totals = totals
+        self._disk = disk
+        self._speaking = speaking
+        self._forwarding = forwarding
+        self._drain = drain
+        self._heavy_waits: dict[str, tuple[int, TotalId]] = {}
+        """By client whose next publication is heavy: its number, and the total that it waits for before it is
+        carried."""
+
+    def delays_heavy(self, client: str, bundle: Bundle) -> bool:
+        """Whether a heavy plain bundle waits for the totals that were under way when its turn came. It does not wait
+        for later ones."""
+        if bundle.cost < HEAVY_BYTES or bundle.guarantee is Guarantee.TOTAL:
+            return False
+        totals = self._totals
+        number, awaited = self._heavy_waits.get(client, (0, None))
+        if number != bundle.first:
+            own = totals.backlog.of(client)
+            awaited = id_of(own[-1]) if own else totals.locks.in_line()[-1].id
+            self._heavy_waits[client] = (bundle.first, awaited)
+        assert awaited is not None
+        return totals.backlog.has(awaited)
+
+    def forget(self, client: str) -> None:
+        self._heavy_waits.pop(client, None)
+
+    def deliver(self, bundle: Bundle, tseq: int, prompt: bool, is_repeat: bool) -> None:
+        """Log a total that is closed on all sides; every broker does. `is_repeat`: its number was seen before, so no
+        reader here gets it."""
+        if is_repeat and (kept := self._total_acks.entry(id_of(bundle))) is not None:
+            for name in self._links:
+                self._total_acks.meet(kept, name)
+            self._reports.all_soon()
+            self._drain()
+            return
+        if is_repeat or (bundle.guarantee is not Guarantee.TOTAL and self._seen.has(bundle)):
+            entry = self._stand_in(bundle)
+        else:
+            entry = self._append(bundle)
+        entry.tseq = tseq
+        entry.prompt = prompt
+        if self._disk is not None:
+            self._disk.keep(entry, self._links)
+        self._log.held_back.put_wall()  # everything stays on the side of the barrier where it is
+        self._total_acks.add(entry, self._links)
+        if entry.client is not None:
+            self._sessions.published(entry.client, entry)
+        self._reports.all_soon()
+        self._delivering.show()
+        self._drain()
+
+    def keep(self, place: TotalPlace, bundle: Bundle, neighbours: Collection[str]) -> Entry:
+        """Store a total that was delivered elsewhere, before this broker joined or after it had forgotten it. It is
+        kept for readers behind these neighbours, and for those of dead brokers."""
+        life = self._life
+        bundle = self._clock.admit(bundle)
+        self._totals.keep(place, bundle)
+        entry = self._log.append(bundle, None, None, life.faults, len(neighbours), 0, ())
+        entry.tseq = tseq_of(place)
+        if self._disk is not None:
+            self._disk.keep(entry, neighbours)
+        self._log.held_back.put_wall()
+        self._total_acks.add(entry, neighbours)
+        return entry
+
+    def submitted(self, link: Link, message: Submit) -> None:
+        """A child submits a total to be ordered."""
+        check_total(message.bundle)
+        if not self._forwarding.is_forged_total(message.bundle):
+            self._totals.take_submit(link.name, message)
+
+    def closed(self, link: Link, message: Closed) -> None:
+        self._totals.take_closed(link.name, message)
+
+    def kept(self, link: Link, message: TotalCopy) -> None:
+        """A neighbour that has delivered a total sends a copy, so that another broker has it too."""
+        bundle = message.bundle
+        check_locks((message,))
+        if self._forwarding.is_forged(bundle.origin, bundle.last):
+            self._forwarding.forged += 1
+            return
+        id = id_of(bundle)
+        if id in self._totals.locks.undelivered:
+            return  # it is on its way here, and then the neighbour will hear of it
+        entry = self._total_acks.entry(id)
+        if entry is None:
+            self.keep((message.epoch, message.number), bundle, (link.name,)).prompt = message.prompt
+        else:
+            if entry.bundle is None:
+                self._forwarding.keep_again(entry, self._clock.admit(bundle))
+            self._total_acks.meet(entry, link.name)
+        self._reports.all_soon()
+        self._delivering.show()
+
+    def _append(self, bundle: Bundle) -> Entry:
+        life = self._life
+        self._seen.raise_to(bundle.origin, bundle.last)
+        try:
+            _, readers, picks = self._forwarding.find_readers(bundle)
+        except WireError:  # whoever spoiled it is not known: all brokers must deliver it, here it has no readers
+            self._forwarding.forged += 1
+            readers, picks = (), None
+        client = self._sessions.publisher_of(bundle)
+        entry = self._log.append(bundle, None, client, life.faults, len(self._links), 0, readers)
+        entry.picks = picks
+        return entry
+
+    def _stand_in(self, bundle: Bundle) -> Entry:
+        """Log a carried bundle that has come here plainly before, without readers. Neighbours wait for its delivery,
+        which counts when the plain entry is delivered."""
+        life = self._life
+        plain = self._find_plain(bundle) if bundle.guarantee is not Guarantee.TOTAL else None
+        entry = self._log.append(bundle, None, None, life.faults, len(self._links), 0, ())
+        entry.is_backup = True
+        self._log.held_back.pop()
+        self._sessions.show(entry, life.out)
+        if plain is not None and not plain.delivered:
+            self._delivering.stand_in(plain, entry)
+        return entry
+
+    def _find_plain(self, bundle: Bundle) -> Entry | None:
+        """Return the plain entry of a bundle that was carried too."""
+        wanted = (bundle.publisher, bundle.stream, bundle.incarnation, bundle.first)
+        crossed = (link.arrived.entries for link in self._links.values())
+        for entries in (self._log.entries, *crossed):
+            for entry in entries.values():
+                if (entry.publisher, entry.stream, entry.incarnation, entry.first) == wanted:
+                    return entry
+        return None
+
+    # -- acknowledged --------------------------------------------------------------------------------------------------
+
+    def take_levels(self, link: Link, message: TotalLevels) -> None:
+        """A neighbour reports how far totals have come."""
+        self._total_acks.hear(link.name, message, self._totals.locks.undelivered.__contains__)
+        self._delivering.show()
+
+    def report(self, only_done: bool = False) -> None:
+        """Report totals to neighbours, and forget those that all brokers are through with."""
+        listening = [name for name, link in self._links.items() if link.open and not link.silent]
+        for name, news in self._total_acks.reports(listening, only_done):
+            self._speaking.say_in_order(name, news)  # a total must be known before anything is said of it
+        for id in self._total_acks.forget(self._links):
+            self._totals.forget(id)
