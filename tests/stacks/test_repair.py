@@ -5,6 +5,7 @@ import pytest
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import FaultKind
 from resprout.sim.run import Run
+from resprout.sim.swarm import try_seed
 from resprout.trace.schema import Row
 from tests.stacks.stage import (
     CHAIN,
@@ -353,3 +354,15 @@ def test_a_crash_at_any_moment_breaks_no_promise(victim: str) -> None:
         played = play(scene, [crash(event, victim)])
         check_sound(played)
         check_all_receipts(played)
+
+
+def test_a_member_refuses_the_grant_of_a_coordinator_that_it_declared_dead() -> None:
+    """The member led a repair of that coordinator already; the Grant gave it an open link to a dead broker."""
+    outcome = try_seed(132090159, "cut-repairs")
+    assert not outcome.failed, outcome.report
+
+
+def test_a_member_that_attaches_brings_nothing_back_into_its_log_before_the_grant() -> None:
+    """A stable entry with a copy beside it came back when the member attached, and no count kept it in the log."""
+    outcome = try_seed(131002186, "faults")
+    assert not outcome.failed, outcome.report

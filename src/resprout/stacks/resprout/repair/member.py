@@ -190,6 +190,9 @@ class Member:
             return  # of a repair that another coordinator has taken over
         if life.seat.name not in head.members:
             raise PeerError("a Grant for others")
+        if life.view.is_dead_speaker(peer.name):  # this broker may already lead the repair of its coordinator
+            self._peers.post(peer.name, Fenced(life.view.tombstones[peer.name]))
+            return
         repair = self._repairs.pop(dead)
         repair.move_to(MemberState.FINISHING)
         life.view.attached.pop(dead, None)

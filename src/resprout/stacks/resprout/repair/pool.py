@@ -69,25 +69,15 @@ class Inventory:
             for copy in link.copies:
                 if copy.bundle is not None and copy.undone:
                     self._add(Crossed(copy, link, WAITED, True))
-        for crossings in self.found.values():
-            if len(crossings) > 1:
-                self._merge(crossings)
+        for crossings in self.found.values():  # the entry that counts readers comes first
+            crossings.sort(key=lambda crossed: (crossed.entry.no < 0, crossed.entry.is_backup))
 
     def _add(self, crossed: Crossed) -> None:
         self.found.setdefault(crossed.entry.id, []).append(crossed)
 
-    def _merge(self, crossings: list[Crossed]) -> None:
-        """Make one item of an entry that crossed twice. The entry that counts readers comes first; it gets the
-        bundle back if it was forgotten and came again as a copy."""
-        kept = min(crossings, key=lambda crossed: (crossed.entry.no < 0, crossed.entry.is_backup)).entry
-        bundle = next((crossed.entry.bundle for crossed in crossings if crossed.entry.bundle is not None), None)
-        if kept.bundle is None and bundle is not None:
-            self._forwarding.keep_again(kept, whole(bundle))
-        crossings.sort(key=lambda crossed: crossed.entry is not kept)
-
     def items(self) -> Iterator[Item | Stub]:
         for crossings in self.found.values():
-            yield item_of(crossings[0].entry, int(not self.has_come(crossings)))
+            yield item_of(crossings, int(not self.has_come(crossings)))
 
     def has_come(self, crossings: list[Crossed]) -> bool:
         """Whether the entry came from the dead side. Of two dead links, it may have come over one that has forgotten
@@ -116,9 +106,12 @@ class Inventory:
         return kept
 
 
-def item_of(entry: Entry, side: int) -> Item | Stub:
-    if entry.bundle is not None:
-        return Item(whole(entry.bundle), side, entry.hops, entry.prompt)
+def item_of(crossings: list[Crossed], side: int) -> Item | Stub:
+    """Return an entry as an item of a repair, with the bundle of a copy if the entry itself is stable."""
+    entry = crossings[0].entry
+    bundle = next((one.entry.bundle for one in crossings if one.entry.bundle is not None), None)
+    if bundle is not None:
+        return Item(whole(bundle), side, entry.hops, entry.prompt)
     return Stub(entry.publisher, entry.stream, entry.incarnation, entry.first, entry.last, entry.stamp, side)
 
 
@@ -151,7 +144,7 @@ class Pool:
         """Add the coordinator's inventory, after those of the members. What a member sent, or came from the dead, is
         not of the coordinator's side."""
         for id, crossings in inventory.found.items():
-            self._put(id, item_of(crossings[0].entry, OWN_SIDE))
+            self._put(id, item_of(crossings, OWN_SIDE))
             if inventory.has_come(crossings):
                 self._sides.setdefault(id, DEAD_SIDE)
             elif self._sides.get(id, DEAD_SIDE) == DEAD_SIDE:
