@@ -6,6 +6,7 @@ from resprout.audit.judge import judge
 from resprout.scenario.model import BrokerSpec, FaultKind, FaultSpec, Scenario
 from resprout.sim.run import RunResult, run_scenario
 from tests.sim.test_delivered import SECOND, client, published, work
+from tests.soak import every_nth
 
 BROKERS = 5
 FROZEN_US = 4 * SECOND
@@ -32,13 +33,13 @@ def run(frozen_s: int) -> tuple[RunResult, int]:
     return result, awake_us
 
 
-@pytest.mark.parametrize("frozen_s", [1, 5, 28])
+@pytest.mark.parametrize("frozen_s", every_nth([1, 5, 28], 2))
 def test_clients_that_are_frozen_for_less_than_their_sessions_last_miss_nothing(frozen_s: int) -> None:
     result, _ = run(frozen_s)
     assert not judge(result.rows).violated
 
 
-@pytest.mark.parametrize("frozen_s", [34, 60])
+@pytest.mark.parametrize("frozen_s", every_nth([34, 60], 2))
 def test_clients_whose_sessions_are_over_are_told_and_served_again_at_once(frozen_s: int) -> None:
     """Their brokers live, and it took up to two minutes until somebody dared to give up what they had missed."""
     result, awake_us = run(frozen_s)

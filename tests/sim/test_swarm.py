@@ -1,6 +1,7 @@
 """Scenarios by chance, run and judged; and the swarm itself: does it notice, and can a failure be seen again?"""
 
 from collections.abc import Sequence
+from functools import cache
 
 import msgspec
 import pytest
@@ -40,7 +41,7 @@ def test_trials_with_what_people_do_keep_every_promise(drawn: str, first: int) -
 
 def test_a_publication_that_waits_for_somebody_it_does_not_concern_is_a_complaint() -> None:
     """The receipts of one that nobody slow asked for are taken out of the trace."""
-    for seed in range(12, 50):  # in the trials before, everything concerns somebody slow
+    for seed in range(23, 50):  # in the trials before, everything concerns somebody slow
         trial = swarm_trial(seed, "unread")
         result = trial.run()
         told = {row.topic for row in result.rows if row.kind == "publish"}
@@ -70,6 +71,7 @@ def test_a_trial_written_as_toml_is_read_back(seed: int, drawn: str) -> None:
     assert parse_scenario(to_toml(scenario)) == scenario
 
 
+@cache
 def calm_trial() -> Trial:
     return next(trial for trial in map(swarm_trial, range(1, 100)) if not trial.timed.faults)
 

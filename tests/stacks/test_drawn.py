@@ -11,10 +11,10 @@ from resprout.stacks.registry import find_stack
 from resprout_lab import SYSTEMS
 from tests.soak import cases
 
-BLOCK = 4
+BLOCK = 2
 
 
-@pytest.mark.parametrize("first", range(1, cases(4, 40) + 1, BLOCK))
+@pytest.mark.parametrize("first", range(1, cases(2, 40) + 1, BLOCK))
 @pytest.mark.parametrize("stack", SYSTEMS)
 def test_drawn_networks_keep_every_promise(stack: str, first: int) -> None:
     seeds = range(first, first + BLOCK)
@@ -24,13 +24,13 @@ def test_drawn_networks_keep_every_promise(stack: str, first: int) -> None:
 
 @pytest.mark.parametrize("stack", ["locamu", "delta", "cbcast", "causal-barriers"])
 def test_drawn_networks_with_small_groups_that_overlap_keep_every_promise(stack: str) -> None:
-    seeds = range(1, cases(4, 100) + 1)
+    seeds = range(1, cases(2, 100) + 1)
     failures = [outcome.report for seed in seeds if (outcome := try_seed(seed, "groups", stack)).failed]
     assert not failures, "\n\n".join(failures)
 
 
 def test_a_drawn_group_is_read_by_two_or_three_clients() -> None:
-    for seed in range(1, 30):
+    for seed in range(1, cases(6, 30)):
         scenario = swarm_trial(seed, "groups", "locamu").scenario
         topics = [topic for work in scenario.workloads for topic in work.topics if topic.startswith("group/")]
         readers = [

@@ -49,6 +49,8 @@ class Checking:
         self._period = period
         self._order = OneOrder()
         self._checks = 0
+        self._brokers: dict[Process, ResproutBroker] = {}
+        """Brokers of the default stack by process, of every life: to look inside each machine again takes longer."""
         world.watch = self.watch
 
     def watch(self, process: Process) -> Step:
@@ -58,6 +60,7 @@ class Checking:
         broker = broker_of(links)
         if broker is None:
             return step
+        self._brokers[process] = broker
         checked = CheckedBroker(self, process, broker)
         return checked.step
 
@@ -92,7 +95,7 @@ class Checking:
 
     def _is_declared_dead(self, process: Process) -> bool:
         for node in self._world.nodes.values():
-            other = broker_of(node.process.machine) if node.process is not None else None
+            other = self._brokers.get(node.process) if node.process is not None else None
             if other is not None and other.life.view.tombstones.get(process.name, -1) >= process.incarnation:
                 return True
         return False
