@@ -7,6 +7,7 @@ import pytest
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
 from resprout.core.limits import ClientLimits
+from resprout.edge.broker import quotas
 from resprout.edge.broker.quotas import LimitError
 from resprout.edge.messages import Attend, HeldSubscription, Subscribed, SubscribeRefused, Taken
 from resprout.filters.predicate import parse_predicate, placement_of, topic_matches
@@ -45,6 +46,29 @@ def test_filters_that_place_wildcards_in_many_ways_are_refused() -> None:
     assert not refusals(house, "a"), "the only one with its wildcards there is gone"
     house.subscribe("a", 301, "+/#")
     assert len(refusals(house, "a")) == 1
+
+
+def test_clients_of_all_identities_have_a_bounded_number_of_placements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each placement costs every new topic a lookup, whoever publishes on it."""
+    monkeypatch.setattr(quotas, "PLACEMENTS_MAX", 3)
+    house = house_of(ClientLimits(), "a", "b")
+    for id, topic_filter in enumerate(["+", "x/+", "+/x"]):
+        house.subscribe("a", id, topic_filter)
+    house.subscribe("b", 1, "y/+")
+    assert not refusals(house, "a") and not refusals(house, "b"), "b has a placement that a has, too"
+    house.subscribe("b", 2, "+/+")
+    assert refusals(house, "b") == ["all clients have 3 placements of wildcards, and ++ is none (limit wildcards)"]
+    assert house.sessions.quotas.refused == {"3 is the limit (limits.wildcards)": 1}
+    house.sessions.flush(house.out)
+    house.unsubscribe("a", 1)
+    house.subscribe("b", 3, "+/+")
+    assert len(refusals(house, "b")) == 1, "b still has the placement that a gave back"
+    house.unsubscribe("a", 0)
+    house.subscribe("b", 4, "+/+")
+    assert not refusals(house, "b")
+    house.sessions.leave("a", house.out)
+    house.subscribe("b", 5, "+/+/+")
+    assert not refusals(house, "b"), "a client that leaves gives back its placements"
 
 
 def test_a_topic_matches_no_two_filters_with_wildcards_at_the_same_places() -> None:

@@ -1,7 +1,9 @@
+import itertools
 import random
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -12,8 +14,8 @@ from hypothesis import strategies as st
 from resprout.core.limits import AttributeValue
 from resprout.filters import index as index_module
 from resprout.filters import shelves
-from resprout.filters.index import MatchIndex
-from resprout.filters.predicate import Condition, Predicate, parse, parse_predicate
+from resprout.filters.index import FilterMap, MatchIndex
+from resprout.filters.predicate import Condition, Predicate, parse, parse_predicate, topic_matches
 from tests.filters import reference
 from tests.footprint import kept_by
 from tests.soak import cases
@@ -299,7 +301,7 @@ def test_few_conditions_are_tested_among_many() -> None:
 
 def test_results_do_not_depend_on_the_hash_seed() -> None:
     program = """
-from resprout.filters.index import MatchIndex
+from resprout.filters.index import FilterMap, MatchIndex
 from resprout.filters.predicate import parse_predicate
 index = MatchIndex()
 for n in range(200):
@@ -317,3 +319,51 @@ print([index.match("t/u", {"s": s, "k": k}) for s in ("a", "b1", "c") for k in r
     ]
     assert outputs[0] == outputs[1]
     assert "id" in outputs[0]
+
+
+def test_a_topic_costs_one_lookup_for_each_placement_of_wildcards() -> None:
+    """Before, each level of each placement cost a lookup: 31 times 64 for one identity."""
+    filters: FilterMap[list[str]] = FilterMap(list)
+    levels = ["a"] * 30
+    for bits in range(64):
+        some = ["+" if bits >> place & 1 else level for place, level in enumerate(levels)]
+        filters.insert("/".join([*some, "+", "z"]))
+        filters.insert("/".join([*some, "#"]))
+        filters.insert("/".join(some))
+    looked: list[str] = []
+    for text, placement in filters.placements.items():
+        placement.key_of = _noting(looked, text, placement.key_of)
+    assert len(filters.matching("/".join([*levels, "new", "topic"]))) == 64, "those with #"
+    assert len(looked) == 128 and len(set(looked)) == 128, "a placement with another number of levels is left out"
+
+
+def _noting(looked: list[str], text: str, key_of: Callable[[list[str]], Any]) -> Callable[[list[str]], Any]:
+    def noted(levels: list[str]) -> Any:
+        looked.append(text)
+        return key_of(levels)
+
+    return noted
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_filters_are_found_and_forgotten_whatever_their_wildcards(seed: int) -> None:
+    rng = random.Random(seed)
+    texts = ["/".join(parts) for count in (1, 2, 3) for parts in itertools.product(["+", "a", "", "$a"], repeat=count)]
+    texts += [f"{text}/#" for text in texts] + ["#"]
+    topics = ["/".join(parts) for n in (1, 2, 3, 4) for parts in itertools.product(["a", "b", "", "$a"], repeat=n)]
+    rng.shuffle(texts)
+    filters: FilterMap[list[str]] = FilterMap(list)
+    present: set[str] = set()
+    for text in [*texts, *rng.sample(texts, len(texts))]:
+        assert (filters.find(text) is not None) == (text in present)
+        if text in present:
+            filters.delete(text)
+            present.remove(text)
+        else:
+            filters.insert(text).append(text)
+            present.add(text)
+        if rng.random() < 0.1:
+            for topic in topics:
+                found = [text for value in filters.matching(topic) for text in value]
+                assert sorted(found) == sorted(one for one in present if topic_matches(one, topic))
+    assert not filters.placements and not any(map(filters.matching, topics))

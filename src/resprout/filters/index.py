@@ -8,15 +8,17 @@ Results never depend on hashing: ids come in the order in which they were first 
 predicates and returns is new).
 
 `FilterMap` maps topic filters to values and finds all filters that match a topic. Plain filters are looked up whole.
-The others stand in a tree with one level of the filter per step; a topic visits the child of its own level and the
-child of `+`, so never more nodes than there are, and usually fewer than ten.
+The others stand in one table for each placement of wildcards, by the levels that are no wildcards. At most one filter
+of a placement matches a topic, so a topic costs one lookup for each placement, whatever the number of filters and
+levels. Placements that differ from the topic in their number of levels are not looked at.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Final, Generic, TypeVar
+from operator import itemgetter
+from typing import Any, Final, Generic, TypeVar
 
 from resprout.core.limits import Attributes
-from resprout.filters.predicate import Condition, Predicate, is_plain
+from resprout.filters.predicate import Condition, Predicate, is_plain, placement_of
 from resprout.filters.shelves import Bucket, ShelfRow
 
 Value = TypeVar("Value")
@@ -29,20 +31,27 @@ PLAN_IDS_MAX: Final = 1 << 20
 """Ids that all remembered plans hold together: a subscriber of everything is in every plan."""
 
 
-class _Node(Generic[Value]):
-    __slots__ = ("below", "here", "rest")
+class _Placement(Generic[Value]):
+    """All filters that have the same wildcards at the same places."""
 
-    def __init__(self) -> None:
-        self.below: dict[str, _Node[Value]] = {}
-        """By level, `+` among them."""
-        self.here: Value | None = None
-        """Of the filter that ends here."""
-        self.rest: Value | None = None
-        """Of the filter that goes on with `#`."""
+    __slots__ = ("filters", "has_rest", "is_wild_first", "key_of", "length")
 
-    @property
-    def empty(self) -> bool:
-        return not self.below and self.here is None and self.rest is None
+    def __init__(self, placement: str) -> None:
+        self.has_rest = placement.endswith("#")
+        """Whether these filters end with `#`."""
+        self.length = len(placement) - self.has_rest
+        """Levels before that."""
+        self.is_wild_first = placement[0] != "."
+        """Whether they leave out topics that begin with `$`."""
+        places = [place for place, level in enumerate(placement) if level == "."]
+        self.key_of: Callable[[list[str]], Any] = itemgetter(*places) if places else _no_levels
+        """Returns the levels of a topic, or of a filter, that are at the places without wildcards."""
+        self.filters: dict[Any, Value] = {}
+        """Values by these levels."""
+
+
+def _no_levels(levels: list[str]) -> Any:
+    return ()
 
 
 class FilterMap(Generic[Value]):
@@ -51,18 +60,18 @@ class FilterMap(Generic[Value]):
     def __init__(self, make: Callable[[], Value]) -> None:
         self._make = make
         self._plain: dict[str, Value] = {}
-        self._root: _Node[Value] = _Node()
+        self.placements: dict[str, _Placement[Value]] = {}
+        """All placements of wildcards, as `placement_of` writes them."""
+        self._exact: dict[int, list[_Placement[Value]]] = {}
+        """Placements without `#`, by their number of levels."""
+        self._open: list[_Placement[Value]] = []
+        """Placements with `#`, the shortest first."""
 
     def find(self, topic_filter: str) -> Value | None:
         if is_plain(topic_filter):
             return self._plain.get(topic_filter)
-        *path, last = topic_filter.split("/")
-        node: _Node[Value] | None = self._root
-        for level in path if last == "#" else [*path, last]:
-            node = node.below.get(level) if node is not None else None
-        if node is None:
-            return None
-        return node.rest if last == "#" else node.here
+        placement = self.placements.get(placement_of(topic_filter))
+        return None if placement is None else placement.filters.get(placement.key_of(topic_filter.split("/")))
 
     def insert(self, topic_filter: str) -> Value:
         """The new value of a filter that is not here yet."""
@@ -70,13 +79,16 @@ class FilterMap(Generic[Value]):
         if is_plain(topic_filter):
             self._plain[topic_filter] = value
             return value
-        node = self._root
-        for level in topic_filter.split("/"):
-            if level == "#":
-                node.rest = value
-                return value
-            node = node.below.setdefault(level, _Node())
-        node.here = value
+        text = placement_of(topic_filter)
+        placement = self.placements.get(text)
+        if placement is None:
+            placement = self.placements[text] = _Placement(text)
+            if placement.has_rest:
+                self._open.append(placement)
+                self._open.sort(key=_length_of)
+            else:
+                self._exact.setdefault(placement.length, []).append(placement)
+        placement.filters[placement.key_of(topic_filter.split("/"))] = value
         return value
 
     def delete(self, topic_filter: str) -> None:
@@ -84,47 +96,42 @@ class FilterMap(Generic[Value]):
         if is_plain(topic_filter):
             del self._plain[topic_filter]
             return
-        node = self._root
-        path: list[tuple[_Node[Value], str]] = []
-        for level in topic_filter.split("/"):
-            if level != "#":
-                path.append((node, level))
-                node = node.below[level]
-        if topic_filter.endswith("#"):
-            node.rest = None
-        else:
-            node.here = None
-        for above, level in reversed(path):
-            if not above.below[level].empty:
-                break
-            del above.below[level]
+        text = placement_of(topic_filter)
+        placement = self.placements[text]
+        del placement.filters[placement.key_of(topic_filter.split("/"))]
+        if not placement.filters:
+            del self.placements[text]
+            if placement.has_rest:
+                self._open.remove(placement)
+            else:
+                self._exact[placement.length].remove(placement)
+                if not self._exact[placement.length]:
+                    del self._exact[placement.length]
 
     def matching(self, topic: str) -> list[Value]:
         """The values of all filters that match."""
         plain = self._plain.get(topic)
-        found: list[Value | None] = [plain]
-        if self._root.empty:
-            return [plain] if plain is not None else []
-        standing = [self._root]
-        wild = not topic.startswith("$")
-        for level in topic.split("/"):
-            reached: list[_Node[Value]] = []
-            for node in standing:
-                if (child := node.below.get(level)) is not None:
-                    reached.append(child)
-                if wild:
-                    found.append(node.rest)
-                    if (child := node.below.get("+")) is not None:
-                        reached.append(child)
-            if not reached:
+        found = [plain] if plain is not None else []
+        if not self.placements:
+            return found
+        levels = topic.split("/")
+        count = len(levels)
+        is_hidden = topic.startswith("$")
+        for placement in self._open:
+            if placement.length > count:
                 break
-            standing = reached
-            wild = True
-        else:
-            for node in standing:
-                found.append(node.here)
-                found.append(node.rest)
-        return [value for value in found if value is not None]
+            value = placement.filters.get(placement.key_of(levels))
+            if value is not None and not (is_hidden and placement.is_wild_first):
+                found.append(value)
+        for placement in self._exact.get(count, ()):
+            value = placement.filters.get(placement.key_of(levels))
+            if value is not None and not (is_hidden and placement.is_wild_first):
+                found.append(value)
+        return found
+
+
+def _length_of(placement: _Placement[Any]) -> int:
+    return placement.length
 
 
 class _Group(Generic[Id]):
