@@ -14,7 +14,7 @@ from resprout_lab.delta.messages import (
     RoutedSubscription,
     SyncSnapshot,
 )  # fmt: skip
-from resprout_lab.delta.options import DeltaOptions
+from resprout_lab.delta.operations import DeltaOptions
 from resprout_lab.delta.publishing import PublishOperation
 from resprout_lab.delta.tree import KnownTree
 from tests.stacks.asking import ask
