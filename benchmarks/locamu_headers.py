@@ -7,8 +7,7 @@ from resprout.core.contract import ProtocolMessage
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.sim.run import run_scenario
-from resprout_lab.blocks.passing import Passing
-from resprout_lab.blocks.retention import KeptItem
+from resprout_lab.blocks.retention import KeptItem, Passing
 from resprout_lab.locamu import LOCAMU
 
 

@@ -158,6 +158,23 @@ def test_a_told_loss_is_excused_when_the_broker_of_the_client_fell_and_the_messa
     assert told_loss(49_000_000, rows) == []
 
 
+def old_message(safe_us: int) -> list[Row]:
+    """Published 20 s before the broker of its reader fell, and safe at this time."""
+    return [
+        Row(time_us=30_000_000, node="c1", kind="publish", publisher="c1", incarnation=1, stream="fifo", seq=1),
+        Row(time_us=50_000_000, node="b1", kind="crash"),
+        Row(
+            time_us=safe_us, node="c1", kind="receipt", publisher="c1", incarnation=1, stream="fifo", seq=1,
+            receipt="safe",
+        ),
+        TOLD,
+    ]  # fmt: skip
+
+
+def test_an_old_message_was_under_way_if_its_publisher_was_told_safe_after_the_broker_fell() -> None:
+    assert told_loss(30_000_000, old_message(safe_us=50_500_000)) == []
+
+
 @pytest.mark.parametrize(
     ("published_us", "rows"),
     [
@@ -170,6 +187,7 @@ def test_a_told_loss_is_excused_when_the_broker_of_the_client_fell_and_the_messa
             30_000_000,
             [Row(time_us=50_000_000, node="b1", kind="crash"), TOLD],
         ),
+        (30_000_000, old_message(safe_us=31_000_000)),
         (
             49_000_000,
             [
@@ -179,7 +197,13 @@ def test_a_told_loss_is_excused_when_the_broker_of_the_client_fell_and_the_messa
             ],
         ),
     ],
-    ids=["another broker fell", "it was never told", "an old message", "it had moved away"],
+    ids=[
+        "another broker fell",
+        "it was never told",
+        "an old message",
+        "an old message that was safe",
+        "it had moved away",
+    ],
 )
 def test_other_told_losses_are_complaints(published_us: int, rows: list[Row]) -> None:
     assert told_loss(published_us, rows) == ["UNEXCUSED: c0 never delivered c1:1"]

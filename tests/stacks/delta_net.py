@@ -15,7 +15,7 @@ from resprout.sim.run import run_scenario
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.delta import DELTA
 from resprout_lab.delta.broker import DeltaBroker
-from resprout_lab.delta.options import DeltaOptions
+from resprout_lab.delta.operations import DeltaOptions
 from tests.edge.desk import Desk
 
 ROOM = 1 << 24

@@ -30,9 +30,8 @@ from resprout.core.contract import (
 from resprout.edge.messages import Attend, Delivery, Publish, Serving, Subscribe, Taken
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.detector import SuspectDue
-from resprout_lab.locamu.broker import LocamuBroker
+from resprout_lab.locamu.broker import LocamuBroker, LocamuOptions
 from resprout_lab.locamu.messages import Carried
-from resprout_lab.locamu.options import LocamuOptions
 from tests.edge.desk import Desk
 from tests.network import Streams
 

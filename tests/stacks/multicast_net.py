@@ -18,7 +18,7 @@ from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.blocks.multicast.messages import MulticastMessage
 from resprout_lab.blocks.tree import Join
-from resprout_lab.cbcast.messages import Multicast
+from resprout_lab.cbcast.broker import Multicast
 from tests.edge.desk import Desk
 from tests.network import Streams
 

@@ -13,11 +13,9 @@ from resprout.wire.sizes import size_of_frame, widest_body
 from resprout_lab.blocks.multicast.messages import NotOwed
 from resprout_lab.blocks.multicast.order import Arrival, HeaderSizeError
 from resprout_lab.blocks.retention import KeptItem
-from resprout_lab.causal_barriers import CAUSAL_BARRIERS, direct
-from resprout_lab.causal_barriers.broker import NewsDue
-from resprout_lab.causal_barriers.direct import DirectOrder
-from resprout_lab.causal_barriers.header import HEADER_BYTES_MAX, Barrier, Barriers
-from resprout_lab.causal_barriers.messages import BarrierMulticast, MembersKnown
+from resprout_lab.causal_barriers import CAUSAL_BARRIERS, broker
+from resprout_lab.causal_barriers.broker import DirectOrder, NewsDue
+from resprout_lab.causal_barriers.messages import HEADER_BYTES_MAX, Barrier, BarrierMulticast, Barriers, MembersKnown
 from tests.edge.desk import Desk
 from tests.stacks.multicast_net import Carried, OneBroker, row
 
@@ -219,7 +217,7 @@ def test_the_worst_header_of_511_brokers_fits_into_a_frame_and_that_of_700_is_re
 def test_a_header_that_finds_no_room_costs_the_publisher_its_session_and_counts_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(direct, "HEADER_BYTES_MAX", 20)
+    monkeypatch.setattr(broker, "HEADER_BYTES_MAX", 20)
     net = one_broker()
     net.say("b1", FIRST, message("z", "b9/1", 1))
     net.publish()

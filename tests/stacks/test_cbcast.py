@@ -13,9 +13,8 @@ from resprout.scenario.draw import draw_scenario
 from resprout.sim.run import run_scenario
 from resprout_lab.blocks.causal_order import VectorClock
 from resprout_lab.blocks.multicast.messages import HEADER_MAX, NotOwed, in_parts, length_of
-from resprout_lab.cbcast import CBCAST, causal
-from resprout_lab.cbcast.causal import CausalOrder
-from resprout_lab.cbcast.messages import Multicast
+from resprout_lab.cbcast import CBCAST, broker
+from resprout_lab.cbcast.broker import CausalOrder, Multicast
 from tests.edge.desk import Desk
 from tests.stacks.multicast_net import ANSWER, FIRST, SECOND, Carried, OneBroker, message, row
 
@@ -132,7 +131,7 @@ def test_a_sender_that_nobody_answers_has_headers_of_twelve_bytes_for_ever() -> 
 def test_a_header_that_fits_into_no_message_costs_the_publisher_its_session_and_counts_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(causal, "HEADER_MAX", 60)
+    monkeypatch.setattr(broker, "HEADER_MAX", 60)
     net = OneBroker()
     net.say("b1", NotOwed((("t", (("b7/1", 9), ("b8/1", 9))),)))
     net.publish()

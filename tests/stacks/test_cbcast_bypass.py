@@ -15,7 +15,7 @@ from resprout.sim.swarm import try_seed
 from resprout_lab.blocks.crossing import Progress
 from resprout_lab.blocks.multicast.messages import Around, Flushed
 from resprout_lab.blocks.tree import PlacesNear
-from resprout_lab.cbcast.messages import Multicast
+from resprout_lab.cbcast.broker import Multicast
 from tests.stacks.asking import ask
 from tests.stacks.multicast_net import FIRST, ROOM, OneBroker, crash, row, rules, strike
 

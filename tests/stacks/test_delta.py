@@ -23,8 +23,7 @@ from resprout_lab.delta.messages import (
     SubscriptionId,
     VisitedNode,
 )  # fmt: skip
-from resprout_lab.delta.recipients import source_at
-from resprout_lab.delta.subscriptions import LocalWishes
+from resprout_lab.delta.subscriptions import LocalWishes, source_at
 from tests.edge.desk import Desk
 from tests.soak import SOAKING
 from tests.stacks.delta_net import DeltaNet, chain, row

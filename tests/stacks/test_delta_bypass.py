@@ -14,7 +14,7 @@ from resprout_lab.delta.messages import (
     RoutedSubscription,
     SyncSnapshot,
 )  # fmt: skip
-from resprout_lab.delta.options import DeltaOptions
+from resprout_lab.delta.operations import DeltaOptions
 from resprout_lab.delta.publishing import PublishOperation
 from resprout_lab.delta.tree import KnownTree
 from tests.stacks.asking import ask
@@ -375,3 +375,10 @@ def test_who_is_met_around_the_dead_is_told_of_whom() -> None:
     net.settle()
     (met,) = net.between("b0", "b2", MeetRequest)
     assert [(life.name, life.incarnation) for life in met.between] == [("b1", 1)]
+
+
+def test_a_message_that_waits_for_the_window_of_its_publisher_is_still_on_its_way() -> None:
+    """Window 1 and a round trip of 1.2 s: a message was accepted 10.7 s before the broker of a reader died, and left
+    the publisher's broker after that. The swarm took it for a message that the dead broker had had."""
+    outcome = try_seed(97100062, stack="delta")
+    assert not outcome.complaint, outcome.report

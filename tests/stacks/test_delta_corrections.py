@@ -21,9 +21,8 @@ from resprout_lab.delta.messages import (
     VisitedNode,
 )  # fmt: skip
 from resprout_lab.delta.publishing import PublishOperation
-from resprout_lab.delta.recipients import source_at
 from resprout_lab.delta.recovery import RecoveringTree
-from resprout_lab.delta.subscriptions import KnownSubscriptions
+from resprout_lab.delta.subscriptions import KnownSubscriptions, source_at
 from resprout_lab.delta.tree import KnownTree
 from resprout_lab.delta.visited import NewestSeen
 from tests.stacks.delta_net import DeltaNet, chain, crash, reading, recover, row, rules, strike

@@ -12,8 +12,8 @@ from resprout.sim.run import run_scenario
 from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.figures.formulas import locamu_header_with_names
 from resprout_lab.locamu import LOCAMU
-from resprout_lab.locamu.identifiers import cut_after, is_safe, leading_to
 from resprout_lab.locamu.messages import Carried
+from resprout_lab.locamu.past import cut_after, is_safe, leading_to
 from tests.compiled import reaches_into
 from tests.edge.desk import Desk
 from tests.soak import SOAKING

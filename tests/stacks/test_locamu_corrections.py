@@ -13,12 +13,10 @@ from resprout.stacks.stack import Survival
 from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.locamu import LOCAMU, algorithm
 from resprout_lab.locamu.algorithm import Algorithm, Copy
-from resprout_lab.locamu.broker import LocamuBroker
+from resprout_lab.locamu.broker import LocamuBroker, LocamuOptions
 from resprout_lab.locamu.copies import SentMessage
-from resprout_lab.locamu.identifiers import CountedPath, each
 from resprout_lab.locamu.messages import Carried, MissingRequest, PrefixesSkipped, ProcessedCounts
-from resprout_lab.locamu.options import LocamuOptions
-from resprout_lab.locamu.past import Past
+from resprout_lab.locamu.past import CountedPath, Past, each
 from resprout_lab.locamu.reports import StabilityReports
 from tests.edge.desk import Desk
 from tests.stacks.locamu_net import ROOM, Chance, Hands, Key, chain

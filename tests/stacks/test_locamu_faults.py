@@ -12,9 +12,9 @@ from resprout.sim.run import run_scenario
 from resprout.sim.swarm import try_seed
 from resprout_lab.locamu import LOCAMU, journal
 from resprout_lab.locamu.algorithm import Algorithm
+from resprout_lab.locamu.broker import LocamuOptions
 from resprout_lab.locamu.journal import StateJournal
 from resprout_lab.locamu.messages import MissingRequest
-from resprout_lab.locamu.options import LocamuOptions
 from resprout_lab.locamu.tree import SafeTree
 from tests.stacks.asking import ask
 from tests.stacks.locamu_net import Chance, Hands, chain

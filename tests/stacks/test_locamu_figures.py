@@ -1,8 +1,8 @@
 """The figures of chapter 3 of the thesis on LoCaMu as scenes: false suspicions, broken links and retransmission."""
 
 from resprout.core.contract import Heard, Received
-from resprout_lab.locamu.identifiers import is_safe, read_path
 from resprout_lab.locamu.messages import Carried
+from resprout_lab.locamu.past import is_safe, read_path
 from tests.edge.desk import Desk
 from tests.stacks.locamu_net import Hands, chain
 

@@ -18,7 +18,7 @@ from resprout.sim.swarm import try_seed
 from resprout.stacks.peers import Outbox
 from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
-from resprout_lab.blocks.limits import PERIOD_US_MAX
+from resprout_lab.blocks import PERIOD_US_MAX
 from resprout_lab.scribe import SCRIBE
 from resprout_lab.scribe.broker import ScribeBroker
 from resprout_lab.scribe.log import PlaceBundle, TopicLog

@@ -20,7 +20,7 @@ from resprout.core.contract import (
 from resprout.core.errors import PeerError, StoreError
 from resprout.stacks.desk import Desk
 from resprout.stacks.shell import Shell, Step
-from resprout_lab.blocks.limits import parts_of
+from resprout_lab.blocks import parts_of
 
 
 class Hello(ProtocolMessage, frozen=True, tag=200):

@@ -17,8 +17,7 @@ from resprout.sim.run import run_scenario
 from resprout.sim.trial import FaultModel
 from resprout.stacks.registry import find_stack
 from resprout.stacks.stack import Survival
-from resprout_lab.blocks import replicated
-from resprout_lab.blocks.limits import PERIOD_US_MAX
+from resprout_lab.blocks import PERIOD_US_MAX, replicated
 from resprout_lab.sites import SITES
 from resprout_lab.sites.agreement import dump, load
 from resprout_lab.sites.commands import name_of

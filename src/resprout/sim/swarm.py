@@ -6,7 +6,8 @@ what their clients would have received or published was never promised to anybod
 A stack can say that clients of a dead broker are told that they may have missed messages (`Stack.known_anomalies`).
 `unexcused` bounds such losses by cause and number. The excuse covers what was on its way to such a client when its
 broker fell, and nothing else: the broker that served the client must have failed before the client was told, and the
-message must be no older than `UNDER_WAY_US` then.
+message must be no older than `UNDER_WAY_US` then. An older message counts as on its way only if its publisher was told
+`safe` after the failure: it waited at its own broker for the window of its publisher, or for a confirmation.
 """
 
 import signal
@@ -48,6 +49,9 @@ GROUPS: Final = "groups"
 """The class of other stacks than the default one: faults, and small groups that overlap."""
 NOTHING_SET: Final[Mapping[str, Any]] = {}
 
+_MessageKey = tuple[str | None, int | None, str | None, int | None]
+"""(publisher, incarnation, stream, number)."""
+
 
 def unexcused(scenario: Scenario, rows: Sequence[Row], told: Iterable[Anomaly]) -> list[str]:
     """Return a line for each of these losses that no failure of the client's own broker explains."""
@@ -62,11 +66,19 @@ class _History:
         self._failures: dict[str, list[int]] = {}
         self._losses: dict[str, list[int]] = {}
         """By client: when it was told."""
+        self._published: dict[int, list[Row]] = {}
+        """By time."""
+        self._safe: dict[_MessageKey, int] = {}
+        """By message: when its publisher was told that it is safe."""
         for row in rows:
             if row.kind == kinds.NOTE and row.node in self._homes and (row.detail or "").endswith(_SERVES):
                 self._homes[row.node].append((row.time_us, str(row.detail).removesuffix(_SERVES)))
             elif row.kind == kinds.SESSION_LOST:
                 self._losses.setdefault(row.node, []).append(row.time_us)
+            elif row.kind == kinds.PUBLISH:
+                self._published.setdefault(row.time_us, []).append(row)
+            elif row.kind == kinds.RECEIPT and row.receipt == "safe":
+                self._safe.setdefault(_key_of(row), row.time_us)
             elif row.kind in _FAILS:
                 for name in (row.node, *(row.detail or "").split()):
                     self._failures.setdefault(name, []).append(row.time_us)
@@ -78,7 +90,22 @@ class _History:
         homes = self._homes[loss.subscriber]
         before = [broker for since_us, broker in homes if since_us < told_us][-1]
         failed = [at for at in self._failures.get(before, ()) if at <= told_us]
-        return bool(failed) and loss.time_us >= failed[-1] - UNDER_WAY_US
+        if not failed:
+            return False
+        return loss.time_us >= failed[-1] - UNDER_WAY_US or self._was_safe_only_after(failed[-1], loss)
+
+    def _was_safe_only_after(self, failed_us: int, loss: Anomaly) -> bool:
+        (name,) = loss.messages
+        rows = [
+            row
+            for row in self._published.get(loss.time_us, ())
+            if name.startswith(str(row.publisher)) and name.endswith(str(row.seq))
+        ]
+        return bool(rows) and all(self._safe.get(_key_of(row), -1) > failed_us for row in rows)
+
+
+def _key_of(row: Row) -> _MessageKey:
+    return row.publisher, row.incarnation, row.stream, row.seq
 
 
 def homeless(scenario: Scenario, rows: Iterable[Row]) -> list[str]:

@@ -22,7 +22,7 @@ from resprout.core.contract import ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.message_fields import Mark, Reached, from_marks
 from resprout.filters.predicate import Predicate, heard_predicate
-from resprout_lab.blocks.limits import parts_of
+from resprout_lab.blocks import parts_of
 from resprout_lab.blocks.neighbourhood import Neighbourhood
 from resprout_lab.blocks.recorded import Confirmed, Recorded
 from resprout_lab.blocks.subscriptions import SUBSCRIPTIONS_MAX, Subscriptions

@@ -7,13 +7,19 @@ derive from it.
 that brought it, a neighbour or a client, while somebody needs it: a reader that has not taken it, a link without room,
 or, in a stack that keeps what others may lack, everybody behind a link. This cannot deadlock in a tree: what is charged
 to a neighbour waits only for brokers on the other side.
+
+`Passing` passes items on to neighbours. What finds no room waits in the outbox, and is kept until it leaves. So whoever
+brings more than the links take is held back, and no link needs a bound of its own.
 """
 
+from collections import deque
+
 from resprout.core.bundle import Bundle
-from resprout.core.contract import Effect
+from resprout.core.contract import Effect, ProtocolMessage
 from resprout.edge.broker.ports import Picks
 from resprout.edge.broker.quotas import BackPressure
 from resprout.edge.broker.session import ClientSession
+from resprout.stacks.peers import Outbox
 
 
 class KeptItem:
@@ -136,3 +142,29 @@ class Retention:
     def took(self, item: KeptItem) -> bool:
         self.let_go(item)
         return False
+
+
+class Passing:
+    def __init__(self, outbox: Outbox, kept: Retention) -> None:
+        self._outbox = outbox
+        self._kept = kept
+        self._waiting: dict[str, deque[KeptItem]] = {}
+        """By neighbour: what waits for room there."""
+
+    def pass_on(self, name: str, item: KeptItem, message: ProtocolMessage) -> None:
+        """`message` carries the item, at a cost; nothing else that costs something may be said to neighbours."""
+        self._outbox.send(name, message)
+        if self._outbox.waiting(name):
+            self._waiting.setdefault(name, deque()).append(item)
+            self._kept.keep(item)
+
+    def writable(self, name: str, room: int) -> None:
+        for message in self._outbox.writable(name, room):
+            if message.cost:
+                self._kept.let_go(self._waiting[name].popleft())
+
+    def end(self, name: str) -> None:
+        """The session is over, and what waited for it lost."""
+        for item in self._waiting.pop(name, ()):
+            self._kept.let_go(item)
+        self._kept.forget(name)

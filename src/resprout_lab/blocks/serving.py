@@ -28,8 +28,7 @@ from resprout.stacks.peers import Outbox
 from resprout.stacks.shell import EndOfStep, Shell, Step, Table
 from resprout.stacks.status import StackStatus, TopicReaders, readers_here
 from resprout.wire.bundles import check_columns
-from resprout_lab.blocks.passing import Passing
-from resprout_lab.blocks.retention import KeptItem, Retention
+from resprout_lab.blocks.retention import KeptItem, Passing, Retention
 from resprout_lab.blocks.subscriptions import Matches
 
 RECEIPTS_US: Final = 10_000

@@ -2,18 +2,110 @@
 
 News of members waits a moment for more of it: when a network begins, everybody comes at once, and each one would be
 told to all others by itself.
+
+The order of causal barriers at one member: direct dependencies in place of clocks.
+
+The paper's process i keeps a set CB[j] for each process j: the messages that must be delivered at j before whatever i
+sends it next, and of these only the direct ones. What another of them depends on is left out, since j delivers that
+first anyway. Here every member is a target of every message, so the sets of all targets are equal: one is kept
+(`_direct`), and is written out for each target when a message is made.
+
+*To multicast* m, number n of this member: with m goes CB as it is; then CB = {(i, n)} for all targets. Whatever comes
+next depends on m, and by that on all that m waits for.
+
+*Arrival* of m: it waits until everything in its CB for this member is delivered here, and the messages of its sender
+before it.
+
+*Delivered*, m of the sender k with the number x: CB = (CB - CB of m) + {(k, x)}.
+
+CB is at any time the messages here that nothing else here depends on. So the paper's matrix `Delivered` would remove
+nothing from it but what it knows of targets about themselves: that another has delivered a message is known by one that
+depends on it. The row for this member is the clock of `MulticastOrder`.
 """
 
 import random
 from typing import Final
 
+from resprout.core.bundle import Bundle
 from resprout.core.contract import SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.stacks.peers import Peer
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.blocks.multicast.broker import MulticastBroker, MulticastOptions, member_of
-from resprout_lab.causal_barriers.direct import DirectOrder
-from resprout_lab.causal_barriers.messages import MEMBERS_PER_MESSAGE, BarrierMulticast, MembersKnown
+from resprout_lab.blocks.multicast.order import Arrival, ClockEntry, HeaderSizeError, MulticastOrder
+from resprout_lab.causal_barriers.messages import (
+    EVERYBODY,
+    HEADER_BYTES_MAX,
+    MEMBERS_PER_MESSAGE,
+    Barrier,
+    BarrierMulticast,
+    Barriers,
+    MembersKnown,
+)
+
+
+class DirectOrder(MulticastOrder[BarrierMulticast]):
+    def __init__(self, member: str, held_max: int) -> None:
+        super().__init__(member, held_max)
+        self.targets: tuple[str, ...] = (member,)
+        """All members that are known, by name."""
+        self._direct: dict[str, int] = {}
+        """CB: by member, the number of its message on which the next one depends directly."""
+
+    # -- to multicast --------------------------------------------------------------------------------------------------
+
+    def check_room(self, bundle: Bundle) -> None:
+        self._check_clock(EVERYBODY)
+        if (length := self._header().encoded_bytes) > HEADER_BYTES_MAX:
+            raise HeaderSizeError(
+                f"a header for {len(self.targets)} targets with {len(self._direct)} dependencies each would take "
+                f"{length} bytes; there is room for {HEADER_BYTES_MAX}"
+            )
+
+    def make(self, bundle: Bundle) -> BarrierMulticast:
+        header = self._header()
+        number = self._clock.tick(EVERYBODY, self.member)
+        self._direct = {self.member: number}
+        return BarrierMulticast(bundle, 1, self.member, number, header)
+
+    def _header(self) -> Barriers:
+        return Barriers.of(self.targets, tuple(sorted(self._direct.items())))
+
+    # -- to deliver ----------------------------------------------------------------------------------------------------
+
+    def missing(self, arrival: Arrival[BarrierMulticast]) -> tuple[ClockEntry, int] | None:
+        at = self._clock.at
+        for member, number in self._barrier(arrival.message):
+            if number > at(EVERYBODY, member):
+                return (EVERYBODY, member), number
+        sender, before = arrival.message.sender, arrival.number - 1
+        return ((EVERYBODY, sender), before) if before > at(EVERYBODY, sender) else None
+
+    def counted(self, message: BarrierMulticast) -> dict[str, int]:
+        mine = [number for member, number in self._barrier(message) if member == self.member]
+        return {EVERYBODY: max(mine)} if mine else {}
+
+    def take(self) -> Arrival[BarrierMulticast] | None:
+        arrival = super().take()
+        if arrival is not None:
+            for member, number in self._barrier(arrival.message):
+                if self._direct.get(member, number + 1) <= number:
+                    del self._direct[member]
+            self._direct[arrival.message.sender] = arrival.number
+        return arrival
+
+    def _barrier(self, message: BarrierMulticast) -> Barrier:
+        return message.barriers.of_target(self.member)
+
+    def pass_over(self, clocks: Changes) -> Changes:
+        """What is not waited for here may have been seen by a client that comes from elsewhere, and what depends on
+        what is not known: all of it goes with the next message."""
+        news = super().pass_over(clocks)
+        for _, entries in news:
+            self._direct.update(entries)
+        return news
+
 
 NEWS_US: Final = 10_000
 """How long news of members waits for more."""

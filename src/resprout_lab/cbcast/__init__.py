@@ -37,7 +37,6 @@ joins like a newcomer.
 """
 
 from resprout_lab.blocks.multicast.broker import multicast_stack
-from resprout_lab.cbcast.broker import CbcastBroker
-from resprout_lab.cbcast.messages import Multicast
+from resprout_lab.cbcast.broker import CbcastBroker, Multicast
 
 CBCAST = multicast_stack("cbcast", CbcastBroker, Multicast)

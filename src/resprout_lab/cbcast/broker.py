@@ -1,11 +1,85 @@
-"""One broker of CBCAST: that of any causal multicast, with its order."""
+"""The order of CBCAST at one member of all groups: numbers for what it multicasts, and a place for what it hears.
+
+*To multicast* m to a group g, the member counts it, in its own entry of the clock of g. With m go the entries of the
+clocks of all groups that have changed since the member's last message to g.
+
+*Arrival*, m waits until, for every entry of its clocks, as many messages of that member to that group have been
+delivered; of its sender to g, all before m. What m does not carry was carried by the message of the same sender to g
+before it, for which m waits.
+
+*Delivered*, m is counted. The clock here counts nothing but what was delivered, or must not be waited for
+(`pass_over`); so what goes with the next multicast is exactly what this member has seen before it, and nobody needs to
+merge clocks.
+"""
 
 import random
 
+from resprout.core.bundle import Bundle
+from resprout.core.errors import PeerError
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks import causal_order
+from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.blocks.multicast.broker import MulticastBroker, MulticastOptions, member_of
-from resprout_lab.cbcast.causal import CausalOrder
-from resprout_lab.cbcast.messages import Multicast
+from resprout_lab.blocks.multicast.messages import HEADER_MAX, MulticastMessage, length_of
+from resprout_lab.blocks.multicast.order import Arrival, ClockEntry, HeaderSizeError, MulticastOrder
+
+
+class Multicast(MulticastMessage, frozen=True, tag=184):
+    """A publication to the group of its topic."""
+
+    clocks: Changes
+    """Of every group, what has changed at the sender since its last message to this one. The entry of the sender in
+    this group is the number of the message."""
+
+    @property
+    def cost(self) -> int:
+        return self.bundle.cost + length_of(self.clocks)
+
+    @property
+    def paper_bytes(self) -> int:
+        return causal_order.paper_bytes(self.clocks)
+
+    @property
+    def group(self) -> str:
+        return self.bundle.topic
+
+    def checked_number(self) -> int:
+        """Its own entry. PeerError unless it has one, and clocks that an honest peer may send."""
+        causal_order.check_changes(self.clocks)
+        for group, entries in self.clocks:
+            if group == self.bundle.topic:
+                for member, number in entries:
+                    if member == self.sender:
+                        return number
+        raise PeerError(f"{self.bundle!r} has no number among the messages of {self.sender!r}")
+
+
+class CausalOrder(MulticastOrder[Multicast]):
+    def __init__(self, member: str, held_max: int) -> None:
+        super().__init__(member, held_max)
+        self._sent: dict[str, int] = {}
+        """By group: the version of the clock with the last message from here to it."""
+
+    def check_room(self, bundle: Bundle) -> None:
+        group = bundle.topic
+        self._check_clock(group)
+        changed = self._clock.since(self._sent.get(group, 0))
+        if length_of(changed) + length_of(((group, ((self.member, 1),)),)) > HEADER_MAX:
+            raise HeaderSizeError(f"more has changed since the last message to {group!r} than a message can say")
+
+    def make(self, bundle: Bundle) -> Multicast:
+        group = bundle.topic
+        before = self._sent.get(group, 0)
+        self._clock.tick(group, self.member)
+        self._sent[group] = self._clock.version
+        return Multicast(bundle, 1, self.member, self._clock.since(before))
+
+    def missing(self, arrival: Arrival[Multicast]) -> tuple[ClockEntry, int] | None:
+        return self._clock.missing(arrival.message.clocks, own=arrival.entry)
+
+    def counted(self, message: Multicast) -> dict[str, int]:
+        clocks = message.clocks
+        return {group: number for group, entries in clocks for member, number in entries if member == self.member}
 
 
 class CbcastBroker(MulticastBroker[Multicast]):

@@ -53,7 +53,7 @@ from resprout_lab.delta.messages import (
     SyncRequest,
     SyncSnapshot,
 )  # fmt: skip
-from resprout_lab.delta.options import DeltaOptions
+from resprout_lab.delta.operations import DeltaOptions
 
 _CLIENTS = "clients of a dead broker go on at others near it, and are told that they may have missed something"
 _CRASH = "delta brokers may be down at once: beyond a row of more nobody is reached"

@@ -30,14 +30,14 @@ from resprout_lab.delta.messages import (
     RoutesConfirmed,
 )  # fmt: skip
 from resprout_lab.delta.operations import (
+    DeltaOptions,
     HealOperation,
     JoinOperation,
+    PartitionTable,
     Parts,
     SubscribeOperation,
     UnsubscribeOperation,
 )  # fmt: skip
-from resprout_lab.delta.options import DeltaOptions
-from resprout_lab.delta.partitions import PartitionTable
 from resprout_lab.delta.publishing import PublishOperation
 from resprout_lab.delta.recovery import RecoveringTree, Synced
 from resprout_lab.delta.subscriptions import KnownSubscriptions, LocalWishes

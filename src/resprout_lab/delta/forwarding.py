@@ -23,7 +23,7 @@ from resprout.core.seen import Ranges, as_ranges
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.delta.messages import BarrierId, HopPath, RoutedMessage, RoutesConfirmed, VisitedNode
-from resprout_lab.delta.recipients import onward
+from resprout_lab.delta.subscriptions import onward
 from resprout_lab.delta.tree import KnownTree
 from resprout_lab.delta.visited import NewestSeen, visited_on
 

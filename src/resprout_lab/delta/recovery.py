@@ -23,7 +23,7 @@ from resprout.stacks.desk import Desk, Handler
 from resprout.stacks.peers import Outbox, Peer
 from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
-from resprout_lab.blocks.limits import parts_of
+from resprout_lab.blocks import parts_of
 from resprout_lab.blocks.neighbourhood import Neighbourhood
 from resprout_lab.delta.messages import (
     MeetRequest,

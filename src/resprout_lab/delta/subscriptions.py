@@ -2,11 +2,17 @@
 
 A broker subscribes once for all of its clients that want the same. Each subscription has an identifier (D7: two of one
 predicate are two, and each can be withdrawn), and is known with the broker that stands for its source
-(`recipients.source_at`). A client is told `Subscribed` when the subscription of its broker is confirmed: when everybody
+(`source_at`). A client is told `Subscribed` when the subscription of its broker is confirmed: when everybody
 who can be reached has it. What is on its way counts for routing already, and is promised to nobody.
+
+Recipient sets: for whom a message is that a broker has. Functions of paths, and of nothing else.
+
+Nobody knows the tree beyond delta + 1 hops, so what is farther away is stood for by the broker on the way there that is
+exactly delta + 1 hops away (delta-Level-2 consistency). The broker of the subscriber itself is known within delta + 1
+hops (delta-Level-1).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -19,7 +25,21 @@ from resprout_lab.blocks.neighbourhood import Neighbourhood
 from resprout_lab.blocks.recorded import Confirmed, RecordedSubscriptions
 from resprout_lab.blocks.subscriptions import Matches, Subscriptions
 from resprout_lab.delta.messages import BarrierId, KnownSubscription, SubscriptionId
-from resprout_lab.delta.recipients import source_at
+
+
+def source_at(path: Sequence[str], distance: int, delta: int) -> str:
+    """Who stands for the source of a subscription at a receiver. `path`: from here to whoever stands for it here;
+    `distance`: from here to the receiver, away from the source; 0: here. The recipient set of a publication are those
+    who stand here for the sources of all subscriptions that match it (Table 1 of the report)."""
+    return path[min(len(path) - 1, max(0, delta + 1 - distance))]
+
+
+def onward(view: Neighbourhood, sender: str | None, nodes: Iterable[str]) -> list[str]:
+    """Of these, whoever gets it through here: this broker lies between them and the sender. The others have it from
+    elsewhere, and would wait for each other (D4)."""
+    others = [name for name in nodes if name != view.name]
+    return others if sender is None else [name for name in others if view.is_between(sender, name)]
+
 
 EVERYBODY: Final = "*"
 

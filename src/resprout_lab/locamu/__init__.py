@@ -46,7 +46,7 @@ from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.stacks.stack import Family, Stack, Survival, WaitTimes
 from resprout_lab.blocks.groups import GROUP_MESSAGES
 from resprout_lab.blocks.tree import TREE_MESSAGES, PlacesNear
-from resprout_lab.locamu.broker import GUARANTEES, RECEIPTS, LocamuBroker
+from resprout_lab.locamu.broker import GUARANTEES, RECEIPTS, LocamuBroker, LocamuOptions
 from resprout_lab.locamu.messages import (
     LOCAMU_MESSAGES,
     Carried,
@@ -55,7 +55,6 @@ from resprout_lab.locamu.messages import (
     ProcessedCounts,
     Unavailable,
 )
-from resprout_lab.locamu.options import LocamuOptions
 
 _CRASH = "clients of a broker that never returns wait for it, and what it alone had is lost"
 

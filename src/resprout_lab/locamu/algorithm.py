@@ -19,12 +19,20 @@ from resprout.core.seen import Seen
 from resprout.stacks.peers import Outbox
 from resprout_lab.blocks.causal_order import Changes, HoldBack, as_changes, check_changes
 from resprout_lab.blocks.groups import GroupRoutes
-from resprout_lab.blocks.passing import Passing
-from resprout_lab.blocks.retention import KeptItem, Retention
+from resprout_lab.blocks.retention import KeptItem, Passing, Retention
 from resprout_lab.locamu.copies import SentMessage, SentSet
-from resprout_lab.locamu.identifiers import CountedPath, as_sent, cut_after, each, is_safe, leading_to, read_path
 from resprout_lab.locamu.messages import Carried, MissingRequest
-from resprout_lab.locamu.past import CountedPair, Past
+from resprout_lab.locamu.past import (
+    CountedPair,
+    CountedPath,
+    Past,
+    as_sent,
+    cut_after,
+    each,
+    is_safe,
+    leading_to,
+    read_path,
+)
 from resprout_lab.locamu.tree import SafeTree
 
 

@@ -2,7 +2,9 @@
 
 import random
 from collections import deque
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 from resprout.core.contract import ProtocolMessage, Recovered
 from resprout.core.errors import PeerError
@@ -12,6 +14,8 @@ from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import Publish, Serving
 from resprout.stacks.peers import Peer
 from resprout.stacks.stack import BrokerSeat
+from resprout_lab.blocks import Period
+from resprout_lab.blocks.causal_order import ITEMS_HELD_MAX
 from resprout_lab.blocks.detector import SuspectDue
 from resprout_lab.blocks.groups import GroupRoutes, GroupRow, TakingPart, TakingPartRecorded
 from resprout_lab.blocks.retention import KeptItem
@@ -19,13 +23,29 @@ from resprout_lab.blocks.serving import ServingShell
 from resprout_lab.blocks.tree import LinkEnded
 from resprout_lab.locamu.algorithm import Algorithm, Copy
 from resprout_lab.locamu.copies import SentMessage
-from resprout_lab.locamu.journal import StateJournal
+from resprout_lab.locamu.journal import ReturningClients, ReturnOver, StateJournal
 from resprout_lab.locamu.messages import Carried, MissingRequest, PrefixesSkipped, ProcessedCounts
-from resprout_lab.locamu.near import SafeNeighbourhood
-from resprout_lab.locamu.options import LocamuOptions
 from resprout_lab.locamu.reports import CountsDue, PrefixesDue, StabilityReports
-from resprout_lab.locamu.returning import ReturningClients, ReturnOver
-from resprout_lab.locamu.tree import ActiveChanged, BeginAnewDue, SafeTree, TalkAgain, TalkBegan
+from resprout_lab.locamu.tree import ActiveChanged, BeginAnewDue, SafeNeighbourhood, SafeTree, TalkAgain, TalkBegan
+
+
+class LocamuOptions(msgspec.Struct, frozen=True):
+    f: Annotated[int, msgspec.Meta(ge=1, le=3)] = 1
+    """Brokers that may be down at once on any path of 2f + 1. Everybody knows the tree within 2f + 1 hops and talks to
+    those within f + 1; headers grow with the number of those."""
+    buffer: Annotated[int, msgspec.Meta(ge=1)] = 10_000
+    """Messages of one neighbour or client that may be kept here, for others within f + 1 hops that may lack them, for
+    what they depend on, for readers or for room on links, before it is held back. So much can be published while a
+    broker is away: nothing is dropped, everybody waits for it then."""
+    held_back: Annotated[int, msgspec.Meta(ge=1)] = ITEMS_HELD_MAX
+    """Bundles that may wait for what they depend on, from all neighbours together. One more is dropped, unless it is
+    in order, and its sender begins anew a second later."""
+    suspect_us: Period = 2_000_000
+    """How long a broker may be silent before it is bypassed. It doubles for a broker that was suspected and lives.
+    Shorter: fewer messages wait for a dead broker, and more are sent twice around a living one."""
+    return_us: Period = 30_000_000
+    """How long a broker that has started again keeps messages for clients of its earlier lives."""
+
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 import msgspec
 
 from resprout_lab.blocks.retention import KeptItem, Retention
-from resprout_lab.locamu.identifiers import CountedPath, each
-from resprout_lab.locamu.near import SafeNeighbourhood
-from resprout_lab.locamu.past import CountedPair
+from resprout_lab.locamu.past import CountedPair, CountedPath, each
+from resprout_lab.locamu.tree import SafeNeighbourhood
 
 
 class SentMessage(msgspec.Struct, eq=False):

@@ -18,8 +18,8 @@ from resprout.stacks.shell import Step
 from resprout_lab.blocks.causal_order import Changes, as_changes, check_changes
 from resprout_lab.locamu.algorithm import Algorithm
 from resprout_lab.locamu.messages import MissingRequest, PrefixesSkipped, ProcessedCounts
-from resprout_lab.locamu.near import SafeNeighbourhood
 from resprout_lab.locamu.past import CountedPair
+from resprout_lab.locamu.tree import SafeNeighbourhood
 
 COUNTS_US: Final = 20_000
 PREFIXES_US: Final = 1_000_000

@@ -10,7 +10,7 @@ import msgspec
 
 from resprout.core.errors import UsageError
 from resprout.replicas.messages import ReplicaOptions
-from resprout_lab.blocks.limits import Period
+from resprout_lab.blocks import Period
 
 SUCCESSORS_SAID_MAX: Final = 64
 """In one message, whoever says it."""

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from resprout.core.errors import UsageError
-from resprout_lab.blocks.limits import Period
+from resprout_lab.blocks import Period
 
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 

@@ -23,10 +23,10 @@ from resprout.edge.messages import CLIENT_MESSAGES, Attend, Publish, Serving, Su
 from resprout.stacks.desk import Handler
 from resprout.stacks.peers import Peer
 from resprout.stacks.stack import BrokerSeat, Family, Stack, Survival, WaitTimes
+from resprout_lab.blocks import Period
 from resprout_lab.blocks.causal_order import ITEMS_HELD_MAX, Changes, check_changes
 from resprout_lab.blocks.crossing import Progress
 from resprout_lab.blocks.detector import SuspectDue
-from resprout_lab.blocks.limits import Period
 from resprout_lab.blocks.multicast.around import BypassTree, Met
 from resprout_lab.blocks.multicast.copies import Copy, LinkCopies
 from resprout_lab.blocks.multicast.messages import (

@@ -5,9 +5,9 @@ from typing import Final
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.message_fields import BundleMessage
+from resprout_lab.blocks import parts_of
 from resprout_lab.blocks.causal_order import Changes, as_changes
 from resprout_lab.blocks.crossing import Progress
-from resprout_lab.blocks.limits import parts_of
 from resprout_lab.blocks.tree import PlacesNear
 
 HEADER_MAX: Final = 1 << 18
