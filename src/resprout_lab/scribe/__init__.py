@@ -43,15 +43,10 @@ from resprout_lab.scribe.broker import GUARANTEES, RECEIPTS, ScribeBroker
 from resprout_lab.scribe.chord import CHORD_MESSAGES
 from resprout_lab.scribe.messages import (
     SCRIBE_MESSAGES,
-    AskRange,
+    TOPIC_MESSAGES,
     AskTopic,
-    ClaimTopic,
-    FoundTopic,
     PublicationPlaced,
     PublishAt,
-    RangeCeded,
-    TopicGivenUp,
-    TopicKnown,
     TopicLed,
 )  # fmt: skip
 from resprout_lab.scribe.options import ScribeOptions
@@ -89,7 +84,7 @@ SCRIBE = Stack(
         Family.PUBLICATIONS: (Scribed, PublishAt, *REPLICA_MESSAGES),
         Family.REPORTS: (PublicationPlaced, AskTopic, TopicLed, TreeHas),
         Family.SUBSCRIPTIONS: (JoinTree, TreeJoined, LeaveTree, TreeBeat),
-        Family.MEMBERSHIP: (*CHORD_MESSAGES, FoundTopic, TopicKnown, TopicGivenUp, ClaimTopic, AskRange, RangeCeded),
+        Family.MEMBERSHIP: (*CHORD_MESSAGES, *TOPIC_MESSAGES),
         Family.REPAIR: (AskMissed, NotKept),
         Family.CLIENTS: CLIENT_MESSAGES,
     },

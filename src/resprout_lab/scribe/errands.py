@@ -95,6 +95,12 @@ class Errands:
             self._step.out.append(CancelTimer(ErrandsDue(topic)))
         return errand
 
+    def settle(self, topic: str, key: Key) -> None:
+        """The publication before this one has its place: this one need not name it any more, also to a later log."""
+        errand = self._open.get(topic, {}).get(key)
+        if isinstance(errand, PublishAt):
+            self._open[topic][key] = PublishAt(errand.bundle, 0)
+
     def last(self, topic: str) -> list[Errand]:
         return list(self._open.get(topic, {}).values())
 

@@ -4,7 +4,8 @@ The broker with the right to it (`ranges`), its *founder*, asks them all (`Found
 itself, and agrees to no other log of the topic while the founder can be reached and has not given up. When all have,
 the founder stands for its leader, and the log has *begun* where the first ballot was promised. So of two logs that have
 a holder in common one never begins. If a founder is refused by one that is pledged elsewhere, the one whose log has the
-higher name gives up, and says so (`TopicGivenUp`). A log that has begun is never given up.
+higher name gives up, and says so (`TopicGivenUp`). A log that has begun is never given up: it ends by a decision of
+its holders (`EndTopic`).
 
 Who has pledged itself to a founder that is gone may agree to another log; or all of them find a leader among them.
 """
@@ -42,6 +43,9 @@ class HoldsTopics(Protocol):
 
     def drop(self, topic: str) -> None:
         """What was held of it has never begun."""
+
+    def tell_ended(self, name: str, group: str) -> bool:
+        """Tell this broker that the log has ended, if that is known here."""
 
     def hint(self, message: TopicKnown) -> None:
         """Others hold it."""
@@ -174,6 +178,8 @@ class TopicFounding:
     def hear_known(self, peer: Peer, message: TopicKnown) -> None:
         topic, mine = message.topic, self._founding.get(message.topic)
         held = self._topics.held.get(topic)
+        if self._topics.tell_ended(peer.name, message.group):
+            return
         if mine is not None and mine.group == message.group:
             mine.agreed.update((holder, None) for holder in mine.holders if name_of(holder) == peer.name)
             self._look_at(topic)

@@ -1,5 +1,5 @@
-"""What brokers say to each other about topics, beside what rings, trees and replicas say. Tags 295 to 303 and 305 of
-the wire belong to this file."""
+"""What brokers say to each other about topics, beside what rings, trees and replicas say. Tags 295 to 303, 305
+and 312 of the wire belong to this file."""
 
 from typing import Annotated, Final
 
@@ -113,7 +113,15 @@ class TopicGivenUp(ProtocolMessage, frozen=True, tag=305):
     group: str
 
 
-SCRIBE_MESSAGES: Final = (
-    PublishAt, PublicationPlaced, AskTopic, TopicLed, FoundTopic, TopicKnown, ClaimTopic, AskRange, RangeCeded,
-    TopicGivenUp,
-)  # fmt: skip
+class TopicEnded(ProtocolMessage, frozen=True, tag=312):
+    """The holders decided to drop this log. The next log of the topic continues with these numbers."""
+
+    topic: str
+    group: str
+    position: Annotated[int, msgspec.Meta(ge=0)]
+    tseq: Annotated[int, msgspec.Meta(ge=0)]
+
+
+TOPIC_MESSAGES: Final = (FoundTopic, TopicKnown, ClaimTopic, AskRange, RangeCeded, TopicGivenUp, TopicEnded)
+"""About who holds a topic, and whether there is one."""
+SCRIBE_MESSAGES: Final = (PublishAt, PublicationPlaced, AskTopic, TopicLed, *TOPIC_MESSAGES)

@@ -25,6 +25,7 @@ from resprout_lab.scribe.messages import (
     AskTopic,
     ClaimTopic,
     FoundTopic,
+    TopicEnded,
     TopicKnown,
     TopicLed,
     holder_of,
@@ -37,6 +38,8 @@ from resprout_lab.scribe.ring_numbers import is_owned, member_number, number_of
 
 TOPICS_TOLD: Final = 3
 """Of those that it leads, by name, to people."""
+ENDED_MAX: Final = 100_000
+"""Topics that ended whose last numbers are remembered, the latest ones."""
 ASKERS_MAX: Final = 1_000
 """Who wait to hear who leads one topic; the others ask again."""
 
@@ -76,6 +79,10 @@ class TopicOwners:
         self._by_group: dict[str, HeldTopic] = {}
         self.hints: Final[dict[str, TopicKnown]] = {}
         """Topics that others hold, and are or may be owned here."""
+        self._ended: dict[str, TopicEnded] = {}
+        """By topic: its latest log that ended, the latest topic last."""
+        self._ended_groups: dict[str, TopicEnded] = {}
+        """By group: all of these logs, the latest last."""
         self._tried: dict[str, int] = {}
         """By hint: how often its holders were asked."""
         self._moved_us = 0
@@ -113,8 +120,9 @@ class TopicOwners:
         yield from self.range.needed
 
     @property
-    def known(self) -> Iterator[TopicKnown]:
+    def known(self) -> Iterator[TopicKnown | TopicEnded]:
         """What is known here of topics, for whoever is to own them."""
+        yield from self._ended.values()
         yield from [held.known for held in self.held.values()]
         yield from self._founding.known
         yield from [hint for topic, hint in self.hints.items() if topic not in self.held]
@@ -167,6 +175,8 @@ class TopicOwners:
             held.configure(message.holders)
         elif (leader := self.leader_of(message.topic)) is not None:
             self._house.say(peer.name, TopicLed(message.topic, leader))
+        elif (ended := self._ended.get(message.topic)) is not None:
+            self._house.say(peer.name, ended)
 
     def hear_led(self, message: TopicLed) -> None:
         """Of a topic that others hold: whom to ask first."""
@@ -199,8 +209,9 @@ class TopicOwners:
         self._founding.held(topic)
         self._sessions.meet(founders)
         held = HeldTopic(
-            topic, group, founders, self.me, self._options, self._step, self._rng, self._house, topic == self._kept
-        )
+            topic, group, founders, self.me, self._options, self._step, self._rng, self._house, topic == self._kept,
+            self._ended.get(topic),
+        )  # fmt: skip
         self.held[topic] = self._by_group[group] = held
         held.begin(stands, is_begun)
 
@@ -208,6 +219,39 @@ class TopicOwners:
         if (before := self.held.pop(topic, None)) is not None:
             assert not before.is_begun, "what may be decided is not forgotten"
             del self._by_group[before.group]
+
+    # -- topics that end -----------------------------------------------------------------------------------------------
+
+    def end(self, held: HeldTopic) -> None:
+        """The holders have decided so: drop it, and tell all who may still hold it."""
+        ended = held.epitaph
+        for holder in dict.fromkeys((*held.others, *held.heard)):
+            self._sessions.post_holder(holder, ended)
+        self._drop_ended(ended)
+
+    def hear_ended(self, peer: Peer, message: TopicEnded) -> None:
+        self._drop_ended(message)
+
+    def tell_ended(self, name: str, group: str) -> bool:
+        ended = self._ended_groups.get(group)
+        if ended is not None:
+            self._house.say(name, ended)
+        return ended is not None
+
+    def _drop_ended(self, ended: TopicEnded) -> None:
+        topic, latest = ended.topic, self._ended.pop(ended.topic, ended)
+        self._ended[topic] = ended if ended.position >= latest.position else latest
+        self._ended_groups[ended.group] = ended
+        for known in (self._ended, self._ended_groups):
+            if len(known) > ENDED_MAX:
+                del known[next(iter(known))]
+        if topic in self.hints and self.hints[topic].group == ended.group:
+            del self.hints[topic]
+            self._tried.pop(topic, None)
+        held = self._by_group.pop(ended.group, None)
+        if held is not None:
+            del self.held[topic]
+            held.end()
 
     def hint(self, message: TopicKnown) -> None:
         if len(self.hints) < TOPICS_MAX or message.topic in self.hints:
@@ -222,6 +266,8 @@ class TopicOwners:
             life = holder_of(peer.name, peer.incarnation, "")
             known = (*held.holders, *held.founders, message.ballot.leader if hasattr(message, "ballot") else "")
             held.hear(next((one for one in known if one.startswith(life)), life), message)
+        else:
+            self.tell_ended(peer.name, message.group)
 
     def fired(self, timer: HeartbeatDue | PatienceOver) -> None:
         held = self._by_group.get(timer.group)

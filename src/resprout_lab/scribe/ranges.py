@@ -17,7 +17,7 @@ from resprout.core.contract import SetTimer, Timer
 from resprout.stacks.peers import Peer
 from resprout.stacks.shell import Step
 from resprout_lab.blocks.mesh import OverlayMember
-from resprout_lab.scribe.messages import AskRange, RangeCeded, TopicKnown, holder_of
+from resprout_lab.scribe.messages import AskRange, RangeCeded, TopicEnded, TopicKnown, holder_of
 from resprout_lab.scribe.options import ScribeOptions
 from resprout_lab.scribe.ring import RingSessions
 from resprout_lab.scribe.ring_numbers import distance, is_owned, member_number, number_of
@@ -37,7 +37,7 @@ class SettledHouse(Protocol):
 
 class KnowsTopics(Protocol):
     @property
-    def known(self) -> Iterable[TopicKnown]: ...
+    def known(self) -> Iterable[TopicKnown | TopicEnded]: ...
 
 
 class TopicRange:

@@ -76,6 +76,8 @@ class NotKept(ProtocolMessage, frozen=True, tag=294):
 
     topic: str
     position: int
+    begins: int = 0
+    """The log of the topic begins behind this position: an earlier one has ended."""
 
 
 class TreeHas(ProtocolMessage, frozen=True, tag=304):
