@@ -160,7 +160,9 @@ class ScribeBroker(Shell):
         return self.sessions.status(self.owners.range.is_settled, self.owners.roles)
 
     def readers(self, topic: str) -> TopicReaders:
-        return readers_here(self._sessions, topic)
+        here, place = readers_here(self._sessions, topic), self.trees.places.get(topic)
+        onward = tuple(place.children) if place is not None else ()
+        return TopicReaders(here.clients, here.conditional, onward, self.owners.roles_for(topic))
 
     def _request(self, event: Request) -> None:
         if isinstance(event.body, LeaveRequest):

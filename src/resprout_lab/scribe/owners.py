@@ -136,6 +136,13 @@ class TopicOwners:
         leads = [f"leads {len(led)} topics ({', '.join(led[:TOPICS_TOLD])}{more})"] if led else []
         return (*leads, f"owns {owned}, holds {sum(held.is_member for held in self.held.values())}")
 
+    def roles_for(self, topic: str) -> tuple[str, ...]:
+        """For people: what this broker is to the topic."""
+        held = self.held.get(topic)
+        is_holder = held is not None and held.is_member
+        roles = (("owner", self.owns(topic)), ("leader", self.leads(topic) is not None), ("holder", is_holder))
+        return tuple([name for name, is_one in roles if is_one])
+
     # -- who leads -----------------------------------------------------------------------------------------------------
 
     def hear_ask(self, name: str, message: AskTopic) -> None:
