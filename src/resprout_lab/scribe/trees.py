@@ -33,9 +33,7 @@ executes what it wants (`TreeLines`).
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from resprout_lab.scribe.options import TreeOptions
-from resprout_lab.scribe.tree import MISSED_TOGETHER, Reporting, TreePlace
-from resprout_lab.scribe.trees_messages import (
+from resprout_lab.scribe.messages import (
     NOWHERE,
     AskMissed,
     BeatDue,
@@ -51,6 +49,8 @@ from resprout_lab.scribe.trees_messages import (
     TreeLines,
     TreeSkipped,
 )
+from resprout_lab.scribe.options import TreeOptions
+from resprout_lab.scribe.tree import MISSED_TOGETHER, Reporting, TreePlace
 
 PLACES_MAX: Final = 100_000
 """Topics in whose trees one broker is. It is nobody's parent in one more."""
