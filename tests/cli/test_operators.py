@@ -130,3 +130,33 @@ def test_after_a_revival_the_log_names_the_network_that_status_names(tmp_path: P
             assert said["columns"]["detail"].endswith(f" the network {networks[-1]}")
             process.end(signal.SIGKILL)
     assert networks[0] == networks[1]
+
+
+RING = """
+stack = "scribe"
+[topology]
+kind = "flat"
+brokers = 4
+contacts = 2
+"""
+
+
+def test_operators_see_who_owns_leads_and_holds_a_topic_of_a_ring(tmp_path: Path) -> None:
+    """`status` said that there was no network, and `who` followed the ring instead of the tree of the topic."""
+    file = tmp_path / "ring.toml"
+    file.write_text(RING)
+    with running("up", str(file), "--port", "0", "--json", "--insecure") as process:
+        addresses = {row["broker"]: row["address"] for row in json.loads(process.line())}
+        with subscriber(addresses["b2"], "t"), subscriber(addresses["b3"], "t"):
+            told = json.loads(resprout("who", "t", "--server", addresses["b0"], "--json").stdout)
+            (owner,), (leader,), holders = told["roles"]["owner"], told["roles"]["leader"], told["roles"]["holder"]
+            assert len(holders) == 3 and owner in holders and leader in holders
+            assert told["clients"] == 2
+            for one in told["brokers"]:
+                assert leader in one["path"][:2], "a publication goes to the leader first"
+            lines = resprout("who", "t", "--server", addresses["b0"]).stdout.decode().splitlines()
+            assert lines[1] == f"holder {', '.join(holders)}; leader {leader}; owner {owner}"
+            status = resprout("status", "--server", addresses["b0"]).stdout.decode()
+            assert status.startswith("stack scribe: 4 brokers, 2 clients")
+            assert f"{leader} " in status and "topics (" in status and "owns " in status
+        assert process.end() == 0

@@ -16,7 +16,8 @@ from resprout_lab.gossip.hyparview import (
     NeighbourUp,
     ShuffleDue,
 )  # fmt: skip
-from resprout_lab.gossip.hyparview_messages import (
+from resprout_lab.gossip.options import SAMPLE_MAX, TTL_MAX, ViewOptions
+from resprout_lab.gossip.views import (
     ForwardJoin,
     JoinOverlay,
     NeighbourAnswer,
@@ -25,7 +26,6 @@ from resprout_lab.gossip.hyparview_messages import (
     Shuffle,
     ShuffleReply,
 )  # fmt: skip
-from resprout_lab.gossip.options import SAMPLE_MAX, TTL_MAX, ViewOptions
 
 
 class Alone:

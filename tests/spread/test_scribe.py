@@ -3,10 +3,7 @@
 import pytest
 
 from resprout.filters.predicate import parse_predicate
-from resprout_lab.scribe.options import TreeOptions
-from resprout_lab.scribe.tree import EARLY_MAX, MISSED_TOGETHER
-from resprout_lab.scribe.trees import Trees
-from resprout_lab.scribe.trees_messages import (
+from resprout_lab.scribe.messages import (
     NOWHERE,
     AskMissed,
     BeatDue,
@@ -18,6 +15,9 @@ from resprout_lab.scribe.trees_messages import (
     TreeHas,
     TreeJoined,
 )
+from resprout_lab.scribe.options import TreeOptions
+from resprout_lab.scribe.tree import EARLY_MAX, MISSED_TOGETHER
+from resprout_lab.scribe.trees import Trees
 from resprout_lab.scribe.wishes import TopicWishes
 from tests.spread.scribe_net import TreeNet, scribed
 

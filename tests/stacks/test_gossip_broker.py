@@ -30,7 +30,8 @@ from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.mesh import OverlayMember, SilentTooLong
 from resprout_lab.gossip.broadcast import ApartDue, Gossiped, Graft, GraftDue, IHave, OfferedRanges, Prune, RecoverDue
 from resprout_lab.gossip.broker import AloneDue, GossipBroker
-from resprout_lab.gossip.hyparview_messages import (
+from resprout_lab.gossip.options import GossipOptions
+from resprout_lab.gossip.views import (
     ForwardJoin,
     JoinOverlay,
     NeighbourAnswer,
@@ -38,7 +39,6 @@ from resprout_lab.gossip.hyparview_messages import (
     NeighbourRequest,
     ShuffleReply,
 )  # fmt: skip
-from resprout_lab.gossip.options import GossipOptions
 from tests.edge.desk import Desk
 
 ROOM = 1 << 20

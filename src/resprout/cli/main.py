@@ -30,6 +30,7 @@ class Verb(NamedTuple):
 SECTIONS: Final = {
     "Publish and subscribe": ("pub", "sub", "request", "reply", "read"),
     "Run brokers": ("up", "broker", "tap"),
+    "Try faults on `resprout up`": ("freeze", "resume", "crash", "restart"),
     "Look at a network": ("status", "top", "who", "trace"),
     "Administer a network": ("certificates", "secret", "end-subscription", "forget", "journal", "mend"),
     "Run and judge scenarios": ("sim", "run", "swarm", "audit", "watch", "bench"),
@@ -38,6 +39,10 @@ SECTIONS: Final = {
 VERBS: Final = {
     "broker": Verb("broker", "Run one broker of a tree until SIGTERM"),
     "up": Verb("up", "Run the brokers of SCENARIO, each in a process of its own"),
+    "freeze": Verb("faults", "Freeze the broker NAME of a running `resprout up`"),
+    "resume": Verb("faults", "Let the frozen broker NAME continue"),
+    "crash": Verb("faults", "Kill the broker NAME of a running `resprout up`"),
+    "restart": Verb("faults", "Start the broker NAME again"),
     "tap": Verb("broker", "Add a broker to a tree that keeps the events of topics"),
     "pub": Verb("publish", "Publish PAYLOAD on TOPIC"),
     "sub": Verb("subscribe", "Print what is published on topics that match FILTER"),

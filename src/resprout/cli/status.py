@@ -205,6 +205,8 @@ class TopicReceivers(msgspec.Struct, frozen=True):
     clients: int
     unanswered: tuple[str, ...]
     """Brokers that were not asked, or did not answer, and why."""
+    roles: dict[str, tuple[str, ...]] = {}
+    """Where topics have them: the brokers that are its `owner`, its `leader`, and `holder` of its log."""
 
 
 @click.command()
@@ -217,6 +219,7 @@ def who(topic: str, access: Access, as_json: bool) -> int:
     \b
         resprout who bank/accounts/7 --server b0.example:7450
 
+    Where topics have an owner, a leader and holders of their logs, as in the stack `scribe`, these are named.
     Clients whose subscription has a condition are shown as such: whether they get it depends on its attributes. Nothing
     is published. Exit status 1 when nobody receives it.
     """
@@ -240,15 +243,22 @@ async def _ask_readers(topic: str, asking: AskingCommand) -> TopicReceivers:
             for path in _paths(found, answers)
         ]
     )
-    return TopicReceivers(topic, found.name, receivers, sum(len(one.clients) for one in receivers), tuple(unanswered))
+    roles = {role: tuple([one.broker for one in told if role in one.roles]) for one in told for role in one.roles}
+    count = sum(len(one.clients) for one in receivers)
+    return TopicReceivers(topic, found.name, receivers, count, tuple(unanswered), roles)
 
 
 def _paths(found: TreeSurvey, answers: Mapping[str, TopicAnswer]) -> list[Sequence[str]]:
     """To every broker that a publication comes to, and has readers or passes it on. Where the stack does not say whom
-    it would pass it to, it is the way through neighbours to each that has readers."""
+    it would pass it to, it is the way through neighbours to each that has readers. Where the topic has a leader, a
+    publication goes there first."""
     beside = {one.name: [peer.name for peer in one.neighbours if peer.neighbour] for one in found.brokers}
     paths: dict[str, tuple[str, ...]] = {found.name: (found.name,)}
     line = [found.name]
+    leaders = [name for name, answer in answers.items() if "leader" in answer.roles]
+    if leaders:
+        line = leaders[:1]
+        paths = {name: (name,) if name == found.name else (found.name, name) for name in line}
     for name in line:
         answer = answers.get(name)
         onward = answer.onward if answer is not None else msgspec.UNSET
@@ -263,6 +273,8 @@ def _paths(found: TreeSurvey, answers: Mapping[str, TopicAnswer]) -> list[Sequen
 
 def _reader_lines(found: TopicReceivers) -> list[str]:
     lines = [f"{found.topic}, published at {found.published_at}: {counted(found.clients, 'client')}"]
+    if found.roles:
+        lines.append("; ".join([f"{role} {', '.join(names)}" for role, names in sorted(found.roles.items())]))
     for one in found.brokers:
         clients = ", ".join(one.clients) or "nobody"
         maybe = f"; if attributes fit: {', '.join(one.conditional)}" if one.conditional else ""

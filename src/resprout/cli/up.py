@@ -17,6 +17,7 @@ import msgspec
 
 from resprout.cli.arguments import LocalPath
 from resprout.cli.console import tell, tell_json, tell_lines
+from resprout.cli.faults import obeying
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.terminal import table_lines
 from resprout.net.address import DEFAULT_PORT, Address, is_loopback
@@ -133,10 +134,11 @@ async def _run(tree: LocalTree, teller: "_Teller", as_json: bool, warning: str) 
         _print(standing(tree), as_json)
         if warning:
             _complain(f"resprout: {warning}")
-        while (fallen := await unless_stopped(tree.unexpected_end(), stop)) is not None:
-            if not any(process.running for process in tree.processes):
-                raise ProcessError(f"{fallen.epitaph}; none is left")
-            _complain(f"resprout: {fallen.epitaph}; the others go on")
+        async with obeying(tree, teller.tell, _complain):
+            while (fallen := await unless_stopped(tree.unexpected_end(), stop)) is not None:
+                if not any(process.running for process in tree.processes):
+                    raise ProcessError(f"{fallen.epitaph}; none is left")
+                _complain(f"resprout: {fallen.epitaph}; the others go on")
         return 0
     finally:
         await tree.stop()
@@ -151,6 +153,11 @@ class _Teller:
 
     def begin(self) -> None:
         self._start_us = now_us()
+
+    def tell(self, broker: str, kind: str) -> None:
+        """A fault that somebody asked for."""
+        if self._start_us is not None:
+            self._story.hear(now_us() - self._start_us, broker, kind, None)
 
     def hear(self, process: BrokerProcess, note: SaidNote) -> None:
         if self._start_us is not None and note.time_us > self._start_us and not process.deliberate:
@@ -213,6 +220,8 @@ class Story:
         self._say = say
         self._pid_of = pid_of
         self._parents = {broker.name: broker.parent for broker in scenario.brokers}
+        self._has_tree = len(self._parents) == 1 or any(self._parents.values())
+        """Otherwise brokers stand on a ring, or next to each other without a shape."""
         self._delays_us = delays_of(scenario)
         self._down_us: dict[str, int] = {}
         """When each broker was last heard to be in trouble."""
@@ -267,6 +276,8 @@ class Story:
         for name in dead:
             begun.setdefault(name, it.time_us)
         orphans = [name for name in self._members(dead) if self._parents.get(name) in dead and name != it.node]
+        if not self._has_tree:
+            return f"repair begins: {it.node} does without {_listed(dead)}"
         work = f"takes over {_listed(orphans)}" if orphans else "has nobody to take over"
         return f"repair begins: {it.node} {work}"
 
@@ -314,6 +325,8 @@ class Story:
     def _joined(self, it: StoryHappening) -> str | None:
         """That the scenario's tree comes to stand is no news."""
         parent = (it.detail or "").partition(" ")[0]
+        if not self._has_tree:
+            return f"{it.node} has joined, next to {parent}" if parent else None
         if it.node in self._parents and self._parents[it.node] == parent:
             return None
         self._parents[it.node] = parent

@@ -27,6 +27,7 @@ LEVELS: Final = {
             "recovery",
             "events",
             "leader",
+            "topic_ended",
             "http",
             "drain",
             "disk_ok",

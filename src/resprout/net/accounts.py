@@ -201,6 +201,8 @@ class TopicAnswer(msgspec.Struct, frozen=True):
     clients: tuple[str, ...]
     conditional: tuple[str, ...]
     onward: tuple[str, ...] | Absent = msgspec.UNSET
+    roles: tuple[str, ...] = ()
+    """What the broker is to the topic: `owner`, `leader`, `holder`."""
 
 
 class PassageAnswer(msgspec.Struct, frozen=True):

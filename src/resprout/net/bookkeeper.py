@@ -253,7 +253,7 @@ class Bookkeeper:
     def readers(self, topic: str) -> TopicAnswer:
         machine = self.machine
         told = machine.readers(topic) if isinstance(machine, TellsStatus) else TopicReaders()
-        return TopicAnswer(self.name, topic, told.clients, told.conditional, told.onward)
+        return TopicAnswer(self.name, topic, told.clients, told.conditional, told.onward, told.roles)
 
     def passage(self, publisher: str, incarnation: int, stream: str, seq: int) -> PassageAnswer:
         self._fold()

@@ -123,6 +123,9 @@ class TopicReaders(msgspec.Struct, frozen=True):
     """Clients that get it if its attributes fit."""
     onward: tuple[str, ...] | Absent = msgspec.UNSET
     """Neighbours behind which somebody wants it; absent where everything is passed on."""
+    roles: tuple[str, ...] = ()
+    """What the broker is to the topic: `owner`, `leader`, `holder` of its log; none where topics have no such brokers.
+    A publication goes to the leader first, and `onward` from there."""
 
 
 @runtime_checkable

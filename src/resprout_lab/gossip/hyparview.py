@@ -36,7 +36,8 @@ from typing import Any, Final
 
 from resprout.core.contract import Outcome, Timer
 from resprout_lab.blocks.mesh import OverlayMember, Wires
-from resprout_lab.gossip.hyparview_messages import (
+from resprout_lab.gossip.options import ViewOptions
+from resprout_lab.gossip.views import (
     ForwardJoin,
     JoinOverlay,
     NeighbourAnswer,
@@ -44,9 +45,11 @@ from resprout_lab.gossip.hyparview_messages import (
     NeighbourRequest,
     Shuffle,
     ShuffleReply,
+    Shuffling,
+    Views,
+    check_sample,
+    check_steps,
 )
-from resprout_lab.gossip.options import ViewOptions
-from resprout_lab.gossip.views import Shuffling, Views, check_sample, check_steps
 
 JOINING_MAX: Final = 256
 """Newcomers that may wait."""

@@ -43,29 +43,22 @@ from resprout_lab.scribe.broker import GUARANTEES, RECEIPTS, ScribeBroker
 from resprout_lab.scribe.chord import CHORD_MESSAGES
 from resprout_lab.scribe.messages import (
     SCRIBE_MESSAGES,
-    AskRange,
-    AskTopic,
-    ClaimTopic,
-    FoundTopic,
-    PublicationPlaced,
-    PublishAt,
-    RangeCeded,
-    TopicGivenUp,
-    TopicKnown,
-    TopicLed,
-)  # fmt: skip
-from resprout_lab.scribe.options import ScribeOptions
-from resprout_lab.scribe.trees_messages import (
     SCRIBE_TREE_MESSAGES,
+    TOPIC_MESSAGES,
     AskMissed,
+    AskTopic,
     JoinTree,
     LeaveTree,
     NotKept,
+    PublicationPlaced,
+    PublishAt,
     Scribed,
+    TopicLed,
     TreeBeat,
     TreeHas,
     TreeJoined,
-)  # fmt: skip
+)  # fmt: skip  # fmt: skip
+from resprout_lab.scribe.options import ScribeOptions
 
 
 def _survives(options: ScribeOptions) -> Survival:
@@ -89,7 +82,7 @@ SCRIBE = Stack(
         Family.PUBLICATIONS: (Scribed, PublishAt, *REPLICA_MESSAGES),
         Family.REPORTS: (PublicationPlaced, AskTopic, TopicLed, TreeHas),
         Family.SUBSCRIPTIONS: (JoinTree, TreeJoined, LeaveTree, TreeBeat),
-        Family.MEMBERSHIP: (*CHORD_MESSAGES, FoundTopic, TopicKnown, TopicGivenUp, ClaimTopic, AskRange, RangeCeded),
+        Family.MEMBERSHIP: (*CHORD_MESSAGES, *TOPIC_MESSAGES),
         Family.REPAIR: (AskMissed, NotKept),
         Family.CLIENTS: CLIENT_MESSAGES,
     },

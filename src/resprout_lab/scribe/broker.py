@@ -33,28 +33,34 @@ from resprout_lab.blocks.serving import ClientDesk, ReceiptsDue, SessionEvents
 from resprout_lab.scribe.chord import KeyFound, KeyNotFound, RingJoined, RingMoved
 from resprout_lab.scribe.clients import ReturningClients, TopicPublishing
 from resprout_lab.scribe.errands import Errands, ErrandsDue
+from resprout_lab.scribe.founding import RangeOverdue
 from resprout_lab.scribe.held import HeldTopic, scribed
 from resprout_lab.scribe.log import PlacedAt
 from resprout_lab.scribe.messages import (
+    AskMissed,
     AskRange,
     AskTopic,
+    BeatDue,
     ClaimTopic,
     FoundTopic,
+    JoinOverdue,
     PublicationPlaced,
     PublishAt,
     RangeCeded,
+    Scribed,
+    TopicEnded,
     TopicGivenUp,
     TopicKnown,
     TopicLed,
+    TreeGrown,
+    TreeSkipped,
 )  # fmt: skip
 from resprout_lab.scribe.options import ScribeOptions
 from resprout_lab.scribe.owners import ClaimsDue, TopicOwners
-from resprout_lab.scribe.ranges import RangeOverdue
 from resprout_lab.scribe.ring import RingSessions
 from resprout_lab.scribe.tree import ScribePushing
 from resprout_lab.scribe.trees import Trees
-from resprout_lab.scribe.trees_messages import AskMissed, BeatDue, JoinOverdue, Scribed, TreeGrown, TreeSkipped
-from resprout_lab.scribe.wishes import DIRECTORY, TopicWishes
+from resprout_lab.scribe.wishes import DIRECTORY, TopicNews, TopicWishes
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.TOTAL)
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
@@ -94,8 +100,8 @@ class ScribeBroker(Shell):
         self._publishing = TopicPublishing(step, self._sessions, kept, self.errands)
         self._myself = Peer(seat.name)
         self._announced = 0
-        self._announcing: dict[int, str] = {}
-        """Announcements that have no place yet, and their topics."""
+        self._announcing: dict[int, TopicNews] = {}
+        """Announcements that have no place yet."""
         clients = ClientDesk(
             step, self._sessions, publish=self._publishing.publish, is_ready=lambda: owners.range.is_settled,
             successors=lambda: sessions.successors, door=returning.door, welcome=self._welcome, left=self._left,
@@ -115,6 +121,7 @@ class ScribeBroker(Shell):
             FoundTopic: owners.hear_found,
             TopicKnown: owners.hear_known,
             TopicGivenUp: owners.hear_given_up,
+            TopicEnded: owners.hear_ended,
             ClaimTopic: owners.hear_claim,
             AskRange: owners.range.hear_ask,
             RangeCeded: owners.range.hear_ceded,
@@ -158,7 +165,9 @@ class ScribeBroker(Shell):
         return self.sessions.status(self.owners.range.is_settled, self.owners.roles)
 
     def readers(self, topic: str) -> TopicReaders:
-        return readers_here(self._sessions, topic)
+        here, place = readers_here(self._sessions, topic), self.trees.places.get(topic)
+        onward = tuple(place.children) if place is not None else ()
+        return TopicReaders(here.clients, here.conditional, onward, self.owners.roles_for(topic))
 
     def _request(self, event: Request) -> None:
         if isinstance(event.body, LeaveRequest):
@@ -303,15 +312,24 @@ class ScribeBroker(Shell):
         topic, log = held.topic, held.log
         self._step.note("leader", f"{topic} is led by {self._seat.name} from {log.position} on")
         reached = self.trees.root(topic, log.position, self.owners.me)
-        self.trees.skip(topic, log.watermark)
+        self.trees.skip(topic, log.watermark, log.begins)
         for placed in log.after(reached):
             self.spread(placed)
         self.owners.led(held)
         if not log.is_announced and topic != DIRECTORY:
-            self._announce(topic)
+            self._announce(TopicNews(topic, held.group))
 
     def floor(self, topic: str) -> int | None:
         return self.trees.floor(topic)
+
+    def has_readers(self, topic: str) -> bool:
+        return self.trees.has_readers(topic)
+
+    def ended(self, held: HeldTopic) -> None:
+        if held.is_leading:
+            self._step.note("topic_ended", held.topic)
+            self._announce(TopicNews(held.topic, held.group, is_ended=True))
+        self.owners.end(held)
 
     def unled(self, held: HeldTopic) -> None:
         self.trees.unroot(held.topic)
@@ -347,20 +365,21 @@ class ScribeBroker(Shell):
 
     # -- topics are announced ------------------------------------------------------------------------------------------
 
-    def _announce(self, topic: str) -> None:
+    def _announce(self, news: TopicNews) -> None:
         self._announced += 1
         number = self._announced
-        self._announcing[number] = topic
+        self._announcing[number] = news
         bundle = Bundle(
             self._seat.name, self._seat.incarnation, number, 1, 0, DIRECTORY, (), Guarantee.EVENTUAL, b"",
-            pack_payloads([topic.encode()]),
+            pack_payloads([news.encode()]),
         )  # fmt: skip
         self.errands.add(DIRECTORY, ("announce", number), PublishAt(bundle, number - 1))
 
     def _is_announced(self, message: PublicationPlaced) -> None:
         self.errands.done(DIRECTORY, ("announce", message.first))
-        topic = self._announcing.pop(message.first, None)
-        if topic is not None and (held := self.owners.leads(topic)) is not None:
+        news = self._announcing.pop(message.first, None)
+        held = self.owners.leads(news.topic) if news is not None and not news.is_ended else None
+        if held is not None:
             held.announced()
 
     # -- what trees want (`TreeLines`) ---------------------------------------------------------------------------------
@@ -388,7 +407,7 @@ class ScribeBroker(Shell):
 
     def is_sole_root(self, topic: str) -> bool:
         held = self.owners.leads(topic)
-        if held is None:
+        if held is None or held.is_ending:
             return False
         if not held.replica.has_lease(self._step.now_us):
             held.wake()  # the others are asked, and whoever wants to know asks again soon
@@ -398,14 +417,16 @@ class ScribeBroker(Shell):
     def spread_again(self, topic: str, after: int) -> None:
         held = self.owners.leads(topic)
         assert held is not None, "this broker is the root"
-        self.trees.skip(topic, held.log.watermark)
+        self.trees.skip(topic, held.log.watermark, held.log.begins)
         for placed in held.log.after(after):
             self.spread(placed)
 
     def deliver(self, message: Scribed, source: str | None) -> None:
         bundle, topic = message.bundle, message.bundle.topic
         if topic == DIRECTORY:
-            self.wishes.announced(unpack_payloads(bundle)[0].decode())
+            held = self.owners.leads(topic)
+            reached = held.log.position if held is not None else self.trees.places[topic].missing
+            self.wishes.hear_news(TopicNews.decode(unpack_payloads(bundle)[0]), message.position < reached)
             return
         if self.trees.missed(topic) is None:
             self.errands.done(topic, ("missed",))

@@ -54,6 +54,8 @@ class TopicPublishing:
         """By client and stream: what it was not told to be safe."""
         self._last: dict[str, dict[tuple[Origin, str], int]] = {}
         """By client: the last number of an origin on a topic that was published here."""
+        self._followers: dict[tuple[Origin, str, int], int] = {}
+        """By the last number of a publication without a place: the first number of the next one on its topic."""
         sessions.copies_of = lambda item: self._copies
         self._copies = 1
 
@@ -73,6 +75,8 @@ class TopicPublishing:
             last, at = self._last.setdefault(session.name, {}), (bundle.origin, bundle.topic)
             previous = last.get(at, 0) if bundle.first > last.get(at, 0) else 0
             last[at] = bundle.last
+            if previous:
+                self._followers[bundle.origin, bundle.topic, previous] = bundle.first
             self._errands.add(bundle.topic, _key(bundle.origin, bundle.first), PublishAt(bundle, previous))
 
     def placed(self, message: PublicationPlaced) -> None:
@@ -84,9 +88,18 @@ class TopicPublishing:
         self._tell(message.publisher, message.stream)
 
     def answered(self, message: PublicationPlaced) -> None:
-        """The leader need not be told of it again."""
-        origin = (message.publisher, message.stream, message.incarnation)
-        self._errands.done(message.topic, _key(origin, message.first))
+        """The leader need not be told of it again, and the next publication of the client on the topic need not name
+        it: the log that has it may end."""
+        origin, topic = (message.publisher, message.stream, message.incarnation), message.topic
+        errand = self._errands.done(topic, _key(origin, message.first))
+        if isinstance(errand, PublishAt):
+            number = errand.bundle.last
+            follower = self._followers.pop((origin, topic, number), None)
+            if follower is not None:
+                self._errands.settle(topic, _key(origin, follower))
+            last = self._last.get(message.publisher, {})
+            if last.get((origin, topic)) == number:
+                del last[origin, topic]
 
     def _tell(self, client: str, stream: str) -> None:
         """Receipts, as far as nothing is missing before."""

@@ -12,10 +12,9 @@ from typing import Final
 from resprout.core.contract import CancelTimer, ProtocolMessage, SetTimer, Timer
 from resprout.stacks.shell import Step
 from resprout_lab.scribe.chord import Chord, KeyFound, KeyNotFound
-from resprout_lab.scribe.messages import AskTopic, PublishAt, TopicLed, address_of, holder_of, name_of
+from resprout_lab.scribe.messages import AskMissed, AskTopic, PublishAt, TopicLed, address_of, holder_of, name_of
 from resprout_lab.scribe.ring import RingSessions
 from resprout_lab.scribe.ring_numbers import number_of, to_key
-from resprout_lab.scribe.trees_messages import AskMissed
 
 Key = tuple[object, ...]
 LEADERS_MAX: Final = 10_000
@@ -94,6 +93,12 @@ class Errands:
             self._unled.pop(topic, None)
             self._step.out.append(CancelTimer(ErrandsDue(topic)))
         return errand
+
+    def settle(self, topic: str, key: Key) -> None:
+        """The publication before this one has its place: this one need not name it any more, also to a later log."""
+        errand = self._open.get(topic, {}).get(key)
+        if isinstance(errand, PublishAt):
+            self._open[topic][key] = PublishAt(errand.bundle, 0)
 
     def last(self, topic: str) -> list[Errand]:
         return list(self._open.get(topic, {}).values())

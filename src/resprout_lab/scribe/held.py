@@ -17,6 +17,7 @@ from resprout.replicas.replica import Replica
 from resprout.stacks.shell import Step
 from resprout_lab.blocks.replicated import ReplicaInSessions
 from resprout_lab.scribe.log import (
+    EndTopic,
     LogCommand,
     Look,
     PlaceBundle,
@@ -28,10 +29,18 @@ from resprout_lab.scribe.log import (
     decode,
     encode,
 )  # fmt: skip
-from resprout_lab.scribe.messages import PublicationPlaced, PublishAt, TopicKnown, TopicLed
+from resprout_lab.scribe.messages import (
+    AskMissed,
+    NotKept,
+    PublicationPlaced,
+    PublishAt,
+    Scribed,
+    TopicEnded,
+    TopicKnown,
+    TopicLed,
+)
 from resprout_lab.scribe.options import ScribeOptions
 from resprout_lab.scribe.ring_numbers import number_of
-from resprout_lab.scribe.trees_messages import AskMissed, NotKept, Scribed
 
 DEFERRED_BYTES: Final = 16 << 20
 """Of publications that wait until the tree has come further; more is not taken, and has to be said again."""
@@ -63,13 +72,19 @@ class TopicHouse(Protocol):
     def floor(self, topic: str) -> int | None:
         """Everybody in the tree has all up to this position; None: nobody is in it."""
 
+    def has_readers(self, topic: str) -> bool:
+        """To the leader: somebody is in its tree, or wants to be."""
+
+    def ended(self, held: "HeldTopic") -> None:
+        """Its holders have decided to drop it."""
+
 
 class HeldTopic:
     def __init__(
         self, topic: str, group: str, founders: tuple[str, ...], me: str, options: ScribeOptions, step: Step,
-        rng: Random, house: TopicHouse, is_kept: bool,
+        rng: Random, house: TopicHouse, is_kept: bool, before: TopicEnded | None,
     ) -> None:  # fmt: skip
-        """`is_kept`: all of it, for ever."""
+        """`is_kept`: all of it, for ever. `before`: the log of the topic that ended before this one."""
         self.topic: Final = topic
         self.number: Final = number_of(topic)
         self.group: Final = group
@@ -79,6 +94,7 @@ class HeldTopic:
         self._step = step
         self._house = house
         self._is_kept = is_kept
+        self._before = before
         self.log = TopicLog()
         self.replica: Final = Replica(group, me, founders, rng, options.replicas)
         self._group = ReplicaInSessions(self.replica, step, self, house.post_holder)
@@ -101,6 +117,10 @@ class HeldTopic:
         """Publications that are proposed when the tree has come further, and who asked for it."""
         self._deferred_bytes = 0
         self._announced_us = 0
+        self._used_us = 0
+        """By the leader: when somebody last read the topic, published on it, or asked for it."""
+        self.is_ending = False
+        """By the leader: it proposed to end the topic, and takes nothing more until that is decided."""
         self._looks: dict[int, str] = {}
         self._numbers = 0
         self._times: deque[tuple[int, int]] = deque()
@@ -137,6 +157,10 @@ class HeldTopic:
     @property
     def known(self) -> TopicKnown:
         return TopicKnown(self.topic, self.group, self.founders, self.holders, self.is_begun)
+
+    @property
+    def epitaph(self) -> TopicEnded:
+        return TopicEnded(self.topic, self.group, self.log.position, self.log.next_tseq)
 
     # -- what comes ----------------------------------------------------------------------------------------------------
 
@@ -204,7 +228,7 @@ class HeldTopic:
 
     def go_on(self) -> None:
         """Propose what waits, in order, as far as the tree can be expected to carry it."""
-        while self._deferred and self.is_leading and not self._is_full():
+        while self._deferred and self.is_leading and not self.is_ending and not self._is_full():
             key = next(iter(self._deferred))
             name, message = self._deferred.pop(key)
             cost = message.bundle.cost
@@ -239,13 +263,14 @@ class HeldTopic:
 
     def look(self, name: str) -> None:
         """How far has it come? What is decided elsewhere, unknown to a leader of old, is decided against this."""
+        self._used_us = self._step.now_us
         self._numbers += 1
         self._looks[self._numbers] = name
         self._propose(Look(self._me, self._numbers))
 
     def give_missed(self, name: str, message: AskMissed) -> None:
         if message.after < self.log.watermark:
-            self._house.say(name, NotKept(self.topic, self.log.watermark))
+            self._house.say(name, NotKept(self.topic, self.log.watermark, self.log.begins))
         for placed in self.log.after(message.after):
             if placed.position > message.upto:
                 break
@@ -271,6 +296,14 @@ class HeldTopic:
             spare -= placed.bundle.cost
         if upto > self.log.watermark:
             self._propose(Spread(upto))
+        self._end_unused()
+
+    def _end_unused(self) -> None:
+        """Propose to end a topic that nobody has read, published on or asked for in a while."""
+        if self._requests or self._deferred or self.log.recent or self._house.has_readers(self.topic):
+            self._used_us = self._step.now_us
+        elif self.log.is_announced and not self.is_ending and self._step.now_us - self._used_us >= self._options.end_us:
+            self.is_ending = self._propose(EndTopic(self.log.position))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -288,9 +321,12 @@ class HeldTopic:
         return self.log.dump()
 
     def learn(self, news: News) -> None:
+        if self.log.is_ended:
+            return
         if isinstance(news, Led):
             if news.leader == self._me:
-                self._propose(TakeLead(self._me))
+                before = self._before
+                self._propose(TakeLead(self._me, before.position, before.tseq) if before else TakeLead(self._me))
             else:
                 self._lose_lead()
         elif isinstance(news, Restored):
@@ -312,9 +348,15 @@ class HeldTopic:
             if holder not in self.holders and holder != self._me:
                 self._house.post_holder(holder, Known(self.group, self.replica.ledger.chosen))
 
+    def end(self) -> None:
+        """Drop it: whoever waits for this leader has to ask again, and founds the topic anew."""
+        self.log.is_ended = True
+        if self.is_leading:
+            self._lose_lead()
+
     def _lose_lead(self) -> None:
         """Whoever waits for this broker has to ask another one."""
-        self.is_leading = False
+        self.is_leading = self.is_ending = False
         deferred = [name for name, _ in self._deferred.values()]
         for name in dict.fromkeys((*self._requests.values(), *deferred, *self._looks.values())):
             self._house.say(name, TopicLed(self.topic, self.leader or ""))
@@ -351,7 +393,14 @@ class HeldTopic:
                 self._announced_us = self._step.now_us
             case TakeLead() if command.holder == self._me and self.replica.is_leading:
                 self.is_leading = True
+                self._used_us = self._step.now_us
                 self._house.led(self)
+            case EndTopic():
+                self.is_ending = False
+                if self.log.is_ended:
+                    self._house.ended(self)
+                else:
+                    self.go_on()
             case Look() if command.holder == self._me and command.number in self._looks:
                 self._house.say(self._looks.pop(command.number), self._come)
             case _:

@@ -7,6 +7,9 @@ published: nobody was told that it is safe, and it would be out of order.
 
 What was spread and is old enough is let go of, by a command (`Spread`): the *watermark*. Whatever lies above it is in
 the log of whoever leads next, and goes to those who miss it.
+
+A topic that nobody reads, and of which nothing is kept, ends by a command (`EndTopic`): all holders drop it. The next
+log of the topic continues with its numbers, so that clients that come back late do not take one for the other.
 """
 
 from collections import deque
@@ -40,6 +43,9 @@ class TakeLead(_Command, frozen=True, tag=3):
     """All that was decided before it is known to whoever has this decided."""
 
     holder: str
+    position: int = 0
+    """Where an earlier log of the topic ended: the first command of a log says where its positions begin."""
+    tseq: int = 0
 
 
 class TopicAnnounced(_Command, frozen=True, tag=4):
@@ -53,7 +59,13 @@ class Look(_Command, frozen=True, tag=5):
     number: int
 
 
-LogCommand = PlaceBundle | Spread | TakeLead | TopicAnnounced | Look
+class EndTopic(_Command, frozen=True, tag=6):
+    """Nobody reads the topic, and nothing is kept of it: drop it, unless something was published meanwhile."""
+
+    position: int
+
+
+LogCommand = PlaceBundle | Spread | TakeLead | TopicAnnounced | Look | EndTopic
 
 
 class PlacedAt(msgspec.Struct, frozen=True, array_like=True):
@@ -69,14 +81,18 @@ class _Image(msgspec.Struct, array_like=True):
     is_announced: bool
     last: list[tuple[Origin, int]]
     recent: list[PlacedAt]
+    begins: int
 
 
 class TopicLog:
     def __init__(self) -> None:
         self.position = 0
-        """Publications that have a place."""
-        self._next_tseq = 0
+        """Publications that have a place, those of earlier logs of the topic included."""
+        self.begins = 0
+        """Where an earlier log of the topic ended."""
+        self.next_tseq = 0
         self.watermark = 0
+        self.is_ended = False
         self.is_announced = False
         self.recent: deque[PlacedAt] = deque()
         """What lies above the watermark."""
@@ -109,6 +125,11 @@ class TopicLog:
                     self.bytes -= self.recent.popleft().bundle.cost
             case TopicAnnounced():
                 self.is_announced = True
+            case TakeLead() if not self.position:
+                self.position = self.watermark = self.begins = command.position
+                self.next_tseq = command.tseq
+            case EndTopic():
+                self.is_ended = command.position == self.position and not self.recent
             case _:
                 pass
         return None
@@ -119,8 +140,8 @@ class TopicLog:
             return None
         self._remember(origin, bundle.last)
         self.position += 1
-        placed = PlacedAt(self.position, bundle, self._next_tseq)
-        self._next_tseq += bundle.count
+        placed = PlacedAt(self.position, bundle, self.next_tseq)
+        self.next_tseq += bundle.count
         self.recent.append(placed)
         self.bytes += bundle.cost
         return placed
@@ -140,8 +161,8 @@ class TopicLog:
 
     def dump(self) -> bytes:
         image = _Image(
-            self.position, self._next_tseq, self.watermark, self.is_announced, list(self._last.items()),
-            list(self.recent),
+            self.position, self.next_tseq, self.watermark, self.is_announced, list(self._last.items()),
+            list(self.recent), self.begins,
         )  # fmt: skip
         return _encoder.encode(image)
 
@@ -153,8 +174,8 @@ class TopicLog:
         except (msgspec.MsgspecError, TypeError) as error:
             raise ValueError(f"the state of a topic cannot be read: {error}") from None
         log = cls()
-        log.position, log._next_tseq, log.watermark = image.position, image.next_tseq, image.watermark
-        log.is_announced = image.is_announced
+        log.position, log.next_tseq, log.watermark = image.position, image.next_tseq, image.watermark
+        log.is_announced, log.begins = image.is_announced, image.begins
         for origin, last in image.last:
             log._remember(origin, last)
         log.recent = deque(image.recent)

@@ -85,6 +85,9 @@ class ScribeOptions(msgspec.Struct, frozen=True):
     keep_bytes: Annotated[int, msgspec.Meta(ge=1, le=3 << 20)] = 2 << 20
     """Of each topic, and eight times as much of the last ten seconds, for clients between two brokers. Less is kept for
     those who missed it where more is published."""
+    end_us: Period = 60_000_000
+    """A topic that nobody read, published on or asked for in so long, and of which nothing is kept (`keep_us`), ends.
+    Together with `keep_us` longer than any client is between two brokers, or its repeats are not known as such."""
     link_bytes: _Positive = 4 << 20
     """What may wait for room on one link; more is left out, and made good later."""
     buffer: _Positive = 10_000

@@ -4,7 +4,7 @@ A topic belongs to the first broker at or behind its key on the ring, and is hel
 it. The *owner* sees to that: it founds the topic when somebody first asks for it, and whenever the ring has changed it
 claims that the right ones hold it, which they decide (`replicas`, S4). The leader, any of them, goes on meanwhile.
 
-Only who has the right to begin a topic founds it (`ranges`), and all who are to hold it must have agreed before it
+Only who has the right to begin a topic founds it (`TopicRange`), and all who are to hold it must have agreed before it
 begins (`founding`). So whoever owns the key later, and is one of them, knows of the topic.
 """
 
@@ -18,25 +18,27 @@ from resprout.replicas.ledger import HeartbeatDue, PatienceOver
 from resprout.stacks.peers import Peer
 from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
-from resprout_lab.scribe.founding import TOPICS_MAX, TopicFounding
+from resprout_lab.scribe.founding import TOPICS_MAX, SettledHouse, TopicFounding, TopicRange
 from resprout_lab.scribe.held import HeldTopic, TopicHouse
 from resprout_lab.scribe.messages import (
     HOLDERS_MAX,
     AskTopic,
     ClaimTopic,
     FoundTopic,
+    TopicEnded,
     TopicKnown,
     TopicLed,
     holder_of,
     name_of,
 )  # fmt: skip
 from resprout_lab.scribe.options import ScribeOptions
-from resprout_lab.scribe.ranges import SettledHouse, TopicRange
 from resprout_lab.scribe.ring import RingSessions
 from resprout_lab.scribe.ring_numbers import is_owned, member_number, number_of
 
 TOPICS_TOLD: Final = 3
 """Of those that it leads, by name, to people."""
+ENDED_MAX: Final = 100_000
+"""Topics that ended whose last numbers are remembered, the latest ones."""
 ASKERS_MAX: Final = 1_000
 """Who wait to hear who leads one topic; the others ask again."""
 
@@ -76,6 +78,10 @@ class TopicOwners:
         self._by_group: dict[str, HeldTopic] = {}
         self.hints: Final[dict[str, TopicKnown]] = {}
         """Topics that others hold, and are or may be owned here."""
+        self._ended: dict[str, TopicEnded] = {}
+        """By topic: its latest log that ended, the latest topic last."""
+        self._ended_groups: dict[str, TopicEnded] = {}
+        """By group: all of these logs, the latest last."""
         self._tried: dict[str, int] = {}
         """By hint: how often its holders were asked."""
         self._moved_us = 0
@@ -113,8 +119,9 @@ class TopicOwners:
         yield from self.range.needed
 
     @property
-    def known(self) -> Iterator[TopicKnown]:
+    def known(self) -> Iterator[TopicKnown | TopicEnded]:
         """What is known here of topics, for whoever is to own them."""
+        yield from self._ended.values()
         yield from [held.known for held in self.held.values()]
         yield from self._founding.known
         yield from [hint for topic, hint in self.hints.items() if topic not in self.held]
@@ -127,6 +134,13 @@ class TopicOwners:
         more = ", ..." if len(led) > TOPICS_TOLD else ""
         leads = [f"leads {len(led)} topics ({', '.join(led[:TOPICS_TOLD])}{more})"] if led else []
         return (*leads, f"owns {owned}, holds {sum(held.is_member for held in self.held.values())}")
+
+    def roles_for(self, topic: str) -> tuple[str, ...]:
+        """For people: what this broker is to the topic."""
+        held = self.held.get(topic)
+        is_holder = held is not None and held.is_member
+        roles = (("owner", self.owns(topic)), ("leader", self.leads(topic) is not None), ("holder", is_holder))
+        return tuple([name for name, is_one in roles if is_one])
 
     # -- who leads -----------------------------------------------------------------------------------------------------
 
@@ -167,6 +181,8 @@ class TopicOwners:
             held.configure(message.holders)
         elif (leader := self.leader_of(message.topic)) is not None:
             self._house.say(peer.name, TopicLed(message.topic, leader))
+        elif (ended := self._ended.get(message.topic)) is not None:
+            self._house.say(peer.name, ended)
 
     def hear_led(self, message: TopicLed) -> None:
         """Of a topic that others hold: whom to ask first."""
@@ -199,8 +215,9 @@ class TopicOwners:
         self._founding.held(topic)
         self._sessions.meet(founders)
         held = HeldTopic(
-            topic, group, founders, self.me, self._options, self._step, self._rng, self._house, topic == self._kept
-        )
+            topic, group, founders, self.me, self._options, self._step, self._rng, self._house, topic == self._kept,
+            self._ended.get(topic),
+        )  # fmt: skip
         self.held[topic] = self._by_group[group] = held
         held.begin(stands, is_begun)
 
@@ -208,6 +225,39 @@ class TopicOwners:
         if (before := self.held.pop(topic, None)) is not None:
             assert not before.is_begun, "what may be decided is not forgotten"
             del self._by_group[before.group]
+
+    # -- topics that end -----------------------------------------------------------------------------------------------
+
+    def end(self, held: HeldTopic) -> None:
+        """The holders have decided so: drop it, and tell all who may still hold it."""
+        ended = held.epitaph
+        for holder in dict.fromkeys((*held.others, *held.heard)):
+            self._sessions.post_holder(holder, ended)
+        self._drop_ended(ended)
+
+    def hear_ended(self, peer: Peer, message: TopicEnded) -> None:
+        self._drop_ended(message)
+
+    def tell_ended(self, name: str, group: str) -> bool:
+        ended = self._ended_groups.get(group)
+        if ended is not None:
+            self._house.say(name, ended)
+        return ended is not None
+
+    def _drop_ended(self, ended: TopicEnded) -> None:
+        topic, latest = ended.topic, self._ended.pop(ended.topic, ended)
+        self._ended[topic] = ended if ended.position >= latest.position else latest
+        self._ended_groups[ended.group] = ended
+        for known in (self._ended, self._ended_groups):
+            if len(known) > ENDED_MAX:
+                del known[next(iter(known))]
+        if topic in self.hints and self.hints[topic].group == ended.group:
+            del self.hints[topic]
+            self._tried.pop(topic, None)
+        held = self._by_group.pop(ended.group, None)
+        if held is not None:
+            del self.held[topic]
+            held.end()
 
     def hint(self, message: TopicKnown) -> None:
         if len(self.hints) < TOPICS_MAX or message.topic in self.hints:
@@ -222,6 +272,8 @@ class TopicOwners:
             life = holder_of(peer.name, peer.incarnation, "")
             known = (*held.holders, *held.founders, message.ballot.leader if hasattr(message, "ballot") else "")
             held.hear(next((one for one in known if one.startswith(life)), life), message)
+        else:
+            self.tell_ended(peer.name, message.group)
 
     def fired(self, timer: HeartbeatDue | PatienceOver) -> None:
         held = self._by_group.get(timer.group)

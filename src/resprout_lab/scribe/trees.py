@@ -33,9 +33,7 @@ executes what it wants (`TreeLines`).
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from resprout_lab.scribe.options import TreeOptions
-from resprout_lab.scribe.tree import MISSED_TOGETHER, Reporting, TreePlace
-from resprout_lab.scribe.trees_messages import (
+from resprout_lab.scribe.messages import (
     NOWHERE,
     AskMissed,
     BeatDue,
@@ -51,6 +49,8 @@ from resprout_lab.scribe.trees_messages import (
     TreeLines,
     TreeSkipped,
 )
+from resprout_lab.scribe.options import TreeOptions
+from resprout_lab.scribe.tree import MISSED_TOGETHER, Reporting, TreePlace
 
 PLACES_MAX: Final = 100_000
 """Topics in whose trees one broker is. It is nobody's parent in one more."""
@@ -84,6 +84,11 @@ class Trees:
 
     def is_in(self, topic: str) -> bool:
         return (place := self.places.get(topic)) is not None and place.is_in
+
+    def has_readers(self, topic: str) -> bool:
+        """By the root: somebody here or below wants the topic."""
+        place = self.places.get(topic)
+        return place is not None and (place.wanted or bool(place.children))
 
     def position(self, topic: str) -> int | None:
         """What lies up to here was delivered here, or is not wanted; None before that is known."""
@@ -161,12 +166,14 @@ class Trees:
         if place is not None and place.is_in and name in place.children:
             self._welcome(place, name)
 
-    def skip(self, topic: str, position: int) -> None:
-        """What lies up to here is not kept any more, or never was."""
+    def skip(self, topic: str, position: int, begins: int = 0) -> None:
+        """Skip what is not kept up to this position. A reader from the beginning misses nothing up to `begins`."""
         place = self.places.get(topic)
         if place is not None and place.position is not None and place.position < position:
+            is_beginning = place.position == 0 and position == begins
             place.skip_to(position)
-            self._lines.tell(TreeSkipped(topic, position))
+            if not is_beginning:
+                self._lines.tell(TreeSkipped(topic, position))
             self._go_on(place, None)
             self._reporting.look(place)
 
@@ -409,7 +416,7 @@ class Trees:
         return AskMissed(topic, place.position, place.told)
 
     def _not_kept(self, name: str, message: NotKept) -> None:
-        self.skip(message.topic, message.position)
+        self.skip(message.topic, message.position, message.begins)
 
     # -- signs of life -------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """What clients here want: topics by name, each with its tree; and filters with wildcards, for which this broker learns
 which topics there are.
 
-Every topic that is founded is announced in one that nobody else publishes on, the *directory*, which is kept whole.
+Every topic that is founded is announced in one that nobody else publishes on, the *directory*, which is kept whole. A
+topic that ended is retracted there.
 A broker with a filter reads it, and wants the topics that match: those that are there when the filter is confirmed
 from then on, those that are announced later from their beginning. So a filter misses nothing either.
 
@@ -16,6 +17,9 @@ beginning for the filter, and whoever has been shown something is not shown it a
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
+
+from resprout.core.errors import PeerError
 from resprout.filters.predicate import Predicate, is_plain, topic_matches
 from resprout_lab.blocks.recorded import Recorded
 from resprout_lab.blocks.subscriptions import Subscriptions
@@ -23,6 +27,25 @@ from resprout_lab.scribe.trees import Trees
 
 DIRECTORY: Final = "$scribe/topics"
 """Where topics are announced."""
+
+
+class TopicNews(msgspec.Struct, frozen=True, array_like=True):
+    """What the directory says of one log of a topic."""
+
+    topic: str
+    group: str
+    is_ended: bool = False
+
+    def encode(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+    @staticmethod
+    def decode(data: bytes) -> "TopicNews":
+        """PeerError for bytes that no honest broker announces."""
+        try:
+            return msgspec.msgpack.decode(data, type=TopicNews)
+        except msgspec.MsgspecError as error:
+            raise PeerError(f"an announcement that cannot be read: {error}") from None
 
 
 class _Wish:
@@ -54,8 +77,10 @@ class TopicWishes:
         self._was_elsewhere = was_elsewhere
         self._read = read
         self.table = Subscriptions()
-        self.topics: dict[str, None] = {}
-        """Those that were announced, as far as that has come here."""
+        self.topics: dict[str, str] = {}
+        """Those that were announced, as far as that has come here, and the group of the latest log of each."""
+        self._unread: dict[str, str] = {}
+        """Like `topics`, while this broker has read only a part of the directory."""
         self._users: dict[str, dict[Predicate, int]] = {}
         """By topic: what it is wanted for, and by how many clients."""
         self._open: dict[tuple[str, Predicate], _Wish] = {}
@@ -84,6 +109,7 @@ class TopicWishes:
                 self.announced(predicate.filter)
             self._need(wish, predicate.filter)
         else:
+            self._read_directory()
             self._need(wish, DIRECTORY)
             for topic in self._matching(predicate):
                 self._need(wish, topic)
@@ -140,11 +166,32 @@ class TopicWishes:
             self._begins(wish.client, {topic: self._begin(wish, topic) for topic in wish.topics})
         return [Recorded(wish.client, wish.predicate, {}) for wish in met]
 
-    def announced(self, topic: str) -> None:
+    def hear_news(self, news: TopicNews, is_behind: bool) -> None:
+        """Of the directory. `is_behind`: more of it is on its way, which may say that the topic has ended: no topic is
+        joined before that is known. A topic that is wanted here stays known: its next log is announced as well."""
+        topic = news.topic
+        if not news.is_ended:
+            self._unread[topic] = news.group
+        elif self._unread.get(topic) == news.group:
+            del self._unread[topic]
+        elif self.topics.get(topic) == news.group and topic not in self._users:
+            del self.topics[topic]
+        if not is_behind:
+            unread, self._unread = self._unread, {}
+            for topic, group in unread.items():
+                self.announced(topic, group)
+
+    def _read_directory(self) -> None:
+        """Forget what was read in an earlier visit to its tree: it is read again from its beginning."""
+        if self._trees.position(DIRECTORY) is None:
+            self.topics = {topic: group for topic, group in self.topics.items() if topic in self._users}
+
+    def announced(self, topic: str, group: str = "") -> None:
         """There is this topic."""
         if topic in self.topics:
+            self.topics[topic] = group or self.topics[topic]
             return
-        self.topics[topic] = None
+        self.topics[topic] = group
         for predicate, clients in list(self._users.get(DIRECTORY, {}).items()):
             if topic_matches(predicate.filter, topic):
                 waiting = [wish for wish in self._open.values() if wish.predicate == predicate]
@@ -176,6 +223,8 @@ class TopicWishes:
 
     def _go_on(self, client: str, predicate: Predicate) -> None:
         """With a wish that was confirmed elsewhere."""
+        if not is_plain(predicate.filter):
+            self._read_directory()
         topics = [predicate.filter] if is_plain(predicate.filter) else self._matching(predicate)
         if not is_plain(predicate.filter):
             self._use(DIRECTORY, predicate, None)

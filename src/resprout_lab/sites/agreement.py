@@ -23,9 +23,10 @@ from resprout.replicas.messages import ReplicaOptions
 from resprout.replicas.replica import Replica
 from resprout.stacks.shell import Step
 from resprout_lab.blocks.replicated import ReplicaInSessions
-from resprout_lab.sites.commands import (
+from resprout_lab.sites.messages import (
     Command,
     CommandKey,
+    Proposal,
     Shipment,
     SiteBroker,
     SiteWish,
@@ -34,10 +35,8 @@ from resprout_lab.sites.commands import (
     key_of,
     name_of,
 )
-from resprout_lab.sites.messages import Proposal
 from resprout_lab.sites.options import SitesOptions
-from resprout_lab.sites.state import Early, LinkBook, PlacedBundle, SiteState
-from resprout_lab.sites.wishes import AskedSite
+from resprout_lab.sites.state import AskedSite, Early, LinkBook, PlacedBundle, SiteState
 
 AGAIN_US: Final = 3_000_000
 """What is not decided after so long, or twice that, is proposed again; then after twice as long each time, because a
