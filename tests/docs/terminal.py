@@ -29,7 +29,7 @@ _FILE: Final = re.compile(r"# ([\w./-]+\.(?:py|toml))\n")
 
 
 class Terminal:
-    def __init__(self, folder: Path, run_program: Callable[[Path], None] | None = None) -> None:
+    def __init__(self, folder: Path, run_program: Callable[[Path], object] | None = None) -> None:
         """`run_program`: runs `python FILE` here instead of in a process of its own."""
         self.folder = folder
         self.output = folder / ".output"
@@ -128,7 +128,7 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(folder: Path, run_program: Callable[[Path], None] | None = None) -> Iterator[Terminal]:
+def terminal(folder: Path, run_program: Callable[[Path], object] | None = None) -> Iterator[Terminal]:
     opened = Terminal(folder, run_program)
     try:
         yield opened

@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 
 def test_the_guide_works_as_printed(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with terminal(tmp_path, lambda program: runpy.run_path(str(program)) and None) as opened:
+    with terminal(tmp_path, lambda program: runpy.run_path(str(program))) as opened:
         assert opened.page(ROOT / "docs" / "howto" / "spark-source-and-sink.md") >= 5
