@@ -8,7 +8,7 @@ BENCH_READY := $(BENCH_VENV)/.ready
 # Tests with processes, or with Java, mostly wait: on two cores a third worker has something to do meanwhile.
 WORKERS ?= 3
 
-.PHONY: demo test test-loaded seeds check bench soak soak-replicas format lock fast test-fast wheel release-check site clean
+.PHONY: demo test test-loaded seeds check bench soak soak-replicas format lock fast test-fast wheel wheels sbom release-check site clean
 
 # Eight brokers and five clients, each a process; after five seconds one of the brokers is killed. What happened is then
 # archived, judged, measured and drawn on Spark. The rate is that of the experiment: 50 ms, .4/.3/.3.
@@ -75,6 +75,19 @@ release-check: $(READY)
 wheel: $(READY)
 	RESPROUT_COMPILED=1 $(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
 
+# Both wheels of a release in dist: the one that runs anywhere, and the compiled one for this machine and Python, which pip
+# prefers because its tag is more specific.
+wheels: $(READY)
+	@rm -rf dist && $(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir dist .
+	@$(MAKE) --no-print-directory wheel
+
+# A bill of materials (CycloneDX) of the package with all extras, from the locked environment. The tool lives apart from it.
+SBOM_VENV := .venv-sbom
+sbom: $(READY)
+	@test -x $(SBOM_VENV)/bin/cyclonedx-py || { $(PYTHON) -m venv $(SBOM_VENV) && $(SBOM_VENV)/bin/pip install --quiet cyclonedx-bom; }
+	@mkdir -p dist && $(SBOM_VENV)/bin/cyclonedx-py requirements requirements/dev.lock --pyproject pyproject.toml \
+	  --output-reproducible --of JSON -o dist/resprout.cdx.json
+
 # What the network is compared with lives in an environment of its own; QUICK=1 is a first look, NAMES="net sim" a choice.
 bench: $(READY) $(BENCH_READY)
 	$(BIN)/python -m benchmarks $(NAMES) $(if $(QUICK),--quick)
@@ -124,4 +137,4 @@ lock: $(READY)
 	$(COMPILE) --output-file requirements/bench.lock requirements/bench.in
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) $(SBOM_VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis

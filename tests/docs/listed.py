@@ -7,7 +7,7 @@ from typing import Final
 LISTS: Final = {
     "docs/scenarios.md": ("src/resprout/scenario/files/*.toml", "src/resprout_lab/scenarios/*.toml"),
     "docs/sweeps.md": ("src/resprout_lab/sweeps/*.toml",),
-    "docs/README.md": ("docs/*.md", "docs/stacks/*.md", "docs/experiments/*.md"),
+    "docs/README.md": ("docs/*.md", "docs/howto/*.md", "docs/stacks/*.md", "docs/experiments/*.md"),
 }
 """List -> the files that it names: each by its path from the folder of the list, or else by its name."""
 
