@@ -83,7 +83,7 @@ def test_what_the_coordinator_itself_sent_is_its_own_and_what_came_from_the_dead
     assert mine and through and theirs and orphan
     pool = Pool()
     pool.add_member(1, [item(4, side=1, publisher="theirs"), item(2, side=0, publisher="mine")])
-    pool.add_own(Inventory(parts.log, parts.forwarding, dead))
+    pool.add_own(Inventory(parts.log, dead))
     sides = {one.bundle.publisher: one.side for one in pool.ordered() if isinstance(one, Item)}
     assert sides == {"theirs": 1, "mine": OWN_SIDE, "orphan": DEAD_SIDE}, "hops >= f: `far` was not sent there"
 
@@ -101,9 +101,7 @@ def test_delivered_totals_stand_at_their_stamps_among_the_rest() -> None:
 
 
 def taker(parts: BrokerParts, *, owed: bool = True, spread: bool = True) -> PoolTaker:
-    return PoolTaker(
-        parts.pool, Inventory(parts.log, parts.forwarding, parts.links["dead"]), lambda bundle: owed, spread=spread
-    )
+    return PoolTaker(parts.pool, Inventory(parts.log, parts.links["dead"]), lambda bundle: owed, spread=spread)
 
 
 @pytest.mark.parametrize("owed", [True, False])
@@ -194,7 +192,7 @@ def test_what_was_to_cross_the_dead_link_and_had_not_yet_is_in_the_inventory() -
     parts.neighbours.shut(dead)
     late = parts.forwarding.accept(bundle(2), None, None, 0, False)
     assert late is not None and late.undone == 2
-    inventory = Inventory(parts.log, parts.forwarding, dead)
+    inventory = Inventory(parts.log, dead)
     assert [one.side for one in inventory.items()] == [1]
     after = parts.forwarding.accept(bundle(3, first=2), None, None, 0, False)
     assert isinstance(after, Entry) and after.no == inventory.snapshot, "that follows the Grant"

@@ -153,7 +153,7 @@ class FinishRepair:
         parcels = {name: parcel for name in members if (parcel := repair.asked[name].parcel) is not None}
         assert len(parcels) == len(members), "a repair ends when everybody is in"
         old = [link for name, link in self._links.items() if name in repair.dead]
-        inventory = Inventory(self._log, self._forwarding, *old)
+        inventory = Inventory(self._log, *old)
         items = self._collect(members, parcels, inventory)
         merged = self._merge_locks(repair, parcels)
         owing = [self._interest.owing(link.name) for link in old]

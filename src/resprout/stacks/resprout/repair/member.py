@@ -159,7 +159,7 @@ class Member:
         """Hand over the state of a dead link to the coordinator, as a parcel."""
         life = self._life
         self._speaking.say_all()
-        inventory = Inventory(self._log, self._forwarding, link)
+        inventory = Inventory(self._log, link)
         if link.name in self._repairs:
             self._repairs[link.name].move_to(MemberState.TAKEN_OVER)
         self._repairs[link.name] = AttachedRepair(coordinator, token, dead, inventory)

@@ -49,9 +49,8 @@ class Inventory:
     """What a dead link owed and was owed at one moment: entries that crossed it and are not forgotten, and entries
     that were to cross."""
 
-    def __init__(self, log: Log, forwarding: Forwarding, *links: Link) -> None:
+    def __init__(self, log: Log, *links: Link) -> None:
         self._log = log
-        self._forwarding = forwarding
         self._links = links
         self.snapshot = log.next_no
         """The first place in the log that is not in the inventory."""
