@@ -13,6 +13,7 @@ from resprout.core.message_fields import Mark
 from resprout.edge.messages import Attend, Subscribe
 from resprout.filters.index import MatchIndex
 from resprout.overlay.places import Life
+from resprout.sim.swarm import try_seed
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.broker import Tick
 from resprout.stacks.resprout.disk_log import LIVES_CARRIED
@@ -190,3 +191,14 @@ def test_restarts_that_fail_add_a_bounded_number_of_lives_to_a_roster() -> None:
         found = rosters_during_a_restart([encode(KeptRoster(before))])[-1]
     assert len(found.looks_after) == LIVES_CARRIED
     assert Life("b1", HOME.incarnation + 1) in found.looks_after, "the oldest one served clients"
+
+
+def test_a_producer_that_repeats_after_a_full_restart_says_nothing_new() -> None:
+    """A client that had subscribed since was given what it had not asked for, behind messages that depend on it."""
+    outcome = try_seed(132140093, "producers")
+    assert not outcome.failed, outcome.report
+
+
+def test_how_far_origins_had_come_is_known_of_entries_that_were_forgotten() -> None:
+    former = Former([encode(KeptMarks((Mark("gone", "ordered", 1, 7),))), bundle_record(made(3), -1, (), ())])
+    assert former.seen == {("gone", "ordered", 1): 7, made(3).origin: 3}

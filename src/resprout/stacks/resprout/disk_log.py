@@ -231,6 +231,12 @@ class DiskLog:
         if self.former.unreadable:
             self._life.note("recovery", f"{self.former.unreadable} records on disk cannot be read")
 
+    def keep_marks(self) -> None:
+        """Write how far origins had come in the life before: its records go, and all may stop again."""
+        if self.former.seen:
+            raise_to(self._gone, (Mark(*origin, reached) for origin, reached in self.former.seen.items()))
+            self._write(KeptMarks(to_marks(self._gone)))
+
     def let_go(self) -> None:
         """What the life before had written is in this log again, or needed by nobody."""
         if self._old:

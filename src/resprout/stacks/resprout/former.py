@@ -4,7 +4,7 @@ the tree this broker stood.
 Everything in it was written by `disk_log`. What cannot be read is counted, and left out.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -179,6 +179,11 @@ class Former:
         known = self.entries.get(key)
         self.entries[key] = entry if known is None else known.joined(entry)
         raise_to(self._seen, (Mark(*bundle.origin, bundle.last),))
+
+    @property
+    def seen(self) -> Mapping[Origin, int]:
+        """How far each origin had come at this broker, also of entries that were stable and forgotten."""
+        return self._seen
 
     @property
     def listeners(self) -> frozenset[str] | None:

@@ -277,6 +277,11 @@ class Revival:
             if link is not source:
                 self._speaking.say_in_order(name, Revived(keepers))
         life.reviving = False
+        # Only now: a bundle that was published once more would have counted as known. Without these marks a producer
+        # that repeats what was forgotten before the restart would be taken for one that says something new.
+        for origin, reached in self._disk.former.seen.items():
+            self._forwarding.raise_seen(origin, reached)
+        self._disk.keep_marks()
         self._lost.assign(keepers)
         lives = frozenset(keeper.life for keeper in keepers if keeper.broker == life.seat.name)
         roster = self._disk.former.roster
