@@ -1,7 +1,6 @@
 """Scenarios by chance, run and judged; and the swarm itself: does it notice, and can a failure be seen again?"""
 
 from collections.abc import Sequence
-from functools import cache
 
 import msgspec
 import pytest
@@ -71,7 +70,6 @@ def test_a_trial_written_as_toml_is_read_back(seed: int, drawn: str) -> None:
     assert parse_scenario(to_toml(scenario)) == scenario
 
 
-@cache
 def calm_trial() -> Trial:
     return next(trial for trial in map(swarm_trial, range(1, 100)) if not trial.timed.faults)
 

@@ -176,7 +176,7 @@ def freeze(name: str, port: int) -> int:
 @click.argument("name", metavar="NAME")
 @_port
 def resume(name: str, port: int) -> int:
-    """Let the frozen broker NAME of a running `resprout up` continue (SIGCONT).
+    """Let the frozen broker NAME continue (SIGCONT). It belongs to a running `resprout up`.
 
     \b
         resprout resume b1
@@ -200,7 +200,7 @@ def crash(name: str, port: int) -> int:
 @click.argument("name", metavar="NAME")
 @_port
 def restart(name: str, port: int) -> int:
-    """Start the broker NAME of a running `resprout up` again, after it crashed: a new life at the same address.
+    """Start the broker NAME again after it crashed, as a new process at the same address.
 
     \b
         resprout restart b1
