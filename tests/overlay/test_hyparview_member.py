@@ -16,8 +16,7 @@ from resprout_lab.gossip.hyparview import (
     NeighbourUp,
     ShuffleDue,
 )  # fmt: skip
-from resprout_lab.gossip.options import SAMPLE_MAX, TTL_MAX, ViewOptions
-from resprout_lab.gossip.views import (
+from resprout_lab.gossip.hyparview_messages import (
     ForwardJoin,
     JoinOverlay,
     NeighbourAnswer,
@@ -26,6 +25,7 @@ from resprout_lab.gossip.views import (
     Shuffle,
     ShuffleReply,
 )  # fmt: skip
+from resprout_lab.gossip.options import SAMPLE_MAX, TTL_MAX, ViewOptions
 
 
 class Alone:

@@ -7,9 +7,9 @@ from typing import Any
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import Outcome, ProtocolMessage, Timer
 from resprout.core.guarantee import Guarantee
-from resprout_lab.scribe.messages import AskMissed, BeatDue, JoinOverdue, NotKept, Scribed, TreeGrown, TreeSkipped
 from resprout_lab.scribe.options import TreeOptions
 from resprout_lab.scribe.trees import Trees
+from resprout_lab.scribe.trees_messages import AskMissed, BeatDue, JoinOverdue, NotKept, Scribed, TreeGrown, TreeSkipped
 
 OPTIONS = TreeOptions(beat_us=1, silent_us=3, retry_us=2, join_us=2, report_bytes=1)
 MESSAGES_MAX = 10_000

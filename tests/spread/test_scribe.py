@@ -3,7 +3,10 @@
 import pytest
 
 from resprout.filters.predicate import parse_predicate
-from resprout_lab.scribe.messages import (
+from resprout_lab.scribe.options import TreeOptions
+from resprout_lab.scribe.tree import EARLY_MAX, MISSED_TOGETHER
+from resprout_lab.scribe.trees import Trees
+from resprout_lab.scribe.trees_messages import (
     NOWHERE,
     AskMissed,
     BeatDue,
@@ -15,9 +18,6 @@ from resprout_lab.scribe.messages import (
     TreeHas,
     TreeJoined,
 )
-from resprout_lab.scribe.options import TreeOptions
-from resprout_lab.scribe.tree import EARLY_MAX, MISSED_TOGETHER
-from resprout_lab.scribe.trees import Trees
 from resprout_lab.scribe.wishes import TopicWishes
 from tests.spread.scribe_net import TreeNet, scribed
 

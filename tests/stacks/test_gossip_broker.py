@@ -30,8 +30,7 @@ from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.mesh import OverlayMember, SilentTooLong
 from resprout_lab.gossip.broadcast import ApartDue, Gossiped, Graft, GraftDue, IHave, OfferedRanges, Prune, RecoverDue
 from resprout_lab.gossip.broker import AloneDue, GossipBroker
-from resprout_lab.gossip.options import GossipOptions
-from resprout_lab.gossip.views import (
+from resprout_lab.gossip.hyparview_messages import (
     ForwardJoin,
     JoinOverlay,
     NeighbourAnswer,
@@ -39,6 +38,7 @@ from resprout_lab.gossip.views import (
     NeighbourRequest,
     ShuffleReply,
 )  # fmt: skip
+from resprout_lab.gossip.options import GossipOptions
 from tests.edge.desk import Desk
 
 ROOM = 1 << 20

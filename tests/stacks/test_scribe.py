@@ -22,10 +22,11 @@ from resprout_lab.blocks import PERIOD_US_MAX
 from resprout_lab.scribe import SCRIBE
 from resprout_lab.scribe.broker import ScribeBroker
 from resprout_lab.scribe.log import PlaceBundle, TopicLog
-from resprout_lab.scribe.messages import ClaimTopic, FoundTopic, PublishAt, Scribed, TopicKnown
+from resprout_lab.scribe.messages import ClaimTopic, FoundTopic, PublishAt, TopicKnown
 from resprout_lab.scribe.options import ScribeOptions
 from resprout_lab.scribe.ring_numbers import number_of
 from resprout_lab.scribe.tree import ScribePushing
+from resprout_lab.scribe.trees_messages import Scribed
 from resprout_lab.scribe.wishes import DIRECTORY
 from tests.edge.desk import Desk
 from tests.stacks.scribe_runs import fault, play, ring

@@ -20,7 +20,8 @@ from resprout.stacks.stack import Survival
 from resprout_lab.blocks import PERIOD_US_MAX, replicated
 from resprout_lab.sites import SITES
 from resprout_lab.sites.agreement import dump, load
-from resprout_lab.sites.messages import Proposal, SiteCarries, SiteWants, SiteWantsNot, name_of
+from resprout_lab.sites.commands import name_of
+from resprout_lab.sites.messages import Proposal, SiteCarries, SiteWants, SiteWantsNot
 from resprout_lab.sites.options import SitesOptions
 from tests.stacks.asking import Asked, ask
 from tests.stacks.sites_runs import ROW, STAR, Played, clients, overhearing, play, scenario, sites, work

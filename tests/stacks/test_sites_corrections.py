@@ -21,19 +21,9 @@ from resprout.scenario.model import FaultKind, FaultSpec, Mix
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.sites.broker import SitesBroker
 from resprout_lab.sites.clients import SiteClients
+from resprout_lab.sites.commands import Command, Entering, Founding, Shipment, SiteBroker, decode, encode
 from resprout_lab.sites.gateway import Gateways, SiteWay
-from resprout_lab.sites.messages import (
-    Command,
-    Entering,
-    Founding,
-    Shipment,
-    SiteBroker,
-    SiteCarries,
-    SiteHas,
-    SiteLed,
-    decode,
-    encode,
-)
+from resprout_lab.sites.messages import SiteCarries, SiteHas, SiteLed
 from resprout_lab.sites.options import SitesOptions
 from resprout_lab.sites.state import Early, LinkBook, SiteIntake, SiteState
 from tests.stacks.sites_runs import (

@@ -9,7 +9,8 @@ from resprout.edge.messages import Attend, Delivery, HeldSubscription, Serving, 
 from resprout.scenario.model import FaultKind, FaultSpec
 from resprout.sim.swarm import try_seed
 from resprout_lab.blocks import replicated
-from resprout_lab.sites.messages import SiteLed, name_of
+from resprout_lab.sites.commands import name_of
+from resprout_lab.sites.messages import SiteLed
 from tests.edge.desk import Desk
 from tests.stacks.sites_runs import (
     ROW,

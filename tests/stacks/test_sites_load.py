@@ -7,7 +7,7 @@ from resprout.replicas.ledger import Chosen, News
 from resprout.replicas.messages import SlotEntry
 from resprout.scenario.model import ChatterOptions, Mix, Scenario, WorkloadSpec
 from resprout_lab.sites import agreement
-from resprout_lab.sites.messages import Keeping, decode
+from resprout_lab.sites.commands import Keeping, decode
 from tests.stacks.sites_runs import WORK_BEGINS_US, Played, clients, play, scenario, sites
 
 HOMES = {f"c{number}": f"s{number % 3}{letter}" for number, letter in enumerate("abcabc")}

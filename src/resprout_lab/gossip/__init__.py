@@ -27,8 +27,8 @@ from resprout.edge.messages import CLIENT_MESSAGES
 from resprout.stacks.stack import Family, Stack, Survival, WaitTimes
 from resprout_lab.gossip.broadcast import GOSSIP_MESSAGES, Gossiped, Graft, IHave, Prune
 from resprout_lab.gossip.broker import GUARANTEES, RECEIPTS, GossipBroker
+from resprout_lab.gossip.hyparview_messages import HYPARVIEW_MESSAGES
 from resprout_lab.gossip.options import GossipOptions
-from resprout_lab.gossip.views import HYPARVIEW_MESSAGES
 
 FAULTS = 3
 """Brokers that a swarm strikes at once, most of a small network left: clients must find somebody. What is survived has

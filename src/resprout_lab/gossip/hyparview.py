@@ -36,8 +36,7 @@ from typing import Any, Final
 
 from resprout.core.contract import Outcome, Timer
 from resprout_lab.blocks.mesh import OverlayMember, Wires
-from resprout_lab.gossip.options import ViewOptions
-from resprout_lab.gossip.views import (
+from resprout_lab.gossip.hyparview_messages import (
     ForwardJoin,
     JoinOverlay,
     NeighbourAnswer,
@@ -45,11 +44,9 @@ from resprout_lab.gossip.views import (
     NeighbourRequest,
     Shuffle,
     ShuffleReply,
-    Shuffling,
-    Views,
-    check_sample,
-    check_steps,
 )
+from resprout_lab.gossip.options import ViewOptions
+from resprout_lab.gossip.views import Shuffling, Views, check_sample, check_steps
 
 JOINING_MAX: Final = 256
 """Newcomers that may wait."""

@@ -43,22 +43,24 @@ from resprout_lab.scribe.broker import GUARANTEES, RECEIPTS, ScribeBroker
 from resprout_lab.scribe.chord import CHORD_MESSAGES
 from resprout_lab.scribe.messages import (
     SCRIBE_MESSAGES,
-    SCRIBE_TREE_MESSAGES,
     TOPIC_MESSAGES,
-    AskMissed,
     AskTopic,
+    PublicationPlaced,
+    PublishAt,
+    TopicLed,
+)  # fmt: skip
+from resprout_lab.scribe.options import ScribeOptions
+from resprout_lab.scribe.trees_messages import (
+    SCRIBE_TREE_MESSAGES,
+    AskMissed,
     JoinTree,
     LeaveTree,
     NotKept,
-    PublicationPlaced,
-    PublishAt,
     Scribed,
-    TopicLed,
     TreeBeat,
     TreeHas,
     TreeJoined,
-)  # fmt: skip  # fmt: skip
-from resprout_lab.scribe.options import ScribeOptions
+)  # fmt: skip
 
 
 def _survives(options: ScribeOptions) -> Survival:

@@ -33,33 +33,28 @@ from resprout_lab.blocks.serving import ClientDesk, ReceiptsDue, SessionEvents
 from resprout_lab.scribe.chord import KeyFound, KeyNotFound, RingJoined, RingMoved
 from resprout_lab.scribe.clients import ReturningClients, TopicPublishing
 from resprout_lab.scribe.errands import Errands, ErrandsDue
-from resprout_lab.scribe.founding import RangeOverdue
 from resprout_lab.scribe.held import HeldTopic, scribed
 from resprout_lab.scribe.log import PlacedAt
 from resprout_lab.scribe.messages import (
-    AskMissed,
     AskRange,
     AskTopic,
-    BeatDue,
     ClaimTopic,
     FoundTopic,
-    JoinOverdue,
     PublicationPlaced,
     PublishAt,
     RangeCeded,
-    Scribed,
     TopicEnded,
     TopicGivenUp,
     TopicKnown,
     TopicLed,
-    TreeGrown,
-    TreeSkipped,
 )  # fmt: skip
 from resprout_lab.scribe.options import ScribeOptions
 from resprout_lab.scribe.owners import ClaimsDue, TopicOwners
+from resprout_lab.scribe.ranges import RangeOverdue
 from resprout_lab.scribe.ring import RingSessions
 from resprout_lab.scribe.tree import ScribePushing
 from resprout_lab.scribe.trees import Trees
+from resprout_lab.scribe.trees_messages import AskMissed, BeatDue, JoinOverdue, Scribed, TreeGrown, TreeSkipped
 from resprout_lab.scribe.wishes import DIRECTORY, TopicNews, TopicWishes
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.TOTAL)

@@ -12,9 +12,10 @@ from typing import Final
 from resprout.core.contract import CancelTimer, ProtocolMessage, SetTimer, Timer
 from resprout.stacks.shell import Step
 from resprout_lab.scribe.chord import Chord, KeyFound, KeyNotFound
-from resprout_lab.scribe.messages import AskMissed, AskTopic, PublishAt, TopicLed, address_of, holder_of, name_of
+from resprout_lab.scribe.messages import AskTopic, PublishAt, TopicLed, address_of, holder_of, name_of
 from resprout_lab.scribe.ring import RingSessions
 from resprout_lab.scribe.ring_numbers import number_of, to_key
+from resprout_lab.scribe.trees_messages import AskMissed
 
 Key = tuple[object, ...]
 LEADERS_MAX: Final = 10_000

@@ -29,18 +29,10 @@ from resprout_lab.scribe.log import (
     decode,
     encode,
 )  # fmt: skip
-from resprout_lab.scribe.messages import (
-    AskMissed,
-    NotKept,
-    PublicationPlaced,
-    PublishAt,
-    Scribed,
-    TopicEnded,
-    TopicKnown,
-    TopicLed,
-)
+from resprout_lab.scribe.messages import PublicationPlaced, PublishAt, TopicEnded, TopicKnown, TopicLed
 from resprout_lab.scribe.options import ScribeOptions
 from resprout_lab.scribe.ring_numbers import number_of
+from resprout_lab.scribe.trees_messages import AskMissed, NotKept, Scribed
 
 DEFERRED_BYTES: Final = 16 << 20
 """Of publications that wait until the tree has come further; more is not taken, and has to be said again."""

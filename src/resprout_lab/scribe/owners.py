@@ -4,7 +4,7 @@ A topic belongs to the first broker at or behind its key on the ring, and is hel
 it. The *owner* sees to that: it founds the topic when somebody first asks for it, and whenever the ring has changed it
 claims that the right ones hold it, which they decide (`replicas`, S4). The leader, any of them, goes on meanwhile.
 
-Only who has the right to begin a topic founds it (`TopicRange`), and all who are to hold it must have agreed before it
+Only who has the right to begin a topic founds it (`ranges`), and all who are to hold it must have agreed before it
 begins (`founding`). So whoever owns the key later, and is one of them, knows of the topic.
 """
 
@@ -18,7 +18,7 @@ from resprout.replicas.ledger import HeartbeatDue, PatienceOver
 from resprout.stacks.peers import Peer
 from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
-from resprout_lab.scribe.founding import TOPICS_MAX, SettledHouse, TopicFounding, TopicRange
+from resprout_lab.scribe.founding import TOPICS_MAX, TopicFounding
 from resprout_lab.scribe.held import HeldTopic, TopicHouse
 from resprout_lab.scribe.messages import (
     HOLDERS_MAX,
@@ -32,6 +32,7 @@ from resprout_lab.scribe.messages import (
     name_of,
 )  # fmt: skip
 from resprout_lab.scribe.options import ScribeOptions
+from resprout_lab.scribe.ranges import SettledHouse, TopicRange
 from resprout_lab.scribe.ring import RingSessions
 from resprout_lab.scribe.ring_numbers import is_owned, member_number, number_of
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from resprout.stacks.peers import Outbox
-from resprout_lab.scribe.messages import Scribed, TreeHas, TreeLines
+from resprout_lab.scribe.trees_messages import Scribed, TreeHas, TreeLines
 
 EARLY_MAX: Final = 256
 """Publications of one topic that may wait for those before them; what comes beyond that is asked for later."""

@@ -33,7 +33,9 @@ executes what it wants (`TreeLines`).
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from resprout_lab.scribe.messages import (
+from resprout_lab.scribe.options import TreeOptions
+from resprout_lab.scribe.tree import MISSED_TOGETHER, Reporting, TreePlace
+from resprout_lab.scribe.trees_messages import (
     NOWHERE,
     AskMissed,
     BeatDue,
@@ -49,8 +51,6 @@ from resprout_lab.scribe.messages import (
     TreeLines,
     TreeSkipped,
 )
-from resprout_lab.scribe.options import TreeOptions
-from resprout_lab.scribe.tree import MISSED_TOGETHER, Reporting, TreePlace
 
 PLACES_MAX: Final = 100_000
 """Topics in whose trees one broker is. It is nobody's parent in one more."""

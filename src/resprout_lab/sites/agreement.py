@@ -23,10 +23,9 @@ from resprout.replicas.messages import ReplicaOptions
 from resprout.replicas.replica import Replica
 from resprout.stacks.shell import Step
 from resprout_lab.blocks.replicated import ReplicaInSessions
-from resprout_lab.sites.messages import (
+from resprout_lab.sites.commands import (
     Command,
     CommandKey,
-    Proposal,
     Shipment,
     SiteBroker,
     SiteWish,
@@ -35,8 +34,10 @@ from resprout_lab.sites.messages import (
     key_of,
     name_of,
 )
+from resprout_lab.sites.messages import Proposal
 from resprout_lab.sites.options import SitesOptions
-from resprout_lab.sites.state import AskedSite, Early, LinkBook, PlacedBundle, SiteState
+from resprout_lab.sites.state import Early, LinkBook, PlacedBundle, SiteState
+from resprout_lab.sites.wishes import AskedSite
 
 AGAIN_US: Final = 3_000_000
 """What is not decided after so long, or twice that, is proposed again; then after twice as long each time, because a

@@ -21,15 +21,11 @@ from resprout.stacks.status import MemberSeen, StackStatus, TopicReaders
 from resprout_lab.blocks.serving import ReceiptsDue, SessionEvents
 from resprout_lab.sites.agreement import Agreement, ProposalsDue
 from resprout_lab.sites.clients import ClientOverDue, SiteClients
+from resprout_lab.sites.commands import Command, Founding, GivingUp, Meeting, Seating, TakingLead, life_of, name_of
 from resprout_lab.sites.forming import FormDue, LifeOverDue, SeekDue, SiteForming
 from resprout_lab.sites.gateway import Gateways, gateways_for
 from resprout_lab.sites.messages import (
-    Command,
-    Founding,
-    GivingUp,
-    Meeting,
     Proposal,
-    Seating,
     SiteAnswer,
     SiteCarries,
     SiteFormed,
@@ -40,9 +36,6 @@ from resprout_lab.sites.messages import (
     SiteNotes,
     SiteWants,
     SiteWantsNot,
-    TakingLead,
-    life_of,
-    name_of,
 )
 from resprout_lab.sites.options import SitesOptions
 from resprout_lab.sites.state import Entered, PlacedBundle, SiteState

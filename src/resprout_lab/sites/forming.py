@@ -19,18 +19,8 @@ from resprout.stacks.peers import Outbox, Peer, Peers
 from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.sites.agreement import Agreement
-from resprout_lab.sites.messages import (
-    Founding,
-    GivingUp,
-    Seating,
-    SiteAnswer,
-    SiteBroker,
-    SiteFormed,
-    SiteJoin,
-    SiteMember,
-    life_of,
-    name_of,
-)
+from resprout_lab.sites.commands import Founding, GivingUp, Seating, SiteBroker, life_of, name_of
+from resprout_lab.sites.messages import SiteAnswer, SiteFormed, SiteJoin, SiteMember
 from resprout_lab.sites.options import SitesOptions
 
 SEEK_US: Final = 1_000_000

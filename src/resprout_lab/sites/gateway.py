@@ -24,7 +24,7 @@ from resprout.stacks.peers import Outbox, Peer, Peers
 from resprout.stacks.shell import Step
 from resprout_lab.blocks.subscriptions import SUBSCRIPTIONS_MAX
 from resprout_lab.sites.agreement import Agreement
-from resprout_lab.sites.messages import (
+from resprout_lab.sites.commands import (
     Bringing,
     Conveyed,
     Freight,
@@ -32,18 +32,12 @@ from resprout_lab.sites.messages import (
     Meeting,
     Noted,
     Shipment,
-    Shipped,
     SiteBroker,
-    SiteCarries,
-    SiteHas,
-    SiteLed,
-    SiteNotes,
-    SiteWants,
-    SiteWantsNot,
     SiteWish,
     Unwanted,
     Wanted,
 )
+from resprout_lab.sites.messages import Shipped, SiteCarries, SiteHas, SiteLed, SiteNotes, SiteWants, SiteWantsNot
 from resprout_lab.sites.state import SiteState
 
 SITES_MAX: Final = 1_024

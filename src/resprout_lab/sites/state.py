@@ -11,22 +11,16 @@ link, so filtering leaves no gaps (A5).
 The site that orders publications expects the next number of each publisher (`SiteIntake`); an early one waits. A leader
 that dies may leave the second of two publications decided and the first one not; the broker proposes the first one
 again, and without this rule it would stand behind the second (A4).
-
-`SiteWishes` has the wishes of the site and of the sites beyond each of its links. A wish is asked of the neighbouring
-sites from which a match may come: with one order for all, the site above; otherwise all but the one that asked. It is
-noted when they have noted it. A wish without holders is withdrawn, so routes end with the subscriptions that made them.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from resprout.core.bundle import Bundle, Origin
-from resprout.filters.predicate import Predicate, parse_predicate
-from resprout_lab.blocks.subscriptions import Subscriptions
-from resprout_lab.sites.messages import (
+from resprout_lab.sites.commands import (
     Bringing,
     Command,
     Conveyed,
@@ -48,129 +42,7 @@ from resprout_lab.sites.messages import (
     Wishing,
 )
 from resprout_lab.sites.options import SitesOptions
-
-
-class AskedSite(msgspec.Struct, array_like=True):
-    """A wish, as a neighbouring site was asked for it."""
-
-    ask: int
-    noted: bool = False
-
-
-class SiteWishes:
-    def __init__(
-        self,
-        askable: Callable[[], Collection[str]],
-        ship: Callable[[str, Freight], int],
-        confirmed: Callable[[str, SiteWish], None],
-    ) -> None:
-        """`askable`: the sites that are asked. `ship` sends something to a site, under the number that it returns;
-        `confirmed` is told of lives whose wish is noted."""
-        self._askable = askable
-        self._ship = ship
-        self._confirmed = confirmed
-        self.holders: dict[SiteWish, dict[str, int]] = {}
-        """Who wants it: neighbouring sites, with the number of their wish, and lives of brokers here, with 0."""
-        self.asked: dict[str, dict[SiteWish, AskedSite]] = {}
-        """By neighbouring site."""
-        self.open: dict[SiteWish, dict[str, None]] = {}
-        """Holders that wait to hear that it is noted."""
-        self.theirs: dict[str, dict[int, SiteWish]] = {}
-        """By neighbouring site and number: what it wants."""
-        self._table = Subscriptions()
-
-    def sites_for(self, bundle: Bundle) -> Collection[str]:
-        """The neighbouring sites that want some of it."""
-        return self._table.matches(bundle)
-
-    # -- changes -------------------------------------------------------------------------------------------------------
-
-    def meet(self, site: str) -> None:
-        """A neighbouring site that was not known before."""
-        self.asked[site] = {}
-        self.theirs[site] = {}
-        for wish in list(self.holders):
-            self._ask(wish)
-
-    def want(self, holder: str, wish: SiteWish, ask: int = 0) -> None:
-        if holder in self.theirs:
-            self.theirs[holder][ask] = wish
-            self._table.add(holder, wish, predicate_of(wish))
-        self.holders.setdefault(wish, {})[holder] = ask
-        self.open.setdefault(wish, {})[holder] = None
-        self._ask(wish)
-        self._check(wish)
-
-    def drop(self, holder: str, wish: SiteWish) -> None:
-        holders = self.holders.get(wish, {})
-        if holder not in holders:
-            return
-        if holder in self.theirs:
-            del self.theirs[holder][holders[holder]]
-            self._table.remove(holder, wish)
-        del holders[holder]
-        self.open.get(wish, {}).pop(holder, None)
-        if not holders:
-            del self.holders[wish]
-            self.open.pop(wish, None)
-        for site, asked in self.asked.items():
-            if wish in asked and not self._is_wanted_beyond(site, wish):
-                self._ship(site, Unwanted(asked.pop(wish).ask))
-
-    def drop_ask(self, site: str, ask: int) -> None:
-        wish = self.theirs[site].get(ask)
-        if wish is not None:
-            self.drop(site, wish)
-
-    def drop_all(self, holder: str) -> None:
-        for wish in [wish for wish, holders in self.holders.items() if holder in holders]:
-            self.drop(holder, wish)
-
-    def noted(self, site: str, ask: int) -> None:
-        for wish, asked in self.asked[site].items():
-            if asked.ask == ask:
-                asked.noted = True
-                self._check(wish)
-                return
-
-    def load(self) -> None:
-        """After the fields were set from a snapshot."""
-        for site, theirs in self.theirs.items():
-            for wish in theirs.values():
-                self._table.add(site, wish, predicate_of(wish))
-
-    # -- inside --------------------------------------------------------------------------------------------------------
-
-    def _is_wanted_beyond(self, site: str, wish: SiteWish) -> bool:
-        return any(holder != site for holder in self.holders.get(wish, ()))
-
-    def _ask(self, wish: SiteWish) -> None:
-        for site in self._askable():
-            asked = self.asked[site]
-            if wish not in asked and self._is_wanted_beyond(site, wish):
-                asked[wish] = AskedSite(self._ship(site, Wanted(wish)))
-
-    def _check(self, wish: SiteWish) -> None:
-        waiting = self.open.get(wish, {})
-        for holder in list(waiting):
-            others = [self.asked[site].get(wish) for site in self._askable() if site != holder]
-            if all(asked is not None and asked.noted for asked in others):
-                del waiting[holder]
-                if holder in self.theirs:
-                    self._ship(holder, Noted(self.holders[wish][holder]))
-                else:
-                    self._confirmed(holder, wish)
-        if not waiting:
-            self.open.pop(wish, None)
-
-
-def predicate_of(wish: SiteWish) -> Predicate:
-    return parse_predicate(wish.filter, wish.where)
-
-
-def wish_of(predicate: Predicate) -> SiteWish:
-    return SiteWish(predicate.filter, predicate.where_text)
-
+from resprout_lab.sites.wishes import SiteWishes
 
 ORIGINS_KEPT: Final = 100_000
 """Origins that are remembered, those that were met last. All brokers of a site forget the same one at the same slot."""
