@@ -52,7 +52,8 @@ ASKING = {
 """Every command that talks to a broker, and how it is told which."""
 
 HERE_ONLY = {
-    "freeze", "resume", "crash", "restart", "up", "tap", "certificates", "secret", "journal", "mend", "sim", "run", "swarm", "audit", "archive", "sweep",
+    "freeze", "resume", "crash", "restart",
+    "up", "tap", "certificates", "secret", "journal", "mend", "sim", "run", "swarm", "audit", "archive", "sweep",
     "report", "conclude", "watch", "bench",
 }  # fmt: skip
 """Commands that talk to nobody but what they started, or are another name of one above."""
