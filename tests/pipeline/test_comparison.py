@@ -9,8 +9,7 @@ from resprout.pipeline.report.facts import RunFacts, RunStanding
 from resprout.pipeline.report.page import page_of
 from resprout.pipeline.report.page_tables import PageTable
 from resprout.pipeline.report.verdicts import UNKNOWN, guarantees_of, promised_by, survives_in_words
-from resprout.stacks.registry import DEFAULT, find_stack
-from resprout.stacks.stack import NOTHING, Survival, everything
+from resprout.stacks.stack import DEFAULT, NOTHING, Survival, everything, find_stack
 from resprout_lab import SYSTEMS
 from resprout_lab.figures.comparison import COLUMNS, ComparedRow, compared, comparison_table
 from tests.pipeline.made_up import ASKED, latency, load, reports_of, run_row, traffic, verdict

@@ -14,8 +14,15 @@ from resprout_lab.blocks.multicast.messages import NotOwed
 from resprout_lab.blocks.multicast.order import Arrival, HeaderSizeError
 from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.causal_barriers import CAUSAL_BARRIERS, broker
-from resprout_lab.causal_barriers.broker import DirectOrder, NewsDue
-from resprout_lab.causal_barriers.messages import HEADER_BYTES_MAX, Barrier, BarrierMulticast, Barriers, MembersKnown
+from resprout_lab.causal_barriers.broker import (
+    HEADER_BYTES_MAX,
+    Barrier,
+    BarrierMulticast,
+    Barriers,
+    DirectOrder,
+    MembersKnown,
+    NewsDue,
+)
 from tests.edge.desk import Desk
 from tests.stacks.multicast_net import Carried, OneBroker, row
 

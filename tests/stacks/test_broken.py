@@ -9,7 +9,7 @@ from resprout.audit.verdict import Verdict
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.sim.run import run_scenario
-from resprout.stacks import registry
+from resprout.stacks import stack
 from resprout.stacks.resprout import ResproutBroker
 from tests.compiled import reaches_into
 from tests.stacks import broken
@@ -220,7 +220,7 @@ nodes = ["b1"]
 
 def judged(monkeypatch: pytest.MonkeyPatch, make: Any, workload: str) -> Verdict:
     """What the judge says about a run with these brokers; it must have come to rest, or loss is not judged."""
-    monkeypatch.setitem(registry.REPLACED, "broken", broken.stack_of(make))
+    monkeypatch.setitem(stack.REPLACED, "broken", broken.stack_of(make))
     result = run_scenario(parse_scenario(workload if workload == LATE else TREE + workload))
     assert result.ended == "quiescent"
     verdict = judge(result.rows)

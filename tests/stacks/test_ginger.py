@@ -7,7 +7,7 @@ from resprout.core.errors import UsageError
 from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario, SubscriptionSpec
 from resprout.sim.run import FaultAtEvent, Run
 from resprout_lab.ginger import GINGER
-from resprout_lab.ginger.options import CORRECTIONS, GingerOptions
+from resprout_lab.ginger.state import CORRECTIONS, GingerOptions
 from tests.stacks.ginger_runs import CRASH_CASES, WORK_BEGINS_US, play, seed000, small
 
 EIGHT: dict[str, str | None] = {
