@@ -22,10 +22,7 @@ before x, and T is T' or comes before it. Only `eventual` publications are not b
 Counting totals per subscriber, as one would first think of, is right only where all receive the same totals; a place
 between two totals in their common order is right also for late joiners and content filters. The place is taken from a
 rank of the totals that is compatible with their order; since totals that nobody compared may have any rank, a suspicion
-is confirmed in the order itself before it is reported.
-
-On a pair whose totals contradict each other there is no order to be a barrier in. That is reported as such, and the
-pair is left out.
+is confirmed in the order itself before it is reported. A pair whose totals contradict each other is left out.
 """
 
 from bisect import bisect_left, bisect_right

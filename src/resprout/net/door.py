@@ -6,9 +6,7 @@ believed to be a broker without proof: a broker sees what rules forbid to client
 
 `Prelude` handles the frames on a connection before a session: questions, and proofs of identity. The opener proves what
 it has to (`OpenersProof`) before its machine hears of the connection. The listener answers questions (`net.reception`)
-and checks proofs (`OpenerProofs`) until the opener says `Hello`. Each step takes one frame in a loop, so many frames in
-one read cost no more than their number.
-
+and checks proofs (`OpenerProofs`) until the opener says `Hello`.
 An opener proves who it is once on each connection, in order. A client logs in (`Login`, `Challenge`, `ProofOfSecret`,
 `ProofAccepted`); a broker proves that it has the key of the network (`MemberGreeting`, `MemberProof` from both sides).
 """
