@@ -23,7 +23,7 @@ from resprout.trace.store import write_trace
 
 FIGURES = ("5.1a", "5.1b", "5.1c", "5.1d", "5.1e", "5.1f", "5.2", "5.3", "5.4")
 BROKERS = 15
-OPERATIONS = 48
+OPERATIONS = 96
 AS_LONG = ("workload.0.operations=192",)
 """As the sweeps have it: large payloads take so many until they flow evenly."""
 CAUSAL = ("resprout", "locamu", "cbcast", "causal-barriers")
@@ -32,7 +32,7 @@ CAUSAL = ("resprout", "locamu", "cbcast", "causal-barriers")
 @cache
 def played(figure: str, stack: str, changes: tuple[str, ...] = (), **labels: str) -> RunFacts:
     """The run of a sweep with these labels, on a small tree unless they say how large it is, and where one client
-    publishes, a quarter as long; judged as well."""
+    publishes, half as long; judged as well."""
     small = () if "brokers" in labels else (f"topology.brokers={BROKERS}",)
     short = (f"workload.0.operations={OPERATIONS}",) if figure.startswith("5.1") else ()
     sweep = load_plan(f"seed001-{figure}", [*small, *short, *changes]).sweep
