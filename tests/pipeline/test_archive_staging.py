@@ -1,10 +1,13 @@
 """A run is in the archive whole or not at all: whoever dies, whenever, and whoever else is at it."""
 
 import itertools
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -158,6 +161,29 @@ def test_what_the_dead_have_left_is_nobodys_run(archive: Path) -> None:
     with staging(archive) as stage:
         assert left_behind(archive) == [Path(stage.folder).name]
     assert left_behind(archive) == []
+
+
+def test_another_process_may_clear_away_the_same_folder_meanwhile(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is gone between the moment when it is found and the moment when its contents are listed."""
+    dead = archive / STAGING_FOLDER / "trash-0123456789abcdef"
+    replaced = dead / "replaced"
+    (replaced / "a").mkdir(parents=True)
+
+    def overtaken(do: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: Any = ".", *others: Any) -> Any:
+            if str(path) == str(replaced) and dead.exists():
+                dead.rename(archive.with_name("gone"))
+            return do(path, *others)
+
+        return call
+
+    monkeypatch.setattr(os, "scandir", overtaken(os.scandir))
+    monkeypatch.setattr(os, "listdir", overtaken(os.listdir))
+    with staging(archive) as stage:
+        assert put(stage, "r")
+    assert archive.with_name("gone").exists() and left_behind(archive) == []
 
 
 MANY = """
