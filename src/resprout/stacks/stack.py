@@ -18,7 +18,9 @@ cannot be loaded costs its own stack, and no other.
 
 import difflib
 import enum
+import functools
 import random
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -248,11 +250,18 @@ REPLACED: dict[str, Stack[Any]] = {}
 """Stacks that a test puts here: each replaces the one of its name, or stands beside the others."""
 
 
-def installed_stack(name: str) -> Stack[Any] | None:
-    """None when no package says that it brings it; UsageError, in one line, when it cannot be loaded."""
+@functools.lru_cache(maxsize=4)
+def _offered(path: tuple[str, ...]) -> "frozenset[EntryPoint]":
+    """Return the entry points of the packages on a path. Reading them takes about 6 ms, and every run asks for its
+    stack several times, so they are read once for each `sys.path`."""
     from importlib.metadata import entry_points  # to import it takes longer than all else here
 
-    offered = sorted(set(entry_points(group=GROUP, name=name)), key=lambda one: one.value)
+    return frozenset(entry_points(group=GROUP))
+
+
+def installed_stack(name: str) -> Stack[Any] | None:
+    """None when no package says that it brings it; UsageError, in one line, when it cannot be loaded."""
+    offered = sorted((one for one in _offered(tuple(sys.path)) if one.name == name), key=lambda one: one.value)
     if len(offered) > 1:
         places = " and ".join(one.value for one in offered)
         raise UsageError(f"the stack {name!r} is brought by two packages: {places}")
@@ -261,10 +270,8 @@ def installed_stack(name: str) -> Stack[Any] | None:
 
 def installed_stacks() -> dict[str, Stack[Any]]:
     """All that can be loaded, by name; of each of the others one line is logged."""
-    from importlib.metadata import entry_points
-
     found = {}
-    for name in sorted({one.name for one in entry_points(group=GROUP)}):
+    for name in sorted({one.name for one in _offered(tuple(sys.path))}):
         try:
             if (stack := installed_stack(name)) is not None:
                 found[name] = stack
