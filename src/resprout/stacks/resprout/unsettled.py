@@ -88,7 +88,7 @@ class UnreadSearch:
         """Call `done`, perhaps at once, with what everybody but those behind `source` answers."""
         number = self._echo.asked + 1
         is_complete = all(self._neighbours.values()) and len(self._echo) < QUESTIONS_MAX
-        is_read = not any(self._log.repeats.has_unread(mark.origin, mark.seq) for mark in marks)
+        is_read = self._is_read(marks)
         reached = [self._seen.mark(mark.origin) for mark in marks]
 
         def join(answer: UnreadTold | None) -> None:
@@ -108,9 +108,14 @@ class UnreadSearch:
             number,
             names,
             lambda name: self._outbound.append((name, question)),
-            lambda: done(UnreadTold(number, is_complete, is_read, tuple(reached), again)),
+            lambda: done(UnreadTold(number, is_complete, is_read and self._is_read(marks), tuple(reached), again)),
             join,
         )
+
+    def _is_read(self, marks: Marks) -> bool:
+        """Whether nothing up to these marks is unread here. Looked at before and after the others have answered: an
+        entry may have left a broker that answered later for one that was asked before."""
+        return not any(self._log.repeats.has_unread(mark.origin, mark.seq) for mark in marks)
 
     def asked(self, link: Link, message: AskUnread) -> None:
         if len(message.marks) > len(STREAMS):
