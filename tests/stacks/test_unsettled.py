@@ -23,7 +23,7 @@ class Publisher:
 
     def __init__(self) -> None:
         self.house = House("c")
-        self.unsettled = UnsettledClients(self.house.sessions, lambda origin: 0)
+        self.unsettled = UnsettledClients(self.house.sessions, Seen())
         self.session = self.house.clients["c"]
         self.unsettled.adopt(self.session, (), 0)
 
