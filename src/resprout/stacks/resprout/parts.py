@@ -183,7 +183,7 @@ class BrokerParts:
             if options.durable is True
             else None
         )
-        self.unsettled = UnsettledClients(self.sessions, self.seen.mark)
+        self.unsettled = UnsettledClients(self.sessions, self.seen)
         self.publishing = ClientPublishing(
             life, self.log, self.clock, self.seen, self.sessions, self.delivering, self.pressure,
             self.charges, self.totals, self.forwarding, self.total_delivery, self.pauses, self.unsettled,
