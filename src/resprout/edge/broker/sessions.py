@@ -61,11 +61,12 @@ class ClientSessions:
         is_confirmed: Callable[[ClientSession, Marks], None] = lambda session, base: None,
         filling_bytes: int = 1 << 62,
         delivery_of: Callable[[Any, ClientSession | None], Delivery] | None = None,
+        known_deep: Callable[[], int] = lambda: 0,
     ) -> None:
         """`finished` is called when the last reader of an item has it and no other is owed it. `copies_of` tells on how
         many brokers a safe item rests, f + 1 if it is not given. `is_confirmed` is told of durable subscriptions from
         whose confirmation on nothing is missed. `delivery_of` makes the message that gives an item to a client, or to
-        all who read the whole of it."""
+        all who read the whole of it. `known_deep`: see `Quotas`."""
         self.serving = serving
         self._delivery_of = delivery_of or plain_delivery
         self._log = log
@@ -73,7 +74,7 @@ class ClientSessions:
         self.copies_of = copies_of or (lambda item: serving.faults_tolerated + 1)
         """Returns the number of brokers on which a safe item rests; at most f + 1."""
         self._finished = finished
-        self.quotas = Quotas()
+        self.quotas = Quotas(known_deep)
         self.all: dict[str, ClientSession] = {}
         """All readers by name: clients, served or not yet, and ghosts."""
         self.returned: dict[str, ClientSession] = {}

@@ -130,6 +130,7 @@ class BrokerParts:
             CopyCount(life, self.links).of,
             self._durable_confirmed,
             options.subscriber_bytes // 2,
+            known_deep=lambda: self.interest.index.deep_placements,
         )
         budget = MatchBudget(self.sessions.quotas, self.links, self.sessions.all, lambda: life.now_us)
         self.routes = Routes(self.interest.index, self.links, self.sessions.all, budget)
