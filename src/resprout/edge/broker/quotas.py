@@ -253,7 +253,9 @@ class Quotas:
             mine = sum(len(one) > SHALLOW_LEVELS for one in usage.placements)
             free = DEEP_PLACEMENTS - max(len(self._deep), self._known_deep())
             if mine * DEEP_SHARE >= free:
-                complaint = f"{party} has {mine} placements of wildcards in filters of more than {SHALLOW_LEVELS} levels"
+                complaint = (
+                    f"{party} has {mine} placements of wildcards in filters of more than {SHALLOW_LEVELS} levels"
+                )
                 raise LimitError("wildcards", DEEP_PLACEMENTS, f"{complaint}, and {max(0, free)} are free for all")
         self._deep[placement] = self._deep.get(placement, 0) + 1
 

@@ -192,7 +192,7 @@ class BrokerParts:
         )  # fmt: skip
         self.wishes = Wishes(
             life, self.outbound, self.interest, self.sessions, self.routes, self.disk,
-            self.client_book.listeners, self.links,
+            self.client_book.listeners, self.links, lambda: self.retained.searches,
         )  # fmt: skip
         self.served = ServedClients(
             life, self.peers, self.links, self.log, self.clock, self.client_interest, self.sessions,

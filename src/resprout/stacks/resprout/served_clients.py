@@ -193,7 +193,7 @@ class ServedClients:
         self._unsettled.leave(name)
         self._publishing.leave(self._sessions.all[name])
         self._log.held_back.put_wall()  # it may go on elsewhere, and say there again what waits here
-        self._client_interest.leave_slowly(name)
+        self._client_interest.leave_slowly(name, life.now_us)
         self._sessions.leave(name, life.out)
         if name in self._client_interest.leaving:
             life.out.append(SetTimer(DropMore(), life.now_us + DROP_PORTION_US))
