@@ -68,7 +68,7 @@ def test_a_client_gets_placements_beside_64_identities_that_take_all_they_can() 
 
 
 def test_filters_of_few_levels_are_refused_to_no_client_because_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`tests/filters/test_index.py` counts that they cost a topic at most 510 lookups, whatever clients subscribe to."""
+    """`tests/filters/test_index.py` counts that they cost a topic at most 510 lookups."""
     monkeypatch.setattr(quotas, "DEEP_PLACEMENTS", 0)
     house = house_of(ClientLimits(identity_wildcards=10_000), "evil", "honest")
     for id, levels in enumerate(itertools.product("+x", repeat=8)):
@@ -76,9 +76,8 @@ def test_filters_of_few_levels_are_refused_to_no_client_because_of_others(monkey
     house.subscribe("honest", 1, "a/+/c/+/e/+/g/#")
     assert not refusals(house, "evil") and not refusals(house, "honest")
     house.subscribe("honest", 2, "a/+/c/+/e/+/g/h/#")
-    assert refusals(house, "honest") == [
-        "honest has 0 placements of wildcards in filters of more than 8 levels, and 0 are free for all (limit wildcards)"
-    ]
+    [reason] = refusals(house, "honest")
+    assert reason.endswith("in filters of more than 8 levels, and 0 are free for all (limit wildcards)")
 
 
 def test_deep_placements_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,10 @@ class ServedClients:
         elif name in self._client_interest.leaving:
             life.out.append(Close(name, f"the subscriptions of the last session of {name} are being dropped"))
         else:
-            self._sessions.arrive(name, event.incarnation, event.room, event.internal, event.identity, event.limits)
+            session = self._sessions.arrive(
+                name, event.incarnation, event.room, event.internal, event.identity, event.limits
+            )
+            session.held_at_once = HELD_AT_ONCE
 
     def attend(self, session: ClientSession, message: Attend) -> None:
         """A client asks to be served."""
