@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from resprout.core.bundle import Origin
 from resprout.core.contract import Close, Congested, EndCode, LinkUp, Received, Send, TimerFired
 from resprout.core.limits import ClientLimits
-from resprout.core.message_fields import Mark
+from resprout.core.message_fields import Mark, Marks, Reached, to_marks
 from resprout.edge.broker import guard as guard_module
 from resprout.edge.broker import session as session_module
 from resprout.edge.broker import sessions as sessions_module
@@ -221,8 +222,12 @@ def test_the_last_portion_costs_what_the_bases_hold_and_not_the_number_of_subscr
 ) -> None:
     """The step in which a client with 100,000 subscriptions was served took 0.36 s, mostly for empty bases."""
     made: list[int] = []
-    to_marks = sessions_module.to_marks
-    monkeypatch.setattr(sessions_module, "to_marks", lambda base: made.append(len(base)) or to_marks(base))
+
+    def noted(base: dict[Origin, Reached]) -> Marks:
+        made.append(len(base))
+        return to_marks(base)
+
+    monkeypatch.setattr(sessions_module, "to_marks", noted)
     tree, broker = after_a_crash()
     with_base = HeldSubscription(90, "x/y", None, (Mark("p", "ordered", 1, 1),))
     come(broker, tree.now_us, (*held(40), with_base))
