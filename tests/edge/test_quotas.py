@@ -61,7 +61,7 @@ def test_a_client_gets_placements_beside_64_identities_that_take_all_they_can() 
         for attacker in range(64):
             house.subscribe(f"evil{attacker}", number := next(numbers), deep(number))
     assert any("(limit wildcards)" in reason for reason in refusals(house, "evil0"))
-    assert len(house.sessions.quotas._deep) < quotas.DEEP_PLACEMENTS
+    assert len(house.sessions.quotas.deep) < quotas.DEEP_PLACEMENTS
     for id in range(12):
         house.subscribe("honest", id, "honest/" + deep(id))
     assert not refusals(house, "honest")
@@ -96,7 +96,7 @@ def test_deep_placements_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None
     house.subscribe("b", 3, deep(5))
     assert not refusals(house, "b")
     house.sessions.leave("b", house.out)
-    assert not house.sessions.quotas._deep
+    assert not house.sessions.quotas.deep
 
 
 def test_placements_of_durable_subscriptions_count_for_the_identity_that_begins_them() -> None:

@@ -124,7 +124,7 @@ class Quotas:
         """`known_deep` tells how many deep placements of wildcards this broker knows, from clients and neighbours."""
         self._known_deep = known_deep
         self._parties: dict[str, _Usage] = {}
-        self._deep: dict[str, int] = {}
+        self.deep: dict[str, int] = {}
         """How many parties here have filters with each deep placement of wildcards."""
         self._durables: dict[str, tuple[str, int, str]] = {}
         """By name: the party that has begun it, the steps that its condition may take, and its filter."""
@@ -249,15 +249,15 @@ class Quotas:
         usage.placements[placement] = usage.placements.get(placement, 0) + 1
 
     def _take_deep(self, party: str, usage: _Usage, placement: str) -> None:
-        if placement not in self._deep:
+        if placement not in self.deep:
             mine = sum(len(one) > SHALLOW_LEVELS for one in usage.placements)
-            free = DEEP_PLACEMENTS - max(len(self._deep), self._known_deep())
+            free = DEEP_PLACEMENTS - max(len(self.deep), self._known_deep())
             if mine * DEEP_SHARE >= free:
                 complaint = (
                     f"{party} has {mine} placements of wildcards in filters of more than {SHALLOW_LEVELS} levels"
                 )
                 raise LimitError("wildcards", DEEP_PLACEMENTS, f"{complaint}, and {max(0, free)} are free for all")
-        self._deep[placement] = self._deep.get(placement, 0) + 1
+        self.deep[placement] = self.deep.get(placement, 0) + 1
 
     def _give_back_placement(self, usage: _Usage, topic_filter: str) -> None:
         if is_plain(topic_filter):
@@ -267,9 +267,9 @@ class Quotas:
         if not usage.placements[placement]:
             del usage.placements[placement]
             if len(placement) > SHALLOW_LEVELS:
-                self._deep[placement] -= 1
-                if not self._deep[placement]:
-                    del self._deep[placement]
+                self.deep[placement] -= 1
+                if not self.deep[placement]:
+                    del self.deep[placement]
 
     def _usage(self, session: ClientSession) -> _Usage:
         party = party_of(session)
