@@ -130,6 +130,7 @@ class BrokerParts:
             CopyCount(life, self.links).of,
             self._durable_confirmed,
             options.subscriber_bytes // 2,
+            known_deep=lambda: self.interest.index.deep_placements,
         )
         budget = MatchBudget(self.sessions.quotas, self.links, self.sessions.all, lambda: life.now_us)
         self.routes = Routes(self.interest.index, self.links, self.sessions.all, budget)
@@ -191,7 +192,7 @@ class BrokerParts:
         )  # fmt: skip
         self.wishes = Wishes(
             life, self.outbound, self.interest, self.sessions, self.routes, self.disk,
-            self.client_book.listeners, self.links,
+            self.client_book.listeners, self.links, lambda: self.retained.searches,
         )  # fmt: skip
         self.served = ServedClients(
             life, self.peers, self.links, self.log, self.clock, self.client_interest, self.sessions,

@@ -119,7 +119,10 @@ class ServedClients:
         elif name in self._client_interest.leaving:
             life.out.append(Close(name, f"the subscriptions of the last session of {name} are being dropped"))
         else:
-            self._sessions.arrive(name, event.incarnation, event.room, event.internal, event.identity, event.limits)
+            session = self._sessions.arrive(
+                name, event.incarnation, event.room, event.internal, event.identity, event.limits
+            )
+            session.held_at_once = HELD_AT_ONCE
 
     def attend(self, session: ClientSession, message: Attend) -> None:
         """A client asks to be served."""
@@ -200,7 +203,7 @@ class ServedClients:
         self._unsettled.leave(name)
         self._publishing.leave(self._sessions.all[name])
         self._log.held_back.put_wall()  # it may go on elsewhere, and say there again what waits here
-        self._client_interest.leave_slowly(name)
+        self._client_interest.leave_slowly(name, life.now_us)
         self._sessions.leave(name, life.out)
         if name in self._client_interest.leaving:
             life.out.append(SetTimer(DropMore(), life.now_us + DROP_PORTION_US))
