@@ -152,7 +152,7 @@ _pulses: WeakKeyDictionary[asyncio.AbstractEventLoop, Pulse] = WeakKeyDictionary
 
 
 class Turns:
-    """Decides when waiting publications are sent.
+    """Decides when waiting publications, or acknowledgements of deliveries, are sent.
 
     `progress` returns another value whenever there is more to send. `leave` is called when it is time to send; it sends
     everything and calls `over`. Clients of one loop share `last_departure`: together they make its turns long, so each
