@@ -355,7 +355,7 @@ class Links:
                 link.send_ack(now_us, out)
 
     def _do_ship(self, effect: Persist | RecordEvent, now_us: int, out: Effects) -> None:
-        """Ship everything that was sent before a record, then pass the record on."""
+        """What was sent before leaves before."""
         self._ship_all(now_us, out)
         out.append(effect)
 
