@@ -44,7 +44,7 @@ class Desk:
         have = (count, *heard.have[1:])
         firm, back_firm = (tuple(rung.upto for rung in rungs) for rungs in (heard.firm, heard.back_firm))
         report = Levels(have, firm, tuple(heard.back_have), back_firm, heard.done.upto)
-        for reach, entry in self.links[name].take_report(report).reached:
+        for reach, entry in self.links[name].take_report(report).reaches:
             self.log.count_reach(entry, reach)
 
     def show(self) -> list[int]:
