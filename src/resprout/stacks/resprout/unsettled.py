@@ -4,8 +4,7 @@ This broker adopts the publications of the client that it stores: it sends their
 (`UnsettledClients.adopt`). A publication that it does not store was delivered to all readers if this broker has the
 ghost of the client's home. Otherwise the client is *unsettled*: some reader elsewhere may not have taken the
 publication, so the whole tree is asked (`UnreadSearch`). The first answer also tells how far the streams of the client
-have come elsewhere. Publications up to there are repeats, and their `delivered` waits as well. `Answering` is the same
-without the search, for stacks that settle a client after a fixed time.
+have come elsewhere. Publications up to there are repeats, and their `delivered` waits as well.
 
 The search uses the echo algorithm of `overlay.waves`. A client that comes from another broker publishes again what it
 does not know to be safe. Its new broker does not know who has taken what the other broker had accepted, nor how much
@@ -135,35 +134,6 @@ class UnreadSearch:
     def unwait(self, name: str) -> None:
         """Stop waiting for a neighbour that is dead."""
         self._echo.unwait(name)
-
-
-class Answering:
-    def __init__(self, sessions: ClientSessions, reached: Callable[[Origin], Reached]) -> None:
-        """`reached`: how far an origin has come here."""
-        self._sessions = sessions
-        self._reached = reached
-        self.unsettled: dict[str, int] = {}
-        """Clients of whose publications some may still be kept elsewhere, and until when."""
-
-    def is_settled(self, session: ClientSession) -> bool:
-        """Whether all that it published and is not here is delivered."""
-        return session.name not in self.unsettled
-
-    def adopt(self, session: ClientSession, kept: Iterable[HeldBundle], settled_us: int | None) -> None:
-        """These publications of it are kept here. `settled_us`: when the others will be delivered; None: they are."""
-        self._sessions.adopt(session, kept, known_streams(session, self._reached) if settled_us is None else None)
-        if settled_us is not None:
-            self.unsettled[session.name] = settled_us
-
-    def settle(self, now_us: int) -> None:
-        """From time to time: nobody keeps anything for others for so long."""
-        for name in [name for name, due_us in self.unsettled.items() if due_us <= now_us]:
-            del self.unsettled[name]
-            session = self._sessions.all[name]
-            self._sessions.adopt(session, (), known_streams(session, self._reached))
-
-    def leave(self, name: str) -> None:
-        self.unsettled.pop(name, None)
 
 
 def known_streams(session: ClientSession, reached: Callable[[Origin], Reached]) -> dict[str, int]:
