@@ -97,7 +97,7 @@ def test_everything_is_there_again_though_another_broker_begins_the_network() ->
     assert result.ended == "quiescent"
     assert sum(row.kind == "deliver" for row in result.rows) == 2 * 50
     gathered, *_, published = notes(result, "revival", "b2")
-    assert gathered == "what is on the disks of all brokers is gathered"
+    assert gathered == "the logs on the disks of all brokers are being merged"
     assert published is not None and published.endswith("bundles are published once more")
 
 

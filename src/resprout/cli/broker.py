@@ -76,7 +76,7 @@ LAST_WORDS_SECONDS: Final = 5.0
     help="Keep events of these topics in the --data folder, for `resprout read`; may be repeated.",
 )  # fmt: skip
 @click.option("--http", metavar="HOST:PORT", help="Serve a live page, /metrics, /healthz and /readyz there.")
-@click.option("--http-open", is_flag=True, help="Let whoever comes look at these, though others can reach --http.")
+@click.option("--http-open", is_flag=True, help="Let everybody look at these, also from other machines.")
 @click.option("--stack", metavar="NAME", help="The protocol that it runs. [resprout]")
 @click.option("--config", type=LocalPath(), metavar="FILE", help="Read all of this from a TOML file.")
 @click.option(
@@ -242,9 +242,7 @@ class _Life:
         settings = self._settings
         if settings.http is None:
             if settings.http_opens:
-                raise UsageError(
-                    "--http-open says who may look: give --http HOST:PORT, where there is something to see"
-                )
+                raise UsageError("--http-open needs --http HOST:PORT")
             return None
         from resprout.net.http.pages import Pages, check_pages_closed
 

@@ -140,7 +140,7 @@ def pub(
     when. --verbose and --json tell the id, for `resprout trace`.
     """
     if payload is None:
-        raise UsageError("what is to be published? Give a payload, or - for the lines of standard input")
+        raise UsageError("PAYLOAD is missing: give a payload, or - for the lines of standard input")
     order = Order(
         check_topic(topic),
         check_payload(os.fsencode(payload)) if payload != "-" else None,

@@ -48,7 +48,7 @@ def status(access: Access, as_json: bool) -> int:
     Every broker is asked by itself, so all of them must be in reach. On this machine everybody may ask; from elsewhere
     only who has a certificate, or whom the rules let `observe` or `operate`.
 
-    A notice tells that what is called safe rests on fewer than f + 1 brokers, or that a broker once known here is in
+    A notice says that `safe` means fewer than f + 1 copies, or that a broker once known here is in
     another network. Exit status 1 when there is a notice, or a broker that does not answer.
     """
     found = run_loop(AskingCommand(access).survey())

@@ -34,13 +34,15 @@ allow_gaps_option = click.option(
 @click.option("--json", "json", is_flag=True, help="Print everything that is known, one JSON object a line.")
 @click.option("--raw", is_flag=True, help="Print payloads alone, as they came, each followed by a line end.")
 @click.option("--durable", metavar="NAME", help="A subscription that stays, under this name; goes on where it was.")
-@click.option("--group", metavar="NAME", help="The same, shared: each message goes to one of those who name it.")
+@click.option(
+    "--group", metavar="NAME", help="Share a durable subscription: each message goes to one consumer of the group."
+)
 @click.option(
     "--when-full", type=click.Choice(list(WHEN_FULL)), metavar="block|drop_oldest|disconnect|spill",
     help="What the broker does when this is not read fast enough. Default: disconnect; with --durable or --group, "
     "block. Only those can spill.",
 )  # fmt: skip
-@click.option("--replay-from", metavar="WHERE", help="First what is kept, from 'earliest', an offset or a time on.")
+@click.option("--replay-from", metavar="WHERE", help="Begin with stored events: 'earliest', an offset or a time.")
 @allow_gaps_option
 @access_arguments
 @verbose_option

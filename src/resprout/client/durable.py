@@ -464,4 +464,4 @@ async def _first_that_answers(host: Host, session: str, brokers: Sequence[str]) 
                 return await who_is(address, ANSWER_SECONDS, session, keyring=host.door.keyring)
             except UnreachableError as error:
                 reasons.append(str(error))
-    raise SubscribeError("; ".join(reasons) or "nobody knows where the brokers are")
+    raise SubscribeError("; ".join(reasons) or "no broker is known")

@@ -38,11 +38,13 @@ class History:
         before, self._step = self._step, int(time_s // STEP_SECONDS)
         if before and 0 < self._step - before <= POINTS_MAX:
             passed_s = (self._step - before) * STEP_SECONDS
-            rates = [
-                round((now - then) / passed_s, 2)
-                for now, then in ((published, self._published), (delivered, self._delivered))
-            ]
-            self._points.append(HistoryPoint(self._step * STEP_SECONDS, *rates, clients))
+            point = HistoryPoint(
+                time=self._step * STEP_SECONDS,
+                publications=round((published - self._published) / passed_s, 2),
+                deliveries=round((delivered - self._delivered) / passed_s, 2),
+                clients=clients,
+            )
+            self._points.append(point)
         self._published, self._delivered = published, delivered
         if members is not None:
             self._compare(members, time_s)
