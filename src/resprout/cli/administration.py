@@ -23,7 +23,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 @click.command()
 @click.argument("names", nargs=-1, metavar="NAME...")
 @access_arguments
-@click.option("--force", is_flag=True, help="Even brokers that are alive where this is said.")
+@click.option("--force", is_flag=True, help="Forget brokers that are still heard, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was passed on as one JSON object.")
 def forget(names: tuple[str, ...], access: Access, force: bool, as_json: bool) -> int:
     """Tell the network that the brokers NAME... will never return.
@@ -31,13 +31,13 @@ def forget(names: tuple[str, ...], access: Access, force: bool, as_json: bool) -
     \b
         resprout forget b3 b7 --server b0.example:7450
 
-    Where more brokers fall silent than may crash at once, nobody can tell a partition from a crash: totals wait until
-    they are heard again. If they never will be, say so, to a broker of the part that is to go on. Name all of them at
-    once. One that is heard after all is not let in as the one it was; it joins as a new one.
+    When more brokers fall silent than may crash at once, it could be a partition, so totals wait until they are heard
+    again. If they never return, run this command at a broker of the part that continues. Name all of them at once. A
+    forgotten broker that returns joins as a new one.
 
-    Every client may do this, unless rules say who operates. A broker that is heard by the one that is asked is not
-    forgotten: stop it instead, or use --force, if it hangs and nobody can stop it. It is then replaced, and told so as
-    soon as it listens.
+    With rules, only identities that may `operate` can do this; with TLS and without rules, only operators. A broker
+    that is still heard is not forgotten: stop it, or use --force if it hangs and you cannot. It is then replaced, and
+    joins as a new one when it listens again.
     """
     forgotten = Forgotten(check_names(names))
     run_loop(_forget(forgotten, access, force))
@@ -58,13 +58,13 @@ async def _forget(forgotten: Forgotten, access: Access, force: bool) -> None:
 @click.argument("subscription", metavar="NAME")
 @access_arguments
 def end_subscription(subscription: str, access: Access) -> int:
-    """End the durable subscription NAME, with all that waits for it, whoever consumes it.
+    """End the durable subscription NAME for all its consumers, and drop its messages.
 
     \b
         resprout end-subscription billing --server b0.example:7450
 
-    A durable subscription keeps everything until it is processed, also when nobody will ever come for it; then brokers
-    fill up, and hold back publishers. Where rules say who may do what, this is for operators.
+    A durable subscription without a consumer stores messages until its share is full, and then holds back publishers.
+    With rules, its owner and identities that may `manage` it can end it.
     """
     check_name(subscription, "name of a durable subscription")
     run_loop(_end(subscription, access))

@@ -99,15 +99,15 @@ def _check(names: Sequence[str]) -> None:
     help="Make a key for the brokers of a network instead, for --network-key, and write it there.",
 )  # fmt: skip
 def secret(name: str | None, out: Path | None, is_password: bool, network: Path | None) -> int:
-    """Make a secret for the identity NAME, and print what belongs into the rules file.
+    """Make a secret for the identity NAME, and print its entry for the rules file.
 
     \b
         resprout secret teller --out teller.login >> rules.toml
         resprout sub 'bank/#' --login teller.login
         resprout secret --network network.key
 
-    Without --password it is a token, which nobody has to remember: it is in FILE, and nowhere else. What is printed
-    holds only its verifier: nobody can log in with that, and no broker ever sees the secret itself.
+    Without --password the secret is a random token, which only FILE holds. The output has only its verifier, which does
+    not allow a login. No broker ever sees the secret.
     """
     if network is not None:
         if name is not None or out is not None or is_password:
@@ -150,9 +150,10 @@ def _write_secret(path: Path, text: str, option: str) -> None:
 @click.option("--verify", is_flag=True, help="Read everything, and compare it with its checksums.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def journal(folder: Path, events: bool, verify: bool, as_json: bool) -> None:
-    """Tell what is kept in DIR, the --data folder of a broker, which may be running.
+    """Show the content of DIR, the --data folder of a broker, which may be running.
 
-    Damage is told with its file, byte and position, and exit status 2; `resprout mend DIR` goes on with what is intact.
+    Damage is reported with its file, byte and position, and exit status 2; `resprout mend DIR` keeps the intact
+    records.
     """
     reader = look_into(folder, EVENTS if events else JOURNAL)
     facts = _facts(reader)
@@ -188,15 +189,14 @@ def _when(time_us: int) -> str:
 @click.command()
 @click.argument("folder", type=LocalPath(), metavar="DIR")
 def mend(folder: Path) -> None:
-    """Keep the records that are intact in DIR, the --data folder of a broker that refuses to start with it.
+    """Recover the intact records in DIR, the --data folder of a broker that refuses to start with it.
 
-    Damaged segments stay beside them under other names, and records keep their positions. What was damaged had not been
-    passed on by the broker when it stopped, or had been, and nobody can tell: compare what publishers were told. Stop
-    the broker first.
+    Damaged segments stay beside them under other names, and records keep their positions. The broker may or may not
+    have forwarded the damaged records before it stopped; compare the receipts of publishers.
+    Stop the broker first.
 
-    Each damaged segment is written anew beside the damaged file, so DIR needs as much free room as its intact records
-    take: at most the size of the damaged segments. Without it the file stays as it is, and the line says how much is
-    needed.
+    Each damaged segment is rewritten beside the damaged file, so DIR needs as much free space as its intact records
+    take: at most the size of the damaged segments. Without it nothing is changed, and the error has the amount.
     """
     for name, done in mend_folder(folder):
         place = folder / name

@@ -102,9 +102,11 @@ class PublishedLines(msgspec.Struct, frozen=True):
 @click.argument("payload", required=False)
 @click.option(
     "--guarantee", metavar="G", default="causal", show_default=True,
-    help="eventual, fifo, causal or total: what may overtake what.",
+    help="Order of delivery: eventual, fifo, causal or total.",
 )  # fmt: skip
-@click.option("--key", "keys", multiple=True, metavar="K", help="Concerns this key of the topic; may be repeated.")
+@click.option(
+    "--key", "keys", multiple=True, metavar="K", help="A key of the topic that the message concerns; may be repeated."
+)
 @click.option(
     "--attr", "attributes", multiple=True, metavar="NAME=VALUE",
     help="For the conditions of subscribers. Numbers, true and false are recognised; 'quoted' stays text.",

@@ -204,7 +204,7 @@ class DurableInbox(Inbox):
         await self.close()
 
     async def close(self) -> None:
-        """Release the subscription, which stays: the next consumer goes on with everything that was not acknowledged.
+        """Release the subscription, which stays: the next consumer gets everything that was not acknowledged.
         It may be called twice."""
         self._say()
         self._host.handle(Request(LeaveRequest()))
