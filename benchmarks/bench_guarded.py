@@ -29,8 +29,8 @@ from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.door import Door
 from resprout.net.identity.scram import verifier_of_token
 from resprout.net.tls import Keyring, tls_of_broker
-from resprout.stacks.registry import find_stack
 from resprout.stacks.resprout.broker import ResproutBroker
+from resprout.stacks.stack import find_stack
 
 SECRET: Final = "0123456789abcdef"
 PAYLOAD: Final = b"x" * 200

@@ -16,7 +16,7 @@ from resprout.sim.network import Distances
 from resprout.sim.nodes import Process
 from resprout.sim.run import Run
 from resprout.sim.world import World
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 from resprout.trace.schema import Row
 from resprout.wire.codec import Codec
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.cli.arguments import parse_attributes, parse_value
+from resprout.cli.loop import as_text
 from resprout.cli.main import SECTIONS, VERBS, command, run
-from resprout.cli.standard_io import as_text
 from resprout.core.errors import UsageError, escape
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message

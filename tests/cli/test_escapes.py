@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from resprout.cli.loop import Output, as_json, as_payload, as_text
 from resprout.cli.main import VERBS, run
-from resprout.cli.standard_io import Output, as_json, as_payload, as_text
 from resprout.cli.voice import LOG_FORMATS, Voice
 from resprout.core.contract import Note
 from resprout.core.errors import LINE_LETTERS_MAX, PeerError, ResproutError, escape, escape_json, logger

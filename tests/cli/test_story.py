@@ -1,6 +1,6 @@
 """What is told of a run while it runs."""
 
-from resprout.cli.up import Story
+from resprout.cli.run import Story
 from resprout.scenario.load import parse_scenario
 
 TREE = """

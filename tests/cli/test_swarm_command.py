@@ -9,8 +9,8 @@ import pytest
 from resprout.cli.main import run
 from resprout.scenario.load import parse_scenario
 from resprout.sim.classes import CLASSES
+from resprout.sim.run import Trial
 from resprout.sim.swarm import swarm_trial
-from resprout.sim.trial import Trial
 from tests.patience import PATIENCE_S
 
 

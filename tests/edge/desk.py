@@ -25,8 +25,7 @@ from resprout.core.contract import (
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Attend, Delivery, Publish, Serving
 from resprout.scenario.model import OptionValue
-from resprout.stacks.registry import find_stack
-from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.stack import BrokerSeat, find_stack
 from tests.network import Alarms
 
 ROOM = 1 << 20

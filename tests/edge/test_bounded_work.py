@@ -45,7 +45,7 @@ from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.journal.interface import EventsFetched, FetchEvents, Kept
 from resprout.links.frames import Data
 from resprout.net.sessions import make_codec
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 from tests.edge.house import House
 from tests.edge.test_recorder import StubStack, keeping
 from tests.edge.test_sharing import Scene

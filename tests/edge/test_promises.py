@@ -38,7 +38,7 @@ from resprout.edge.requests import (
 )
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, OptionValue, Scenario
-from resprout.stacks.registry import DEFAULT, find_stack
+from resprout.stacks.stack import DEFAULT, find_stack
 from resprout_lab import SYSTEMS
 from tests.edge.desk import Desk
 from tests.edge.puppets import Puppet

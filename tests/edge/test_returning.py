@@ -16,7 +16,7 @@ from resprout.edge.broker.ghosts import home_of
 from resprout.edge.broker.owed import Owed, read_held
 from resprout.edge.messages import Attend, Delivery, HeldSubscription, Serving, Subscribed, Turned, Unsubscribed
 from resprout.filters.predicate import parse_predicate
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from tests.edge.house import ROOM, SERVING, House
 from tests.soak import cases

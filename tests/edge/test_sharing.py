@@ -7,8 +7,7 @@ import pytest
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX, Mark
-from resprout.edge.broker.drops import CLAIMED_MAX, DropCount
-from resprout.edge.broker.portion import Consumer, Portion
+from resprout.edge.broker.portion import CLAIMED_MAX, Consumer, DropCount, Portion
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sharing import SPANS_TOLD_MAX, SharedQueue
 from resprout.edge.durable_messages import Drops, Span

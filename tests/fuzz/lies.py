@@ -15,8 +15,19 @@ from resprout.edge.durable_messages import Consume
 from resprout.edge.messages import AskAudience, Attend, DropsAcknowledged, Publish, Taken
 from resprout.order.messages import Levels, Lock
 from resprout.overlay.configurations import Whereabouts
-from resprout.overlay.messages import Decided, Enrol, Enrolled, Namesake, PreVote, Seek, Suspect, Vote
-from resprout.overlay.places import Life, Place, Voter
+from resprout.overlay.messages import (
+    Decided,
+    Enrol,
+    Enrolled,
+    Life,
+    Namesake,
+    Place,
+    PreVote,
+    Seek,
+    Suspect,
+    Vote,
+    Voter,
+)
 from resprout.spread.messages import Uninterested
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.messages import (

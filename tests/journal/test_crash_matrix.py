@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from resprout.journal.files import DamagedError, DiskError
-from resprout.journal.interface import Flush, JournalOptions
+from resprout.journal.interface import DamagedError, DiskError, Flush, JournalOptions
 from resprout.journal.journal import Journal
 from resprout.journal.mending import mend
 from resprout.sim.disk import VirtualFiles

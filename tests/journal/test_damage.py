@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from resprout.journal.files import DamagedError, DiskError, NotKeptError, segment_name
 from resprout.journal.format import BATCH_BYTES, HEAD_BYTES, HEADER_BYTES, MAGIC, SegmentHead, survey
+from resprout.journal.interface import DamagedError, DiskError, NotKeptError, segment_name
 from resprout.journal.mending import mend
 from resprout.sim.disk import VirtualFiles
 from tests.journal.stage import KEEPING, contents, fill, opened, records_of

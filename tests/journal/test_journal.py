@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resprout.core.contract import Forget, Persist
-from resprout.journal.files import DiskError, NotKeptError
-from resprout.journal.interface import Flush, JournalOptions
+from resprout.journal.interface import DiskError, Flush, JournalOptions, NotKeptError
 from resprout.journal.journal import Records
 from resprout.journal.reading import POINT_BYTES, open_reader
 from resprout.sim.disk import VirtualFiles

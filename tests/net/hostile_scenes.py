@@ -20,10 +20,9 @@ from resprout.core.contract import Effect, Event, Send
 from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Attend
 from resprout.links.frames import Data, Goodbye, SessionWelcome
-from resprout.links.status import LinkStatus
+from resprout.links.options import LinkStatus
 from resprout.order.messages import Forward, Levels
-from resprout.overlay.messages import Fenced, Gone, Suspect, Vote
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Fenced, Gone, Life, Suspect, Vote
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.messages import JoinRequest, Welcome
 from resprout.stacks.stack import BrokerSeat

@@ -14,16 +14,14 @@ import uvloop
 
 from resprout.core.contract import Note
 from resprout.links.frames import PROTOCOL_VERSION, Data, Hello, SessionWelcome
-from resprout.links.options import LinkOptions
-from resprout.links.status import LinkStatus
+from resprout.links.options import LinkOptions, LinkStatus
 from resprout.net.address import Address
 from resprout.net.broker import RunningBroker, serve
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.door import Door
 from resprout.net.host import Host
 from resprout.net.sessions import make_codec
-from resprout.stacks.registry import find_stack
-from resprout.stacks.stack import Stack
+from resprout.stacks.stack import Stack, find_stack
 from resprout.wire.codec import FrameReader, FrameWriter
 from tests.patience import PATIENCE_S
 

@@ -18,7 +18,7 @@ from resprout.net.identity.proofs import LoginSecret
 from resprout.net.identity.scram import verifier_of_token
 from resprout.net.survey import ACCOUNT, PASSAGE, READERS, Asker, parse_id, survey
 from resprout.net.tls import Keyring
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 from tests.net.papers import Papers
 from tests.net.stage import Running, bare, broker, run, until
 

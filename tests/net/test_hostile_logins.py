@@ -14,13 +14,12 @@ from resprout.client.errors import ConnectError
 from resprout.links.frames import Goodbye
 from resprout.net.address import Address, parse_address
 from resprout.net.discover import UnreachableError
-from resprout.net.door import Door
+from resprout.net.door import OUT_OF_ORDER, Door
 from resprout.net.http import pages, server
 from resprout.net.http.server import CONNECTIONS_MAX, HttpAnswer, HttpRequest, HttpServer
 from resprout.net.identity.proofs import LoginSecret, OpenerLogin
 from resprout.net.identity.rules import WRONG
 from resprout.net.identity.scram import SecretKeys, derive_keys, verifier_of_token
-from resprout.net.prelude import OUT_OF_ORDER
 from resprout.net.sessions import Challenge, Here, Login, ProofAccepted, ProofOfSecret, Salt, Who
 from resprout.net.survey import Asker
 from tests.net.bare_logins import log_in

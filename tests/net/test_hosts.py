@@ -26,7 +26,7 @@ from resprout.core.contract import (
     Transmit,
 )
 from resprout.core.errors import UsageError
-from resprout.journal.files import DiskError
+from resprout.journal.interface import DiskError
 from resprout.links.frames import PROTOCOL_VERSION, Goodbye, Hello
 from resprout.net.address import Address, AddressBook, is_refusal
 from resprout.net.discover import UnreachableError, who_is

@@ -14,13 +14,12 @@ from resprout.client.errors import ClosedError, ConnectError, ForgetError, Publi
 from resprout.core.errors import UsageError
 from resprout.edge.messages import Attend, HeldSubscription, Serving, Subscribe, SubscribeRefused, Taken
 from resprout.links.frames import Data, Goodbye, SessionWelcome
-from resprout.net.door import Door
+from resprout.net.door import OUT_OF_ORDER, Door
 from resprout.net.identity.proofs import new_network_key
 from resprout.net.identity.rules import FREE_FAILURES, read_rules, rights_of
 from resprout.net.identity.scram import ITERATIONS_MIN, make_verifier, verifier_of_token
-from resprout.net.prelude import OUT_OF_ORDER
 from resprout.net.sessions import Login
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 from tests.net.bare_logins import log_in
 from tests.net.pages import refusals
 from tests.net.papers import Papers

@@ -14,8 +14,7 @@ import pytest
 from resprout.cli.main import run as command
 from resprout.core.contract import Forget, Persist
 from resprout.core.errors import UsageError
-from resprout.journal.files import DamagedError, DiskError
-from resprout.journal.interface import JournalOptions
+from resprout.journal.interface import DamagedError, DiskError, JournalOptions
 from resprout.net.data_folder import JOURNAL, open_folder
 from resprout.net.process import environment
 from tests.journal.judge import proved
@@ -24,7 +23,7 @@ WRITER = """
 import resource, signal, sys
 from pathlib import Path
 from resprout.core.contract import Persist
-from resprout.journal.files import DiskError
+from resprout.journal.interface import DiskError
 from resprout.journal.interface import JournalOptions
 from resprout.net.data_folder import open_folder
 

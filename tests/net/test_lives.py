@@ -8,7 +8,7 @@ import pytest
 from resprout.core.contract import Answer, Locate, Persist, Recovered, Request, Retire, SetTimer, Timer
 from resprout.core.errors import UsageError
 from resprout.edge.requests import DRAIN_US, LeaveRequest
-from resprout.journal.files import DiskError
+from resprout.journal.interface import DiskError
 from resprout.journal.journal import Records
 from resprout.net import broker as broker_module
 from resprout.net.address import Address, ListenError, take_place

@@ -10,7 +10,7 @@ from resprout.core.errors import UsageError
 from resprout.links.frames import Goodbye, SessionWelcome
 from resprout.net.address import Address
 from resprout.net.discover import UnreachableError, who_is
-from resprout.net.door import Door, what_is_open
+from resprout.net.door import OUT_OF_ORDER, Door, what_is_open
 from resprout.net.identity.proofs import (
     NO_KEY,
     NetworkKey,
@@ -19,7 +19,6 @@ from resprout.net.identity.proofs import (
     read_network_key,
     write_network_key,
 )
-from resprout.net.prelude import OUT_OF_ORDER
 from resprout.net.sessions import MemberGreeting, MemberProof
 from resprout.net.survey import Asker
 from tests.net.papers import Papers

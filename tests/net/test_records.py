@@ -20,8 +20,7 @@ from resprout.core.contract import (
     Timer,
 )
 from resprout.core.errors import UsageError
-from resprout.journal.files import DiskError
-from resprout.journal.interface import Flush, JournalOptions
+from resprout.journal.interface import DiskError, Flush, JournalOptions
 from resprout.journal.journal import Records
 from resprout.net.data_folder import open_folder
 from resprout.net.durable import DurableEffects

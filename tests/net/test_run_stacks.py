@@ -8,7 +8,7 @@ from resprout.audit.judge import judge
 from resprout.audit.verdict import Verdict, lines
 from resprout.net.run.coordinator import ProcessRunResult, RealRun
 from resprout.scenario.load import load_scenario
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 from tests.net.arrived import assert_everything_arrived
 
 ROW = ["topology.brokers=6", 'client.1.broker="b3"', 'client.2.broker="b5"']

@@ -18,9 +18,8 @@ from resprout.order.messages import (
     TotalCopy,
     tseq_of,
 )  # fmt: skip
-from resprout.order.totals import submissions
-from resprout.order.totals.locks import LockRecord, LockTable
-from resprout.order.totals.submissions import LastPlaces
+from resprout.order.totals import pending
+from resprout.order.totals.pending import LastPlaces, LockRecord, LockTable
 from resprout.wire.codec import Codec
 from tests.order.examples import publication
 from tests.soak import cases
@@ -75,7 +74,7 @@ def test_a_total_must_be_delivered_before_it_is_forgotten() -> None:
 
 
 def test_the_latest_publishers_are_remembered_and_long_quiet_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submissions, "PUBLISHERS_KEPT", 3)
+    monkeypatch.setattr(pending, "PUBLISHERS_KEPT", 3)
     last = LastPlaces()
     for name in ("a", "b", "c", "d", "a", "e"):
         last.note(Mark(name, "ordered", 1, 5))

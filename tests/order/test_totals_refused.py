@@ -14,7 +14,7 @@ from resprout.order.messages import (
     check_locks,
     id_of,
 )
-from resprout.order.totals import submissions
+from resprout.order.totals import pending
 from resprout.order.totals.handover import MemberLocks, Piece, accept_welcome
 from resprout.order.totals.totals import TotalsState
 from tests.order.test_totals import Desk, closed, plain, total
@@ -55,9 +55,9 @@ def test_the_highest_stamp_allowed_still_leads_to_a_delivery_with_a_stamp_that_c
 
 
 def test_peers_that_bring_far_more_than_is_for_all_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submissions, "FULL_TOTALS", 2)
+    monkeypatch.setattr(pending, "FULL_TOTALS", 2)
     desk = Desk("up", "up", "left")
-    for number in range(2 * submissions.HARD_FACTOR):
+    for number in range(2 * pending.HARD_FACTOR):
         desk.hear("left", Submit(total(f"c{number}")))
     with pytest.raises(PeerError, match="33 undelivered totals"):
         desk.hear("left", Submit(total("one more")))
@@ -68,7 +68,7 @@ def test_peers_that_bring_far_more_than_is_for_all_are_refused(monkeypatch: pyte
     with pytest.raises(PeerError, match="33 undelivered totals"):
         accept_welcome(desk.totals, [KnownLock(0, 2, total("one more"), active=True)], (), "up")
     assert desk.totals.state is TotalsState.RUNNING
-    assert desk.totals.pending == 2 * submissions.HARD_FACTOR
+    assert desk.totals.pending == 2 * pending.HARD_FACTOR
 
 
 def submit_while_there_is_room(desk: Desk, publisher: str) -> int:
@@ -81,7 +81,7 @@ def submit_while_there_is_room(desk: Desk, publisher: str) -> int:
 
 def test_a_client_with_many_under_way_waits_with_more_and_others_do_not() -> None:
     desk = Desk(None, "left")
-    assert submit_while_there_is_room(desk, "c") == submissions.OWN_TOTALS
+    assert submit_while_there_is_room(desk, "c") == pending.OWN_TOTALS
     assert desk.totals.has_room_for("d")
     desk.hear("left", closed(total("c", 1), 1))
     assert desk.totals.has_room_for("c")
@@ -89,13 +89,13 @@ def test_a_client_with_many_under_way_waits_with_more_and_others_do_not() -> Non
 
 def test_a_client_waits_sooner_with_what_has_no_place_yet_because_others_cannot_know_of_it() -> None:
     desk = Desk("up", "up")
-    assert submit_while_there_is_room(desk, "c") == submissions.UNORDERED_TOTALS
+    assert submit_while_there_is_room(desk, "c") == pending.UNORDERED_TOTALS
     desk.hear("up", Lock(0, 1, total("c", 1)))
     assert desk.totals.has_room_for("c")
 
 
 def test_clients_share_what_is_for_all_and_each_may_have_one_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submissions, "FULL_TOTALS", 12)
+    monkeypatch.setattr(pending, "FULL_TOTALS", 12)
     desk = Desk(None, "left")
     counts = [submit_while_there_is_room(desk, name) for name in "abcdefg"]
     assert counts == [12, 6, 4, 3, 2, 2, 1], "whoever comes later has no more than its share"
@@ -104,10 +104,10 @@ def test_clients_share_what_is_for_all_and_each_may_have_one_under_way(monkeypat
 
 
 def test_bytes_are_shared_like_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submissions, "FULL_BYTES", 6 * total().cost)
+    monkeypatch.setattr(pending, "FULL_BYTES", 6 * total().cost)
     desk = Desk(None, "left")
     assert [submit_while_there_is_room(desk, name) for name in "ab"] == [6, 3]
-    monkeypatch.setattr(submissions, "OWN_BYTES", total().cost)
+    monkeypatch.setattr(pending, "OWN_BYTES", total().cost)
     assert submit_while_there_is_room(desk, "c") == 1
 
 

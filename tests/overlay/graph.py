@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from random import Random
 
-from resprout.overlay.places import Place
+from resprout.overlay.messages import Place
 
 
 class Graph:

@@ -8,8 +8,17 @@ import pytest
 
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.messages import CouncilOptions, Decided, Enrol, Enrolled, Expelled
-from resprout.overlay.places import Configuration, Life, Place, Voter
+from resprout.overlay.messages import (
+    Configuration,
+    CouncilOptions,
+    Decided,
+    Enrol,
+    Enrolled,
+    Expelled,
+    Life,
+    Place,
+    Voter,
+)
 from resprout.overlay.registry import Heir, Registry
 from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves

@@ -8,8 +8,7 @@ from resprout.core.contract import Outcome
 from resprout.overlay.council import Council
 from resprout.overlay.death_checks import CONSENT_LEASES, Election, Probes
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.messages import CouncilOptions, Declared, Vote
-from resprout.overlay.places import Configuration, Place, Voter
+from resprout.overlay.messages import Configuration, CouncilOptions, Declared, Place, Vote, Voter
 from resprout.overlay.view import MembershipView
 
 SECOND = 1_000_000

@@ -15,23 +15,27 @@ from resprout.overlay.council import Council
 from resprout.overlay.lease_detector import UNHEARD_POSTS_MAX
 from resprout.overlay.messages import (
     OVERLAY_MESSAGES,
+    Configuration,
     CouncilOptions,
     Declared,
     Enrol,
     Expelled,
     Fenced,
     Gone,
+    Life,
     Namesake,
     Orphan,
     Ping,
+    Place,
     Pong,
     PreVote,
     Probe,
+    Registration,
     Seek,
     Sought,
     Suspect,
+    Voter,
 )  # fmt: skip
-from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
 from resprout.overlay.view import MembershipView
 from resprout.wire.codec import Codec
 from tests.overlay.test_view import place

@@ -1,8 +1,7 @@
 """What counts as a sign of life: words always, connections once, bytes for a while."""
 
 from resprout.overlay.lease_detector import STIRRING_LEASES, LeaseDetector
-from resprout.overlay.messages import CouncilOptions
-from resprout.overlay.places import Place
+from resprout.overlay.messages import CouncilOptions, Place
 from resprout.overlay.view import MembershipView
 
 SECOND = 1_000_000

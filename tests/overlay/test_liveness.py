@@ -2,8 +2,7 @@
 
 from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.lineage import Liveness
-from resprout.overlay.messages import CouncilOptions
-from resprout.overlay.places import Life
+from resprout.overlay.messages import CouncilOptions, Life
 from resprout.overlay.view import MembershipView
 
 LEASE_US = 1_000_000

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from resprout.overlay.places import LEAP_MAX, NEIGHBOURS_MAX, Place
+from resprout.overlay.messages import LEAP_MAX, NEIGHBOURS_MAX, Place
 from resprout_lab.blocks import neighbourhood
 from resprout_lab.blocks.neighbourhood import Neighbourhood
 from tests.network import Streams

@@ -6,7 +6,7 @@ import pytest
 
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.overlay import lineage, view
-from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
+from resprout.overlay.messages import Configuration, Life, Place, Registration, Voter
 from resprout.overlay.view import MembershipView
 
 

@@ -8,8 +8,7 @@ import pytest
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.overlay import waves as module
-from resprout.overlay.messages import Expelled, Namesake, Tell, Told
-from resprout.overlay.places import Configuration, Life, Registration
+from resprout.overlay.messages import Configuration, Expelled, Life, Namesake, Registration, Tell, Told
 from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 from tests.overlay.test_view import place

@@ -1,10 +1,13 @@
 """A run is in the archive whole or not at all: whoever dies, whenever, and whoever else is at it."""
 
 import itertools
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ from resprout.pipeline.places import find_runs, make_archive, run_folder
 from resprout.trace.store import read_trace
 from tests.patience import PATIENCE_S
 from tests.pipeline.small import a_trace, files
+from tests.soak import cases
 
 
 @pytest.fixture
@@ -102,7 +106,7 @@ from pathlib import Path
 from resprout.pipeline.archive import staging
 from tests.pipeline.small import a_trace
 
-pristine, after = Path(sys.argv[1]), Path(sys.argv[2])
+pristine, after, every = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 
 def die_at(fatal):
     steps = itertools.count(1)
@@ -114,7 +118,7 @@ def die_at(fatal):
         return call
     Path.rename, Path.mkdir, os.fsync = dying(Path.rename), dying(Path.mkdir), dying(os.fsync)
 
-for fatal in itertools.count(1):
+for fatal in itertools.count(1, every):
     archive = shutil.copytree(pristine, after / f"{fatal:03d}")
     if not (child := os.fork()):
         die_at(fatal)
@@ -128,12 +132,13 @@ for fatal in itertools.count(1):
 
 
 def test_whatever_step_a_process_is_killed_at_every_run_stays_whole_and_the_next_one_cleans_up(archive: Path) -> None:
-    """Killed before the first step, the second, and so on, until it comes through."""
+    """Killed before the first step, the third (in `make soak`: the second), and so on, until it comes through."""
+    every = cases(2, 1)
     with staging(archive) as stage:
         put(stage, "old")
     after = archive.with_name("after")
     after.mkdir()
-    subprocess.run([sys.executable, "-c", KILLED, archive, after], check=True, timeout=PATIENCE_S)
+    subprocess.run([sys.executable, "-c", KILLED, archive, after, str(every)], check=True, timeout=PATIENCE_S)
     outcomes = []
     for copy in sorted(after.iterdir()):
         with staging(copy):
@@ -145,7 +150,7 @@ def test_whatever_step_a_process_is_killed_at_every_run_stays_whole_and_the_next
         {"new": 14, "old": 10},
         {"new": 14, "old": 12},
     ]
-    assert len(outcomes) > 20
+    assert len(outcomes) > 20 / every
 
 
 def test_what_the_dead_have_left_is_nobodys_run(archive: Path) -> None:
@@ -156,6 +161,29 @@ def test_what_the_dead_have_left_is_nobodys_run(archive: Path) -> None:
     with staging(archive) as stage:
         assert left_behind(archive) == [Path(stage.folder).name]
     assert left_behind(archive) == []
+
+
+def test_another_process_may_clear_away_the_same_folder_meanwhile(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is gone between the moment when it is found and the moment when its contents are listed."""
+    dead = archive / STAGING_FOLDER / "trash-0123456789abcdef"
+    replaced = dead / "replaced"
+    (replaced / "a").mkdir(parents=True)
+
+    def overtaken(do: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: Any = ".", *others: Any) -> Any:
+            if str(path) == str(replaced) and dead.exists():
+                dead.rename(archive.with_name("gone"))
+            return do(path, *others)
+
+        return call
+
+    monkeypatch.setattr(os, "scandir", overtaken(os.scandir))
+    monkeypatch.setattr(os, "listdir", overtaken(os.listdir))
+    with staging(archive) as stage:
+        assert put(stage, "r")
+    assert archive.with_name("gone").exists() and left_behind(archive) == []
 
 
 MANY = """

@@ -111,6 +111,6 @@ def test_an_interrupt_says_how_to_go_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("resprout.cli.sweep.run_sweep", interrupted)
+        patch.setattr("resprout.cli.archives.run_sweep", interrupted)
         assert said(capfd, *words) == (130, "", "2 of 4 runs are done; the same command goes on\n")
     assert said(capfd, *words)[1].startswith("small: 2 runs in ")

@@ -9,22 +9,26 @@ from resprout.pipeline.report.facts import RunFacts, RunStanding
 from resprout.pipeline.report.page import page_of
 from resprout.pipeline.report.page_tables import PageTable
 from resprout.pipeline.report.verdicts import UNKNOWN, guarantees_of, promised_by, survives_in_words
-from resprout.stacks.registry import DEFAULT, find_stack
-from resprout.stacks.stack import NOTHING, Survival, everything
+from resprout.stacks.stack import DEFAULT, NOTHING, Survival, everything, find_stack
 from resprout_lab import SYSTEMS
 from resprout_lab.figures.comparison import COLUMNS, ComparedRow, compared, comparison_table
 from tests.pipeline.made_up import ASKED, latency, load, reports_of, run_row, traffic, verdict
 from tests.pipeline.played import play, runs_of
+from tests.soak import SOAKING
 
 STACKS = {name: find_stack(name) for name in (DEFAULT, *SYSTEMS)}
 SMALL = ("workload.0.operations=2",)
+COMPARED = ("resprout-eventual", "gossip-eventual")
 
 
 @pytest.fixture(scope="module")
 def played() -> list[RunFacts]:
-    """Every system of the sweep in calm, and three of them with a broker that dies: the same comparison, with few
-    publications."""
-    calm = runs_of("stacks", SMALL, fault=("calm",))
+    """Every stack in calm at the strongest guarantee (in `make soak`: at both), two of them at eventual as well, and
+    three with a broker that dies: the same comparison, with few publications."""
+    calm = list(runs_of("stacks", SMALL, fault=("calm",)))
+    strongest = {run.scenario.stack: run for run in calm}
+    if not SOAKING:
+        calm = [run for run in calm if run in strongest.values() or run.labels["system"] in COMPARED]
     struck = ("resprout-eventual", "flood-eventual", "gossip-eventual")
     dying = runs_of("stacks", ("workload.0.operations=4", "workload.0.interval=1s"), fault=("crash",), system=struck)
     return [play("stacks", run) for run in (*calm, *dying)]

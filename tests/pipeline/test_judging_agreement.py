@@ -1,4 +1,5 @@
-"""Both judges agree on 300 random traces and on every mutant: on which rules are broken, and to the last word."""
+"""Both judges agree on 150 random traces (in `make soak`: 300) and on every mutant: on which rules are broken, and to
+the last word."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from tests.pipeline.judging_cases import (
     simulated,
     write,
 )
+from tests.soak import SOAKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +35,10 @@ LOOSE = {"bank_outcome", "bank_replay"}
 ORDER = {rule for rule in RULES if not rule.startswith(("bank_", "durable"))}
 
 
-@pytest.fixture(scope="module", params=["first half", "second half", "mutants", "good", "less promised"])
+PARTS = ["first half", *(["second half"] if SOAKING else []), "mutants", "good", "less promised"]
+
+
+@pytest.fixture(scope="module", params=PARTS)
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Written]:
     cases = {
         "first half": lambda: list(random_cases(300))[::2],

@@ -7,16 +7,15 @@ import msgspec
 import pytest
 
 from resprout.pipeline.metrics import Measurements, measure_run
+from resprout.pipeline.metrics.measuring import family_of
 from resprout.pipeline.metrics.observed import labels_of
-from resprout.pipeline.metrics.traffic import family_of
 from resprout.pipeline.places import place_of
 from resprout.pipeline.results import LoadRow
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import Scenario
 from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
-from resprout.stacks.registry import all_stacks
-from resprout.stacks.stack import Family
+from resprout.stacks.stack import Family, all_stacks
 from resprout.trace.schema import Row, TraceError
 from resprout.trace.store import RunInfo, TraceWriter, write_trace
 from resprout.trace.summary import summarize

@@ -7,8 +7,7 @@ import pytest
 from resprout.cli.main import run as command
 from resprout.pipeline.errors import PipelineError
 from resprout.pipeline.places import make_archive, run_folder
-from resprout.pipeline.report.gather import find_all
-from resprout.pipeline.report.trail import recipe_of
+from resprout.pipeline.report.facts import find_all, recipe_of
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import Scenario
 from resprout.scenario.write import run_info

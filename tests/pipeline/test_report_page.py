@@ -12,11 +12,10 @@ import pytest
 
 from resprout.audit.verdict import RULES
 from resprout.pipeline.errors import NoSparkError, PipelineError
-from resprout.pipeline.report.facts import RunFacts
+from resprout.pipeline.report.facts import Happening, RunFacts, TimeSlice, Trail, Trails
 from resprout.pipeline.report.output import check_drawer, check_target, write_whole
 from resprout.pipeline.report.page import page_of
 from resprout.pipeline.report.sections import RUNS_MAX, run_list, targets_of
-from resprout.pipeline.report.trail import Happening, TimeSlice, Trail, Trails
 from tests.pipeline.made_up import (
     ASKED,
     GUARANTEES,

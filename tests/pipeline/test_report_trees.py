@@ -6,7 +6,7 @@ import pytest
 
 from resprout.pipeline.metrics.observed import ObservedEvent
 from resprout.pipeline.metrics.repairs import ObservedRepair, repairs_in
-from resprout.pipeline.report.trail import Happening
+from resprout.pipeline.report.facts import Happening
 from resprout.pipeline.report.trees import PICTURES_MAX, Parents, follow_tree, repair_pictures, repaired
 from resprout.pipeline.results import RepairRow
 from resprout.scenario.load import load_scenario

@@ -18,7 +18,7 @@ from resprout.pipeline.sweep import load_plan
 from resprout.scenario.load import Axis, load_sweep
 from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 from resprout.trace.store import write_trace
 
 FIGURES = ("5.1a", "5.1b", "5.1c", "5.1d", "5.1e", "5.1f", "5.2", "5.3", "5.4")

@@ -8,7 +8,7 @@ import pytest
 from resprout.core.contract import word_of
 from resprout.pipeline.report.facts import RunFacts
 from resprout.pipeline.report.measures import BETWEEN_BROKERS, CLIENTS, MEASURES, OTHER, layer_of, messages_by_layer
-from resprout.stacks.registry import DEFAULT, find_stack
+from resprout.stacks.stack import DEFAULT, find_stack
 from resprout_lab import SYSTEMS
 from resprout_lab.figures.formulas import SIZES, TOPICS, mean_shares, owners_of, ring_shares, topics_owned
 from resprout_lab.scribe.ring_numbers import number_of, to_key

@@ -7,7 +7,7 @@ import pytest
 from resprout.core.guarantee import Guarantee
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.source import ScenarioError
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 
 NETWORK = """\
 [[broker]]

@@ -12,9 +12,9 @@ from resprout.core.guarantee import Guarantee
 from resprout.links.frames import FRAMES, Data
 from resprout.order.messages import Forward
 from resprout.scenario.load import parse_scenario
-from resprout.sim.load import NodeLoad, Scales, WeighedBodies, claims_size
+from resprout.sim.nodes import NodeLoad, Scales, WeighedBodies, claims_size
 from resprout.sim.run import RunResult, run_scenario
-from resprout.stacks.registry import DEFAULT, find_stack
+from resprout.stacks.stack import DEFAULT, find_stack
 from resprout.wire.codec import Codec
 from resprout_lab import SYSTEMS
 

@@ -8,7 +8,7 @@ import pytest
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import CLEAN, lines
-from resprout.edge.broker.drops import DropCount
+from resprout.edge.broker.portion import DropCount
 from resprout.journal.spill import SpillSegments
 from resprout.scenario.load import load_scenario, parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
@@ -16,9 +16,8 @@ from resprout.scenario.source import ScenarioError
 from resprout.scenario.write import to_toml
 from resprout.sim.classes.clients import unread
 from resprout.sim.classes.durable import consumers
-from resprout.sim.run import run_scenario
+from resprout.sim.run import Trial, run_scenario
 from resprout.sim.swarm import try_seed
-from resprout.sim.trial import Trial
 from resprout.trace.schema import Row
 from tests.soak import cases
 

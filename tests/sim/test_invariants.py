@@ -15,16 +15,14 @@ from resprout.order.entry import Entry
 from resprout.order.link import Track
 from resprout.order.log import Log
 from resprout.order.log_holdback import LogHoldBack
-from resprout.order.totals.locks import LockRecord, LockTable
-from resprout.order.totals.submissions import Backlog
+from resprout.order.totals.pending import Backlog, LockRecord, LockTable
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim import swarm
 from resprout.sim.checking import OneOrder
 from resprout.sim.invariants import InvariantError
-from resprout.sim.run import FaultAtEvent, Run
+from resprout.sim.run import FaultAtEvent, Run, Trial
 from resprout.sim.swarm import try_seed
-from resprout.sim.trial import Trial
 from resprout.stacks.peers import Outbox
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.served_clients import ServedClients

@@ -11,7 +11,7 @@ from tests.soak import cases
 BLOCK = 5
 
 
-@pytest.mark.parametrize("first", range(1, cases(11, 41), BLOCK))
+@pytest.mark.parametrize("first", range(1, cases(6, 41), BLOCK))
 def test_drawn_newcomers_all_find_a_place_and_the_tree_comes_to_rest(first: int) -> None:
     outcomes = try_seeds(range(first, first + BLOCK), wanted="newcomers")
     failures = [outcome.report for outcome in outcomes if outcome.failed]

@@ -11,6 +11,7 @@ from resprout.sim.classes.clients import unconfirmed
 from resprout.sim.run import RunResult, run_scenario
 from resprout.sim.swarm import swarm_trial, try_seed
 from tests.sim.test_swarm import forged
+from tests.soak import cases
 
 SCENARIO = """
 [[broker]]
@@ -91,7 +92,7 @@ def test_a_producer_whose_last_process_is_not_told_safe_is_a_complaint() -> None
     assert "UNCONFIRMED: p0" in trial.complaints(forged(result, untold))[0]
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("seed", range(1, cases(3, 5)))
 def test_drawn_producers_keep_every_promise(seed: int) -> None:
     assert not try_seed(seed, "producers").complaint
 

@@ -24,8 +24,8 @@ SMALLER = {
         "workload.0.operations=100",
         "workload.1.operations=100",
     ],
-    "seed001": [f"topology.brokers={cases(63, 127)}"],
-    "seed001-publishers": [f"topology.brokers={cases(63, 127)}"],
+    "seed001": [f"topology.brokers={cases(31, 127)}"],
+    "seed001-publishers": [f"topology.brokers={cases(31, 127)}"],
 }
 
 

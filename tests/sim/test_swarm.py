@@ -10,9 +10,8 @@ from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind
 from resprout.scenario.write import to_toml
 from resprout.sim import swarm
-from resprout.sim.run import RunResult, run_scenario
+from resprout.sim.run import RunResult, Trial, run_scenario
 from resprout.sim.swarm import complaint_about, swarm_trial, try_seed, try_seeds, unexcused
-from resprout.sim.trial import Trial
 from resprout.trace.schema import Row
 from resprout.trace.store import Recorder
 from tests.soak import cases

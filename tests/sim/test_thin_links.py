@@ -8,6 +8,7 @@ from resprout.scenario.model import BrokerSpec, ClientSpec, RandomOptions, Scena
 from resprout.sim.classes.links import thin_links
 from resprout.sim.run import RunResult, run_scenario
 from resprout.sim.swarm import complaint_about, try_seed
+from tests.soak import cases
 
 MBIT = 1_000_000
 KINDS = ("suspect", "fenced", "repair_begin")
@@ -103,7 +104,7 @@ def test_what_went_wrong_on_thin_links_goes_well(seed: int) -> None:
     assert not outcome.failed, outcome.report
 
 
-@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("seed", range(1, cases(4, 9)))
 def test_thin_links_by_chance(seed: int) -> None:
     outcome = try_seed(seed, "thin-links")
     assert not outcome.failed, outcome.report

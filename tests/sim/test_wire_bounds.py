@@ -11,9 +11,9 @@ import pytest
 from resprout.links.frames import FRAMES, Data, Express, Part
 from resprout.replicas.messages import Accept, SlotEntry
 from resprout.scenario.load import load_scenario
-from resprout.sim.load import NodeLoad
+from resprout.sim.nodes import NodeLoad
 from resprout.sim.run import run_scenario
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 from resprout.wire.codec import Codec
 
 

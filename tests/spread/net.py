@@ -13,9 +13,9 @@ from resprout.core.limits import AttributeValue
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.spread import asked as asks
 from resprout.spread.asked import Asked
+from resprout.spread.covers import Wish
 from resprout.spread.interest import Interest
 from resprout.spread.messages import InterestConfirmed, Interested, Outbound, Uninterested
-from resprout.spread.needs import Wish
 from tests.network import Streams
 
 TOPICS = ("a", "a/b", "a/c", "a/b/c", "d", "d/b", "$s", "$s/b")

@@ -3,7 +3,7 @@
 from random import Random
 
 from resprout.core.message_fields import Mark
-from resprout.spread.needs import REMEMBERED_MAX, Base, Bases
+from resprout.spread.covers import REMEMBERED_MAX, Base, Bases
 
 A, B, C = ("alice", "f", 1), ("bob", "f", 1), ("carol", "f", 2)
 

@@ -9,7 +9,7 @@ import pytest
 from resprout.core.bundle import Bundle
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout_lab.blocks.subscriptions import Subscriptions
-from resprout_lab.flood.flooding import Flooding, Onward
+from resprout_lab.flood.broker import Flooding, Onward
 from tests.spread.examples import T, bundle, table
 
 TOPICS = ("t", "u", "v")

@@ -5,9 +5,9 @@ import pytest
 from resprout.core.errors import PeerError
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.spread import interest as interest_module
+from resprout.spread.covers import Wish
 from resprout.spread.interest import Interest
 from resprout.spread.messages import InterestConfirmed, Interested, Outbound, Uninterested
-from resprout.spread.needs import Wish
 
 A, AB, A_ALL, ALL = (parse_predicate(text) for text in ("a", "a/b", "a/#", "#"))
 ANY_B = parse_predicate("+/b")

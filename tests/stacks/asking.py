@@ -80,7 +80,7 @@ def ask(scene: Scenario, faults: Sequence[FaultSpec], asked: Sequence[Asked]) ->
 
 def two_kinds(parents: dict[str, str | None], homes: Sequence[str], time_limit: str = "120s") -> Scenario:
     """At each of these brokers `b7` a client `t7` that publishes nothing but totals, and `p7` that publishes everything
-    else, on other topics: all of them every 200 ms or so from 0.5 s on, for 12 s. They all subscribe to everything."""
+    else, on other topics: all of them every 600 ms or so from 0.5 s on, for 12 s. They all subscribe to everything."""
     lines = [f'seed = 7\ntime_limit = "{time_limit}"']
     for name, parent in parents.items():
         above = "" if parent is None else f'parent = "{parent}"\n'
@@ -93,7 +93,7 @@ def two_kinds(parents: dict[str, str | None], homes: Sequence[str], time_limit: 
     for letter, topic, mix in (("t", "a/x", "total = 1.0"), ("p", "a/y", "eventual = 0.3, fifo = 0.4, causal = 0.3")):
         clients = ", ".join(f'"{letter}{home[1:]}"' for home in homes)
         lines.append(
-            f'[[workload]]\nkind = "random"\nclients = [{clients}]\ntopics = ["{topic}"]\nkeys = 2\noperations = 60\n'
-            f'mix = {{ {mix} }}\ninterval = "200ms"\nstart = "500ms"'
+            f'[[workload]]\nkind = "random"\nclients = [{clients}]\ntopics = ["{topic}"]\nkeys = 2\noperations = 20\n'
+            f'mix = {{ {mix} }}\ninterval = "600ms"\nstart = "500ms"'
         )
     return parse_scenario("\n".join(lines))

@@ -25,11 +25,11 @@ from resprout.order.log import Log
 from resprout.order.log_holdback import LogHoldBack
 from resprout.order.messages import Forward, Levels, Republished
 from resprout.order.reports import Reports
-from resprout.order.totals.locks import LockRecord
+from resprout.order.totals.pending import LockRecord
 from resprout.order.totals.totals import Totals
 from resprout.spread import asked
+from resprout.spread.covers import Wish
 from resprout.spread.interest import Interest
-from resprout.spread.needs import Wish
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions, parts
 from resprout.stacks.resprout.forwarding import Forwarding, nothing_more_to_do
 from resprout.stacks.resprout.messages import Item, Stub

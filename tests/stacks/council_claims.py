@@ -2,7 +2,7 @@
 
 import random
 
-from resprout.overlay.places import Configuration, Life
+from resprout.overlay.messages import Configuration, Life
 from tests.stacks.council_world import FORMED_LEASES, HEARTBEAT_US, LEASE_US, CouncilWorld, Witness, draw_tree
 
 

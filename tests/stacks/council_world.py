@@ -16,7 +16,7 @@ import msgspec
 from resprout.core.contract import Machine, Note, Request
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.sim.faults import VirtualFaults
 from resprout.sim.network import Distances
 from resprout.sim.nodes import Process

@@ -13,8 +13,7 @@ from resprout.edge.messages import Attend, Delivery, Publish, Subscribe
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim.run import run_scenario
-from resprout.stacks.registry import find_stack
-from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.stack import BrokerSeat, find_stack
 from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.blocks.multicast.messages import MulticastMessage
 from resprout_lab.blocks.tree import Join

@@ -19,9 +19,8 @@ from resprout.links.links import Links
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim.run import FaultAtEvent, Run, RunResult
-from resprout.stacks import registry
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
-from resprout.stacks.stack import BrokerSeat, Stack
+from resprout.stacks.stack import REPLACED, BrokerSeat, Stack
 from resprout.trace.schema import Row
 from resprout.trace.store import Recorder
 
@@ -186,7 +185,7 @@ def _ask(run: Run, name: str, accused: str) -> None:
 def brokers_of(make: Make) -> Iterator[None]:
     """The default stack is one of these brokers."""
     stack = Stack("resprout", RESPROUT.guarantees, ResproutOptions, RESPROUT.messages, make)
-    with mock.patch.dict(registry.REPLACED, {"resprout": stack}):
+    with mock.patch.dict(REPLACED, {"resprout": stack}):
         yield
 
 

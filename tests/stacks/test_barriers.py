@@ -14,9 +14,17 @@ from resprout_lab.blocks.multicast.messages import NotOwed
 from resprout_lab.blocks.multicast.order import Arrival, HeaderSizeError
 from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.causal_barriers import CAUSAL_BARRIERS, broker
-from resprout_lab.causal_barriers.broker import DirectOrder, NewsDue
-from resprout_lab.causal_barriers.messages import HEADER_BYTES_MAX, Barrier, BarrierMulticast, Barriers, MembersKnown
+from resprout_lab.causal_barriers.broker import (
+    HEADER_BYTES_MAX,
+    Barrier,
+    BarrierMulticast,
+    Barriers,
+    DirectOrder,
+    MembersKnown,
+    NewsDue,
+)
 from tests.edge.desk import Desk
+from tests.soak import cases
 from tests.stacks.multicast_net import Carried, OneBroker, row
 
 STACK = "causal-barriers"
@@ -48,7 +56,7 @@ ANSWER = message("y", "b8/1", 1, ("b7/1", 1), topic="u")
 
 
 def test_whatever_order_links_bring_readers_see_causal_order_over_all_topics() -> None:
-    for seed in range(20):
+    for seed in range(cases(6, 20)):
         net = Carried(seed, stack=STACK)
         net.run_out_of_order()
         assert net.too_early() == [], f"seed {seed}"
@@ -57,7 +65,7 @@ def test_whatever_order_links_bring_readers_see_causal_order_over_all_topics() -
 
 def test_without_the_barriers_the_same_links_break_causal_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DirectOrder, "missing", lambda self, arrival: None)
-    nets = [Carried(seed, stack=STACK) for seed in range(20)]
+    nets = [Carried(seed, stack=STACK) for seed in range(cases(6, 20))]
     for net in nets:
         net.run_out_of_order()
     assert all(net.too_early() for net in nets)

@@ -5,12 +5,13 @@ from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import parse_scenario
 from resprout.sim.run import run_scenario
 from resprout_lab.causal_barriers import CAUSAL_BARRIERS
+from tests.soak import cases
 
 STACK = "causal-barriers"
 
 
 def test_drawn_networks_without_faults_are_clean() -> None:
-    for seed in range(12):
+    for seed in range(cases(4, 12)):
         result = run_scenario(draw_scenario(seed, stack=STACK, guarantees=CAUSAL_BARRIERS.guarantees, options={}))
         verdict = judge(result.rows, promise=CAUSAL_BARRIERS.promise())
         assert result.ended == "quiescent" and not verdict.violated, f"seed {seed}: {verdict.anomalies[:3]}"

@@ -14,7 +14,7 @@ from resprout.core.seen import SeenRanges
 from resprout_lab.blocks.causal_order import Changes, HoldBack, VectorClock
 from resprout_lab.blocks.neighbourhood import Neighbourhood
 from resprout_lab.blocks.subscriptions import Subscriptions
-from resprout_lab.flood.flooding import Flooding
+from resprout_lab.flood.broker import Flooding
 from tests.order.examples import bundle
 from tests.overlay.graph import Graph
 from tests.spread.examples import T

@@ -23,8 +23,7 @@ from resprout.net.sessions import MORE_FRAMES, believed, make_codec
 from resprout.order.messages import Ahead, Levels, Submit
 from resprout.order.totals.levels import TotalLevel, TotalLevels
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.messages import CouncilOptions, Tell
-from resprout.overlay.places import Place
+from resprout.overlay.messages import CouncilOptions, Place, Tell
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat
 from tests.edge.test_recorder import StubStack, ask, keeping

@@ -19,6 +19,7 @@ from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout import served_clients as served_module
 from resprout.stacks.resprout import subscribing as postponed_module
 from resprout.stacks.resprout.subscribing import TakeUpRequests
+from tests.soak import cases
 from tests.stacks.test_hostile import Mute
 from tests.stacks.tree import Tree
 
@@ -156,7 +157,7 @@ def test_refusals_of_subscriptions_that_are_brought_along_are_kept_up_to_a_bound
 
 
 def test_a_client_gets_everything_once_that_is_published_while_its_subscriptions_are_taken_up() -> None:
-    for seed in range(30):
+    for seed in range(cases(8, 30)):
         tree = Tree(PARENTS, {"p": "b0", "q": "b2", "s": "b1"}, seed=seed, options=ResproutOptions(faults_tolerated=1))
         tree.start()
         for number in range(20):

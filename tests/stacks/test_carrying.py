@@ -12,7 +12,7 @@ from resprout.core.message_fields import Mark
 from resprout.edge.messages import Attend, Publish
 from resprout.edge.requests import PublishRequest, ReceiptTurned, SubscribeRequest
 from resprout.order.messages import Closed, Lock, Submit
-from resprout.order.totals.submissions import UNORDERED_TOTALS
+from resprout.order.totals.pending import UNORDERED_TOTALS
 from resprout.stacks.resprout import ResproutOptions
 from resprout.stacks.resprout.total_delivery import HEAVY_BYTES
 from tests.stacks.test_interleavings import check_at_rest, check_nothing_lost, check_orders, check_totals

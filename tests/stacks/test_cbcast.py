@@ -16,13 +16,14 @@ from resprout_lab.blocks.multicast.messages import HEADER_MAX, NotOwed, in_parts
 from resprout_lab.cbcast import CBCAST, broker
 from resprout_lab.cbcast.broker import CausalOrder, Multicast
 from tests.edge.desk import Desk
+from tests.soak import cases
 from tests.stacks.multicast_net import ANSWER, FIRST, SECOND, Carried, OneBroker, message, row
 
 # -- order -------------------------------------------------------------------------------------------------------------
 
 
 def test_whatever_order_links_bring_readers_see_causal_order_over_all_topics() -> None:
-    for seed in range(20):
+    for seed in range(cases(6, 20)):
         net = Carried(seed)
         net.run_out_of_order()
         assert net.too_early() == [], f"seed {seed}"
@@ -31,7 +32,7 @@ def test_whatever_order_links_bring_readers_see_causal_order_over_all_topics() -
 
 def test_without_the_hold_back_the_same_links_break_causal_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CausalOrder, "missing", lambda self, arrival: None)
-    nets = [Carried(seed) for seed in range(20)]
+    nets = [Carried(seed) for seed in range(cases(6, 20))]
     for net in nets:
         net.run_out_of_order()
     assert all(net.too_early() for net in nets)
@@ -197,7 +198,7 @@ def test_a_broker_that_is_brought_more_than_it_can_hold_back_begins_anew() -> No
 
 
 def test_drawn_networks_without_faults_are_clean() -> None:
-    for seed in range(12):
+    for seed in range(cases(4, 12)):
         result = run_scenario(draw_scenario(seed, stack="cbcast", guarantees=CBCAST.guarantees, options={}))
         verdict = judge(result.rows, promise=CBCAST.promise())
         assert result.ended == "quiescent" and not verdict.violated, f"seed {seed}: {verdict.anomalies[:3]}"

@@ -9,7 +9,7 @@ from resprout.core.contract import LinkUp, Open, Silent
 from resprout.core.guarantee import ReceiptLevel
 from resprout.edge.messages import Attend, Serving, Subscribe, Turned
 from resprout.edge.requests import SessionLost
-from resprout.overlay.places import Place
+from resprout.overlay.messages import Place
 from resprout.scenario.model import ClientSpec, FaultKind, FaultSpec
 from resprout.sim.swarm import try_seed
 from resprout_lab.blocks.crossing import Progress

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from tests.soak import cases
 from tests.stacks.council_claims import check_peace, draw_world, is_settled, run_until_settled
 from tests.stacks.council_world import LEASE_US, CouncilWorld, Forget, draw_tree

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from resprout.core.contract import Received, Retire
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.stacks.shell import Step
 from resprout_lab.delta import forwarding, subscriptions
 from resprout_lab.delta.broker import DeltaBroker
-from resprout_lab.delta.forwarding import ReliableForwarding, Transit
+from resprout_lab.delta.forwarding import NewestSeen, ReliableForwarding, Transit
 from resprout_lab.delta.messages import (
     MeetRequest,
     RoutedPublication,
@@ -24,7 +24,6 @@ from resprout_lab.delta.publishing import PublishOperation
 from resprout_lab.delta.recovery import RecoveringTree
 from resprout_lab.delta.subscriptions import KnownSubscriptions, source_at
 from resprout_lab.delta.tree import KnownTree
-from resprout_lab.delta.visited import NewestSeen
 from tests.stacks.delta_net import DeltaNet, chain, crash, reading, recover, row, rules, strike
 
 CALM = row(operations=20)

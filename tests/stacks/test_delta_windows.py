@@ -3,7 +3,7 @@
 
 import pytest
 
-from resprout_lab.delta import visited
+from resprout_lab.delta import forwarding
 from resprout_lab.delta.messages import (
     RoutedPublication,
     RoutesConfirmed,
@@ -66,7 +66,7 @@ def test_delta_d9_with_delta_plus_one_entries_a_copy_that_comes_around_a_dead_br
 
 
 def test_delta_d9_off_with_delta_entries_it_is_shown_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visited, "visited_length", lambda delta: delta)
+    monkeypatch.setattr(forwarding, "visited_length", lambda delta: delta)
     assert sent_twice().read("cb4") == [("p", 1), ("p", 1)]
 
 
@@ -94,5 +94,5 @@ def test_delta_d9_beyond_the_bound_delta_plus_one_entries_are_too_few() -> None:
 
 
 def test_delta_d9_the_two_f_plus_one_entries_of_a_bound_per_path_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visited, "visited_length", lambda delta: 2 * delta + 1)
+    monkeypatch.setattr(forwarding, "visited_length", lambda delta: 2 * delta + 1)
     assert beyond_the_bound().read("cn") == [("p", 1)]

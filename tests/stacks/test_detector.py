@@ -11,8 +11,8 @@ from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim.run import run_scenario
 from resprout.sim.swarm import unexcused
-from resprout.stacks.registry import find_stack
 from resprout.stacks.shell import Step
+from resprout.stacks.stack import find_stack
 from resprout_lab.blocks.detector import DOUBLED_MAX, FailureDetector, SuspectDue
 
 STACKS = ("locamu", "delta", "cbcast", "causal-barriers")

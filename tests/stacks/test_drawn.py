@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from resprout.sim.swarm import swarm_trial, try_seed
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 from resprout_lab import SYSTEMS
 from tests.soak import cases
 

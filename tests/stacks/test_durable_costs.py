@@ -13,8 +13,7 @@ from resprout.core.contract import LinkUp, Received, Send, TimerFired
 from resprout.core.message_fields import Mark
 from resprout.edge.durable_messages import NO_DROPS, Consume, Terms, WhenFull
 from resprout.order.messages import Forward
-from resprout.overlay.messages import Ping
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life, Ping
 from resprout.stacks.resprout import spilling as spilling_module
 from resprout.stacks.resprout.broker import Tick
 from resprout.stacks.resprout.durable_state import DurableHeard, DurableKnown, DurableState

@@ -8,7 +8,7 @@ from resprout.edge.broker.guard import Guard, Permit
 from resprout.edge.durable_messages import EndSubscription, Standing, Terms, WhenFull
 from resprout.edge.requests import ConsumerOver, EndRequest
 from resprout.edge.rights import Rights
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.former import Former, KeptDurable, encode

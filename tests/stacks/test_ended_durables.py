@@ -7,7 +7,7 @@ import pytest
 
 from resprout.core.contract import Received
 from resprout.edge.durable_messages import Terms
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.stacks.resprout import durable_book
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.durable_state import DurableKnown, DurableState

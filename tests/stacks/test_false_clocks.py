@@ -19,7 +19,7 @@ from resprout.edge.messages import Attend, Delivery, Publish, Subscribe, Turned
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.clock import LEAD
 from resprout.order.messages import TotalCopy
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.former import Former, KeptRoster, Roster, bundle_record, encode
 from resprout.stacks.resprout.messages import ParcelRows

@@ -24,6 +24,7 @@ from resprout_lab.blocks.tree import Join, Joined
 from resprout_lab.flood import FLOOD
 from resprout_lab.flood.broker import FloodBroker, Flooded, FloodOptions
 from tests.edge.desk import Desk
+from tests.soak import cases
 from tests.stacks.asking import ask
 
 ROOM = 1 << 20
@@ -82,7 +83,7 @@ def recover(at_us: int, name: str) -> FaultSpec:
 
 @pytest.mark.parametrize("filtered", [False, True])
 def test_drawn_networks_without_faults_are_clean(filtered: bool) -> None:
-    for seed in range(12):
+    for seed in range(cases(4, 12)):
         drawn = draw_scenario(seed, stack="flood", guarantees=FLOOD.guarantees, options={"filtered": (filtered,)})
         result = run_scenario(drawn)
         verdict = judge(result.rows, promise=FLOOD.promise())

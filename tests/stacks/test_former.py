@@ -12,7 +12,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Mark
 from resprout.edge.messages import Attend, Subscribe
 from resprout.filters.index import MatchIndex
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.sim.swarm import try_seed
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.broker import Tick

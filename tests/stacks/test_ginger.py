@@ -7,7 +7,8 @@ from resprout.core.errors import UsageError
 from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario, SubscriptionSpec
 from resprout.sim.run import FaultAtEvent, Run
 from resprout_lab.ginger import GINGER
-from resprout_lab.ginger.options import CORRECTIONS, GingerOptions
+from resprout_lab.ginger.state import CORRECTIONS, GingerOptions
+from tests.soak import cases
 from tests.stacks.ginger_runs import CRASH_CASES, WORK_BEGINS_US, play, seed000, small
 
 EIGHT: dict[str, str | None] = {
@@ -86,7 +87,7 @@ def test_corrected_any_moment_of_a_crash_is_survived(victim: str, degree: int) -
     calm.world.at(WORK_BEGINS_US, lambda *_: begun.append(calm.world.events))
     calm.finish()
     fault = FaultSpec(0, FaultKind.CRASH, nodes=(victim,))
-    for event in range(begun[0], calm.world.events, (calm.world.events - begun[0]) // 6):
+    for event in range(begun[0], calm.world.events, (calm.world.events - begun[0]) // cases(3, 6)):
         played = play(scenario, [FaultAtEvent(event, fault)])
         played.check_clean()
 

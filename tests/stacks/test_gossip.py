@@ -16,6 +16,7 @@ from resprout.sim.swarm import try_seed
 from resprout.trace import kinds
 from resprout_lab.gossip import GOSSIP
 from tests.edge.desk import Desk
+from tests.soak import cases
 from tests.stacks.asking import ask
 
 
@@ -67,7 +68,7 @@ RECOVER = '[[fault]]\nat = "4s"\nkind = "recover"\nshare = 1.0\ndisk = false\n'
 
 @pytest.mark.parametrize("lazy", [False, True])
 def test_drawn_networks_without_faults_miss_nothing(lazy: bool) -> None:
-    for seed in range(12):
+    for seed in range(cases(4, 12)):
         drawn = draw_scenario(seed, stack="gossip", guarantees=GOSSIP.guarantees, options={"lazy": (lazy,)})
         assert judged(drawn).reliability == 1.0, f"seed {seed}"
 

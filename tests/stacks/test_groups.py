@@ -7,8 +7,7 @@ from resprout.core.contract import Received
 from resprout.edge.messages import Unsubscribe
 from resprout.scenario.load import parse_scenario
 from resprout.sim.run import RunResult, run_scenario
-from resprout.stacks.registry import find_stack
-from resprout.stacks.stack import Family
+from resprout.stacks.stack import Family, find_stack
 from resprout_lab.blocks.groups import TakingPart
 from tests.stacks.locamu_net import Chance, Hands, chain
 

@@ -14,8 +14,7 @@ from resprout.core.message_fields import Mark
 from resprout.edge.messages import Attend, Publish, Serving, Subscribe, Subscribed, Taken, Turned
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.messages import Forward, Levels, Lock, ReportSpread, ReportTaken, Submit
-from resprout.overlay.messages import Fenced, Seek, Sought, Suspect, Tell, Told
-from resprout.overlay.places import Configuration, Life
+from resprout.overlay.messages import Configuration, Fenced, Life, Seek, Sought, Suspect, Tell, Told
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.messages import (

@@ -10,8 +10,22 @@ from resprout.core.contract import LinkUp, Open, Received, Retire
 from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.order.messages import Forward, Lock, Submit, TotalCopy
-from resprout.overlay.messages import Decided, Declared, Enrol, Fenced, Gone, Orphan, PreVote, Suspect, Tell, Vote
-from resprout.overlay.places import Configuration, Life, Registration, Voter
+from resprout.overlay.messages import (
+    Configuration,
+    Decided,
+    Declared,
+    Enrol,
+    Fenced,
+    Gone,
+    Life,
+    Orphan,
+    PreVote,
+    Registration,
+    Suspect,
+    Tell,
+    Vote,
+    Voter,
+)
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.messages import Attach, AttachRequest, ParcelEnd, ParcelRows, Tombstone
 from tests.stacks.test_hostile import broker_with, bundle, busy_star, check_the_others_go_on, closed, cut_off

@@ -8,8 +8,8 @@ import pytest
 from resprout.core.errors import UsageError
 from resprout.scenario.load import parse_scenario
 from resprout.sim.run import run_scenario
-from resprout.stacks.registry import DEFAULT, all_stacks, find_stack
 from resprout.stacks.resprout import RESPROUT
+from resprout.stacks.stack import DEFAULT, all_stacks, find_stack
 from resprout_lab import SYSTEMS
 from tests.stacks.strange_package import SEATS, install
 

@@ -11,9 +11,9 @@ from resprout.core.message_fields import Reached
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.requests import SubscribeRequest, SubscriptionConfirmed, UnsubscribeRequest
 from resprout.filters.predicate import Predicate, parse_predicate
+from resprout.spread.covers import Wish
 from resprout.spread.interest import Interest
 from resprout.spread.messages import Outbound
-from resprout.spread.needs import Wish
 from resprout.stacks.resprout import ResproutBroker, parts
 from tests.compiled import reaches_into
 from tests.soak import cases

@@ -16,7 +16,7 @@ from resprout_lab.locamu.messages import Carried
 from resprout_lab.locamu.past import cut_after, is_safe, leading_to
 from tests.compiled import reaches_into
 from tests.edge.desk import Desk
-from tests.soak import SOAKING
+from tests.soak import SOAKING, cases
 from tests.stacks.locamu_headers import worst_header_in, worst_header_over
 from tests.stacks.locamu_net import Hands, binary, chain
 
@@ -141,7 +141,7 @@ def as_tree(parents: dict[str, str | None]) -> dict[str, list[str]]:
 
 
 def test_drawn_networks_without_faults_are_clean() -> None:
-    for seed in range(1, 8):
+    for seed in range(1, cases(4, 8)):
         scenario = draw_scenario(seed, stack="locamu", guarantees=LOCAMU.guarantees, options={})
         result = run_scenario(scenario)
         verdict = judge(result.rows, promise=LOCAMU.promise())

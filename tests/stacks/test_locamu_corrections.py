@@ -7,8 +7,7 @@ import pytest
 
 from resprout.core.contract import LinkUp, Received
 from resprout.scenario.load import parse_scenario
-from resprout.sim.run import run_scenario
-from resprout.sim.trial import FaultModel
+from resprout.sim.run import FaultModel, run_scenario
 from resprout.stacks.stack import Survival
 from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.locamu import LOCAMU, algorithm

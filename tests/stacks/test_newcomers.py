@@ -7,8 +7,7 @@ from itertools import pairwise
 import pytest
 
 from resprout.core.contract import Effect, Event, LinkUp, Received, Send, SetTimer, TimerFired
-from resprout.overlay.messages import Seek, Sought, Tell, Told
-from resprout.overlay.places import Place
+from resprout.overlay.messages import Place, Seek, Sought, Tell, Told
 from resprout.scenario.model import BrokerSpec, Scenario
 from resprout.sim.run import run_scenario
 from resprout.sim.swarm import homeless

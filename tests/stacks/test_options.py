@@ -7,8 +7,8 @@ import pytest
 
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
-from resprout.stacks.registry import DEFAULT, find_stack
 from resprout.stacks.resprout import RESPROUT, ResproutOptions
+from resprout.stacks.stack import DEFAULT, find_stack
 from resprout_lab import SYSTEMS
 
 

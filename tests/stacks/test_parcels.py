@@ -16,7 +16,7 @@ from resprout.core.seen import Seen
 from resprout.filters.predicate import parse_predicate
 from resprout.links.frames import Data
 from resprout.order.messages import KnownLock
-from resprout.overlay.places import Configuration, Life, Place
+from resprout.overlay.messages import Configuration, Life, Place
 from resprout.overlay.view import MembershipView
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.resprout.messages import (

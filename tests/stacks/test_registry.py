@@ -6,8 +6,7 @@ import subprocess
 import sys
 
 import resprout_lab
-from resprout.stacks.registry import DEFAULT, all_stacks, find_stack
-from resprout.stacks.stack import Stack
+from resprout.stacks.stack import DEFAULT, Stack, all_stacks, find_stack
 from resprout_lab import SYSTEMS
 from tests.patience import PATIENCE_S
 
@@ -29,7 +28,7 @@ def test_every_system_of_the_laboratory_has_an_entry_point() -> None:
 def test_a_process_imports_only_the_stack_that_it_asks_for() -> None:
     code = """
 import sys
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 import resprout.cli.broker, resprout.net.run.worker
 def loaded():
     return {name for name in sys.modules if name.startswith(("resprout_lab", "resprout.stacks.resprout"))}

@@ -14,8 +14,7 @@ from resprout.edge.durable_messages import Consume, Consuming, Standing, Terms
 from resprout.edge.messages import Publish, Subscribe, SubscribeRefused
 from resprout.edge.requests import PublishRequest, SubscribeRequest
 from resprout.overlay import waves
-from resprout.overlay.messages import Seek, Sought
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life, Seek, Sought
 from resprout.spread import interest
 from resprout.stacks.resprout import ResproutOptions, durable_book, durables, subscribing
 from resprout.stacks.resprout.durable_state import DurableHeard, DurableKnown, DurableState

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from resprout.overlay.configurations import MembershipMemory, decode, encode
-from resprout.overlay.places import Configuration, Life, Voter
+from resprout.overlay.messages import Configuration, Life, Voter
 from resprout.overlay.view import MembershipView
 from tests.soak import cases
 from tests.stacks.council_claims import Watch, is_settled, run_until_settled

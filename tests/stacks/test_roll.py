@@ -5,7 +5,7 @@ import random
 import pytest
 
 from resprout.order.link import Link
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.spread.messages import Outbound
 from resprout.stacks.resprout import client_book
 from resprout.stacks.resprout.broker import ResproutBroker

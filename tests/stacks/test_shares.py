@@ -10,7 +10,7 @@ from resprout.edge.client.incoming import Incoming
 from resprout.edge.durable_messages import Terms, WhenFull
 from resprout.edge.messages import DropsAcknowledged
 from resprout.edge.requests import DeliveriesSkipped, PublishRequest, ReceiptWaits, SessionLost, SubscribeRequest
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.stacks.resprout import ResproutOptions, shares
 from resprout.stacks.resprout.pauses import READERS_MAX, PausedReader, ReadersPaused
 from tests.stacks.test_durable_subscriptions import settle

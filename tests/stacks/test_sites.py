@@ -13,10 +13,8 @@ from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario
 from resprout.scenario.source import ScenarioError
-from resprout.sim.run import run_scenario
-from resprout.sim.trial import FaultModel
-from resprout.stacks.registry import find_stack
-from resprout.stacks.stack import Survival
+from resprout.sim.run import FaultModel, run_scenario
+from resprout.stacks.stack import Survival, find_stack
 from resprout_lab.blocks import PERIOD_US_MAX, replicated
 from resprout_lab.sites import SITES
 from resprout_lab.sites.agreement import dump, load

@@ -12,7 +12,7 @@ from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Mark
 from resprout.order.totals.levels import TotalLevel
-from resprout.overlay.places import Configuration, Life, Place, Voter
+from resprout.overlay.messages import Configuration, Life, Place, Voter
 from resprout.stacks.resprout.messages import PARCELS, AskedInterest, ParcelEnd, ParcelRows, ServedInterest
 from resprout.trace import kinds
 from resprout.trace.schema import Row

@@ -12,9 +12,8 @@ import msgspec
 from resprout.core.contract import Effect, Event, Received, Send
 from resprout.scenario.model import Scenario
 from resprout.sim.run import run_scenario
-from resprout.stacks import registry
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
-from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.stack import REPLACED, BrokerSeat
 from resprout.trace.schema import Row
 from resprout.trace.store import Recorder
 
@@ -69,5 +68,5 @@ def _brokers_that_are_heard(heard: list[Heard], clients: set[str]) -> Iterator[N
 
     name_of: dict[Overheard, str] = {}
     stack = msgspec.structs.replace(RESPROUT, make_broker=make)
-    with mock.patch.dict(registry.REPLACED, {RESPROUT.name: stack}):
+    with mock.patch.dict(REPLACED, {RESPROUT.name: stack}):
         yield

@@ -84,26 +84,30 @@ from resprout.order.totals.levels import TotalLevel, TotalLevels
 from resprout.overlay.configurations import Whereabouts
 from resprout.overlay.messages import (
     Alive,
+    Configuration,
     Decided,
     Enrol,
     Enrolled,
     Fenced,
     Gone,
+    Life,
     Namesake,
     Orphan,
     Ping,
+    Place,
     Pong,
     PreVote,
     Probe,
     Probed,
+    Registration,
     Seek,
     Sought,
     Suspect,
     Tell,
     Told,
     Vote,
+    Voter,
 )
-from resprout.overlay.places import Configuration, Life, Place, Registration, Voter
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.resprout.durable_state import DurableDone, DurableHeard, DurableKnown, DurableState

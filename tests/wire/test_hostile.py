@@ -15,8 +15,7 @@ from resprout.core.guarantee import ALL_LEVELS
 from resprout.core.message_fields import NUMBER_MAX, STAMP_MAX
 from resprout.edge.messages import Attend, Delivery, Publish
 from resprout.links.frames import Data, Goodbye
-from resprout.overlay.messages import Tell
-from resprout.overlay.places import Life, Place
+from resprout.overlay.messages import Life, Place, Tell
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.resprout.durable_state import DurableHeard
 from resprout.stacks.resprout.messages import ListenersChanged, ListenersHeard

@@ -11,12 +11,20 @@ from typing import Final
 
 from resprout.audit import bank
 from resprout.audit.bank import AppliedOperation, Circles, complete_replicas, loose_circles, operation_of, read_applied
-from resprout.audit.barrier import check_barrier, keys_of, unjudged_pairs
 from resprout.audit.causal import check_causal, check_fifo
 from resprout.audit.durable import NO_DURABLES, check_durables, read_durables, unjudged_note
 from resprout.audit.history import History
 from resprout.audit.loss import PROBABLE, check_loss, check_receipts, count_deliveries, not_judged, owed
-from resprout.audit.totals import ByLife, TotalOrder, by_pair, check_places, check_totals
+from resprout.audit.totals import (
+    ByLife,
+    TotalOrder,
+    by_pair,
+    check_barrier,
+    check_places,
+    check_totals,
+    keys_of,
+    unjudged_pairs,
+)
 from resprout.audit.verdict import RULES, Anomaly, Verdict, verdict_of
 from resprout.core.bundle import Pair
 from resprout.core.guarantee import Guarantee, Promises

@@ -1,17 +1,35 @@
-"""Decisions of an operator about the whole network.
+"""Commands of an operator.
 
-`resprout forget`: the named brokers will never return. `resprout end-subscription`: a durable subscription ends for all
-its consumers.
+Two decide about the whole network. `resprout forget`: the named brokers will never return. `resprout end-subscription`:
+a durable subscription ends for all its consumers.
+
+The others work on the files of brokers, and need no running broker. `resprout certificates`: a first set of
+certificates, or more of the same authority. `resprout secret`: a token or a password for a client, and the line of a
+rules file for it; or a key for a network. `resprout journal`: what the journal of a broker keeps, and whether all of it
+is intact. `resprout mend`: keeps what is intact in a damaged folder.
 """
+
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
-from resprout.cli.console import tell, tell_json
+from resprout.cli.arguments import LocalPath
+from resprout.cli.console import tell, tell_json, tell_lines
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments, connected
+from resprout.core.errors import UsageError, needed_for
 from resprout.core.limits import check_name
 from resprout.edge.client.questions import check_names
+from resprout.journal.reading import JournalReader
+from resprout.net.data_folder import EVENTS, JOURNAL, look_into, mend_folder
+from resprout.net.identity.proofs import new_network_key
+from resprout.net.identity.scram import new_token, verifier_of_password, verifier_of_token
 
 
 class Forgotten(msgspec.Struct, frozen=True):
@@ -75,3 +93,190 @@ def end_subscription(subscription: str, access: Access) -> int:
 async def _end(name: str, access: Access) -> None:
     async with connected(access) as client:
         await client.end_subscription(name)
+
+
+AUTHORITY_NAME = "ca"
+"""What the authority's own files are called."""
+
+
+@click.command()
+@click.argument("folder", type=LocalPath(), metavar="DIR")
+@click.option("--names", default="", metavar="NAME,...", help="Brokers that get a certificate.")
+@click.option("--client", "clients", multiple=True, metavar="NAME", help="A client that gets one; may be repeated.")
+@click.option(
+    "--operator", "operators", multiple=True, metavar="NAME",
+    help="A client that may operate the network where there are no rules; may be repeated.",
+)  # fmt: skip
+@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long they are valid.")
+@click.option("--renew", is_flag=True, help="Replace certificates that are there already.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was made as one JSON list.")
+def certificates(
+    folder: Path,
+    names: str,
+    clients: tuple[str, ...],
+    operators: tuple[str, ...],
+    days: int,
+    renew: bool,
+    as_json: bool,
+) -> int:
+    """Make certificates for brokers and clients in the folder DIR, and an authority for them if it has none.
+
+    \b
+        resprout certificates certs --names b0,b1,b2 --client teller --operator admin
+        resprout broker --name b0 --listen :7450 --tls certs
+        resprout sub 'bank/#' --tls certs --name teller
+        resprout forget b2 --tls certs --name admin
+
+    Each broker needs ca.pem and its own NAME.pem and NAME.key; clients the same, or ca.pem alone. The authority's key,
+    ca.key, makes further certificates and is needed for nothing else: keep it away from the brokers.
+    """
+    brokers = [check_name(name.strip(), "broker name") for name in names.split(",") if name.strip()]
+    others = [check_name(name, "client name") for name in clients]
+    in_charge = [check_name(name, "operator name") for name in operators]
+    everybody = [*brokers, *others, *in_charge]
+    _check(everybody)
+    with needed_for("making certificates"):
+        from resprout.net.certificates import authority_of, check_free
+    if not renew:
+        check_free(folder, everybody)
+    authority = authority_of(folder)
+    made = [authority.issue(folder, "broker", name, days) for name in brokers]
+    made += [authority.issue(folder, "client", name, days) for name in others]
+    made += [authority.issue(folder, "operator", name, days) for name in in_charge]
+    if as_json:
+        tell_json(made)
+    else:
+        for one in made:
+            tell(f"{one.role} {one.name}: {one.certificate} and {one.key}, until {one.expires}")
+    return 0
+
+
+def _check(names: Sequence[str]) -> None:
+    if not names:
+        raise UsageError("for whom? Give --names of brokers, such as --names b0,b1, --client NAME or --operator NAME")
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{name} is named twice: every broker and client has a name of its own")
+        if name == AUTHORITY_NAME:
+            raise UsageError(f"{name} is what the files of the authority are called: take another name")
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--out", type=LocalPath(), metavar="FILE", help="Write the login there, for --login of clients.")
+@click.option("--password", "is_password", is_flag=True, help="Ask for a password, or read it from standard input.")
+@click.option(
+    "--network", type=LocalPath(), metavar="FILE",
+    help="Make a key for the brokers of a network instead, for --network-key, and write it there.",
+)  # fmt: skip
+def secret(name: str | None, out: Path | None, is_password: bool, network: Path | None) -> int:
+    """Make a secret for the identity NAME, and print its entry for the rules file.
+
+    \b
+        resprout secret teller --out teller.login >> rules.toml
+        resprout sub 'bank/#' --login teller.login
+        resprout secret --network network.key
+
+    Without --password the secret is a random token, which only FILE holds. The output has only its verifier, which does
+    not allow a login. No broker ever sees the secret.
+    """
+    if network is not None:
+        if name is not None or out is not None or is_password:
+            raise UsageError("--network makes the key of a network, which belongs to no identity: give nothing else")
+        _write_secret(network, f"{new_network_key()}\n", "--network")
+        return 0
+    if name is None:
+        raise UsageError("whose secret is it? Give the name of an identity, or --network FILE")
+    check_name(name, "identity")
+    if not is_password and out is None:
+        raise UsageError("where is the token to be written? Give --out FILE, or --password for one that you choose")
+    text = _ask() if is_password else new_token()
+    verifier = verifier_of_password(text) if is_password else verifier_of_token(text)
+    if out is not None:
+        _write_secret(out, f"{name}:{text}\n", "--out")
+    tell_lines(("[[identity]]", f'name = "{name}"', f'secrets = ["{verifier}"]', "publish = []", "subscribe = []"))
+    return 0
+
+
+def _ask() -> str:
+    if sys.stdin.isatty():
+        answer = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+        return str(answer)
+    return sys.stdin.readline().rstrip("\n")
+
+
+def _write_secret(path: Path, text: str, option: str) -> None:
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{option} {path}: it is there already") from None
+    except OSError as error:
+        raise UsageError(f"{option} {path}: {error.strerror or error}") from None
+
+
+@click.command()
+@click.argument("folder", type=LocalPath(), metavar="DIR")
+@click.option("--events", is_flag=True, help="Tell of the journal of events instead of the log.")
+@click.option("--verify", is_flag=True, help="Read everything, and compare it with its checksums.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def journal(folder: Path, events: bool, verify: bool, as_json: bool) -> None:
+    """Show the content of DIR, the --data folder of a broker, which may be running.
+
+    Damage is reported with its file, byte and position, and exit status 2; `resprout mend DIR` keeps the intact
+    records.
+    """
+    reader = look_into(folder, EVENTS if events else JOURNAL)
+    facts = _facts(reader)
+    if verify:
+        facts["verified"] = sum(1 for _ in reader.all_from(reader.first))
+    if as_json:
+        tell_json(facts)
+        return
+    tell(
+        f"{folder}: positions {facts['first']} to {facts['next']} in {facts['segments']} segments,"
+        f" {facts['bytes']} bytes; written {_when(facts['first_us'])} to {_when(facts['last_us'])}"
+    )
+    if verify:
+        tell(f"{folder}: {facts['verified']} records are intact")
+
+
+def _facts(reader: JournalReader) -> dict[str, Any]:
+    indexes = reader.indexes
+    return {
+        "first": reader.first,
+        "next": reader.end,
+        "segments": len(indexes),
+        "bytes": sum(index.size for index in indexes),
+        "first_us": indexes[0].first_us,
+        "last_us": indexes[-1].last_us,
+    }
+
+
+def _when(time_us: int) -> str:
+    return datetime.fromtimestamp(time_us / 1_000_000, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+@click.command()
+@click.argument("folder", type=LocalPath(), metavar="DIR")
+def mend(folder: Path) -> None:
+    """Recover the intact records in DIR, the --data folder of a broker that refuses to start with it.
+
+    Damaged segments stay beside them under other names, and records keep their positions. The broker may or may not
+    have forwarded the damaged records before it stopped; compare the receipts of publishers. Stop the broker first.
+
+    Each damaged segment is rewritten beside the damaged file, so DIR needs as much free space as its intact records
+    take: at most the size of the damaged segments. Without it nothing is changed, and the error has the amount.
+    """
+    for name, done in mend_folder(folder):
+        place = folder / name
+        kept = "1 record is" if done.records == 1 else f"{done.records} records are"
+        if not done.asides:
+            tell(f"{place}: not damaged; {kept} kept there")
+            continue
+        asides = ", ".join(str(place / aside) for aside in done.asides)
+        gone = ", ".join(f"{begin}" if end == begin + 1 else f"{begin}-{end - 1}" for begin, end in done.missing)
+        tell(
+            f"{place}: {kept} kept; positions that are missing: {gone or 'none'}; damaged bytes,"
+            f" {done.damaged_bytes} of them, are in {asides}"
+        )

@@ -16,9 +16,8 @@ from resprout.audit.live.judge import live_as_dict, live_lines, was_judged
 from resprout.audit.live.memory import LiveOptions
 from resprout.audit.verdict import CLEAN, SHOWN_PER_RULE, UNFINISHED, VIOLATED, Anomaly, Verdict, as_dict, lines
 from resprout.cli.arguments import LocalPath, RunsPath, spark_options
-from resprout.cli.console import tell, tell_json, tell_lines
+from resprout.cli.console import count_runs, progress_line, tell, tell_json, tell_lines
 from resprout.cli.loop import asked_to_end
-from resprout.cli.terminal import count_runs, progress_line
 from resprout.core.errors import UsageError
 from resprout.pipeline import live
 from resprout.pipeline.errors import NoSparkError

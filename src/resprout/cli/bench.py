@@ -6,17 +6,16 @@ from typing import Any, Final
 import click
 import msgspec
 
-from resprout.cli.console import tell, tell_json, tell_lines
+from resprout.cli.console import table_lines, tell, tell_json, tell_lines
 from resprout.cli.load.ours import command
 from resprout.cli.load.stream import SIZE_MIN
 from resprout.cli.load.team import FloodResult, LoadProcess, OurChain, Team
 from resprout.cli.load.worker import Flood, Pace
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
-from resprout.cli.terminal import table_lines
 from resprout.core import limits
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 from resprout.trace.summary import Latency, latency_of
 
 MESSAGES: Final = 100_000

@@ -4,21 +4,62 @@
 on stderr says what and where.
 
 A verb is imported when it is used: `resprout pub` must not wait for what only `resprout audit` needs.
+
+Commands that talk to a broker take defaults from a configuration file:
+
+    server = "b0.example.org:7450,b1.example.org:7450"
+    tls = "/home/ann/.config/resprout/certificates"
+    login = "/home/ann/.config/resprout/ann.login"
+    name = "ann"
+
+The file is `$RESPROUT_CONFIG`, or `resprout/config.toml` in `$XDG_CONFIG_HOME` or `~/.config`. Environment variables
+and the command line override it. Relative paths are relative to the file.
 """
 
 import importlib
 import io
 import os
 import sys
+import tomllib
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
 
 from resprout import __version__
 from resprout.cli.console import escape_strays, tell, tell_lines
-from resprout.cli.defaults import config_path, read_defaults
-from resprout.core.errors import NoBrokerError, ResproutError, UsageError
-from resprout.core.extras import needed_for
+from resprout.core.errors import NoBrokerError, ResproutError, UsageError, needed_for
+
+CONFIG_KEYS: Final = ("server", "tls", "login", "name")
+_CONFIG_PATHS: Final = ("tls", "login")
+
+
+def config_path() -> Path | None:
+    """Return the file to read, or None when there is none. UsageError when the file that was named is missing."""
+    named = os.environ.get("RESPROUT_CONFIG")
+    if named:
+        if not Path(named).is_file():
+            raise UsageError(f"RESPROUT_CONFIG={named}: there is no such file")
+        return Path(named)
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    path = Path(folder) / "resprout" / "config.toml"
+    return path if path.is_file() else None
+
+
+def read_defaults(path: Path) -> dict[str, str]:
+    """Return the values of the file. UsageError, which names the file and the key, for a wrong one."""
+    try:
+        values = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UsageError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from None
+    for key, value in values.items():
+        if key not in CONFIG_KEYS:
+            raise UsageError(f"{path}: unknown key {key!r}; there are {', '.join(CONFIG_KEYS)}")
+        if not isinstance(value, str) or not value.strip():
+            raise UsageError(f"{path}: {key} = {value!r} must be a text that is not empty")
+    return {key: str(path.parent / value) if key in _CONFIG_PATHS else value for key, value in values.items()}
 
 
 class Verb(NamedTuple):
@@ -38,7 +79,7 @@ SECTIONS: Final = {
 }
 VERBS: Final = {
     "broker": Verb("broker", "Run one broker of a tree until SIGTERM"),
-    "up": Verb("up", "Run the brokers of SCENARIO, each in a process of its own"),
+    "up": Verb("run", "Run the brokers of SCENARIO, each in a process of its own"),
     "freeze": Verb("faults", "Freeze the broker NAME of a running `resprout up`"),
     "resume": Verb("faults", "Let the frozen broker NAME continue"),
     "crash": Verb("faults", "Kill the broker NAME of a running `resprout up`"),
@@ -46,25 +87,25 @@ VERBS: Final = {
     "tap": Verb("broker", "Add a broker to a tree that keeps the events of topics"),
     "pub": Verb("publish", "Publish PAYLOAD on TOPIC"),
     "sub": Verb("subscribe", "Print messages on topics that match FILTER"),
-    "request": Verb("requests", "Publish a request with PAYLOAD on TOPIC"),
-    "reply": Verb("requests", "Answer requests on topics that match FILTER"),
+    "request": Verb("publish", "Publish a request with PAYLOAD on TOPIC"),
+    "reply": Verb("publish", "Answer requests on topics that match FILTER"),
     "read": Verb("subscribe", "Print stored events of topics that match FILTER"),
     "status": Verb("status", "Show the tree that a broker is in"),
     "top": Verb("top", "Show rates and queues of all brokers, until Ctrl-C"),
     "who": Verb("status", "Show who receives a publication on TOPIC"),
     "trace": Verb("status", "Show where the publication ID went"),
-    "certificates": Verb("broker_files", "Make certificates for brokers and clients"),
-    "secret": Verb("broker_files", "Make a secret for the identity NAME"),
+    "certificates": Verb("administration", "Make certificates for brokers and clients"),
+    "secret": Verb("administration", "Make a secret for the identity NAME"),
     "end-subscription": Verb("administration", "End the durable subscription NAME"),
     "forget": Verb("administration", "Tell the network that the brokers NAME... will never return"),
-    "journal": Verb("broker_files", "Show the content of DIR, the --data folder of a broker"),
-    "mend": Verb("broker_files", "Recover the intact records in DIR"),
+    "journal": Verb("administration", "Show the content of DIR, the --data folder of a broker"),
+    "mend": Verb("administration", "Recover the intact records in DIR"),
     "sim": Verb("simulate", "Run SCENARIO in virtual time"),
     "run": Verb("run", "Run SCENARIO with real processes over TCP on this machine"),
     "swarm": Verb("simulate", "Draw scenarios from seeds, run them in virtual time"),
     "audit": Verb("audit", "Judge the trace in DIR, or all runs of the archive in DIR"),
     "archive": Verb("archives", "Add traces to ARCHIVE"),
-    "sweep": Verb("sweep", "Run the grid of scenarios in FILE as Spark tasks"),
+    "sweep": Verb("archives", "Run the grid of scenarios in FILE as Spark tasks"),
     "report": Verb("archives", "Write a page about the runs in DIR, traces or archives"),
     "conclude": Verb("archives", "Archive the run in TRACE, judge it, measure it and draw it"),
     "watch": Verb("audit", "Judge a run while it happens"),
@@ -76,7 +117,7 @@ VERBS: Final = {
 CLIENT_VERBS: Final = (
     *SECTIONS["Publish and subscribe"], *SECTIONS["Look at a network"], "end-subscription", "forget",
 )  # fmt: skip
-"""These read the configuration file (`cli.defaults`)."""
+"""These read the configuration file (`read_defaults`)."""
 
 
 class _Verbs(click.Group):

@@ -11,8 +11,7 @@ import click
 import msgspec
 
 from resprout.cli.arguments import LocalPath
-from resprout.cli.console import tell, tell_json, tell_lines
-from resprout.cli.terminal import table_lines
+from resprout.cli.console import table_lines, tell, tell_json, tell_lines
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.scenario.draw import draw_scenario

@@ -56,8 +56,7 @@ from resprout.net.identity.rules import COUNT_MAX
 from resprout.net.tls import Tls, tls_of_broker
 from resprout.scenario.reader import TomlTable, format_duration, parse_duration
 from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
-from resprout.stacks.registry import DEFAULT, find_stack
-from resprout.stacks.stack import Stack
+from resprout.stacks.stack import DEFAULT, Stack, find_stack
 
 _KEYS: Final = (
     "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "tls", "client_certificates",

@@ -17,8 +17,7 @@ from resprout.cli.console import tell_json, tell_lines
 from resprout.cli.loop import run_loop
 from resprout.cli.server import Access, access_arguments, read_login_file
 from resprout.client.connect import read_keyring
-from resprout.core.errors import NoBrokerError, UsageError
-from resprout.core.extras import needed_for
+from resprout.core.errors import NoBrokerError, UsageError, needed_for
 from resprout.core.limits import check_name, check_topic
 from resprout.core.message import MessageId
 from resprout.net.accounts import BrokerAccount, MissingBroker, PassageAnswer, TopicAnswer, TreeSurvey

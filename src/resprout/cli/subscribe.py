@@ -10,9 +10,18 @@ from typing import Any
 import click
 
 from resprout.cli.console import json_line, tell
-from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
+from resprout.cli.loop import (
+    Output,
+    Show,
+    as_fields,
+    as_json,
+    as_payload,
+    as_text,
+    run_loop,
+    stopped_by_signals,
+    unless_stopped,
+)
 from resprout.cli.server import Access, access_arguments, connected, count_option, verbose_option
-from resprout.cli.standard_io import Output, Show, as_fields, as_json, as_payload, as_text
 from resprout.client.durable import WHEN_FULL, DurableInbox, WhenFullWord, read_policy, read_terms
 from resprout.client.errors import ClientEvent, EventsMissing, MessagesDropped, gap_text
 from resprout.client.inbox import Inbox

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 import click
 import msgspec
 
-from resprout.cli.console import full_screen, tell_json, tell_lines
+from resprout.cli.console import full_screen, table_lines, tell_json, tell_lines
 from resprout.cli.loop import run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.server import Access, access_arguments, count_option
 from resprout.cli.status import AskingCommand, heading, news_lines, size
-from resprout.cli.terminal import table_lines
 from resprout.core.errors import escape
 from resprout.net.accounts import LatencySummary, TreeSurvey
 

@@ -26,7 +26,7 @@ from resprout.net.broker import RunningBroker, serve
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.door import Door
 from resprout.net.identity.proofs import new_network_key
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 
 BROKERS_MAX = 64
 """More belong into processes of their own."""

@@ -8,11 +8,20 @@ Names, topics, reasons and payloads come from other nodes. They may contain cont
 split a log line, or reorder the text that is shown. Every module escapes with `escape`, at the point where text leaves
 the process (docs/decisions/23), not where text is put together. `logger` is the logger of the library: it escapes the
 text of its records, whatever a program does with them.
+
+`needed_for` is for packages that only some commands need, and knows the extra that installs each.
+
+    with needed_for("a trace on disk"):
+        from resprout.trace import columns
+
+The base package is what a client and a broker need. An import that fails for a package that an extra installs becomes a
+`UsageError` that names the extra.
 """
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from typing import Final, TypeVar
 
@@ -133,3 +142,31 @@ def transition(table: Mapping[S, frozenset[S]], old: S, new: S) -> S:
     """`new`, which the table allows after `old`. Anything else is our own bug, whatever a peer did."""
     assert new in table[old], f"{type(new).__name__}: {new.name} after {old.name}"
     return new
+
+
+EXTRAS: Final = {
+    "altair": "report",
+    "cryptography": "secure",
+    "jinja2": "report",
+    "numpy": "report",
+    "opentelemetry": "otel",
+    "pandas": "report",
+    "prometheus_client": "metrics",
+    "py4j": "spark",
+    "pyarrow": "trace",
+    "pyspark": "spark",
+    "vl_convert": "report",
+}
+"""By top-level package."""
+
+
+@contextmanager
+def needed_for(purpose: str) -> Iterator[None]:
+    """Turn a failed import of an optional package into a UsageError that says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        raise UsageError(f"{purpose} needs {package}: pip install 'resprout[{EXTRAS[package]}]'") from None

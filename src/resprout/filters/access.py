@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from resprout.core.limits import AttributeValue
-from resprout.filters.evaluation import hash_key, kind_of
+from resprout.filters.conditions import hash_key, kind_of
 from resprout.filters.like import fixes_only_the_beginning, literal_prefix
 from resprout.filters.nodes import And, Compare, CompareAttributes, ConditionNode, Leaf, Like, Null, Or, Within
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from resprout.core.limits import AttributeValue
 from resprout.filters.access import Interval, interval_of
-from resprout.filters.evaluation import kind_of, test_of
+from resprout.filters.conditions import kind_of, test_of
 from resprout.filters.nodes import (
     And,
     Compare,

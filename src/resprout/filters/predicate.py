@@ -41,11 +41,10 @@ import msgspec
 from resprout.core import limits
 from resprout.core.errors import NameRefusedError, PeerError, UsageError
 from resprout.core.limits import Attributes
-from resprout.filters.evaluation import COMPILED_MAX, Test, test_of
+from resprout.filters.conditions import COMPILED_MAX, Test, read, test_of
 from resprout.filters.implication import implies
 from resprout.filters.like import steps_of
 from resprout.filters.nodes import And, ConditionNode, Like, Or, WhereError
-from resprout.filters.parser import read
 
 UNCOMPILED_STEPS: Final = 8
 """For a comparison that is compiled when it is tested."""

@@ -31,7 +31,7 @@ from resprout.filters.access import (
     preference,
     text_rank,
 )
-from resprout.filters.evaluation import hash_key
+from resprout.filters.conditions import hash_key
 from resprout.filters.predicate import Condition
 
 Item = TypeVar("Item")

@@ -20,9 +20,18 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from resprout.core.contract import Forget, Persist
-from resprout.journal.files import DiskError, Files, bases_of, damaged, index_name, leftovers, segment_name
 from resprout.journal.format import HEAD_BYTES, SegmentHead, batch_bytes, head_bytes, read_head, survey
-from resprout.journal.interface import Flush, JournalOptions
+from resprout.journal.interface import (
+    DiskError,
+    Files,
+    Flush,
+    JournalOptions,
+    bases_of,
+    damaged,
+    index_name,
+    leftovers,
+    segment_name,
+)
 from resprout.journal.reading import Index, JournalReader, index_of, write_index
 
 

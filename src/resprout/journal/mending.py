@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import msgspec
 
-from resprout.journal.files import DiskError, Files, NotKeptError, bases_of, draft_name, index_name, segment_name
 from resprout.journal.format import HEAD_BYTES, SegmentHead, Stretch, Survey, batch_bytes, head_bytes, read_head, survey
+from resprout.journal.interface import DiskError, Files, NotKeptError, bases_of, draft_name, index_name, segment_name
 
 
 class Mended(msgspec.Struct, frozen=True):

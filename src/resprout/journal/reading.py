@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from resprout.journal.files import (
+from resprout.journal.format import BATCH_BYTES, HEAD_BYTES, WrittenBatch, batch_at, read_head, spans_at, survey
+from resprout.journal.interface import (
     DiskError,
     Files,
+    Kept,
     NotKeptError,
     bases_of,
     damaged,
@@ -24,8 +26,6 @@ from resprout.journal.files import (
     index_name,
     segment_name,
 )
-from resprout.journal.format import BATCH_BYTES, HEAD_BYTES, WrittenBatch, batch_at, read_head, spans_at, survey
-from resprout.journal.interface import Kept
 
 CHUNK_BYTES: Final = 256 << 10
 """Read at once, unless a batch is larger."""

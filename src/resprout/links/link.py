@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from resprout.core.contract import Effect, SetTimer, Timer, Transmit
 from resprout.links.flight import Beginnings
 from resprout.links.frames import AcknowledgeDue, Bodies, Data, FreeAcknowledgeDue, Part
-from resprout.links.options import LinkOptions
+from resprout.links.options import LinkOptions, LinkStatus
 from resprout.links.session import MESSAGES_PER_FRAME, Session
 
 T = TypeVar("T")
@@ -293,6 +293,13 @@ class LinkSession(Session):
         """Send an acknowledgement in an empty frame."""
         self.spoke_us = now_us
         out.append(Transmit(self.connection, self.empty_frame()))
+
+    def status(self) -> LinkStatus:
+        """Return this session as people and monitors see it."""
+        return LinkStatus(
+            self.peer, self.role, self.incarnation, self.epoch, self.connection != 0, self.sent, self.received,
+            self.unconfirmed, self.unconfirmed_bytes, self.room, self.held != 0,
+        )  # fmt: skip
 
 
 def gives(link: LinkSession) -> bool:

@@ -67,9 +67,8 @@ from resprout.links.frames import (
 )  # fmt: skip
 from resprout.links.handshake import ROLES, Identity, KnowsBrokers, KnowsLives, shorten
 from resprout.links.link import Acknowledging, LinkSession, gives
-from resprout.links.options import LinkOptions
+from resprout.links.options import LinkOptions, LinkStatus
 from resprout.links.session import DRIVER
-from resprout.links.status import LinkStatus
 from resprout.links.switchboard import Switchboard, Watch
 
 Effects = list[Effect]
@@ -209,7 +208,7 @@ class Links:
 
     def sessions(self) -> list[LinkStatus]:
         """Every session that stands, with or without a connection, in the order in which they began."""
-        return [LinkStatus.of(link) for link in self._up.values()]
+        return [link.status() for link in self._up.values()]
 
     @property
     def session_count(self) -> int:

@@ -1,4 +1,4 @@
-"""What can be set about links, with the trade-off of each."""
+"""The options of links, with the trade-off of each, and the status of a session."""
 
 import msgspec
 
@@ -72,3 +72,21 @@ class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("link option reconnect_us_max is less than reconnect_us_min")
         if self.heartbeat_us is not None and self.silence_us is not None and self.silence_us <= self.heartbeat_us:
             raise UsageError("link option silence_us must be longer than heartbeat_us: idle links would be suspected")
+
+
+class LinkStatus(msgspec.Struct, frozen=True):
+    """One session as people and monitors see it."""
+
+    peer: str
+    role: str
+    incarnation: int
+    epoch: int
+    connected: bool
+    sent: int
+    received: int
+    unconfirmed: int
+    """Messages that the peer has not acknowledged."""
+    unconfirmed_bytes: int
+    room: int
+    """Bytes that may be sent now; negative when the last message took more than there was."""
+    held: bool

@@ -16,7 +16,7 @@ from resprout import __version__
 from resprout.core.contract import Machine, Note
 from resprout.edge.broker.meter import BOUNDS_US, Meter, Passages, TrafficTally
 from resprout.links.links import Links
-from resprout.links.status import LinkStatus
+from resprout.links.options import LinkStatus
 from resprout.net.accounts import (
     BrokerAccount,
     ClientAccount,

@@ -22,8 +22,8 @@ from resprout.core.errors import UsageError, WireError
 from resprout.core.limits import ClientLimits
 from resprout.edge.broker.guard import Permit
 from resprout.links.frames import Data, Hello
+from resprout.net.door import Pending, Prelude
 from resprout.net.event_loop import LateBytes, weight_of
-from resprout.net.prelude import Pending, Prelude
 from resprout.net.reception import refuse
 from resprout.net.sessions import PROOFS
 from resprout.net.tls import ProvenPeer, TlsError, TlsStream

@@ -17,8 +17,7 @@ from typing import Final
 import msgspec
 
 from resprout.core.errors import UsageError
-from resprout.journal.files import FULL, DamagedError, DiskError
-from resprout.journal.interface import JournalOptions, Kept
+from resprout.journal.interface import FULL, DamagedError, DiskError, JournalOptions, Kept
 from resprout.journal.journal import Journal, Records, open_journal
 from resprout.journal.mending import Mended, mend
 from resprout.journal.reading import JournalReader, open_reader

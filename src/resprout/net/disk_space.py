@@ -15,8 +15,7 @@ from typing import Final, TypeVar
 from resprout.core.contract import HoldRoles, Note
 from resprout.edge.broker.event_record import left_out_record
 from resprout.edge.messages import HoldTold
-from resprout.journal.files import DiskError
-from resprout.journal.interface import WhenDiskFull
+from resprout.journal.interface import DiskError, WhenDiskFull
 from resprout.journal.spill import SpillSegments
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.data_folder import EVENTS, JOURNAL, DataFolder

@@ -38,8 +38,7 @@ from resprout.core.contract import (
     SetTimer,
     Transmit,
 )
-from resprout.journal.files import DiskError
-from resprout.journal.interface import EventsFetched, FetchEvents, Flush, Kept, RecordEvent, WhenDiskFull
+from resprout.journal.interface import DiskError, EventsFetched, FetchEvents, Flush, Kept, RecordEvent, WhenDiskFull
 from resprout.journal.journal import Journal, Records
 from resprout.links.frames import Data, Express, SessionWelcome
 from resprout.net.disk import Rooms, StoreRoom

@@ -38,8 +38,7 @@ from resprout.core.errors import UsageError
 from resprout.core.limits import ClientLimits
 from resprout.edge.broker.guard import Permit
 from resprout.edge.rights import NOTHING
-from resprout.journal.files import DiskError
-from resprout.journal.interface import FetchEvents, RecordEvent
+from resprout.journal.interface import DiskError, FetchEvents, RecordEvent
 from resprout.journal.journal import Journal, Records
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address, AddressBook, Dials, ListeningPlace, take_place

@@ -23,7 +23,7 @@ import msgspec
 from resprout.core.contract import Note, Remember, Request
 from resprout.core.errors import ResproutError, UsageError
 from resprout.edge.requests import LookForRequest
-from resprout.journal.files import DiskError
+from resprout.journal.interface import DiskError
 from resprout.links.handshake import shorten
 from resprout.net.address import Address, AddressBook
 from resprout.net.broker_to_run import BrokerToRun

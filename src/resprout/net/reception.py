@@ -25,9 +25,8 @@ from resprout.net.connection_limits import (
     is_local,
     source_of,
 )
-from resprout.net.door import Door, Entrance, told
+from resprout.net.door import FORBIDDEN, Door, Entrance, OpenerProofs, told
 from resprout.net.event_loop import now_us
-from resprout.net.prelude import FORBIDDEN, OpenerProofs
 from resprout.net.sessions import AccountTold, AskAccount, Here, Who
 
 if TYPE_CHECKING:

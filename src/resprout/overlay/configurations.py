@@ -24,8 +24,17 @@ from resprout.core.message_fields import NUMBER_MAX, BoundedNumber, Epoch
 from resprout.overlay import lineage
 from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.lineage import Liveness
-from resprout.overlay.messages import Enrol
-from resprout.overlay.places import LEAP_MAX, LIVES_MAX, Configuration, Life, Place, Registration, Voter, is_among
+from resprout.overlay.messages import (
+    LEAP_MAX,
+    LIVES_MAX,
+    Configuration,
+    Enrol,
+    Life,
+    Place,
+    Registration,
+    Voter,
+    is_among,
+)
 from resprout.overlay.view import MembershipView
 
 LOST_LEASES: Final = 2

@@ -16,8 +16,17 @@ from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay import lineage
 from resprout.overlay.death_checks import Election, Probes
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.messages import CouncilOptions, CouncilStatus, Enrolled, Expelled, Fenced, Namesake, Ping, Pong
-from resprout.overlay.places import Life
+from resprout.overlay.messages import (
+    CouncilOptions,
+    CouncilStatus,
+    Enrolled,
+    Expelled,
+    Fenced,
+    Life,
+    Namesake,
+    Ping,
+    Pong,
+)
 from resprout.overlay.registry import Heir, Registry
 from resprout.overlay.suspicions import Suspicions
 from resprout.overlay.trust_rules import TrustRules

@@ -21,8 +21,7 @@ from typing import Any, Final
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay import lineage
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.messages import Alive, PreVote, Probe, Probed, Vote
-from resprout.overlay.places import Life, check_lives, is_among
+from resprout.overlay.messages import Alive, Life, PreVote, Probe, Probed, Vote, check_lives, is_among
 from resprout.overlay.view import MembershipView
 
 ROUNDS_MAX: Final = 64

@@ -16,8 +16,7 @@ thin link words may be late; but words overtake bulk, so bytes alone do not stan
 from typing import Final
 
 from resprout.overlay.lineage import Liveness
-from resprout.overlay.messages import CouncilOptions
-from resprout.overlay.places import Life
+from resprout.overlay.messages import CouncilOptions, Life
 from resprout.overlay.view import MembershipView
 
 STIRRING_LEASES: Final = 4

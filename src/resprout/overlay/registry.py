@@ -15,8 +15,18 @@ import msgspec
 from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.overlay.configurations import UNDECIDED_MAX, Configurations
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.messages import Decided, Enrol, Enrolled, Expelled, Registered
-from resprout.overlay.places import Configuration, Life, Registration, check_lives, is_among
+from resprout.overlay.messages import (
+    Configuration,
+    Decided,
+    Enrol,
+    Enrolled,
+    Expelled,
+    Life,
+    Registered,
+    Registration,
+    check_lives,
+    is_among,
+)
 from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Waves
 

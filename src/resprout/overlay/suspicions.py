@@ -14,8 +14,7 @@ from resprout.overlay import lineage
 from resprout.overlay.death_checks import Election, Probes
 from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.lineage import Liveness
-from resprout.overlay.messages import Alive, Expelled, Gone, Orphan, Suspect
-from resprout.overlay.places import Life, check_lives
+from resprout.overlay.messages import Alive, Expelled, Gone, Life, Orphan, Suspect, check_lives
 from resprout.overlay.registry import Registry
 from resprout.overlay.view import MembershipView
 from resprout.overlay.waves import Census, CensusFindings

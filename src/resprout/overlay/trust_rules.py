@@ -14,8 +14,21 @@ from typing import Any, Final
 
 from resprout.overlay import lineage
 from resprout.overlay.lease_detector import LeaseDetector
-from resprout.overlay.messages import Decided, Enrol, Enrolled, Fenced, Gone, Orphan, PreVote, Suspect, Vote
-from resprout.overlay.places import Configuration, Life, Registration, is_among
+from resprout.overlay.messages import (
+    Configuration,
+    Decided,
+    Enrol,
+    Enrolled,
+    Fenced,
+    Gone,
+    Life,
+    Orphan,
+    PreVote,
+    Registration,
+    Suspect,
+    Vote,
+    is_among,
+)
 from resprout.overlay.view import MembershipView
 
 STEADY_LEASES: Final = 4

@@ -14,11 +14,11 @@ from typing import Final
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.overlay import lineage
 from resprout.overlay.lineage import Liveness
-from resprout.overlay.messages import Declared
-from resprout.overlay.places import (
+from resprout.overlay.messages import (
     LEAP_MAX,
     LIVES_MAX,
     Configuration,
+    Declared,
     Life,
     Place,
     Registration,

@@ -29,8 +29,7 @@ from resprout.core.contract import Outcome, ProtocolMessage
 from resprout.core.errors import PeerError
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.overlay import lineage
-from resprout.overlay.messages import Expelled, Namesake, Seek, Sought, Tell, Told
-from resprout.overlay.places import Place, Registration, check_lives
+from resprout.overlay.messages import Expelled, Namesake, Place, Registration, Seek, Sought, Tell, Told, check_lives
 from resprout.overlay.view import MembershipView
 
 Key = TypeVar("Key", bound=Hashable)

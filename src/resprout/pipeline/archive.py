@@ -377,7 +377,11 @@ def _to_trash(folder: Path) -> Path:
 
 
 def _clear_away(archive: Path, trash: Path) -> None:
-    for aside in sorted(trash.glob(f"{_REPLACED}/*")):
+    try:
+        replaced = sorted((trash / _REPLACED).iterdir())
+    except FileNotFoundError:  # nothing was replaced, or another process clears it away as well
+        replaced = []
+    for aside in replaced:
         _put_back(archive, aside)
     shutil.rmtree(trash, ignore_errors=True)
 

@@ -40,8 +40,7 @@ from resprout.scenario.source import (
     read_source,
     shipped,
 )
-from resprout.stacks.registry import DEFAULT, find_stack
-from resprout.stacks.stack import Stack
+from resprout.stacks.stack import DEFAULT, Stack, find_stack
 
 SEED_MAX: Final = 2**63 - 1
 NAME_LETTERS_MAX: Final = 200

@@ -27,7 +27,7 @@ from resprout.scenario.model import (
 )
 from resprout.scenario.read_workloads import BANK_START_US
 from resprout.scenario.reader import format_duration, format_rate
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 from resprout.trace.store import RunInfo
 
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")

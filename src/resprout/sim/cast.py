@@ -37,12 +37,10 @@ from resprout.scenario.model import (
 )
 from resprout.sim.clients import ClientSide, ConsumerSide, RepeatingProducer, options_of, window_of
 from resprout.sim.disk import VirtualFiles
-from resprout.sim.load import Scales, WeighedBodies
 from resprout.sim.network import Distances
-from resprout.sim.nodes import Make, Node, Process
+from resprout.sim.nodes import Make, Node, Process, Scales, WeighedBodies
 from resprout.sim.world import OnNote, World
-from resprout.stacks.registry import find_stack
-from resprout.stacks.stack import BrokerSeat, WaitTimes
+from resprout.stacks.stack import BrokerSeat, WaitTimes, find_stack
 from resprout.trace.schema import Row
 from resprout.trace.summary import Counts
 from resprout.wire.codec import Codec

@@ -17,7 +17,7 @@ from resprout.core.message_fields import Reached
 from resprout.links.links import Links
 from resprout.order.entry import Entry
 from resprout.order.messages import TotalId, TotalPlace
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.sim.faults import HungStack
 from resprout.sim.invariants import (
     InvariantError,

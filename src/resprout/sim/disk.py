@@ -16,8 +16,7 @@ from random import Random
 from typing import Final
 
 from resprout.core.contract import Forget, Persist
-from resprout.journal.files import DiskError
-from resprout.journal.interface import JournalOptions
+from resprout.journal.interface import DiskError, JournalOptions
 from resprout.journal.journal import Records, open_journal
 
 _Change = tuple[str, "_File | None"]

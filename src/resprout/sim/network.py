@@ -18,8 +18,7 @@ from resprout.core.contract import Arrived, Connect, Connected, Disconnect, Disc
 from resprout.core.errors import UsageError
 from resprout.links.frames import Data, Express, Goodbye, Hello, Parted, SessionWelcome
 from resprout.scenario.topologies import Cuts
-from resprout.sim.load import NodeLoad
-from resprout.sim.nodes import Action, Calendar, End, Node, Process
+from resprout.sim.nodes import Action, Calendar, End, Node, NodeLoad, Process
 
 SPARE_US: Final = 1_000
 """What those who wait for the furthest node of a tree add: an answer needs a moment, too."""

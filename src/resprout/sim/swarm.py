@@ -28,9 +28,8 @@ from resprout.scenario.write import describe
 from resprout.sim.checking import PERIOD
 from resprout.sim.classes import ANY, CLASSES, FAULTS, class_of
 from resprout.sim.mishaps import with_mishaps
-from resprout.sim.run import RunResult
-from resprout.sim.trial import Trial
-from resprout.stacks.registry import find_stack
+from resprout.sim.run import RunResult, Trial
+from resprout.stacks.stack import find_stack
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 

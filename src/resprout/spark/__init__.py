@@ -10,7 +10,7 @@ docs/spark.md has the options and the columns, and says when each message is rea
 
 from typing import TYPE_CHECKING, Final
 
-from resprout.core.extras import needed_for
+from resprout.core.errors import needed_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,9 +15,8 @@ from resprout.core.bundle import Bundle, unpack_attributes
 from resprout.core.message_fields import is_beyond
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate
-from resprout.spread.covers import Covers, levels_of
+from resprout.spread.covers import Base, Bases, Covers, Need, Wish, levels_of
 from resprout.spread.messages import Interested, Outbound, Uninterested
-from resprout.spread.needs import Base, Bases, Need, Wish
 
 MOVES_PER_NEED: Final = 2
 """How often, for each new need, one may come to stand under another later."""

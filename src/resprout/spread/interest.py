@@ -23,8 +23,8 @@ from resprout.core.message_fields import in_parts
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate
 from resprout.spread.asked import Asked
+from resprout.spread.covers import Base, Bases, Wish
 from resprout.spread.messages import InterestConfirmed, Interested, Outbound, Uninterested
-from resprout.spread.needs import Base, Bases, Wish
 
 INTERESTS_MAX: Final = 1_000_000
 """Different interests of all directions together. A broker that knows so many takes no new ones from its clients."""

@@ -10,7 +10,7 @@ import msgspec
 
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.filters.predicate import topic_matches
-from resprout.overlay.places import Place
+from resprout.overlay.messages import Place
 
 Absent = msgspec.UnsetType
 

@@ -28,7 +28,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from resprout.core.extras import needed_for
+from resprout.core.errors import needed_for
 from resprout.core.guarantee import ALL_RECEIPTS, Promises
 from resprout.trace import kinds
 from resprout.trace.schema import SCHEMA_VERSION, Digest, Row, TraceError, digest_of, reason_of

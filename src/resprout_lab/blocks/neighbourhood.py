@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from resprout.overlay.places import LEAP_MAX, Place
+from resprout.overlay.messages import LEAP_MAX, Place
 
 STRAYS_MAX: Final = 1024
 """Places that are not connected to the rest, or too far away: those heard of longest ago are forgotten first."""

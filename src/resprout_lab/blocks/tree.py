@@ -21,7 +21,7 @@ import msgspec
 from resprout.core.contract import Heard, LinkDown, LinkUp, Locate, Outcome, ProtocolMessage, Silent
 from resprout.core.errors import PeerError
 from resprout.edge.messages import Successor
-from resprout.overlay.places import Place
+from resprout.overlay.messages import Place
 from resprout.stacks.desk import Desk, Handler
 from resprout.stacks.peers import Outbox, Peer, Peers
 from resprout.stacks.shell import Step

@@ -31,7 +31,6 @@ which must know all that the client may have seen. So all rows of a header are e
 """
 
 from resprout_lab.blocks.multicast.broker import multicast_stack
-from resprout_lab.causal_barriers.broker import BarrierBroker
-from resprout_lab.causal_barriers.messages import BarrierMulticast, MembersKnown
+from resprout_lab.causal_barriers.broker import BarrierBroker, BarrierMulticast, MembersKnown
 
 CAUSAL_BARRIERS = multicast_stack("causal-barriers", BarrierBroker, BarrierMulticast, (MembersKnown,))

@@ -3,12 +3,11 @@
 News of members waits a moment for more of it: when a network begins, everybody comes at once, and each one would be
 told to all others by itself.
 
-The order of causal barriers at one member: direct dependencies in place of clocks.
-
-The paper's process i keeps a set CB[j] for each process j: the messages that must be delivered at j before whatever i
-sends it next, and of these only the direct ones. What another of them depends on is left out, since j delivers that
-first anyway. Here every member is a target of every message, so the sets of all targets are equal: one is kept
-(`_direct`), and is written out for each target when a message is made.
+The order at one member goes by direct dependencies in place of clocks. The paper's process i keeps a set CB[j] for each
+process j: the messages that must be delivered at j before whatever i sends it next, and of these only the direct ones.
+What another of them depends on is left out, since j delivers that first anyway. Here every member is a target of every
+message, so the sets of all targets are equal: one is kept (`_direct`), and is written out for each target when a
+message is made.
 
 *To multicast* m, number n of this member: with m goes CB as it is; then CB = {(i, n)} for all targets. Whatever comes
 next depends on m, and by that on all that m waits for.
@@ -21,28 +20,143 @@ before it.
 CB is at any time the messages here that nothing else here depends on. So the paper's matrix `Delivered` would remove
 nothing from it but what it knows of targets about themselves: that another has delivered a message is known by one that
 depends on it. The row for this member is the clock of `MulticastOrder`.
+
+The header of a publication says for each target what must be delivered there before, as the paper has it. A header is
+made once, by the sender, and never changed. In a simulator one object serves all brokers, and so does each row in it:
+where all targets wait for the same, they share one tuple. Whatever is asked of a header, its length above all, is found
+once for each distinct row and kept, because 511 targets times 511 dependencies are too many to look at for every broker
+again.
 """
 
 import random
+from collections.abc import Iterable
+from functools import cached_property
 from typing import Final
 
+import msgspec
+
+from resprout.core import limits
 from resprout.core.bundle import Bundle
-from resprout.core.contract import SetTimer, Timer
+from resprout.core.contract import ProtocolMessage, SetTimer, Timer
 from resprout.core.errors import PeerError
 from resprout.stacks.peers import Peer
 from resprout.stacks.stack import BrokerSeat
-from resprout_lab.blocks.causal_order import Changes
+from resprout.wire.sizes import array_bytes, number_bytes, text_bytes
+from resprout_lab.blocks.causal_order import COUNT_MAX, Changes
 from resprout_lab.blocks.multicast.broker import MulticastBroker, MulticastOptions, member_of
+from resprout_lab.blocks.multicast.messages import MulticastMessage
 from resprout_lab.blocks.multicast.order import Arrival, ClockEntry, HeaderSizeError, MulticastOrder
-from resprout_lab.causal_barriers.messages import (
-    EVERYBODY,
-    HEADER_BYTES_MAX,
-    MEMBERS_PER_MESSAGE,
-    Barrier,
-    BarrierMulticast,
-    Barriers,
-    MembersKnown,
-)
+
+Barrier = tuple[tuple[str, int], ...]
+"""(member, number) of messages that must be delivered before, by name."""
+
+HEADER_BYTES_MAX: Final = limits.FRAME_BYTES - limits.BUNDLE_BYTES - (1 << 16)
+"""As encoded, so that a frame has room for it beside the largest bundle with its topic and keys."""
+PAPER_TARGET_BYTES: Final = 8
+PAPER_DEPENDENCY_BYTES: Final = 8
+
+
+class Barriers(msgspec.Struct, frozen=True, array_like=True, dict=True):
+    rows: tuple[tuple[str, Barrier], ...]
+    """(target, its barrier), by name."""
+
+    @classmethod
+    def of(cls, targets: Iterable[str], barrier: Barrier) -> "Barriers":
+        """All targets wait for the same."""
+        return cls(tuple([(target, barrier) for target in targets]))
+
+    def of_target(self, member: str) -> Barrier:
+        """What it waits for. Whoever is not named, because the sender did not know of it yet, waits for all that
+        anybody does."""
+        barrier = self._by_target.get(member)
+        return self._whole if barrier is None else barrier
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether an honest peer may have sent it: there are targets, and numbers that can be."""
+        return bool(self.rows) and self._numbers_are_sound
+
+    @cached_property
+    def paper_bytes(self) -> int:
+        """|Targets| * 8, and 8 for each dependency of each of them."""
+        dependencies = sum(len(barrier) for _, barrier in self.rows)
+        return PAPER_TARGET_BYTES * len(self.rows) + PAPER_DEPENDENCY_BYTES * dependencies
+
+    @cached_property
+    def encoded_bytes(self) -> int:
+        """On a connection, to the byte: `wire.sizes` asks for it and believes it, and compares now and then."""
+        sizes = {id(barrier): _barrier_bytes(barrier) for barrier in self._distinct}
+        names = sum(text_bytes(target) for target, _ in self.rows)
+        return 1 + array_bytes(len(self.rows)) + sum(sizes[id(barrier)] + 1 for _, barrier in self.rows) + names
+
+    @cached_property
+    def _distinct(self) -> list[Barrier]:
+        """The same object once; equal ones may be there several times."""
+        return list({id(barrier): barrier for _, barrier in self.rows}.values())
+
+    @cached_property
+    def _by_target(self) -> dict[str, Barrier]:
+        return dict(self.rows)
+
+    @cached_property
+    def _whole(self) -> Barrier:
+        if len(self._distinct) == 1:
+            return self._distinct[0]
+        whole: dict[str, int] = {}
+        for barrier in self._distinct:
+            for member, number in barrier:
+                whole[member] = max(number, whole.get(member, 0))
+        return tuple(sorted(whole.items()))
+
+    @cached_property
+    def _numbers_are_sound(self) -> bool:
+        return all(0 < number <= COUNT_MAX for barrier in self._distinct for _, number in barrier)
+
+
+def _barrier_bytes(barrier: Barrier) -> int:
+    return array_bytes(len(barrier)) + sum(1 + text_bytes(member) + number_bytes(number) for member, number in barrier)
+
+
+EVERYBODY: Final = "#"
+"""The one group: a member numbers all that it multicasts, whatever the topic."""
+MEMBERS_PER_MESSAGE: Final = 4096
+"""With the longest names some 300 KB."""
+_MEMBER_BYTES: Final = 16
+
+
+class BarrierMulticast(MulticastMessage, frozen=True, tag=190):
+    """A publication to all targets that its header names, and to whoever has come meanwhile."""
+
+    number: int
+    """Among all that its sender multicasts."""
+    barriers: Barriers
+
+    @property
+    def cost(self) -> int:
+        return self.bundle.cost + self.barriers.encoded_bytes
+
+    @property
+    def paper_bytes(self) -> int:
+        return self.barriers.paper_bytes
+
+    @property
+    def group(self) -> str:
+        return EVERYBODY
+
+    def checked_number(self) -> int:
+        if not 0 < self.number <= COUNT_MAX or not self.barriers.is_sound:
+            raise PeerError(f"{self.bundle!r} has numbers that cannot be")
+        return self.number
+
+
+class MembersKnown(ProtocolMessage, frozen=True, tag=191):
+    """These brokers, in these lives, are in the network: targets from now on. Passed on to those who may not know."""
+
+    members: tuple[tuple[str, int], ...]
+
+    @property
+    def bulk(self) -> int:
+        return sum(len(name) + _MEMBER_BYTES for name, _ in self.members)
 
 
 class DirectOrder(MulticastOrder[BarrierMulticast]):

@@ -10,7 +10,7 @@ import msgspec
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
-from resprout.overlay.places import Life, Place
+from resprout.overlay.messages import Life, Place
 
 PAPER_ENTRY_BYTES: Final = 8
 """Of an entry of the visited list, a name and a number; one that was passed over takes as much."""

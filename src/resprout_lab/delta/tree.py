@@ -12,7 +12,7 @@ sessions, links, and what is known of others.
 
 from resprout.core.contract import EndCause, Heard, LinkDown, LinkUp, Locate, Outcome, Retire, Silent
 from resprout.edge.messages import Successor
-from resprout.overlay.places import Life, Place
+from resprout.overlay.messages import Life, Place
 from resprout.stacks.peers import Outbox, Peer, Peers
 from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat

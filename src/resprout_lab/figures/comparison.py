@@ -29,7 +29,7 @@ from resprout.pipeline.report.page_tables import (
     rows_by_label,
 )
 from resprout.pipeline.report.verdicts import Promised, promised_by
-from resprout.stacks.registry import DEFAULT, find_stack
+from resprout.stacks.stack import DEFAULT, find_stack
 from resprout_lab import SYSTEMS
 
 LEVEL: Final = 0.01

@@ -19,7 +19,7 @@ from resprout.net.run.coordinator import RealRun
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import Scenario
 from resprout.sim.run import Run
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 

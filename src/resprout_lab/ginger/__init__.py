@@ -6,10 +6,9 @@ and numbers of its algorithms:
 
 | file | in the thesis |
 |---|---|
-| `state` | 3.3, the data structures; 4.3.2, buffers |
+| `state` | 3.3, the data structures; 4.3.2, buffers; 4.2.2, the tree view: Algorithms 1 and 2; the options |
 | `dissemination` | 3.1, workers; 3.5, processing; Algorithm 9, holding |
 | `total_order` | 3.5, total order; Algorithms 13 and 14 |
-| `tree_view` | 4.2.2: Algorithms 1 and 2 |
 | `overlay` | 4.2.3 and 4.2.4: Algorithms 3 to 8; 4.2.2.1 and 4.2.3.1, clients |
 | `reconfiguration` | 4.3: Algorithms 9 to 12 |
 | `root_order` | a correction of `total_order` |
@@ -39,8 +38,7 @@ from resprout_lab.ginger.messages import (
     VIEW_MESSAGES,
     Subscribe,
 )  # fmt: skip
-from resprout_lab.ginger.options import GingerOptions
-from resprout_lab.ginger.state import RECEIPTS
+from resprout_lab.ginger.state import RECEIPTS, GingerOptions
 
 _BARRIER: Final = (
     "the barrier of the thesis was left as it is: a publication that meets a lock on its way up was delivered at "

@@ -41,13 +41,11 @@ from resprout_lab.ginger.messages import (
     TotalProcessed,
     TreeViewUpdate,
 )  # fmt: skip
-from resprout_lab.ginger.options import GingerOptions
 from resprout_lab.ginger.overlay import Clients, Overlay
 from resprout_lab.ginger.reconfiguration import ConnectionDue, Reconfiguration
 from resprout_lab.ginger.root_order import RootOrder
-from resprout_lab.ginger.state import Neighbor, State
+from resprout_lab.ginger.state import GingerOptions, Neighbor, State, TreeView
 from resprout_lab.ginger.total_order import PublishedTotals
-from resprout_lab.ginger.tree_view import TreeView
 
 
 class SuspectDue(Timer, frozen=True):

@@ -24,8 +24,7 @@ from resprout.stacks.stack import BrokerSeat
 from resprout_lab.ginger.dissemination import Dissemination
 from resprout_lab.ginger.messages import NodeGone, ParentRequest, ParentResponse, RootElection
 from resprout_lab.ginger.reconfiguration import ConnectionDue, Reconfiguration
-from resprout_lab.ginger.state import Neighbor, State
-from resprout_lab.ginger.tree_view import Known, TreeView
+from resprout_lab.ginger.state import Known, Neighbor, State, TreeView
 
 RETRY = "(nobody)"
 """Stands for a broker in `ConnectionDue` when there is nobody to ask."""

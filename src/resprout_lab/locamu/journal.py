@@ -26,7 +26,7 @@ from resprout.edge.broker.owed import Owed
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend
-from resprout.overlay.places import Place
+from resprout.overlay.messages import Place
 from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks.causal_order import Changes

@@ -22,7 +22,7 @@ from typing import Final
 
 from resprout.core.contract import Heard, LinkDown, LinkUp, Locate, Outcome, ProtocolMessage, SetTimer, Silent, Timer
 from resprout.edge.messages import Successor
-from resprout.overlay.places import Place
+from resprout.overlay.messages import Place
 from resprout.stacks.desk import Desk, Handler
 from resprout.stacks.peers import Outbox, Peer
 from resprout.stacks.shell import Step

@@ -24,7 +24,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from resprout.audit.live import gaps, presence, totals
+from resprout.audit.live import presence, totals
 from resprout.audit.live.memory import (
     KeptLife,
     KeptPublication,
@@ -76,7 +76,7 @@ def _forget_beyond(view: LiveView, before_us: int) -> None:
         p = next(iter(publications.values()))
         if p.time_us > before_us:
             return
-        gaps.given_up(view, p)
+        presence.given_up(view, p)
         _forget(view, p)
         view.count("forgotten_at_horizon")
 
@@ -92,7 +92,7 @@ def _forget_complete(view: LiveView, before_us: int) -> None:
             staying += memory.complete[place:]
             break
         if totals.may_be_forgotten(view, p):
-            gaps.given_up(view, p)
+            presence.given_up(view, p)
             _forget(view, p)
         else:
             staying.append(number)
@@ -248,7 +248,7 @@ class LiveJudge:
         """What has not come by now will not come."""
         view, memory = self._view, self._memory
         presence.give_up_strays(view, memory.seen_us)
-        gaps.judge_rest(view, came_to_rest=ended == kinds.QUIESCENT)
+        presence.judge_rest(view, came_to_rest=ended == kinds.QUIESCENT)
         left = Memory(
             memory.options, memory.promise, row=memory.row, ended=ended, counts=memory.counts, found=memory.found
         )
@@ -263,7 +263,7 @@ class LiveJudge:
         memory.look_us = now_us + memory.options.tick_us
         waited_us = now_us - memory.options.grace_us
         presence.give_up_strays(view, waited_us)
-        gaps.look_for_gaps(view, waited_us)
+        presence.look_for_gaps(view, waited_us)
         forget_old(view, now_us)
 
     def _hand_out(self) -> list[Anomaly]:

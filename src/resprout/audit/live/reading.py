@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from resprout.audit.causal import check_delivery
-from resprout.audit.live import gaps, presence, totals
+from resprout.audit.live import presence, totals
 from resprout.audit.live.memory import KeptLife, KeptPublication, LaneMemory, LastOrdered, LiveView
 from resprout.audit.presence import tell_position
 from resprout.audit.records import (
@@ -126,8 +126,8 @@ class RowReading:
         if p.early or row.time_us < view.now_us:
             p.due = {n: until for n, until in p.due.items() if n not in p.early and self._was_due(n, p)}
         p.waiting = len(p.due)
-        gaps.expect(view, p)
-        gaps.note_complete(view, p)
+        presence.expect(view, p)
+        presence.note_complete(view, p)
         view.count("publications")
 
     def _was_due(self, life: int, p: KeptPublication) -> bool:
@@ -152,17 +152,17 @@ class RowReading:
             totals.check_told_place(view, life, p, tseq, row.time_us)
         if not presence.check_known(view, life, p, row, position):
             return
-        was_due = gaps.arrived(view, life, p)
+        was_due = presence.arrived(view, life, p)
         p.had[life.number] = (position, memory.row, row.time_us)
         if p.ordered:
             if (wrong := check_delivery(view, life, life.newest, id, p.lane, position, row.time_us)) is not None:
                 view.tell(wrong)
-            gaps.check_late(view, life, p, position, was_due)
+            presence.check_late(view, life, p, position, was_due)
             if life.missing:
-                gaps.note_overtaken(view, life, p, position, row.time_us)
+                presence.note_overtaken(view, life, p, position, row.time_us)
             if p.guarantee >= Guarantee.CAUSAL:
                 life.recent.append(p.number)
-            gaps.learn(self._lane(life, p.lane), p)
+            presence.learn(self._lane(life, p.lane), p)
             if p.lines:
                 totals.delivered(view, life, p, tseq)
 
@@ -173,7 +173,7 @@ class RowReading:
         if life is None or life.ended_us >= 0:
             return
         if number is not None:
-            gaps.dropped(self._view, life, self._memory.publications[number])
+            presence.dropped(self._view, life, self._memory.publications[number])
         elif life.drops:
             life.overdue.pop(id, None)
 
@@ -204,14 +204,14 @@ class RowReading:
         self._view.interest.record(life.number, row.kind, self._memory.row, row.time_us, asked, row.where)
         life.drops |= drops_oldest(row)
         if row.kind in (kinds.UNSUBSCRIBE, kinds.UNSUBSCRIBED):
-            gaps.unsubscribed(self._view, life, asked)
+            presence.unsubscribed(self._view, life, asked)
 
     def _lose(self, row: Row) -> None:
         number = self._memory.current.get(row.node)
         life = self._view.life(number) if number is not None else None
         if life is not None and life.ended_us < 0:
             self._view.interest.lose(life.number, self._memory.row)
-            gaps.session_lost(self._view, life)
+            presence.session_lost(self._view, life)
 
     def _promise(self, row: Row) -> None:
         self._memory.promise = promise_of(row)
@@ -222,7 +222,7 @@ class RowReading:
         if life is not None and life.ended_us < 0:
             life.frozen = False
             life.ended_us = self._view.now_us
-            gaps.life_ended(self._view, life)
+            presence.life_ended(self._view, life)
             self._view.interest.end_life(life.number)
 
     def _freeze(self, row: Row) -> None:

@@ -8,7 +8,7 @@ several cycles form a knot; further cycles within a knot are not reported again.
 The rules for places are those of `audit.totals`. A place is remembered as long as its total; the highest place that a
 subscriber was told on a key as long as it has anything on that key.
 
-The rule for barriers is that of `audit.barrier`: a publication x violates on a pair when one subscriber delivered x
+The rule for barriers is that of `audit.totals`: a publication x violates on a pair when one subscriber delivered x
 before a total, another one a total before x, and the first total is the second or comes before it. For each x and pair
 the totals next to it are collected from all subscribers. They are compared when one is added, and again when the order
 of two known totals is learned. A pair whose totals contradict each other is left out from then on.
@@ -17,10 +17,9 @@ of two known totals is learned. A pair whose totals contradict each other is lef
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from resprout.audit.barrier import divided
 from resprout.audit.live.memory import KeptLife, KeptPublication, KeptTotal, Key, KeyPlace, LiveView, Memory, Sides
 from resprout.audit.records import ClaimedPlace
-from resprout.audit.totals import against_the_order, contradiction, shared, shortest_way, told_differently
+from resprout.audit.totals import against_the_order, contradiction, divided, shared, shortest_way, told_differently
 from resprout.core.bundle import Pair
 from resprout.core.guarantee import Guarantee
 

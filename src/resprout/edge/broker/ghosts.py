@@ -18,7 +18,7 @@ from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Attend
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 
 ENDED_KEPT: Final = 1_024
 

@@ -19,8 +19,7 @@ from typing import Final
 from resprout.core.bundle import Bundle, Origin, Pair, pairs_of
 from resprout.core.message_fields import Mark, Marks
 from resprout.core.seen import Range, Ranges, as_ranges
-from resprout.edge.broker.drops import DropCount, DroppedItems
-from resprout.edge.broker.portion import Consumer, IndexByOrigin, Portion, WaitingPortions
+from resprout.edge.broker.portion import Consumer, DropCount, DroppedItems, IndexByOrigin, Portion, WaitingPortions
 from resprout.edge.broker.ports import HeldBundle, SpillPatience
 from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
 from resprout.edge.durable_messages import NO_DROPS, Drops, Span, Spans

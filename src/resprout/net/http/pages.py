@@ -29,8 +29,7 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.errors import UsageError
-from resprout.core.extras import needed_for
+from resprout.core.errors import UsageError, needed_for
 from resprout.links.handshake import shorten
 from resprout.net.accounts import TreeSurvey
 from resprout.net.address import Address, is_loopback

@@ -2,7 +2,7 @@
 
 The server keeps a `Verifier`, from which the secret cannot be computed back, and with which nobody can log in. The
 client computes PBKDF2, which takes long on purpose; the server computes four HMACs. Which frames are sent when is in
-`net.prelude` and `net.identity.proofs`.
+`net.door` and `net.identity.proofs`.
 
 Both sides sign the same text, the `auth_message`: names, nonces, salt and the channel. The channel binding says which
 broker the client means to speak to, so that a broker cannot pass a proof on to another broker and be logged in there.

@@ -37,7 +37,7 @@ from resprout.net.sessions import with_signs_of_life
 from resprout.net.tree import LocalTree
 from resprout.scenario.model import Scenario
 from resprout.scenario.observe import note_row
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 from resprout.trace import kinds
 from resprout.trace.schema import Row, digest_of
 from resprout.trace.store import ABORTED, ENDS, LiveFolder, promise_row

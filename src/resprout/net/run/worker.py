@@ -45,7 +45,7 @@ from resprout.net.tls import Keyring, tls_of_client
 from resprout.net.tree import delays_of
 from resprout.scenario.app_runner import AppMaker
 from resprout.scenario.load import parse_scenario
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 from resprout.trace.schema import Row
 
 REPORT_SECONDS: Final = 0.1

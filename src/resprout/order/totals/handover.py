@@ -31,8 +31,7 @@ from typing import NamedTuple
 from resprout.core.bundle import Bundle
 from resprout.core.message_fields import Mark, Marks
 from resprout.order.messages import KnownLock, TotalId, TotalPlace, check_locks, id_of
-from resprout.order.totals.locks import LockRecord
-from resprout.order.totals.submissions import LastPlaces
+from resprout.order.totals.pending import LastPlaces, LockRecord
 from resprout.order.totals.totals import Totals, TotalsState
 
 

@@ -46,8 +46,7 @@ from resprout.order.messages import (
     id_of,
     tseq_of,
 )
-from resprout.order.totals.locks import LockRecord, LockTable
-from resprout.order.totals.submissions import UNORDERED_TOTALS, Backlog, Submissions
+from resprout.order.totals.pending import UNORDERED_TOTALS, Backlog, LockRecord, LockTable, Submissions
 
 
 class TreePosition(Protocol):

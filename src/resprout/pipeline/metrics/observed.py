@@ -22,7 +22,7 @@ from resprout.core.errors import UsageError
 from resprout.pipeline.places import RunPlace, TracePart
 from resprout.pipeline.stores import source_of
 from resprout.sim.network import Distances
-from resprout.stacks.registry import find_stack
+from resprout.stacks.stack import find_stack
 from resprout.trace import kinds
 from resprout.trace.schema import TraceError
 from resprout.trace.store import INFO_NAME

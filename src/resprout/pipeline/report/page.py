@@ -13,7 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from resprout import __version__
-from resprout.pipeline.report.facts import RunFacts, by_experiment
+from resprout.pipeline.report.facts import RunFacts, Trails, by_experiment
 from resprout.pipeline.report.figures import in_order
 from resprout.pipeline.report.measures import legible
 from resprout.pipeline.report.output import GivenCommand
@@ -27,7 +27,6 @@ from resprout.pipeline.report.sections import (
 )
 from resprout.pipeline.report.single_run import RunSection, run_section
 from resprout.pipeline.report.sweep_report import SweepReport
-from resprout.pipeline.report.trail import Trails
 from resprout.pipeline.report.verdicts import NOT_KEPT, banner, verdicts_of
 
 

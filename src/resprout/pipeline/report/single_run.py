@@ -12,7 +12,7 @@ import msgspec
 from markupsafe import Markup
 
 from resprout.pipeline.report.charts import NARROW, ChartPlan, Panels, charts, lines_of, panel, planned, titled, y_axis
-from resprout.pipeline.report.facts import RunFacts, RunStanding, standing_of
+from resprout.pipeline.report.facts import Happening, RunFacts, RunStanding, TimeSlice, Trail, standing_of
 from resprout.pipeline.report.figures import Figure, FigureAxis, Shape, grid_of, in_order, percentile_figure
 from resprout.pipeline.report.measures import NONE, Quantity, Style, legible, style_for
 from resprout.pipeline.report.output import GivenCommand
@@ -27,7 +27,6 @@ from resprout.pipeline.report.page_tables import (
     rows_by_label,
 )
 from resprout.pipeline.report.sections import PageFigure, PageLegend, figure_of, legend
-from resprout.pipeline.report.trail import Happening, TimeSlice, Trail
 from resprout.pipeline.report.trees import RepairPicture, repair_pictures
 from resprout.pipeline.results import LatencyRow, RepairRow
 from resprout.trace import kinds

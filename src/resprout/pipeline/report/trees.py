@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
+from resprout.pipeline.report.facts import Happening
 from resprout.pipeline.report.figures import in_order
 from resprout.pipeline.report.measures import NONE
-from resprout.pipeline.report.trail import Happening
 from resprout.pipeline.results import RepairRow
 
 PICTURES_MAX: Final = 8

@@ -16,7 +16,7 @@ from resprout.sim.classes.links import slow_links, thin_links
 from resprout.sim.classes.machines import blackout, disks, hung, in_turn, moved_clocks, restarts, rolling
 from resprout.sim.classes.tree import cut_repairs, newcomers, totals
 from resprout.sim.mishaps import with_mishaps
-from resprout.sim.trial import Trial
+from resprout.sim.run import Trial
 
 FAULTS: Final = "faults"
 ANY: Final = "any"

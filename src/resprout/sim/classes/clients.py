@@ -39,13 +39,11 @@ from resprout.scenario.model import (
     WorkloadSpec,
     random_for,
 )
-from resprout.sim.classes.drawing import GrowingTrial
 from resprout.sim.classes.durable import drop_oldest
 from resprout.sim.classes.machines import black_out, with_disks
 from resprout.sim.clients import reads_at_once
-from resprout.sim.mishaps import with_blows
-from resprout.sim.run import RunResult
-from resprout.sim.trial import Trial, formed_us
+from resprout.sim.mishaps import GrowingTrial, with_blows
+from resprout.sim.run import RunResult, Trial, formed_us
 from resprout.trace import kinds
 
 PRODUCERS_MAX: Final = 3

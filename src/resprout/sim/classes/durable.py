@@ -28,10 +28,9 @@ from resprout.scenario.model import (
     WorkloadSpec,
     random_for,
 )
-from resprout.sim.classes.drawing import GrowingTrial, brokers_in
 from resprout.sim.classes.machines import black_out, with_disks
-from resprout.sim.mishaps import with_blows
-from resprout.sim.trial import Trial, formed_us
+from resprout.sim.mishaps import GrowingTrial, brokers_in, with_blows
+from resprout.sim.run import Trial, formed_us
 
 CONSUMERS_LOG_BYTES: Final = (1 << 12, 1 << 12, 1 << 14, 64 << 20)
 CONSUMERS_DISK_BYTES: Final = (1 << 12, 1 << 15, 1 << 20)

@@ -26,9 +26,8 @@ from resprout.scenario.model import (
     random_for,
 )
 from resprout.scenario.topologies import SHAPES, parents_in
-from resprout.sim.classes.drawing import brokers_in, death, first_reads_all, subscriptions_to
-from resprout.sim.run import RunResult
-from resprout.sim.trial import FaultModel, Trial, formed_us
+from resprout.sim.mishaps import brokers_in, death, first_reads_all, subscriptions_to
+from resprout.sim.run import FaultModel, RunResult, Trial, formed_us
 from resprout.stacks.stack import everything
 
 SLOW_BANDWIDTHS: Final = (500_000, 1_000_000, 1_000_000, 2_000_000, 5_000_000, 20_000_000)

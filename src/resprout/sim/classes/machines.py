@@ -43,10 +43,8 @@ import msgspec
 
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario, random_for
-from resprout.sim.classes.drawing import GrowingTrial
-from resprout.sim.mishaps import LONG_EVENTS
-from resprout.sim.run import FaultAtEvent
-from resprout.sim.trial import FaultModel, Rehearsal, Trial, formed_us, rehearse
+from resprout.sim.mishaps import LONG_EVENTS, GrowingTrial
+from resprout.sim.run import FaultAtEvent, FaultModel, Rehearsal, Trial, formed_us, rehearse
 from resprout.stacks.stack import everything
 
 ROUNDS_MAX: Final = 4

@@ -33,8 +33,7 @@ from resprout.scenario.model import (
 )
 from resprout.scenario.topologies import SHAPES, parents_in
 from resprout.sim.mishaps import TIME_LIMIT_US, with_blows
-from resprout.sim.run import FaultAtEvent
-from resprout.sim.trial import FaultModel, Trial, formed_us, rehearse
+from resprout.sim.run import FaultAtEvent, FaultModel, Trial, formed_us, rehearse
 from resprout.stacks.stack import everything
 
 JOINING_LIMIT_US: Final = 180_000_000

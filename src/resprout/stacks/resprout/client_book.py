@@ -19,7 +19,7 @@ from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import TOPICS_MAX, AskAudience, AudienceTold
 from resprout.order.link import Link
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.spread.interest import Interest
 from resprout.spread.messages import Outbound
 from resprout.stacks.resprout.disk_log import DiskLog

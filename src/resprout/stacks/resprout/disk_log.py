@@ -24,7 +24,7 @@ from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate
 from resprout.order.entry import Entry
 from resprout.order.link import Link
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.former import (
     Former,

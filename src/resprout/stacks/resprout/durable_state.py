@@ -31,7 +31,7 @@ from resprout.core.message_fields import (
 from resprout.core.seen import Ranges
 from resprout.edge.broker.sharing import SPANS_TOLD_MAX
 from resprout.edge.durable_messages import NO_DROPS, SPAN_BYTES, Drops, Span, Spans, Terms
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 
 STATE_MARKS_MAX: Final = 8_000
 """Of each kind in one state, the latest: it has to fit into a frame."""

@@ -35,7 +35,7 @@ from resprout.edge.rights import fault_of_consumer, fault_of_end
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.order.log import Log
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.durable_book import SUBSCRIPTIONS_MAX

@@ -12,7 +12,7 @@ import msgspec
 from resprout.core.bundle import Bundle, Origin, from_record, to_record
 from resprout.core.message_fields import Epoch, Mark, Marks, raise_to
 from resprout.edge.durable_messages import NO_DROPS, Drops, Spans
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.stacks.resprout.durable_state import STATE_MARKS_MAX, DurableProgress, DurableState
 
 BundleKey = tuple[str, str, int, int]

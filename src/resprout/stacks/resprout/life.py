@@ -11,7 +11,7 @@ from typing import Final
 from resprout.core.contract import Retire
 from resprout.core.errors import transition
 from resprout.edge.messages import Successor
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.overlay.view import MembershipView
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.shell import Step

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from resprout.edge.broker.ghosts import home_of
 from resprout.edge.messages import Attend
 from resprout.order.link import Link
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.stacks.peers import Peers
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import NOBODY, Keeper

@@ -27,7 +27,7 @@ from resprout.core.message_fields import (
     TotalSequence,
 )
 from resprout.order.messages import KnownLock
-from resprout.overlay.places import Configuration, Life, Place
+from resprout.overlay.messages import Configuration, Life, Place
 from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.former import Roster
 

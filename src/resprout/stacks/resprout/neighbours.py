@@ -20,7 +20,7 @@ from resprout.order.messages import TotalCopy
 from resprout.order.totals.levels import TotalAcks
 from resprout.order.totals.totals import Totals
 from resprout.overlay import lineage
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.overlay.waves import Waves
 from resprout.spread.interest import Interest
 from resprout.stacks.peers import Outbox, Peers

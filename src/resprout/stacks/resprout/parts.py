@@ -27,9 +27,9 @@ from resprout.order.totals.levels import TotalAcks
 from resprout.order.totals.totals import Totals
 from resprout.overlay.council import Council
 from resprout.overlay.messages import CouncilOptions, Namesake
+from resprout.spread.covers import Base
 from resprout.spread.interest import Interest
 from resprout.spread.messages import Outbound
-from resprout.spread.needs import Base
 from resprout.stacks.peers import Outbox, Peers
 from resprout.stacks.resprout.client_book import Audience, ClientBook, ListenerBook, Roll
 from resprout.stacks.resprout.delivering import Charges, Delivering

@@ -23,7 +23,7 @@ from resprout.filters.predicate import check_filter, topic_matches
 from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.overlay import lineage
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.spread.messages import Outbound
 from resprout.stacks.resprout.life import BrokerLife
 

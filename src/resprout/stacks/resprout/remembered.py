@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from resprout.core.contract import Remember
 from resprout.order.link import Link
 from resprout.overlay.configurations import LIVES_KEPT, OTHERS_KEPT, Configurations, MembershipMemory, decode, encode
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.stacks.peers import Peers
 from resprout.stacks.resprout.joining.claims import Claims
 from resprout.stacks.resprout.life import BrokerLife

@@ -31,7 +31,7 @@ from resprout.order.log import Log
 from resprout.order.messages import Republished, epoch_of
 from resprout.order.reports import Reports
 from resprout.order.totals.totals import Totals
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.overlay.waves import Waves
 from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.client_book import ClientBook

@@ -20,7 +20,7 @@ from resprout.order.entry import Entry
 from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.order.totals.levels import TotalAcks
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Life
 from resprout.stacks.peers import Peers
 from resprout.stacks.resprout.client_book import ClientBook
 from resprout.stacks.resprout.disk_log import DiskLog

@@ -10,7 +10,7 @@ are still waited for hop by hop, as ever: an entry that waits for one of them, o
 When the disk is full, the home keeps it in memory and pushes back as always. Whoever only keeps a copy counts it
 against the neighbour it came from (`Log.stick`), once everybody nearby has it: then it waits for readers alone.
 
-Totals stay in memory: every broker has a second hold on them until all have taken them (`order.totals.locks`).
+Totals stay in memory: every broker has a second hold on them until all have taken them (`order.totals.pending`).
 """
 
 from collections import deque

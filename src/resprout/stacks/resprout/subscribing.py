@@ -27,9 +27,9 @@ from resprout.edge.broker.sessions import ClientSessions
 from resprout.edge.messages import Subscribe, SubscribeRefused, Unsubscribe, Unsubscribed
 from resprout.filters.predicate import Predicate, is_plain, parse_predicate
 from resprout.order.link import Link
+from resprout.spread.covers import Base, Wish
 from resprout.spread.interest import INTERESTS_MAX, Interest
 from resprout.spread.messages import InterestConfirmed, Interested, Outbound, Uninterested
-from resprout.spread.needs import Base, Wish
 from resprout.stacks.desk import end_code
 from resprout.stacks.resprout.client_book import ListenerBook
 from resprout.stacks.resprout.disk_log import DiskLog

@@ -27,8 +27,7 @@ from resprout_lab.blocks import Period
 from resprout_lab.blocks.causal_order import ITEMS_HELD_MAX, Changes, check_changes
 from resprout_lab.blocks.crossing import Progress
 from resprout_lab.blocks.detector import SuspectDue
-from resprout_lab.blocks.multicast.around import BypassTree, Met
-from resprout_lab.blocks.multicast.copies import Copy, LinkCopies
+from resprout_lab.blocks.multicast.around import BypassTree, Copy, LinkCopies, Met
 from resprout_lab.blocks.multicast.messages import (
     MULTICAST_MESSAGES,
     Around,

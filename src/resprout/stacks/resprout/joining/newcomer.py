@@ -18,8 +18,7 @@ from resprout.order.link import Link
 from resprout.order.totals.handover import accept_welcome
 from resprout.order.totals.totals import Totals
 from resprout.overlay.configurations import Configurations
-from resprout.overlay.messages import Probed
-from resprout.overlay.places import Configuration
+from resprout.overlay.messages import Configuration, Probed
 from resprout.overlay.waves import Waves
 from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.disk_log import DiskLog

@@ -36,8 +36,7 @@ from resprout.core.contract import CancelTimer, Locate, SetTimer, Timer
 from resprout.filters.predicate import Predicate
 from resprout.order.link import Link
 from resprout.overlay import lineage
-from resprout.overlay.messages import Probe
-from resprout.overlay.places import Place
+from resprout.overlay.messages import Place, Probe
 from resprout.spread.covers import Covers
 from resprout.spread.interest import Interest
 from resprout.stacks.peers import Peers

@@ -24,8 +24,7 @@ from resprout.order.totals.totals import Totals
 from resprout.overlay.configurations import OTHERS_KEPT, Whereabouts
 from resprout.overlay.council import Council
 from resprout.overlay.lineage import Liveness
-from resprout.overlay.messages import Enrol, Enrolled, Fenced
-from resprout.overlay.places import Configuration, Life, Voter
+from resprout.overlay.messages import Configuration, Enrol, Enrolled, Fenced, Life, Voter
 from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.joining.newcomer import Newcomer
 from resprout.stacks.resprout.life import BrokerLife

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 
 from resprout.order.link import Link
 from resprout.overlay.council import Council
-from resprout.overlay.messages import Fenced
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Fenced, Life
 from resprout.overlay.waves import Waves
 from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.client_book import Roll

@@ -23,7 +23,7 @@ from resprout.order.reports import Retained
 from resprout.order.totals.handover import Handover, MemberLocks, MergedLocks, Piece
 from resprout.order.totals.levels import TotalAcks
 from resprout.order.totals.totals import Totals
-from resprout.overlay.places import Life, Place
+from resprout.overlay.messages import Life, Place
 from resprout.overlay.waves import Waves
 from resprout.spread.interest import Interest
 from resprout.spread.messages import Interested, Outbound, Uninterested

@@ -20,8 +20,7 @@ from resprout.order.reports import Retained
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.levels import TotalAcks
 from resprout.overlay.council import Council
-from resprout.overlay.messages import Fenced
-from resprout.overlay.places import Life
+from resprout.overlay.messages import Fenced, Life
 from resprout.overlay.waves import Waves
 from resprout.spread.interest import Interest
 from resprout.stacks.peers import Peer, Peers

@@ -16,7 +16,7 @@ from resprout.core.seen import Seen
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.order.messages import KnownLock, check_locks
 from resprout.overlay.council import Council
-from resprout.overlay.places import Life, Place
+from resprout.overlay.messages import Life, Place
 from resprout.overlay.view import MembershipView
 from resprout.stacks.peers import Peer
 from resprout.stacks.resprout.durable_state import DurableState
