@@ -41,8 +41,7 @@ from resprout.pipeline.results import (
 from resprout.pipeline.stores import Location
 from resprout.scenario.model import OPTIONS, BrokerSpec, ClientSpec, FaultSpec, Mix, Scenario, WorkloadSpec
 from resprout.scenario.write import to_toml
-from resprout.stacks.registry import DEFAULT
-from resprout.stacks.stack import Stack, find_stack
+from resprout.stacks.stack import DEFAULT, Stack, find_stack
 from resprout.trace import kinds
 from resprout.trace.store import RunInfo
 
