@@ -119,7 +119,7 @@ nodes = ["b0"]
     result = played(SCENARIO + late, "options.ghost_us=20_000_000")
     verdict = judge(result.rows)
     assert not verdict.violated, "\n".join(lines(verdict))
-    assert "waits for b0, with what is on disk there" in notes(result, "revival", "b2")
+    assert "waits for b0 with the logs on their disks" in notes(result, "revival", "b2")
     assert not [row for row in result.rows if row.kind == "deliver" and 2_600_000 < row.time_us < 12_000_000]
 
 
