@@ -93,8 +93,8 @@ bench: $(READY) $(BENCH_READY)
 	$(BIN)/python -m benchmarks $(NAMES) $(if $(QUICK),--quick)
 
 # Scenarios by chance, judged: many of the default stack, and of each with what it survives. Then overlays of a thousand
-# members of which three in ten fail at once, floods of connections, liars that say ten million fuzzed messages (some hours;
-# FUZZED=100000 for fewer), and the tests that try a few arbitrary cases of many
+# members of which three in ten fail at once, floods of connections, liars that say ten million fuzzed messages (about
+# 100 minutes of processor time; FUZZED=100000 for fewer), and the tests that try a few arbitrary cases of many
 # (tests/soak.py), with all.
 soak: $(READY)
 	$(BIN)/resprout swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)

@@ -3,7 +3,7 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -37,11 +37,12 @@ def is_harmless(data: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def hostile_broker() -> Iterator[str]:
-    """Its address, while it listens."""
+def hostile_broker(answer: Callable[[Any, str], Any] | None = None) -> Iterator[str]:
+    """Its address, while it listens. `answer` returns what it says to a frame, given its own address: a frame, bytes,
+    or None for nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        thread = threading.Thread(target=_serve, args=(server, address), daemon=True)
+        thread = threading.Thread(target=_serve, args=(server, address, answer or answer_to), daemon=True)
         thread.start()
         try:
             yield address
@@ -50,17 +51,17 @@ def hostile_broker() -> Iterator[str]:
             thread.join()
 
 
-def _serve(server: socket.socket, address: str) -> None:
+def _serve(server: socket.socket, address: str, answer: Callable[[Any, str], Any]) -> None:
     while True:
         try:
             connection, _ = server.accept()
         except OSError:
             return
         with connection, contextlib.suppress(OSError):
-            _answer(connection, address)
+            _answer(connection, address, answer)
 
 
-def _answer(connection: socket.socket, address: str) -> None:
+def _answer(connection: socket.socket, address: str, answer_to: Callable[[Any, str], Any]) -> None:
     codec = make_codec(CLIENT_MESSAGES)
     reader, writer = FrameReader(codec), FrameWriter(codec)
     while chunk := connection.recv(1 << 16):

@@ -88,3 +88,26 @@ def test_commands_that_talk_do_not_load_what_only_traces_need() -> None:
         "sys.exit('pyarrow' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=PATIENCE_S)
+
+
+def test_full_collections_are_rare_in_a_process_that_has_started() -> None:
+    """A log of a broker that grows and shrinks caused one after the other, each of which stops the broker."""
+    program = """
+import gc
+from resprout.cli.loop import collect_garbage_rarely
+
+def grow_and_shrink():
+    full = []
+    gc.callbacks.append(lambda phase, info: full.append(info) if info["generation"] == 2 else None)
+    for _ in range(3):
+        log = [[number] for number in range(300_000)]
+        del log
+    del gc.callbacks[-1]
+    return len(full) // 2
+
+before = grow_and_shrink()
+collect_garbage_rarely()
+print(before > 0, grow_and_shrink(), gc.get_freeze_count() > 1_000)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.stdout == "True 0 True\n", done.stderr

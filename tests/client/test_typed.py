@@ -58,10 +58,11 @@ def test_a_payload_that_does_not_fit_is_handed_out_and_says_so_when_it_is_looked
     async def story() -> None:
         async with broker() as running, connect(str(running.address)) as client:
             inbox = await client.subscribe("orders", type=Order)
-            for payload in (b"{", b'{"article": 7}', b"\xff"):
+            nested = b'{"article": "x", "more": ' + b"[" * 100_000  # a publisher ended a subscriber with that
+            for payload in (b"{", b'{"article": 7}', b"\xff", nested):
                 await client.publish("orders", payload)
             await client.publish("orders", Order("bread"))
-            for payload in (b"{", b'{"article": 7}', b"\xff"):
+            for payload in (b"{", b'{"article": 7}', b"\xff", nested):
                 message = await inbox.next()
                 with pytest.raises(MistypedPayloadError, match="orders: ") as caught:
                     _ = message.value

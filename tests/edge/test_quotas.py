@@ -48,27 +48,67 @@ def test_filters_that_place_wildcards_in_many_ways_are_refused() -> None:
     assert len(refusals(house, "a")) == 1
 
 
-def test_clients_of_all_identities_have_a_bounded_number_of_placements(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each placement costs every new topic a lookup, whoever publishes on it."""
-    monkeypatch.setattr(quotas, "PLACEMENTS_MAX", 3)
+def deep(number: int) -> str:
+    """A filter of thirteen levels; each number places its wildcards differently."""
+    return "/".join(["+" if number >> place & 1 else "x" for place in range(12)] + ["+"])
+
+
+def test_a_client_gets_placements_beside_64_identities_that_take_all_they_can() -> None:
+    """The limit was shared: 64 identities used it up, and others were refused. The honest client comes last here."""
+    house = house_of(ClientLimits(), *[f"evil{number}" for number in range(64)], "honest")
+    numbers = itertools.count()
+    for _ in range(64):
+        for attacker in range(64):
+            house.subscribe(f"evil{attacker}", number := next(numbers), deep(number))
+    assert any("(limit wildcards)" in reason for reason in refusals(house, "evil0"))
+    assert len(house.sessions.quotas.deep) < quotas.DEEP_PLACEMENTS
+    for id in range(12):
+        house.subscribe("honest", id, "honest/" + deep(id))
+    assert not refusals(house, "honest")
+
+
+def test_filters_of_few_levels_are_refused_to_no_client_because_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tests/filters/test_index.py` counts that they cost a topic at most 510 lookups."""
+    monkeypatch.setattr(quotas, "DEEP_PLACEMENTS", 0)
+    house = house_of(ClientLimits(identity_wildcards=10_000), "evil", "honest")
+    for id, levels in enumerate(itertools.product("+x", repeat=8)):
+        house.subscribe("evil", id, "/".join(levels))
+    house.subscribe("honest", 1, "a/+/c/+/e/+/g/#")
+    assert not refusals(house, "evil") and not refusals(house, "honest")
+    house.subscribe("honest", 2, "a/+/c/+/e/+/g/h/#")
+    [reason] = refusals(house, "honest")
+    assert reason.endswith("in filters of more than 8 levels, and 0 are free for all (limit wildcards)")
+
+
+def test_deep_placements_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quotas, "DEEP_PLACEMENTS", 3)
+    monkeypatch.setattr(quotas, "DEEP_SHARE", 1)
     house = house_of(ClientLimits(), "a", "b")
-    for id, topic_filter in enumerate(["+", "x/+", "+/x"]):
-        house.subscribe("a", id, topic_filter)
-    house.subscribe("b", 1, "y/+")
-    assert not refusals(house, "a") and not refusals(house, "b"), "b has a placement that a has, too"
-    house.subscribe("b", 2, "+/+")
-    assert refusals(house, "b") == ["all clients have 3 placements of wildcards, and ++ is none (limit wildcards)"]
-    assert house.sessions.quotas.refused == {"3 is the limit (limits.wildcards)": 1}
-    house.sessions.flush(house.out)
-    house.unsubscribe("a", 1)
-    house.subscribe("b", 3, "+/+")
-    assert len(refusals(house, "b")) == 1, "b still has the placement that a gave back"
-    house.unsubscribe("a", 0)
-    house.subscribe("b", 4, "+/+")
-    assert not refusals(house, "b")
+    for id in range(3):
+        house.subscribe("a", id, deep(id))
+    house.subscribe("b", 1, "b/" + deep(0)[2:])
+    assert len(refusals(house, "a")) == 1, "one, of two that are left"
+    assert not refusals(house, "b"), "b has a placement that a has, too"
+    house.subscribe("b", 2, deep(5))
+    assert len(refusals(house, "b")) == 1
+    assert house.sessions.quotas.refused == {"3 is the limit (limits.wildcards)": 2}
     house.sessions.leave("a", house.out)
-    house.subscribe("b", 5, "+/+/+")
-    assert not refusals(house, "b"), "a client that leaves gives back its placements"
+    house.subscribe("b", 3, deep(5))
+    assert not refusals(house, "b")
+    house.sessions.leave("b", house.out)
+    assert not house.sessions.quotas.deep
+
+
+def test_placements_of_durable_subscriptions_count_for_the_identity_that_begins_them() -> None:
+    """Each durable subscription was a party of its own: with 1,000 of them an identity had 1,000 placements."""
+    house = house_of(ClientLimits(identity_wildcards=2), "a", identity="mallory")
+    session, durables = house.clients["a"], house.sessions.quotas
+    durables.take_durable(session, "d0", parse_predicate(deep(0), None))
+    house.subscribe("a", 1, deep(1))
+    with pytest.raises(LimitError, match=r"mallory has 2 placements .* \(limit identity_wildcards\)"):
+        durables.take_durable(session, "d2", parse_predicate(deep(2), None))
+    durables.end_durable("d0")
+    durables.take_durable(session, "d2", parse_predicate(deep(2), None))
 
 
 def test_a_topic_matches_no_two_filters_with_wildcards_at_the_same_places() -> None:

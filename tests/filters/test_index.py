@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from resprout.core.limits import AttributeValue
 from resprout.filters import index as index_module
 from resprout.filters import shelves
-from resprout.filters.index import FilterMap, MatchIndex
+from resprout.filters.index import SHALLOW_LEVELS, FilterMap, MatchIndex
 from resprout.filters.predicate import Condition, Predicate, parse, parse_predicate, topic_matches
 from tests.filters import reference
 from tests.footprint import kept_by
@@ -335,6 +335,29 @@ def test_a_topic_costs_one_lookup_for_each_placement_of_wildcards() -> None:
         placement.key_of = _noting(looked, text, placement.key_of)
     assert len(filters.matching("/".join([*levels, "new", "topic"]))) == 64, "those with #"
     assert len(looked) == 128 and len(set(looked)) == 128, "a placement with another number of levels is left out"
+
+
+def test_filters_of_few_levels_cost_a_topic_a_bounded_number_of_lookups_whatever_they_are() -> None:
+    """So no limit that all clients share is necessary for them."""
+    filters: FilterMap[list[str]] = FilterMap(list)
+    for count in range(1, SHALLOW_LEVELS + 1):
+        for levels in itertools.product("+x", repeat=count):
+            filters.insert("/".join(levels))
+            filters.insert("/".join([*levels[1:], "#"])) if levels[0] == "+" else None
+    assert filters.deep == 0 and len(filters.placements) == 2**9 - 2 - SHALLOW_LEVELS + 2**8 - 1
+    looked: list[str] = []
+    for text, placement in filters.placements.items():
+        placement.key_of = _noting(looked, text, placement.key_of)
+    most = 0
+    for count in range(1, 32):
+        looked.clear()
+        filters.matching("/".join(["x"] * count))
+        most = max(most, len(looked))
+    assert most == 510
+    filters.insert("x/x/x/x/x/x/x/x/+")
+    assert filters.deep == 1
+    filters.delete("x/x/x/x/x/x/x/x/+")
+    assert filters.deep == 0
 
 
 def _noting(looked: list[str], text: str, key_of: Callable[[list[str]], Any]) -> Callable[[list[str]], Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,10 +11,12 @@ import pytest
 
 from resprout.client.connect import connect
 from resprout.edge.messages import Attend, Subscribe
+from resprout.links.options import LinkOptions
+from resprout.net.connection import TcpConnection
 from resprout.net.process import BrokerPlan, BrokerProcess
 from resprout.wire.codec import PREAMBLE
 from tests.fork_server import executed
-from tests.net.stage import bare, hello, let_pass, reset, run
+from tests.net.stage import bare, broker, hello, let_pass, reset, run, until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 
@@ -179,3 +182,30 @@ def test_a_subscriber_that_does_not_take_its_messages_does_not_grow_with_them() 
                     await slow.wait()
 
     run(scene())
+
+
+def test_connections_that_end_are_freed_without_the_garbage_collector() -> None:
+    """Each was part of cycles, so that a broker needed full collections, which stop it for 50 to 280 ms."""
+
+    async def scene() -> None:
+        async with broker(links=LinkOptions(session_linger_us=1)) as running:
+
+            async def come(name: str) -> None:
+                async with bare(running.address) as peer:
+                    await peer.greet(name)
+                    peer.say_messages(1, Attend(0), Subscribe(1, "x", None))
+                    await peer.hear()
+
+            await come("first")
+            await until(lambda: not running.host.all_connections())
+            gc.collect()
+            gc.disable()
+            try:
+                for number in range(3):
+                    await come(f"c{number}")
+                await until(lambda: not running.host.all_connections())
+                await until(lambda: not [one for one in gc.get_objects() if isinstance(one, TcpConnection)])
+            finally:
+                gc.enable()
+
+    run(scene(), fast_loop=True)

@@ -30,6 +30,13 @@ def test_equal_seeds_draw_equal_trials(draw) -> None:  # type: ignore[no-untyped
     assert draw(5) != draw(6)
 
 
+def test_no_host_falls_silent_before_the_voters_of_a_young_tree_are_decided() -> None:
+    """b2 had joined 2.1 s before on links of 0.4 and 0.7 s one way. b1 had agreed to a configuration with b2, but b0
+    fell silent before it could decide it. One of the two voters of the last decided configuration is no majority."""
+    outcome = try_seed(132170200, "slow-links")
+    assert not outcome.failed, outcome.report
+
+
 def fault(text: str) -> str:
     return f"{TREE}[[fault]]\n{text}\n"
 

@@ -8,12 +8,19 @@ from typing import Any
 
 import pytest
 
+from resprout.core.bundle import Origin
 from resprout.core.contract import Close, Congested, EndCode, LinkUp, Received, Send, TimerFired
 from resprout.core.limits import ClientLimits
+from resprout.core.message_fields import Mark, Marks, Reached, to_marks
+from resprout.edge.broker import guard as guard_module
 from resprout.edge.broker import session as session_module
 from resprout.edge.broker import sessions as sessions_module
-from resprout.edge.messages import Attend, HeldSubscription, Serving
+from resprout.edge.broker.guard import Permit
+from resprout.edge.durable_messages import WhenFull
+from resprout.edge.messages import Attend, HeldSubscription, Serving, SubscribeRefused, Taken
 from resprout.edge.requests import PublishRequest, SubscribeRequest
+from resprout.edge.rights import Rights, may_hear
+from resprout.filters.predicate import parse_predicate
 from resprout.spread.messages import Interested
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout import served_clients as served_module
@@ -178,3 +185,56 @@ def test_a_client_gets_everything_once_that_is_published_while_its_subscriptions
                 tree.one()
         tree.run()
         assert sorted(message.payload for message in tree.delivered["s"]) == sorted(published), seed
+
+
+def test_rules_are_asked_about_a_portion_of_many_subscriptions_and_forbidden_ones_are_owed_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rules were asked about 100,000 subscriptions when they came: 0.7 s in one step."""
+    looked: list[str] = []
+
+    def noted(rights: Rights, client: str, topic_filter: str) -> bool:
+        looked.append(topic_filter)
+        return may_hear(rights, client, topic_filter)
+
+    monkeypatch.setattr(guard_module, "may_hear", noted)
+    tree, broker = after_a_crash()
+    rights = Rights(subscribe=("x/#",), block=("x/1",))
+    broker.guard = guard_module.Guard(lambda client: Permit(rights), lambda client, why: None)
+    subscriptions = (*held(20), HeldSubscription(90, "secret", None, ()), *held(5, 30))
+    broker.step(LinkUp("evil", "client", 1, 10_000), tree.now_us)
+    attend = Attend(0, ("b1",), subscriptions=subscriptions, home=1, when_full=WhenFull.BLOCK)
+    broker.step(Received("evil", attend), tree.now_us)
+    assert looked == []
+    effects: list[Any] = []
+    while len(broker.parts.wishes.postponed):
+        looked.clear()
+        effects += broker.step(TimerFired(TakeUpRequests()), tree.now_us)
+        assert len(looked) <= PORTION
+    effects += broker.step(Received("evil", Taken(0)), tree.now_us)
+    session = broker.parts.sessions.all["evil"]
+    assert len(session.subscriptions) == 25 and "secret" not in [one.filter for one in session.users]
+    assert [one.id for one in sent(effects, "evil", SubscribeRefused)] == [90]
+    assert session.when_full is WhenFull.DISCONNECT, "rules let it block for one filter of 25"
+
+
+def test_the_last_portion_costs_what_the_bases_hold_and_not_the_number_of_subscriptions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The step in which a client with 100,000 subscriptions was served took 0.36 s, mostly for empty bases."""
+    made: list[int] = []
+
+    def noted(base: dict[Origin, Reached]) -> Marks:
+        made.append(len(base))
+        return to_marks(base)
+
+    monkeypatch.setattr(sessions_module, "to_marks", noted)
+    tree, broker = after_a_crash()
+    with_base = HeldSubscription(90, "x/y", None, (Mark("p", "ordered", 1, 1),))
+    come(broker, tree.now_us, (*held(40), with_base))
+    made.clear()
+    take_up(broker, tree.now_us)
+    assert made == [1]
+    confirmed = broker.parts.sessions.all["evil"].confirmed
+    assert len(confirmed) == 41 and confirmed[parse_predicate("x/1", None)] == ()
+    assert confirmed[parse_predicate("x/y", None)] == (Mark("p", "ordered", 1, 1),)

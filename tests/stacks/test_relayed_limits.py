@@ -10,6 +10,7 @@ import pytest
 
 from resprout.core.contract import LinkUp, Received, Send
 from resprout.core.message_fields import NUMBER_MAX, next_number
+from resprout.edge.broker import quotas
 from resprout.edge.durable_messages import Consume, Consuming, Standing, Terms
 from resprout.edge.messages import Publish, Subscribe, SubscribeRefused
 from resprout.edge.requests import PublishRequest, SubscribeRequest
@@ -159,3 +160,25 @@ def test_what_was_believed_of_a_broker_out_of_view_is_corrected_when_it_comes_in
     assert pauses.seen
     pauses.heard(links["b0"], paused("b0", 1))
     assert not pauses.seen
+
+
+def test_placements_of_wildcards_that_neighbours_relay_count_and_leave_room_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They were not counted: clients of each broker had 4,096, and every broker looked up all of them. The honest
+    client at b0 comes last, and takes none of the first."""
+    monkeypatch.setattr(quotas, "DEEP_PLACEMENTS", 32)
+    monkeypatch.setattr(quotas, "DEEP_SHARE", 4)
+    greedy = {f"g{number}": f"b{number % 3}" for number in range(9)}
+    tree = chain(honest="b0", **greedy)
+    for bits in range(256):
+        topic_filter = "/".join(["+" if bits >> place & 1 else "x" for place in range(8)] + ["+"])
+        tree.ask(f"g{bits % 9}", SubscribeRequest(topic_filter))
+        tree.run()
+    known = [tree.brokers[name].parts.interest.index.deep_placements for name in CHAIN]
+    assert 16 <= max(known) < 32, "all brokers together know no more than one may have"
+    tree.ask("honest", SubscribeRequest("+/honest/+/+/+/+/+/+/+"))
+    tree.run()
+    tree.ask("p", PublishRequest("a/honest/1/2/3/4/5/6/7", b"mine"))
+    tree.run()
+    assert [message.payload for message in tree.delivered["honest"]] == [b"mine"]

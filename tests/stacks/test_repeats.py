@@ -100,3 +100,26 @@ def test_single_publications_are_repeated_whether_they_are_carried_or_not(seed: 
 @pytest.mark.parametrize("seed", range(4))
 def test_single_publications_are_repeated_around_a_crash(seed: int, dead: str, kinds: list[Guarantee]) -> None:
     check(run(seed, kinds, crash=dead, most=1))
+
+
+def test_a_repeat_does_not_come_behind_its_effect_where_the_original_never_was() -> None:
+    """`late` subscribed after the publication of `m` was forgotten everywhere, and got an answer to it. Its broker had
+    never had the publication, so it showed the repeat as a new one."""
+    tree = Tree({"b0": None, "b1": "b0", "b2": "b1", "b3": "b2"}, {"q": "b0", "late": "b3"}, seed=1)
+    tree.start()
+    tree.run()
+    tree.ask("q", SubscribeRequest("t"))
+    tree.run()
+    made = Bundle("m", 1, 1, 1, 0, "t", (), Guarantee.CAUSAL, b"", pack_payloads([b"1"]))
+    for broker in ("b0", "b3"):
+        tree.step(broker, LinkUp("m", "client", 1, 1 << 20))
+        tree.step(broker, Received("m", Attend(0, tried=(broker,), home=tree.brokers[broker].life.seat.incarnation)))
+        tree.step(broker, Received("m", Publish(made)))
+        tree.run()
+        if broker == "b0":
+            tree.ask("late", SubscribeRequest("#"))
+            tree.run()
+            tree.ask("q", PublishRequest("answer", b"q", Guarantee.CAUSAL, ()))
+            tree.step("b0", LinkDown("m", "gone"))
+            tree.run()
+    assert [message.publisher for message in tree.delivered["late"]] == ["q"]

@@ -2,8 +2,17 @@
 
 from resprout.core.contract import Send
 from resprout.core.guarantee import STREAMS, ReceiptLevel
+from resprout.core.message_fields import Mark
+from resprout.core.seen import Seen
 from resprout.edge.messages import Turned
-from resprout.stacks.resprout.unsettled import ASK_DELAY_US_MAX, UnsettledClient, UnsettledClients
+from resprout.order.link import Link
+from resprout.stacks.resprout.unsettled import (
+    ASK_DELAY_US_MAX,
+    UnreadSearch,
+    UnreadTold,
+    UnsettledClient,
+    UnsettledClients,
+)
 from tests.edge.house import House
 
 ORDERED = "ordered"
@@ -14,7 +23,7 @@ class Publisher:
 
     def __init__(self) -> None:
         self.house = House("c")
-        self.unsettled = UnsettledClients(self.house.sessions, lambda origin: 0)
+        self.unsettled = UnsettledClients(self.house.sessions, Seen())
         self.session = self.house.clients["c"]
         self.unsettled.adopt(self.session, (), 0)
 
@@ -89,3 +98,15 @@ def test_the_tree_is_asked_less_and_less_often_and_never_twice_at_a_time() -> No
         delays.append(client.due_us - now_us)
         now_us = client.due_us
     assert delays == [500_000, 1_000_000, 2_000_000, 2_000_000, 2_000_000]
+
+
+def test_an_entry_that_comes_while_others_are_asked_is_unread() -> None:
+    """The broker that had it when the question came here answered after it had sent it on: neither of them had it, and
+    the publisher was told `delivered` too early."""
+    house = House("r")
+    search = UnreadSearch({"n": True}, house.outbound, house.log, Seen())
+    answers: list[UnreadTold] = []
+    search.ask((Mark("p", ORDERED, 1, 1),), False, answers.append)
+    house.give("r", by=None)
+    search.told(Link("n", 1, 1, None), UnreadTold(1, True, True, (1,), False))
+    assert [answer.is_read for answer in answers] == [False]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from resprout.cli.arguments import LocalPath
-from resprout.cli.loop import on_signal, run_loop, stopped_by_signals, unless_stopped
+from resprout.cli.loop import collect_garbage_rarely, on_signal, run_loop, stopped_by_signals, unless_stopped
 from resprout.cli.settings import DRAIN_SECONDS_MAX, Settings, read_settings
 from resprout.cli.voice import LOG_FORMATS, Voice
 from resprout.core.contract import Note
@@ -233,6 +233,7 @@ class _Life:
             self._pages.show(broker)
             voice.note(Note("http", {"detail": self._pages.url}))
         self._warn_of_door()
+        collect_garbage_rarely()
         try:
             if await unless_stopped(self._ends(broker), stop) is None:
                 await broker.close(f"{settings.name} stops")

@@ -27,6 +27,10 @@ from resprout.net.identity.scram import read_login
 from resprout.net.survey import PASSAGE, READERS, Asker, PublicationWay, ask_all, parse_id, survey
 
 BITE: Final = 1024
+INDENT_MAX: Final = 300
+"""Letters before a broker that is far below the root: deeper ones stand on one level."""
+NEWS_MAX: Final = 1_000
+"""Lines about the tree, besides those of its brokers."""
 
 LIMIT: Final = "is the limit"
 """In the reasons of refusals that a limit is the cause of."""
@@ -120,7 +124,7 @@ def tree_lines(survey: TreeSurvey) -> list[str]:
         above = parent if isinstance(parent, str) and parent in nodes and parent != name else None
         children.setdefault(above, []).append(name)
     tops = sorted(children.get(None, []))
-    lines = [line for name in tops for line in _branch(name, nodes, children, "", "")]
+    lines = [line for name in tops for line in _branch(name, nodes, children)]
     return (
         lines if len(lines) >= len(nodes) else [*lines, *[_line(node) for node in nodes.values()]]
     )  # a circle of parents
@@ -146,17 +150,23 @@ def news_lines(survey: TreeSurvey) -> list[str]:
         for reason, count in sorted(one.counters.refusals.items())
         if LIMIT in reason
     ]
-    return [*repairs, *silent, *limits, *survey.notices]
+    lines = [*repairs, *silent, *limits, *survey.notices]
+    more = [f"and {len(lines) - NEWS_MAX} more lines, which --json shows"] if len(lines) > NEWS_MAX else []
+    return [*lines[:NEWS_MAX], *more]
 
 
-def _branch(
-    name: str, nodes: Mapping[str, Node], children: Mapping[str | None, Sequence[str]], first: str, rest: str
-) -> Iterator[str]:
-    yield first + _line(nodes[name])
-    below = sorted(children.get(name, ()))
-    for place, child in enumerate(below):
-        last = place == len(below) - 1
-        yield from _branch(child, nodes, children, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+def _branch(top: str, nodes: Mapping[str, Node], children: Mapping[str | None, Sequence[str]]) -> Iterator[str]:
+    """The lines of a broker and of all below it, however deep."""
+    rest = [(top, "", "")]
+    while rest:
+        name, first, indent = rest.pop()
+        yield first + _line(nodes[name])
+        indent = indent[:INDENT_MAX]
+        below = sorted(children.get(name, ()), reverse=True)
+        rest += [
+            (child, indent + ("├─ " if place else "└─ "), indent + ("│  " if place else "   "))
+            for place, child in enumerate(below)
+        ]
 
 
 def _line(node: Node) -> str:

@@ -318,7 +318,7 @@ class TypedMessage(Generic[T]):
         if self._value is _UNREAD:
             try:
                 self._value = self._decode(self.message.payload)
-            except ValueError as error:  # what msgspec and pydantic raise are of this kind
+            except (ValueError, RecursionError) as error:  # of these kinds is all that msgspec and pydantic raise
                 raise MistypedPayloadError(self.message, str(error)) from None
         return self._value
 

@@ -10,7 +10,9 @@ predicates and returns is new).
 `FilterMap` maps topic filters to values and finds all filters that match a topic. Plain filters are looked up whole.
 The others stand in one table for each placement of wildcards, by the levels that are no wildcards. At most one filter
 of a placement matches a topic, so a topic costs one lookup for each placement, whatever the number of filters and
-levels. Placements that differ from the topic in their number of levels are not looked at.
+levels. Placements that differ from the topic in their number of levels are not looked at. With up to
+`SHALLOW_LEVELS` levels there are so few placements that a topic costs at most 510 lookups, whatever the filters are;
+*deep* placements have more levels and are counted (`deep`).
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -25,6 +27,8 @@ Value = TypeVar("Value")
 
 Id = TypeVar("Id", bound=Hashable)
 
+SHALLOW_LEVELS: Final = 8
+"""Levels of a filter, `#` included, up to which its placement of wildcards counts against no limit of all clients."""
 PLANS_MAX: Final = 4096
 """Topics whose plan is remembered."""
 PLAN_IDS_MAX: Final = 1 << 20
@@ -66,6 +70,8 @@ class FilterMap(Generic[Value]):
         """Placements without `#`, by their number of levels."""
         self._open: list[_Placement[Value]] = []
         """Placements with `#`, the shortest first."""
+        self.deep = 0
+        """Placements with more than `SHALLOW_LEVELS` levels."""
 
     def find(self, topic_filter: str) -> Value | None:
         if is_plain(topic_filter):
@@ -83,6 +89,7 @@ class FilterMap(Generic[Value]):
         placement = self.placements.get(text)
         if placement is None:
             placement = self.placements[text] = _Placement(text)
+            self.deep += len(text) > SHALLOW_LEVELS
             if placement.has_rest:
                 self._open.append(placement)
                 self._open.sort(key=_length_of)
@@ -101,6 +108,7 @@ class FilterMap(Generic[Value]):
         del placement.filters[placement.key_of(topic_filter.split("/"))]
         if not placement.filters:
             del self.placements[text]
+            self.deep -= len(text) > SHALLOW_LEVELS
             if placement.has_rest:
                 self._open.remove(placement)
             else:
@@ -238,6 +246,11 @@ class MatchIndex(Generic[Id]):
     def __len__(self) -> int:
         """How many (id, predicate) pairs there are."""
         return self._size
+
+    @property
+    def deep_placements(self) -> int:
+        """Different placements of wildcards in filters of more than `SHALLOW_LEVELS` levels."""
+        return self._groups.deep
 
     def predicates_of(self, id_: Id) -> tuple[Predicate, ...]:
         """What an id has asked for, in the order it did."""

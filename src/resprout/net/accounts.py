@@ -6,48 +6,57 @@ seconds since 1970, rates are per second over the last ten, latencies in millise
 
 import msgspec
 
-from resprout.stacks.status import Absent, HeldPublisher, MemberSeen, PausedSubscriber, RepairSeen, SpillSeen
+from resprout.stacks.status import (
+    Absent,
+    Amount,
+    Count,
+    HeldPublisher,
+    MemberSeen,
+    PausedSubscriber,
+    RepairSeen,
+    SpillSeen,
+)
 
 
 class Rates(msgspec.Struct, frozen=True):
     """Messages in a second."""
 
-    publications: float = 0.0
+    publications: Amount = 0.0
     """From clients here."""
-    deliveries: float = 0.0
+    deliveries: Amount = 0.0
     """To clients here, each copy."""
-    carried: float = 0.0
+    carried: Amount = 0.0
     """From other brokers."""
-    passed_on: float = 0.0
+    passed_on: Amount = 0.0
     """To other brokers, each copy."""
 
 
 class LatencySummary(msgspec.Struct, frozen=True):
     """How long publishers here waited for a receipt."""
 
-    publications: int
+    publications: Count
     """That were timed: one in five milliseconds, at most."""
-    p50_ms: float
-    p99_ms: float
+    p50_ms: Amount
+    p99_ms: Amount
 
 
 class Counters(msgspec.Struct, frozen=True):
     """Since the process began."""
 
-    publications: int
-    publication_bytes: int
-    deliveries: int
-    delivery_bytes: int
-    carried: int
-    passed_on: int
-    receipts_safe: int
-    receipts_delivered: int
-    repairs: int
-    suspicions: int
-    publications_refused: int
-    subscriptions_refused: int
+    publications: Count
+    publication_bytes: Count
+    deliveries: Count
+    delivery_bytes: Count
+    carried: Count
+    passed_on: Count
+    receipts_safe: Count
+    receipts_delivered: Count
+    repairs: Count
+    suspicions: Count
+    publications_refused: Count
+    subscriptions_refused: Count
     """Told to clients in their sessions; those that rules forbid are among the refusals, too."""
-    refusals: dict[str, int]
+    refusals: dict[str, Count]
     """Who was turned away, or refused something, by reason."""
 
 
@@ -55,11 +64,11 @@ class NeighbourAccount(msgspec.Struct, frozen=True):
     """A broker with which there is a session."""
 
     name: str
-    life: int
+    life: Count
     connected: bool
-    queue_messages: int
+    queue_messages: Count
     """Sent, and not acknowledged."""
-    queue_bytes: int
+    queue_bytes: Count
     silent: bool = False
     neighbour: bool = True
     """Publications pass here; otherwise the session serves the tree itself."""
@@ -67,11 +76,11 @@ class NeighbourAccount(msgspec.Struct, frozen=True):
 
 class ClientAccount(msgspec.Struct, frozen=True):
     name: str
-    life: int
+    life: Count
     connected: bool
-    queue_messages: int
+    queue_messages: Count
     """Sent, and not acknowledged."""
-    queue_bytes: int
+    queue_bytes: Count
     """Bytes that it has not taken: on their way, waiting in the client, or waiting for room here."""
     held: bool
     """Its publications wait: see `held` of the broker."""
@@ -80,9 +89,9 @@ class ClientAccount(msgspec.Struct, frozen=True):
 class JournalAccount(msgspec.Struct, frozen=True):
     """What is on disk."""
 
-    bytes: int
-    records: int
-    event_bytes: int | Absent = msgspec.UNSET
+    bytes: Count
+    records: Count
+    event_bytes: Count | Absent = msgspec.UNSET
 
 
 class StoreAccount(msgspec.Struct, frozen=True):
@@ -91,21 +100,21 @@ class StoreAccount(msgspec.Struct, frozen=True):
     name: str
     state: str
     """`ok`, `low` (less than `warn_bytes` are free) or `full` (less than `min_bytes`, or a write failed)."""
-    free_bytes: int
+    free_bytes: Count
     """-1 when nobody knows."""
-    min_bytes: int
-    warn_bytes: int
-    failures: int = 0
+    min_bytes: Count
+    warn_bytes: Count
+    failures: Count = 0
     """Writes that failed since the process began."""
-    not_kept: int = 0
+    not_kept: Count = 0
     """Bundles of events that were left out since then."""
     trouble: str = ""
     """What the system said of the last write, if that failed."""
-    full_since: float | Absent = msgspec.UNSET
+    full_since: Amount | Absent = msgspec.UNSET
 
 
 class NotedLine(msgspec.Struct, frozen=True):
-    time: float
+    time: Amount
     kind: str
     detail: str
 
@@ -134,25 +143,25 @@ class DepartedBroker(msgspec.Struct, frozen=True):
 
 class BrokerAccount(msgspec.Struct, frozen=True):
     name: str
-    life: int
+    life: Count
     address: str
     """Where others reach it."""
     stack: str
     version: str
     network: str
-    time: float
+    time: Amount
     """When this was said, by its clock."""
-    since: float
+    since: Amount
     """When the process began."""
-    life_since: float
+    life_since: Amount
     ready: bool
     """It has its place, and serves clients."""
     neighbours: tuple[NeighbourAccount, ...]
     clients: tuple[ClientAccount, ...]
     """The first thousand."""
-    clients_count: int
-    connections: int
-    queue_bytes: int
+    clients_count: Count
+    connections: Count
+    queue_bytes: Count
     """Of all sessions."""
     rates: Rates
     counters: Counters
@@ -166,9 +175,9 @@ class BrokerAccount(msgspec.Struct, frozen=True):
     """What people should know about it."""
     parent: str | Absent | None = msgspec.UNSET
     site: str | Absent = msgspec.UNSET
-    log_bytes: int | Absent = msgspec.UNSET
-    log_bundles: int | Absent = msgspec.UNSET
-    log_bytes_max: int | Absent = msgspec.UNSET
+    log_bytes: Count | Absent = msgspec.UNSET
+    log_bundles: Count | Absent = msgspec.UNSET
+    log_bytes_max: Count | Absent = msgspec.UNSET
     spill: SpillSeen | Absent = msgspec.UNSET
     journal: JournalAccount | Absent = msgspec.UNSET
     safe_latency: LatencySummary | Absent = msgspec.UNSET
@@ -183,9 +192,9 @@ class BrokerAccount(msgspec.Struct, frozen=True):
     """Publishers here that wait, and why."""
     roles: tuple[str, ...] = ()
     """What it does for others now, in a few words each."""
-    slow_consumers: int = 0
+    slow_consumers: Count = 0
     """Subscribers that were cut off in this life of the broker, because they did not read."""
-    dropped_messages: int = 0
+    dropped_messages: Count = 0
     """Messages that were dropped for subscribers that want it so."""
     history: tuple[HistoryPoint, ...] = ()
     """The last ten minutes, the latest point last."""
@@ -209,11 +218,11 @@ class TreeSurvey(msgspec.Struct, frozen=True):
 
     name: str
     """Whom it began with."""
-    incarnation: int
+    incarnation: Count
     network: str
     notices: tuple[str, ...]
     """What people should know, of any of them."""
-    time: float
+    time: Amount
     brokers: tuple[BrokerAccount, ...]
     """The one that was asked first, then by name."""
     missing: tuple[MissingBroker, ...] = ()
@@ -240,13 +249,13 @@ class PassageAnswer(msgspec.Struct, frozen=True):
     guarantee: str = ""
     came_from: str = ""
     published_here: bool = False
-    time: float | Absent = msgspec.UNSET
+    time: Amount | Absent = msgspec.UNSET
     passed_to: tuple[str, ...] = ()
-    passed_time: float | Absent = msgspec.UNSET
+    passed_time: Amount | Absent = msgspec.UNSET
     readers: tuple[str, ...] = ()
     """The first of them; how many there were is in `given`."""
-    given: int = 0
-    shown_time: float | Absent = msgspec.UNSET
-    safe_time: float | Absent = msgspec.UNSET
-    delivered_time: float | Absent = msgspec.UNSET
+    given: Count = 0
+    shown_time: Amount | Absent = msgspec.UNSET
+    safe_time: Amount | Absent = msgspec.UNSET
+    delivered_time: Amount | Absent = msgspec.UNSET
     """When its publisher was told so, at the broker where it was published."""

@@ -178,8 +178,10 @@ class TcpConnection(asyncio.Protocol):
         self.stop_deadline()
         if self._cutoff is not None:
             self._cutoff.cancel()
+            self._cutoff = None
         self._transport = None
         self._late.clear()
+        del self._late, self._prelude  # both refer to this object; without cycles it is freed with its last reference
         self._host.lost(self, self._reason or (str(error) if error else "the peer closed the connection"))
 
     def pause_writing(self) -> None:

@@ -31,6 +31,10 @@ AT_ONCE: Final = 16
 """Brokers that are asked at the same time."""
 BROKERS_MAX: Final = 2_000
 ANSWER_SECONDS: Final = 3.0
+SURVEY_SECONDS: Final = 60.0
+"""Brokers that were not asked by then are missing from a survey: a member may name any number that do not answer."""
+SURVEY_BYTES: Final = 32 << 20
+"""The same when the answers have so many bytes together. One answer has 4 MiB at most."""
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -57,15 +61,18 @@ class Asker:
         self._login = login
         self._timeout_s = timeout_s
         self._network_key = network_key
+        self.bytes_heard = 0
+        """Of all answers."""
 
     async def ask(self, address: Address, kind: type[T], what: str, about: str = "", broker: str = "") -> T:
         """Ask the broker that listens there, or the one of this name. UnreachableError says why there is no answer."""
         said = (AskAccount(self._name, self._role, what, about),)
         prove = await self._proof(address, broker)
         told = await exchange(address, self._timeout_s, said, AccountTold, self._keyring, prove)
+        self.bytes_heard += len(told.answer)
         try:
             return msgspec.json.decode(told.answer, type=kind)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise UnreachableError(
                 f"{address}: {told.name} tells what cannot be read: {error}", retryable=False
             ) from None
@@ -86,11 +93,12 @@ class Asker:
 
 
 async def survey(asker: Asker, first: BrokerAccount) -> TreeSurvey:
-    """Everybody that can be found from here on."""
+    """Everybody that can be found from here on, within `SURVEY_SECONDS` and `SURVEY_BYTES`."""
     found: dict[str, BrokerAccount] = {first.name: first}
     missing: dict[str, MissingBroker] = {}
     seen: dict[str, None] = {first.name: None}
     turn = asyncio.Semaphore(AT_ONCE)
+    until_s, bytes_max = time.monotonic() + SURVEY_SECONDS, asker.bytes_heard + SURVEY_BYTES
 
     async def visit(member: MemberSeen) -> Sequence[MemberSeen]:
         address = member.address if isinstance(member.address, str) else ""
@@ -101,6 +109,9 @@ async def survey(asker: Asker, first: BrokerAccount) -> TreeSurvey:
             missing[member.name] = _missing(member, "nobody knows where it listens")
             return ()
         async with turn:
+            if time.monotonic() > until_s or asker.bytes_heard > bytes_max:
+                missing[member.name] = _missing(member, "it was not asked: earlier answers were too slow or too long")
+                return ()
             try:
                 account = await asker.account(parse_address(address), member.name)
                 if account.name != member.name:
@@ -137,7 +148,7 @@ async def ask_all(
         async with turn:
             try:
                 return await asker.ask(parse_address(broker.address), kind, what, about, broker.name)
-            except UnreachableError as error:
+            except (UnreachableError, UsageError) as error:
                 failed(f"{broker.name} does not tell: {error}")
                 return None
 

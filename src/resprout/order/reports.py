@@ -162,10 +162,13 @@ class Retained:
         self._book = book
         self._recently_acked = recently_acked
         self._found: tuple[int, dict[Origin, Reached]] = (-1, {})
+        self.searches = 0
+        """How often all entries were looked at."""
 
     def marks(self) -> dict[Origin, Reached]:
         """Return the mark of every origin of which something may be kept anywhere. The caller must not change it."""
         if self._found[0] != self._log.next_no:
+            self.searches += 1
             reached = self._recently_acked.marks()
             for entries in self._all():
                 for entry in entries:

@@ -25,7 +25,7 @@ from resprout.edge.requests import DRAIN_US, LeaveRequest
 from resprout.scenario.model import BrokerSpec, FaultKind, FaultSpec, Scenario
 from resprout.scenario.observe import note_row
 from resprout.sim.cast import Cast
-from resprout.sim.checking import CHECKED_STACK, PERIOD, Checking
+from resprout.sim.checking import CHECKED_STACK, PERIOD, Checking, broker_of
 from resprout.sim.clients import TRACE_KINDS
 from resprout.sim.faults import VirtualFaults
 from resprout.sim.invariants import InvariantError
@@ -204,6 +204,8 @@ ATTEMPTS = 6
 
 WAVES_US = 1_500_000
 """After a broker has its place, those around it hear of it and of each other."""
+LOOK_US = 50_000
+"""How often a run without faults is looked at to see whether its voters are decided."""
 REST_US = 3_000_000
 """After a repair; the lists of who follows the root are brought up to date meanwhile."""
 
@@ -400,6 +402,30 @@ def _limit_events(world: World, since_us: int) -> None:
 
 
 def formed_us(scenario: Scenario) -> int:
-    """When all brokers of the start have found their places, and everybody knows."""
-    bare = msgspec.structs.replace(scenario, clients=(), workloads=(), faults=())
-    return max((row.time_us for row in run_scenario(bare).rows if row.kind == "joined"), default=0) + WAVES_US
+    """Return when all brokers of the start have their places, know their surroundings, and the voters are decided."""
+    run = Run(msgspec.structs.replace(scenario, clients=(), workloads=(), faults=()), None, (), 0)
+    decided_us = 0
+
+    def look(_: None, __: None) -> None:
+        nonlocal decided_us
+        decided_us = run.world.now_us
+        if not _has_voters(run.world):
+            run.world.at(decided_us + LOOK_US, look)
+
+    run.world.at(0, look)
+    joined_us = max((row.time_us for row in run.finish().rows if row.kind == "joined"), default=0)
+    return max(joined_us + WAVES_US, decided_us)
+
+
+def _has_voters(world: World) -> bool:
+    """Whether 2f + 1 brokers, or all of a smaller tree, are voters, and each of them knows. On links of 700 ms one way
+    that can be 4 s after the last one has joined, and so long a tree of three brokers does not survive that the host of
+    its root falls silent. True in stacks without such voters."""
+    brokers = [broker_of(node.process.machine) for node in world.nodes.values() if node.process is not None]
+    lives = [broker.parts.life for broker in brokers if broker is not None]
+    voters = max((life.view.decided for life in lives), key=lambda decided: decided.version, default=None)
+    if voters is None:
+        return True
+    knowing = [life.seat.name for life in lives if life.view.decided == voters]
+    enough = min(len(lives), 2 * lives[0].faults + 1)
+    return len(voters.voters) == enough and all(voter.name in knowing for voter in voters.voters)

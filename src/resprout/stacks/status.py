@@ -4,7 +4,7 @@ A stack tells what it has; what it has not is absent. What a driver knows by its
 asked of it. `readers_here` looks at every subscription, so it is for people who ask and not for publications.
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Annotated, Protocol, runtime_checkable
 
 import msgspec
 
@@ -13,13 +13,16 @@ from resprout.filters.predicate import topic_matches
 from resprout.overlay.messages import Place
 
 Absent = msgspec.UnsetType
+Count = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+Amount = Annotated[float, msgspec.Meta(ge=-float(1 << 53), le=float(1 << 53))]
+"""Bounds for numbers that other brokers tell of themselves: greater ones cannot be formatted as sizes or times."""
 
 
 class MemberSeen(msgspec.Struct, frozen=True):
     """A broker as another one knows it."""
 
     name: str
-    life: int | Absent = msgspec.UNSET
+    life: Count | Absent = msgspec.UNSET
     address: str | Absent = msgspec.UNSET
     parent: str | Absent | None = msgspec.UNSET
     """None: it is the root."""
@@ -43,13 +46,13 @@ class RepairSeen(msgspec.Struct, frozen=True):
 class SpillSeen(msgspec.Struct, frozen=True):
     """What waits on disk for those who are slow, in this life."""
 
-    bytes: int
+    bytes: Count
     """On disk now."""
-    bundles: int
-    bytes_max: int
-    spilled: int
+    bundles: Count
+    bytes_max: Count
+    spilled: Count
     """Bytes, ever."""
-    refused: int
+    refused: Count
     """How often there was no room, or the disk took nothing."""
 
 
@@ -62,9 +65,9 @@ class PausedSubscriber(msgspec.Struct, frozen=True):
     """That serves it."""
     durable: bool
     filters: tuple[str, ...]
-    bytes: int
+    bytes: Count
     """Unread."""
-    seconds: float
+    seconds: Amount
     """How long publishers have waited for it."""
 
 
@@ -72,7 +75,7 @@ class HeldPublisher(msgspec.Struct, frozen=True):
     """A client here whose publications wait."""
 
     name: str
-    bytes: int
+    bytes: Count
     """That wait at its broker."""
     reason: str
 
@@ -92,10 +95,10 @@ class StackStatus(msgspec.Struct, frozen=True):
     site: str | Absent = msgspec.UNSET
     roles: tuple[str, ...] = ()
     """What it does for others now, in a few words each: "leads the site s1"."""
-    log_bytes: int | Absent = msgspec.UNSET
+    log_bytes: Count | Absent = msgspec.UNSET
     """What it keeps for others, or for readers here."""
-    log_bundles: int | Absent = msgspec.UNSET
-    log_bytes_max: int | Absent = msgspec.UNSET
+    log_bundles: Count | Absent = msgspec.UNSET
+    log_bytes_max: Count | Absent = msgspec.UNSET
     """Of what local clients published: beyond it they are held back."""
     spill: SpillSeen | Absent = msgspec.UNSET
     """Absent where nobody asked for it."""
@@ -105,9 +108,9 @@ class StackStatus(msgspec.Struct, frozen=True):
     """Publishers here that wait."""
     unread: dict[str, int] = {}
     """By client: bytes that were shown to it and that it has not taken; those with none are left out."""
-    slow_consumers: int = 0
+    slow_consumers: Count = 0
     """Subscribers that were cut off in this life."""
-    dropped_messages: int = 0
+    dropped_messages: Count = 0
     """Messages that were dropped in this life, because a subscriber that wants it so was slow."""
     notices: tuple[str, ...] = ()
     """What people should know."""

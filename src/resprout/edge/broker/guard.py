@@ -113,6 +113,9 @@ class Guard:
         return message, ()
 
     def _attend(self, session: ClientSession, message: Attend, permit: Permit) -> Guarded:
+        if len(message.subscriptions) > session.held_at_once:  # each takes some microseconds
+            session.hears = partial(self._hears, session, permit)
+            return message, ()
         kept: list[HeldSubscription] = []
         for held in message.subscriptions:
             if may_hear(permit.rights, session.name, held.filter):
@@ -125,6 +128,13 @@ class Guard:
         if message.when_full is WhenFull.BLOCK and not session.may_block:
             message = msgspec.structs.replace(message, when_full=WhenFull.DISCONNECT)
         return message, ()
+
+    def _hears(self, session: ClientSession, permit: Permit, id: int, topic_filter: str) -> SubscribeRefused | None:
+        """Check one of many subscriptions that a client brings along."""
+        if not may_hear(permit.rights, session.name, topic_filter):
+            return self._no_subscription(session, id, topic_filter)
+        session.may_block = session.may_block and may_block(permit.rights, topic_filter)
+        return None
 
     def _consume(self, session: ClientSession, message: Consume, permit: Permit) -> Guarded:
         """What it subscribes to is looked at here, and whose it is where that is known."""

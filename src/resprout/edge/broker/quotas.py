@@ -3,9 +3,13 @@
 A client that wants more than its quota of a broker is refused. The party that is charged is the identity that a client
 has proven, or the client itself where nothing is proven. All limits are counted where the client is served. What costs
 work while others publish is bounded in three ways: by the number of filters of a party that a topic can match
-(`identity_wildcards`), by the placements of wildcards of all parties, each of which costs a new topic one lookup
-(`PLACEMENTS_MAX`), and by the steps that conditions take in a second (`identity_steps`), which are looked at inside
+(`identity_wildcards`), by the deep placements of wildcards in the whole network, each of which costs a new topic one
+lookup (`wildcards`), and by the steps that conditions take in a second (`identity_steps`), which are looked at inside
 each bundle (`spend`).
+
+A party takes new deep placements only while it has less than one sixteenth of what is still free (a *dynamic
+threshold*). The more parties take, the less each gets, and a part always stays free: beside 64 parties that take all
+they can get, the next one still gets 12, and beside 1,000 it gets one.
 
 `BackPressure` holds back a *source*, a neighbour or a client, that has too much under way, and releases it at half of
 that. The stack says what counts against a source, and in which unit. Several sources may share one account.
@@ -19,6 +23,7 @@ from resprout.core.errors import UsageError
 from resprout.core.limits import ClientLimits
 from resprout.core.message_fields import Marks, from_marks
 from resprout.edge.broker.session import ClientSession
+from resprout.filters.index import SHALLOW_LEVELS
 from resprout.filters.predicate import Predicate, is_plain, placement_of
 
 CONDITION_BYTES: Final = 64
@@ -30,9 +35,12 @@ PARSED_MOST: Final = 2
 """A party may have twice as many bytes of conditions parsed at a time as it may have."""
 PARSED_SECONDS: Final = 16
 """After so many seconds it may have all of that parsed again."""
-PLACEMENTS_MAX: Final = 4_096
-"""Different placements of wildcards in the filters of all clients together. A message that names 65 new topics then
-takes about 0.2 s to look up at most (extrapolated from 0.7 us for a lookup)."""
+DEEP_PLACEMENTS: Final = 1_024
+"""Different placements of wildcards in filters of more than `SHALLOW_LEVELS` levels that a broker knows, those that
+neighbours relay included. A message that names 65 new topics then takes about 70 ms to look up at most (extrapolated
+from 0.7 us for a lookup)."""
+DEEP_SHARE: Final = 16
+"""A party may have one in so many of the deep placements that are free."""
 MARKS_MAX: Final = 1 << 20
 """Marks of what clients of one party have received before they came: about 200 MB."""
 
@@ -112,12 +120,14 @@ class _Usage:
 
 
 class Quotas:
-    def __init__(self) -> None:
+    def __init__(self, known_deep: Callable[[], int] = lambda: 0) -> None:
+        """`known_deep` tells how many deep placements of wildcards this broker knows, from clients and neighbours."""
+        self._known_deep = known_deep
         self._parties: dict[str, _Usage] = {}
-        self._placements: dict[str, int] = {}
-        """How many parties have filters with each placement of wildcards."""
-        self._durables: dict[str, tuple[str, int]] = {}
-        """By name: who has begun it, and the steps that its condition may take."""
+        self.deep: dict[str, int] = {}
+        """How many parties here have filters with each deep placement of wildcards."""
+        self._durables: dict[str, tuple[str, int, str]] = {}
+        """By name: the party that has begun it, the steps that its condition may take, and its filter."""
         self.refused: dict[str, int] = {}
         """How often somebody was refused something, by the limit."""
         self.overspent: dict[str, str] = {}
@@ -131,7 +141,7 @@ class Quotas:
         usage.sessions -= 1
         usage.marks -= len(session.received)
         for predicate in session.subscriptions.values():
-            self._give_back(usage, predicate)
+            self.give_back(session, predicate)
         self.overspent.pop(session.name, None)
         if not usage.sessions and not usage.spent and not usage.parsed and not usage.durables:
             del self._parties[party_of(session)]
@@ -160,28 +170,26 @@ class Quotas:
         usage.marks += len(session.received)
 
     def take(self, session: ClientSession, predicate: Predicate) -> None:
-        """Count one more subscription, before it is among those of the session. LimitError when there are too many."""
+        """Count one more subscription, before it is among those of the session. LimitError when there are too many.
+        That of a durable subscription counts for the party that has begun it (`take_durable`)."""
+        if session.is_inner:
+            return
         limits, usage, party = session.limits, self._usage(session), party_of(session)
         _check("client_subscriptions", limits, len(session.subscriptions), 1, session.name, "subscriptions")
         _check("identity_subscriptions", limits, usage.subscriptions, 1, party, "subscriptions at this broker")
         size = _condition_bytes(predicate)
         _check("identity_condition_bytes", limits, usage.condition_bytes, size, party, "bytes of conditions")
-        if not is_plain(predicate.filter):
-            placement = placement_of(predicate.filter)
-            if placement not in usage.placements:
-                used = len(usage.placements)
-                _check("identity_wildcards", limits, used, 1, party, "placements of wildcards in its filters")
-                if placement not in self._placements and len(self._placements) >= PLACEMENTS_MAX:
-                    complaint = f"all clients have {PLACEMENTS_MAX} placements of wildcards, and {placement} is none"
-                    raise LimitError("wildcards", PLACEMENTS_MAX, complaint)
-                self._placements[placement] = self._placements.get(placement, 0) + 1
-            usage.placements[placement] = usage.placements.get(placement, 0) + 1
+        self._take_placement(party, limits, usage, predicate.filter)
         usage.subscriptions += 1
         usage.condition_bytes += size
 
     def give_back(self, session: ClientSession, predicate: Predicate) -> None:
         """A subscription is over."""
-        self._give_back(self._usage(session), predicate)
+        if not session.is_inner:
+            usage = self._usage(session)
+            usage.subscriptions -= 1
+            usage.condition_bytes -= _condition_bytes(predicate)
+            self._give_back_placement(usage, predicate.filter)
 
     def take_durable(self, session: ClientSession, name: str, predicate: Predicate) -> None:
         """Count a durable subscription that a client begins. LimitError when its party has too many."""
@@ -190,16 +198,18 @@ class Quotas:
         _check("identity_durables", limits, usage.durables, 1, party, "durable subscriptions at this broker")
         what = "steps a message in the conditions of its durable subscriptions"
         _check("durable_steps", limits, usage.durable_steps, steps, party, what)
+        self._take_placement(party, limits, usage, predicate.filter)
         usage.durables += 1
         usage.durable_steps += steps
-        self._durables[name] = (party, steps)
+        self._durables[name] = (party, steps, predicate.filter)
 
     def end_durable(self, name: str) -> None:
         """It is not held here any more, whoever has begun it."""
-        party, steps = self._durables.pop(name, ("", 0))
+        party, steps, topic_filter = self._durables.pop(name, ("", 0, ""))
         if (usage := self._parties.get(party)) is not None:
             usage.durables -= 1
             usage.durable_steps -= steps
+            self._give_back_placement(usage, topic_filter)
             if not usage.sessions and not usage.durables and not usage.spent and not usage.parsed:
                 del self._parties[party]
 
@@ -227,18 +237,39 @@ class Quotas:
             more = f"; {count} times by now" if count > 1 else ""
             out.append(Note("note", {"detail": f"{client} was refused: {why}{more}"}))
 
-    def _give_back(self, usage: _Usage, predicate: Predicate) -> None:
-        usage.subscriptions -= 1
-        usage.condition_bytes -= _condition_bytes(predicate)
-        if is_plain(predicate.filter):
+    def _take_placement(self, party: str, limits: ClientLimits, usage: _Usage, topic_filter: str) -> None:
+        if is_plain(topic_filter):
             return
-        placement = placement_of(predicate.filter)
+        placement = placement_of(topic_filter)
+        if placement not in usage.placements:
+            used = len(usage.placements)
+            _check("identity_wildcards", limits, used, 1, party, "placements of wildcards in its filters")
+            if len(placement) > SHALLOW_LEVELS:
+                self._take_deep(party, usage, placement)
+        usage.placements[placement] = usage.placements.get(placement, 0) + 1
+
+    def _take_deep(self, party: str, usage: _Usage, placement: str) -> None:
+        if placement not in self.deep:
+            mine = sum(len(one) > SHALLOW_LEVELS for one in usage.placements)
+            free = DEEP_PLACEMENTS - max(len(self.deep), self._known_deep())
+            if mine * DEEP_SHARE >= free:
+                complaint = (
+                    f"{party} has {mine} placements of wildcards in filters of more than {SHALLOW_LEVELS} levels"
+                )
+                raise LimitError("wildcards", DEEP_PLACEMENTS, f"{complaint}, and {max(0, free)} are free for all")
+        self.deep[placement] = self.deep.get(placement, 0) + 1
+
+    def _give_back_placement(self, usage: _Usage, topic_filter: str) -> None:
+        if is_plain(topic_filter):
+            return
+        placement = placement_of(topic_filter)
         usage.placements[placement] -= 1
         if not usage.placements[placement]:
             del usage.placements[placement]
-            self._placements[placement] -= 1
-            if not self._placements[placement]:
-                del self._placements[placement]
+            if len(placement) > SHALLOW_LEVELS:
+                self.deep[placement] -= 1
+                if not self.deep[placement]:
+                    del self.deep[placement]
 
     def _usage(self, session: ClientSession) -> _Usage:
         party = party_of(session)

@@ -1,7 +1,7 @@
 """A client as its broker knows it: what it subscribed to, what it was given and took, what it published."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from resprout.core import limits
@@ -9,7 +9,7 @@ from resprout.core.bundle import Bundle, Origin
 from resprout.core.errors import BoundError, ForbiddenError, PeerError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.core.limits import DEFAULT_LIMITS, ClientLimits
-from resprout.core.message_fields import Marks, Reached, is_beyond
+from resprout.core.message_fields import NUMBER_MAX, Marks, Reached, is_beyond
 from resprout.core.seen import Range, Ranges, joined
 from resprout.edge.broker.ports import HeldBundle
 from resprout.edge.durable_messages import Consume, WhenFull
@@ -36,10 +36,10 @@ class ClientSession:
     __slots__ = (
         "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted",
         "delivered", "delivered_now", "drop_notices", "dropped", "dropped_bytes", "drops_acknowledged", "endings",
-        "gaps", "gave", "given", "gone", "grant", "identity", "incarnation", "is_arriving", "is_inner", "is_internal",
-        "last", "limits", "may_block", "moved", "name", "owed_bytes", "received", "repeated_upto", "room", "safe",
-        "subscriptions", "taken", "taken_bytes", "told_safe", "unconfirmed", "unsaid", "unturned", "users", "waiting",
-        "waiting_bytes", "when_full", "withheld",
+        "gaps", "gave", "given", "gone", "grant", "hears", "held_at_once", "identity", "incarnation", "is_arriving",
+        "is_inner", "is_internal", "last", "limits", "may_block", "moved", "name", "owed_bytes", "received",
+        "repeated_upto", "room", "safe", "subscriptions", "taken", "taken_bytes", "told_safe", "unconfirmed", "unsaid",
+        "unturned", "users", "waiting", "waiting_bytes", "when_full", "withheld",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +64,12 @@ class ClientSession:
         self.is_arriving = False
         """Whether only some of the many subscriptions that it brings along are taken up
         (`ClientSessions.take_held`). Until all are, nothing is shown to it."""
+        self.held_at_once = NUMBER_MAX
+        """Subscriptions that it may bring along and that rules are asked about when they come. A stack that takes more
+        of them in portions sets it."""
+        self.hears: Callable[[int, str], SubscribeRefused | None] | None = None
+        """Returns why it may not have a subscription with this id and filter that it brings along; None: rules were
+        asked before, or there are none."""
         self.is_inner = False
         """Whether it is a durable subscription that this broker holds (`consumers`), and no peer: it is sent
         nothing."""

@@ -22,7 +22,7 @@ from resprout.edge.broker.portion import joined, spans_of
 from resprout.edge.broker.ports import Confirmation, HeldBundle, RetentionPort, SubscriptionPort
 from resprout.edge.broker.quotas import LimitError, Quotas
 from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
-from resprout.edge.durable_messages import SPANS_MAX
+from resprout.edge.durable_messages import SPANS_MAX, WhenFull
 from resprout.edge.messages import (
     Attend,
     DeliveriesDropped,
@@ -61,11 +61,12 @@ class ClientSessions:
         is_confirmed: Callable[[ClientSession, Marks], None] = lambda session, base: None,
         filling_bytes: int = 1 << 62,
         delivery_of: Callable[[Any, ClientSession | None], Delivery] | None = None,
+        known_deep: Callable[[], int] = lambda: 0,
     ) -> None:
         """`finished` is called when the last reader of an item has it and no other is owed it. `copies_of` tells on how
         many brokers a safe item rests, f + 1 if it is not given. `is_confirmed` is told of durable subscriptions from
         whose confirmation on nothing is missed. `delivery_of` makes the message that gives an item to a client, or to
-        all who read the whole of it."""
+        all who read the whole of it. `known_deep`: see `Quotas`."""
         self.serving = serving
         self._delivery_of = delivery_of or plain_delivery
         self._log = log
@@ -73,7 +74,7 @@ class ClientSessions:
         self.copies_of = copies_of or (lambda item: serving.faults_tolerated + 1)
         """Returns the number of brokers on which a safe item rests; at most f + 1."""
         self._finished = finished
-        self.quotas = Quotas()
+        self.quotas = Quotas(known_deep)
         self.all: dict[str, ClientSession] = {}
         """All readers by name: clients, served or not yet, and ghosts."""
         self.returned: dict[str, ClientSession] = {}
@@ -92,8 +93,7 @@ class ClientSessions:
         self.filling_bytes = filling_bytes
         """A session that is owed more than this is put into `filling`."""
         self.filling: dict[str, ClientSession] = {}
-        """Sessions that were owed more than `filling_bytes` when something was shown to them; the part that looks at
-        them removes them."""
+        """Sessions that were owed more when something was shown to them; the part that looks at them removes them."""
         self._base: dict[Origin, Reached] = {}
         self._base_marks: Marks = ()
         """Of the wish that was confirmed last."""
@@ -129,7 +129,8 @@ class ClientSessions:
         held = read_held(attend.subscriptions) if resumed and brought is None else []
         session.moved = bool(attend.tried)
         session.told_safe = attend.safe
-        session.when_full = attend.when_full
+        may = session.may_block or attend.when_full is not WhenFull.BLOCK
+        session.when_full = attend.when_full if may else WhenFull.DISCONNECT
         if attend.received:
             self.quotas.keep_received(session, attend.received)
             self.returned[session.name] = session
@@ -144,6 +145,9 @@ class ClientSessions:
         """Take one of the subscriptions that a client brings along, before `welcome`. Raises ForbiddenError when too
         many are refused."""
         session.is_arriving = True
+        if session.hears is not None and (refused := session.hears(held.id, held.predicate.filter)) is not None:
+            session.withhold(refused)
+            return
         brought.owed.add(held)
         self._take_held(session, held, brought.bases, out)
 
@@ -162,6 +166,9 @@ class ClientSessions:
         session.users[predicate] = users + 1
         if users == 0:
             self.confirm(self._subscriptions.want(session.name, predicate, confirmed=True), out)
+        if not held.base:
+            session.confirmed.setdefault(predicate, ())
+            return
         base = bases.get(predicate)
         if base is None:
             base = bases[predicate] = from_marks(session.confirmed.get(predicate, ()))

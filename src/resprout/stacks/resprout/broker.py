@@ -108,7 +108,7 @@ from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.pauses import ReadersPaused
 from resprout.stacks.resprout.shares import LookAtReaders
 from resprout.stacks.resprout.subscribing import DropMore, TakeUpRequests
-from resprout.stacks.resprout.unsettled import AskUnread, SearchDue, UnreadTold
+from resprout.stacks.resprout.unsettled import AskUnread, HoldOver, SearchDue, UnreadTold
 from resprout.stacks.shell import Shell
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import StackStatus, TopicReaders
@@ -155,6 +155,7 @@ class ResproutBroker(Shell):
                 GhostOver: parts.ghost_expiry.due,
                 DurableDue: parts.durables.due,
                 SearchDue: lambda timer: parts.served.search(),
+                HoldOver: parts.served.hold_over,
                 DropMore: lambda timer: parts.served.drop_more(),
                 TakeUpRequests: lambda timer: parts.wishes.postponed.take_up(),
                 LookAtReaders: lambda timer: None,  # at the end of the step

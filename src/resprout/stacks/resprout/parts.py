@@ -130,6 +130,7 @@ class BrokerParts:
             CopyCount(life, self.links).of,
             self._durable_confirmed,
             options.subscriber_bytes // 2,
+            known_deep=lambda: self.interest.index.deep_placements,
         )
         budget = MatchBudget(self.sessions.quotas, self.links, self.sessions.all, lambda: life.now_us)
         self.routes = Routes(self.interest.index, self.links, self.sessions.all, budget)
@@ -183,7 +184,7 @@ class BrokerParts:
             if options.durable is True
             else None
         )
-        self.unsettled = UnsettledClients(self.sessions, self.seen.mark)
+        self.unsettled = UnsettledClients(self.sessions, self.seen)
         self.publishing = ClientPublishing(
             life, self.log, self.clock, self.seen, self.sessions, self.delivering, self.pressure,
             self.charges, self.totals, self.forwarding, self.total_delivery, self.pauses, self.unsettled,
@@ -191,7 +192,7 @@ class BrokerParts:
         )  # fmt: skip
         self.wishes = Wishes(
             life, self.outbound, self.interest, self.sessions, self.routes, self.disk,
-            self.client_book.listeners, self.links,
+            self.client_book.listeners, self.links, lambda: self.retained.searches,
         )  # fmt: skip
         self.served = ServedClients(
             life, self.peers, self.links, self.log, self.clock, self.client_interest, self.sessions,

@@ -223,7 +223,9 @@ class ClientPublishing:
     def _may_pass(self, session: ClientSession, bundle: Bundle) -> bool:
         """Whether an `eventual` bundle may overtake the queue: not when its stream has others in the queue, because
         accepted publications are remembered by the last number of a stream."""
-        return not self._life.leaving and session.name not in self._late and self._pauses.find(bundle) is None
+        if self._life.leaving or session.name in self._late or self._unsettled.is_holding(session.name):
+            return False
+        return self._pauses.find(bundle) is None
 
     def _parts(self, session: ClientSession, message: Publish) -> tuple[Publish, ...]:
         """Split a repeated bundle into what is known here, or under way as a total, and the rest. A publisher that
@@ -267,11 +269,18 @@ class ClientPublishing:
             self.drain(session)
             self._delivering.show()
 
+    def resume(self, session: ClientSession) -> None:
+        """Take what the client published while its publications had to wait."""
+        self.drain(session)
+        self._delivering.show()
+
     def drain(self, session: ClientSession) -> None:
         """Take everything from a client's queue that need not wait any longer."""
         life = self._life
         totals = self._totals
         if totals.state is not TotalsState.RUNNING or life.leaving or session.name in self._draining:
+            return
+        if self._unsettled.is_holding(session.name):
             return
         self._draining.add(session.name)
         pause: PauseSeen | None = None

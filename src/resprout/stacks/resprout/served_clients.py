@@ -30,7 +30,14 @@ from resprout.stacks.resprout.messages import BroughtAlong, Superseded
 from resprout.stacks.resprout.publishing import ClientPublishing
 from resprout.stacks.resprout.remembered import RememberedBrokers
 from resprout.stacks.resprout.subscribing import DROP_PORTION_US, ClientInterest, DropMore
-from resprout.stacks.resprout.unsettled import SearchDue, UnreadSearch, UnreadTold, UnsettledClient, UnsettledClients
+from resprout.stacks.resprout.unsettled import (
+    HoldOver,
+    SearchDue,
+    UnreadSearch,
+    UnreadTold,
+    UnsettledClient,
+    UnsettledClients,
+)
 
 
 class ServedClients:
@@ -112,7 +119,10 @@ class ServedClients:
         elif name in self._client_interest.leaving:
             life.out.append(Close(name, f"the subscriptions of the last session of {name} are being dropped"))
         else:
-            self._sessions.arrive(name, event.incarnation, event.room, event.internal, event.identity, event.limits)
+            session = self._sessions.arrive(
+                name, event.incarnation, event.room, event.internal, event.identity, event.limits
+            )
+            session.held_at_once = HELD_AT_ONCE
 
     def attend(self, session: ClientSession, message: Attend) -> None:
         """A client asks to be served."""
@@ -193,7 +203,7 @@ class ServedClients:
         self._unsettled.leave(name)
         self._publishing.leave(self._sessions.all[name])
         self._log.held_back.put_wall()  # it may go on elsewhere, and say there again what waits here
-        self._client_interest.leave_slowly(name)
+        self._client_interest.leave_slowly(name, life.now_us)
         self._sessions.leave(name, life.out)
         if name in self._client_interest.leaving:
             life.out.append(SetTimer(DropMore(), life.now_us + DROP_PORTION_US))
@@ -260,8 +270,20 @@ class ServedClients:
             client.is_asking = False
             if told.is_complete:
                 self._unsettled.told(client, marks, told.reached, told.is_read)
+            self._release(client)
 
         self._unread.ask(marks, client.asks > 1, answered)
+
+    def hold_over(self, timer: HoldOver) -> None:
+        """The tree has not answered for long: take what the client publishes, whether others have it or not."""
+        if (client := self._unsettled.clients.get(timer.client)) is not None:
+            self._release(client)
+
+    def _release(self, client: UnsettledClient) -> None:
+        session = client.session
+        if client.is_held and self._sessions.all.get(session.name) is session:
+            client.is_held = False
+            self._publishing.resume(session)
 
     def tell_successors(self) -> None:
         """Tell all clients the successors of this broker, if they have changed."""
@@ -371,9 +393,12 @@ class ServedClients:
             is_certain = self._ghosts.answers_for(home_of(attend)) and not attend.unsettled
             is_kept = home_of(attend) in self._lost.kept_by  # until then by others, after that by nobody
             due_us = self._lost.kept_until_us if is_kept else life.now_us
-            self._unsettled.adopt(session, self._answered_for(session), None if is_certain else due_us)
+            is_held = not is_kept and (attend.unsettled or home_of(attend) == life.own)  # it may repeat everything
+            self._unsettled.adopt(session, self._answered_for(session), None if is_certain else due_us, is_held)
             if not is_certain:
                 self._search_at(due_us)
+                if is_held:
+                    life.out.append(SetTimer(HoldOver(session.name), life.now_us + life.options.lease_us))
         if attend.tried and resumed:
             self._give_share(session, attend, brought)
         if attend.tried and self._ghosts.awaits(session.name):

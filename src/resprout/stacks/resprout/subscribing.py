@@ -12,6 +12,10 @@ messages count against no window, and publications wait behind them. So while a 
 acknowledge (`Congested`), such requests wait here: the clients that cause them wait, and nobody else. What a client
 begins and ends meanwhile is told to nobody. The number of requests that wait is bounded: subscriptions count as if they
 were there, and only those that are there can be ended.
+
+Requests wait for the next portion, too, when subscriptions have made this broker look at its whole log several times in
+this step. A new subscription needs to know how far all origins have come. That is found once for all subscriptions
+between two publications, so clients that publish and subscribe in turn would have it looked for each time.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -47,6 +51,8 @@ TAKE_UP_PORTION: Final = 256
 """Requests that are taken up in one step."""
 TAKE_UP_PORTION_US: Final = 1_000
 """Between two portions."""
+SEARCHES_AT_ONCE: Final = 8
+"""How often subscriptions may have the whole log looked at in one step: each takes about 16 ms for 60,000 entries."""
 
 Request = Subscribe | Unsubscribe
 
@@ -65,6 +71,8 @@ class ClientInterest:
         self.changed = changed
         self.leaving: dict[str, None] = {}
         """Clients that have left, and whose interest is not all dropped yet."""
+        self._dropped = (-1, 0)
+        """When clients left last, and how many of their wishes were dropped at once then."""
 
     def want(self, client: str, predicate: Predicate, confirmed: bool = False) -> list[Wish]:
         self.changed()
@@ -77,26 +85,33 @@ class ClientInterest:
     def drop_all(self, client: str) -> list[Wish]:
         self.changed()
         if client in self.leaving:
-            return self._drop_portion(client)
+            is_first = len(self.leaving) == 1 and len(self._interest.index.predicates_of(client)) > DROP_PORTION
+            return self._drop_portion(client, DROP_PORTION) if is_first else []
         return self._interest.drop_all(client, self._outbound)
 
-    def leave_slowly(self, client: str) -> None:
-        """It is about to leave: if it wants much, `drop_all` drops a portion, and `drop_more` the rest."""
-        if len(self._interest.index.predicates_of(client)) > DROP_PORTION:
+    def leave_slowly(self, client: str, now_us: int) -> None:
+        """It is about to leave: if it wants much, or many that leave in this step do, `drop_more` drops the most."""
+        count = len(self._interest.index.predicates_of(client))
+        if self._dropped[0] != now_us:
+            self._dropped = (now_us, 0)
+        if self._dropped[1] + count > DROP_PORTION:
             self.leaving[client] = None
+        else:
+            self._dropped = (now_us, self._dropped[1] + count)
 
     def drop_more(self) -> list[Wish]:
-        """Drop a portion of what each of those wants that leave."""
+        """Drop a portion of what those want that leave: all of them share it."""
         self.changed()
-        return [wish for client in list(self.leaving) for wish in self._drop_portion(client)]
+        most = max(1, DROP_PORTION // len(self.leaving)) if self.leaving else 0
+        return [wish for client in list(self.leaving) for wish in self._drop_portion(client, most)]
 
-    def _drop_portion(self, client: str) -> list[Wish]:
+    def _drop_portion(self, client: str, most: int) -> list[Wish]:
         predicates = self._interest.index.predicates_of(client)
-        if len(predicates) <= DROP_PORTION:
+        if len(predicates) <= most:
             del self.leaving[client]
             return self._interest.drop_some(client, predicates, self._outbound)
-        plain = tuple(islice((one for one in predicates if is_plain(one.filter)), DROP_PORTION))
-        return self._interest.drop_some(client, plain or predicates[:DROP_PORTION], self._outbound)
+        plain = tuple(islice((one for one in predicates if is_plain(one.filter)), most))
+        return self._interest.drop_some(client, plain or predicates[:most], self._outbound)
 
 
 class TakeUpRequests(Timer, frozen=True):
@@ -122,8 +137,10 @@ class PostponedRequests:
         quotas: Quotas,
         take: Callable[[ClientSession, Any], None],
         take_brought: Callable[[ClientSession, BroughtSubscriptions], None],
+        searches: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`take` handles a request when its time has come, `take_brought` one more of what a client brings along."""
+        """`take` handles a request when its time has come, `take_brought` one more of what a client brings along.
+        `searches` tells how often the whole log was looked at so far (`Retained`)."""
         self._step = step
         self._links = links
         self._quotas = quotas
@@ -133,6 +150,9 @@ class PostponedRequests:
         self._waiting: dict[str, _Waiting] = {}
         self._begun: dict[str, int] = {}
         """By party: subscriptions that wait."""
+        self._searches = searches
+        self._before = (-1, 0)
+        """The time of the last step with a request, and the searches before it."""
 
     def __len__(self) -> int:
         """Return how many requests wait, and clients that bring subscriptions along."""
@@ -156,8 +176,14 @@ class PostponedRequests:
 
     def ask(self, session: ClientSession, message: Request) -> None:
         """Take a request now, or later if neighbours have enough to do."""
+        now_us, searches = self._step.now_us, self._searches()
+        if self._before[0] != now_us:
+            self._before = (now_us, searches)
         if session.name in self._waiting or self._is_congested():
             self._postpone(session, message)
+        elif searches - self._before[1] >= SEARCHES_AT_ONCE:
+            self._postpone(session, message)
+            self._step.out.append(SetTimer(TakeUpRequests(), now_us + TAKE_UP_PORTION_US))
         else:
             self._take(session, message)
 
@@ -250,7 +276,9 @@ class Wishes:
         disk: DiskLog | None,
         listeners: ListenerBook,
         links: Mapping[str, Link],
+        searches: Callable[[], int],
     ) -> None:
+        """`searches`: see `PostponedRequests`."""
         self._life = life
         self._outbound = outbound
         self._interest = interest
@@ -258,7 +286,7 @@ class Wishes:
         self._routes = routes
         self._disk = disk
         self._listeners = listeners
-        self.postponed = PostponedRequests(life, links, sessions.quotas, self._take, self._take_brought)
+        self.postponed = PostponedRequests(life, links, sessions.quotas, self._take, self._take_brought, searches)
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 

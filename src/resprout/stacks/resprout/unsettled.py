@@ -21,7 +21,7 @@ from resprout.core.bundle import Bundle, Origin
 from resprout.core.contract import Departure, NeighbourMessage, Timer
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import STREAMS
-from resprout.core.message_fields import BoundedNumber, Mark, Marks, Reached
+from resprout.core.message_fields import NUMBER_MAX, BoundedNumber, Mark, Marks, Reached
 from resprout.core.seen import Seen
 from resprout.edge.broker.ports import HeldBundle
 from resprout.edge.broker.session import ClientSession
@@ -88,7 +88,7 @@ class UnreadSearch:
         """Call `done`, perhaps at once, with what everybody but those behind `source` answers."""
         number = self._echo.asked + 1
         is_complete = all(self._neighbours.values()) and len(self._echo) < QUESTIONS_MAX
-        is_read = not any(self._log.repeats.has_unread(mark.origin, mark.seq) for mark in marks)
+        is_read = self._is_read(marks)
         reached = [self._seen.mark(mark.origin) for mark in marks]
 
         def join(answer: UnreadTold | None) -> None:
@@ -108,9 +108,14 @@ class UnreadSearch:
             number,
             names,
             lambda name: self._outbound.append((name, question)),
-            lambda: done(UnreadTold(number, is_complete, is_read, tuple(reached), again)),
+            lambda: done(UnreadTold(number, is_complete, is_read and self._is_read(marks), tuple(reached), again)),
             join,
         )
+
+    def _is_read(self, marks: Marks) -> bool:
+        """Whether nothing up to these marks is unread here. Looked at before and after the others have answered: an
+        entry may have left a broker that answered later for one that was asked before."""
+        return not any(self._log.repeats.has_unread(mark.origin, mark.seq) for mark in marks)
 
     def asked(self, link: Link, message: AskUnread) -> None:
         if len(message.marks) > len(STREAMS):
@@ -174,13 +179,21 @@ class SearchDue(Timer, frozen=True):
     """When to ask the tree, for the first time, whether what clients published before they came is delivered."""
 
 
+class HoldOver(Timer, frozen=True):
+    """When publications of a client wait no longer for an answer of the tree: part of it may be cut off."""
+
+    client: str
+
+
 class UnsettledClient:
     """A client of whose publications some may be unread elsewhere."""
 
-    __slots__ = ("asks", "delay_us", "due_us", "is_asking", "session", "upto")
+    __slots__ = ("asks", "delay_us", "due_us", "is_asking", "is_held", "session", "upto")
 
-    def __init__(self, session: ClientSession, due_us: int, upto: dict[str, int]) -> None:
+    def __init__(self, session: ClientSession, due_us: int, upto: dict[str, int], is_held: bool = False) -> None:
         self.session = session
+        self.is_held = is_held
+        """Whether its publications wait until the tree has answered for the first time."""
         self.due_us = due_us
         """When to ask next."""
         self.delay_us = 0
@@ -193,15 +206,16 @@ class UnsettledClient:
 
     @property
     def marks(self) -> Marks:
-        session = self.session
-        return tuple([Mark(session.name, stream, session.incarnation, self.upto.get(stream, 0)) for stream in STREAMS])
+        session, upto = self.session, dict.fromkeys(STREAMS, NUMBER_MAX) if self.is_held else self.upto
+        return tuple([Mark(session.name, stream, session.incarnation, upto.get(stream, 0)) for stream in STREAMS])
 
 
 class UnsettledClients:
-    def __init__(self, sessions: ClientSessions, reached: Callable[[Origin], Reached]) -> None:
-        """`reached`: how far an origin has come here."""
+    def __init__(self, sessions: ClientSessions, seen: Seen) -> None:
+        """`seen`: how far origins have come here."""
         self._sessions = sessions
-        self._reached = reached
+        self._seen = seen
+        self._reached = seen.mark
         self.clients: dict[str, UnsettledClient] = {}
         self._settled: dict[str, dict[str, int]] = {}
         """By client that came from elsewhere: up to where everything is delivered, by stream."""
@@ -219,11 +233,19 @@ class UnsettledClients:
         self.clients[session.name] = UnsettledClient(session, now_us, {**settled, bundle.stream: bundle.last})
         return False
 
-    def adopt(self, session: ClientSession, kept: Iterable[HeldBundle], due_us: int | None) -> None:
-        """These publications of it are kept here. `due_us`: when to ask about the others; None: they are
-        delivered."""
+    def is_holding(self, name: str) -> bool:
+        """Whether publications of this client wait until the tree has answered."""
+        unsettled = self.clients.get(name)
+        return unsettled is not None and unsettled.is_held
+
+    def adopt(
+        self, session: ClientSession, kept: Iterable[HeldBundle], due_us: int | None, is_held: bool = False
+    ) -> None:
+        """These publications of it are kept here. `due_us`: when to ask about the others; None: they are delivered.
+        `is_held`: it may publish again what is long delivered, so its publications wait for the first answer."""
         if due_us is not None:
-            self.clients[session.name] = UnsettledClient(session, due_us, known_streams(session, self._reached))
+            known = known_streams(session, self._reached)
+            self.clients[session.name] = UnsettledClient(session, due_us, known, is_held)
             session.expect_repeats(None)
         self._sessions.adopt(session, kept, known_streams(session, self._reached) if due_us is None else None)
 
@@ -244,7 +266,9 @@ class UnsettledClients:
         unsettled.due_us = now_us + unsettled.delay_us
 
     def told(self, unsettled: UnsettledClient, marks: Marks, reached: tuple[int, ...], is_read: bool) -> None:
-        """Everybody was asked about these marks, and knows these numbers."""
+        """Everybody was asked about these marks, and knows these numbers. If all of it is read, nothing of it is on its
+        way here, and what a client that is held publishes again is known here from now on: this broker may never have
+        had it, and clients that subscribed since must not get it behind messages that depend on it."""
         session = unsettled.session
         if self.clients.get(session.name) is not unsettled:
             return
@@ -252,7 +276,10 @@ class UnsettledClients:
             for mark, elsewhere in zip(marks, reached, strict=True):
                 unsettled.upto[mark.stream] = max(elsewhere, unsettled.upto.get(mark.stream, 0))
             session.expect_repeats(dict(unsettled.upto))
-        if is_read and marks == unsettled.marks:
+        if is_read and all(mark.seq >= unsettled.upto.get(mark.stream, 0) for mark in marks):
+            if unsettled.is_held:
+                for stream, last in unsettled.upto.items():
+                    self._seen.raise_to((session.name, stream, session.incarnation), last)
             del self.clients[session.name]
             self._settled[session.name] = unsettled.upto
             session.expect_repeats({})
