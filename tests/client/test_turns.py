@@ -45,7 +45,7 @@ class Speaker:
         self.said = 0
         self.left: list[int] = []
         self._sending_s = sending_s
-        self.turns = Turns(loop, lambda: self.said, self._leave, Pulse.of(loop).leaves)
+        self.turns = Turns(loop, lambda: self.said, self._leave, Pulse.of(loop).last_departure)
 
     def say(self, hurry: bool = False) -> None:
         self.said += 1

@@ -26,7 +26,7 @@ def link_with(faults: int, sent: int = 0, arrived: int = 0) -> tuple[Link, list[
 
 def hear(link: Link, report: Levels) -> tuple[list[tuple[int, Entry]], list[tuple[int, Entry]], list[Entry]]:
     news = link.take_report(report)
-    return news.reached, news.firmer, news.delivered
+    return news.reaches, news.levels, news.delivered
 
 
 def test_a_report_is_a_count_and_says_only_what_is_new() -> None:
@@ -190,7 +190,7 @@ def test_any_report_is_taken_or_refused_and_each_level_of_each_entry_is_heard_on
             break  # the link is cut off
         assert possible
         link.report()
-    for heard in ([pair for one in news for pair in one.reached], [pair for one in news for pair in one.firmer]):
+    for heard in ([pair for one in news for pair in one.reaches], [pair for one in news for pair in one.levels]):
         assert len(heard) == len({(level, id(entry)) for level, entry in heard})
         assert all(entry in out or (entry in into and level > 0) for level, entry in heard)
     delivered = [entry for one in news for entry in one.delivered]

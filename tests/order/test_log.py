@@ -112,10 +112,10 @@ class Bench:
         news = self.links[name].take_report(report)
         for entry_facts in self.reference.entries:
             entry_facts.rise()
-        for reach, entry in news.reached:
-            self.log.reached(entry, reach)
-        for level, entry in news.firmer:
-            self.log.firmer(entry, level)
+        for reach, entry in news.reaches:
+            self.log.count_reach(entry, reach)
+        for level, entry in news.levels:
+            self.log.count_level(entry, level)
         for entry in news.delivered:
             self.log.deliver_one(entry)
 
@@ -305,7 +305,7 @@ def test_an_entry_that_is_not_safe_keeps_later_ones_from_being_shown() -> None:
     second = log.append(bundle(2), Link("n", 1, 1, None), None, 1, 0, 0, ())
     assert not log.is_safe(first) and log.is_safe(second)
     assert log.next_to_show() is None
-    log.reached(first, 0)
+    log.count_reach(first, 0)
     assert log.is_safe(first)
     assert [log.next_to_show(), log.next_to_show(), log.next_to_show()] == [first, second, None]
 
@@ -322,23 +322,23 @@ def test_an_entry_is_not_stable_before_its_readers_have_taken_it_here_and_next_d
     """Otherwise the crash of a neighbour would leave nobody who could show it to that neighbour's clients."""
     log = Log(1)
     entry = log.append(bundle(1), None, None, 0, 1, 0, ("reader",))
-    log.reached(entry, 0)
+    log.count_reach(entry, 0)
     log.show(log.held_back.take_first())
     assert entry.level == 0, "the reader here has not taken it"
     log.took(entry)
     assert entry.level == 1 and log.entries, "those of the neighbour may not have"
-    log.firmer(entry, 1)
+    log.count_level(entry, 1)
     assert entry.level == 2 and log.entries == {}
 
 
 def test_a_reader_who_comes_later_makes_the_level_count_from_the_beginning() -> None:
     log = Log(1)
     entry = log.append(bundle(1), None, None, 0, 1, 0, ())
-    log.reached(entry, 0)
+    log.count_reach(entry, 0)
     log.show(log.held_back.take_first())
     assert entry.level == 1
     log.add_reader(entry, "late")
-    log.firmer(entry, 1)
+    log.count_level(entry, 1)
     assert entry.level == 0 and log.entries and not entry.delivered
     log.took(entry)
     assert entry.level == 2 and log.entries == {}
@@ -374,10 +374,10 @@ def test_what_was_forgotten_can_be_kept_again_and_is_forgotten_again() -> None:
     link.sent.add(entry)
     log.show(log.held_back.take_first())
     news = link.take_report(Levels((1,), (1,), (), (0,), 0))
-    for reach, each in news.reached:
-        log.reached(each, reach)
-    for level, each in news.firmer:
-        log.firmer(each, level)
+    for reach, each in news.reaches:
+        log.count_reach(each, reach)
+    for level, each in news.levels:
+        log.count_level(each, level)
     assert not log.entries and log.bytes_held == 0
     assert not link.waits_with(bundle(1)), "the neighbour has said all that let it go"
     log.weigh(entry, 1)  # as if it had been put on disk meanwhile

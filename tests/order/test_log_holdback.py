@@ -44,8 +44,8 @@ class Desk:
         have = (count, *heard.have[1:])
         firm, back_firm = (tuple(rung.upto for rung in rungs) for rungs in (heard.firm, heard.back_firm))
         report = Levels(have, firm, tuple(heard.back_have), back_firm, heard.done.upto)
-        for reach, entry in self.links[name].take_report(report).reached:
-            self.log.reached(entry, reach)
+        for reach, entry in self.links[name].take_report(report).reaches:
+            self.log.count_reach(entry, reach)
 
     def show(self) -> list[int]:
         """What can be shown now, by place."""
@@ -107,7 +107,7 @@ def test_publications_of_local_clients_pass_nothing() -> None:
     desk = Desk()
     desk.publish()
     second = desk.publish()
-    desk.log.reached(second, 0)
+    desk.log.count_reach(second, 0)
     assert desk.log.is_safe(second) and desk.show() == []
 
 
@@ -141,8 +141,8 @@ def test_after_a_crash_everybody_in_line_waits_for_his_turn() -> None:
     first.hops, first.copies = 0, 1
     desk.says_it_has("m", 1)
     assert desk.show() == [0], "the second does not pass the first, which came the same way"
-    desk.log.reached(first, 0)
-    desk.log.reached(first, 0)
+    desk.log.count_reach(first, 0)
+    desk.log.count_reach(first, 0)
     assert desk.show() == [first.no, second.no]
 
 

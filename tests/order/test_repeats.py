@@ -39,7 +39,7 @@ def test_a_repeat_takes_a_level_when_the_readers_of_the_original_have_taken_it()
     log.advance_repeats()
     assert repeat.level == 0 and log.repeats.has_unread(repeat.origin, 1)
 
-    log.reached(original, 0)
+    log.count_reach(original, 0)
     log.show(original)
     log.took(original)
     log.advance_repeats()
@@ -49,9 +49,9 @@ def test_a_repeat_takes_a_level_when_the_readers_of_the_original_have_taken_it()
 
 def test_what_has_left_the_log_is_not_found() -> None:
     log, (entry,) = log_with((1, 1))
-    log.reached(entry, 0)
+    log.count_reach(entry, 0)
     log.show(entry)
     log.took(entry)
-    log.firmer(entry, 1)
+    log.count_level(entry, 1)
     assert entry.bundle is None
     assert log.repeats.find_originals(numbers(1, 1)) == []

@@ -34,10 +34,10 @@ def test_what_a_neighbour_may_still_keep_counts_until_it_has_certainly_heard_the
         link.sent.add(entry)
         log.show(log.held_back.take_first())
     news = link.take_report(Levels((2,), (2,), (), (0,), 2))
-    for reach, entry in news.reached:
-        log.reached(entry, reach)
-    for level, entry in news.firmer:
-        log.firmer(entry, level)
+    for reach, entry in news.reaches:
+        log.count_reach(entry, reach)
+    for level, entry in news.levels:
+        log.count_level(entry, level)
     assert quick.bundle is None and slow.bundle is not None and len(link.sent.entries) == 2
     both = {("p", "ordered", 1): 1, ("q", "ordered", 1): 1}
     assert retained.marks() == both, "the neighbour has not heard that the quick one is through here"

@@ -31,7 +31,7 @@ from resprout.spread import asked
 from resprout.spread.covers import Wish
 from resprout.spread.interest import Interest
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions, parts
-from resprout.stacks.resprout.forwarding import Forwarding, nothing_more_to_do
+from resprout.stacks.resprout.forwarding import Forwarding, stable_entry
 from resprout.stacks.resprout.messages import Item, Stub
 from resprout.stacks.resprout.repair import finish
 from resprout.stacks.resprout.repair.pool import Pool
@@ -133,7 +133,7 @@ sieve = with_parts((parts, "Forwarding", _Sieve))
 class _Repeater(Forwarding):
     def _send_on(self, link: Link, entry: Entry, forward: Forward | Republished) -> bool:
         went_on = super()._send_on(link, entry, forward)
-        link.sent.add(nothing_more_to_do(forward.bundle, link, forward.hops, self._life.faults))
+        link.sent.add(stable_entry(forward.bundle, link, forward.hops, self._life.faults))
         self._life.out.append(Send(link.name, forward))
         return went_on
 
@@ -205,7 +205,7 @@ class Forger(ResproutBroker):
 class _ClosesNothing(Totals):
     def _advance(self, record: LockRecord) -> None:
         if record.active and record.stamp is None:
-            self.settle(record, self.clock.now + 1)
+            self.deliver_with_stamp(record, self.clock.now + 1)
 
 
 hasty = with_parts((parts, "Totals", _ClosesNothing))

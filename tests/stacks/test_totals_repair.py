@@ -123,7 +123,7 @@ class DeliversWithoutAWord(Handover):
     def deliver_at(self, bundle: Bundle) -> None:
         record = self._totals.locks.undelivered.get(id_of(bundle))
         if record is not None:
-            self._totals.settle(record, bundle.stamp)
+            self._totals.deliver_with_stamp(record, bundle.stamp)
 
 
 class NeverSubmitsAgain(Handover):

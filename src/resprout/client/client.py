@@ -335,7 +335,7 @@ class Client(AskingClient, Conversing, Subscribing):
 
     def close_after_fork(self, reason: str) -> None:
         """Refuse every further call; nothing else is touched, because the parent uses the same sockets."""
-        self._builder.pause = 0
+        self._builder.unchecked_end = 0
         if self._closed is None:
             self._closed = reason
 
@@ -469,7 +469,7 @@ class Client(AskingClient, Conversing, Subscribing):
         self._ask(LeaveRequest())
 
     def _shut(self, reason: str, failure: str | None, error: type[ClosedError] = ClosedError) -> None:
-        self._builder.pause = 0
+        self._builder.unchecked_end = 0
         self._closed = reason
         for stream in self._streams.values():
             stream.close(reason)

@@ -68,13 +68,14 @@ class WaitsForTurn(Protocol):
         """Act at the beginning of another turn of the loop."""
 
 
-class Leaves:
-    """When something last left. The publications of all clients of one event loop share one."""
+class LastDeparture:
+    """The time at which something was last sent. All publishers of one event loop share one object."""
 
     __slots__ = ("last_at",)
 
     def __init__(self) -> None:
         self.last_at = 0.0
+        """By the monotonic clock, in seconds."""
 
 
 class Pulse:
@@ -82,7 +83,7 @@ class Pulse:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self.leaves = Leaves()
+        self.last_departure = LastDeparture()
         """When a publication of any client in this loop last left."""
         self._waiting: dict[WaitsForTurn, None] = {}
         self.next: asyncio.Handle | None = None
@@ -151,11 +152,11 @@ _pulses: WeakKeyDictionary[asyncio.AbstractEventLoop, Pulse] = WeakKeyDictionary
 
 
 class Turns:
-    """Decides when waiting publications, or acknowledgements, leave.
+    """Decides when waiting publications, or acknowledgements of deliveries, are sent.
 
-    `progress` returns another value whenever there is more to send. `leave` is called when it is time to send, and
-    calls `over`. Clients of one loop share `leaves`: together they make its turns long, so each by itself would
-    always seem to publish after a pause.
+    `progress` returns another value whenever there is more to send. `leave` is called when it is time to send; it sends
+    everything and calls `over`. Clients of one loop share `last_departure`: together they make its turns long, so each
+    by itself would always seem to publish after a pause.
     """
 
     def __init__(
@@ -163,13 +164,13 @@ class Turns:
         loop: asyncio.AbstractEventLoop,
         progress: Callable[[], object],
         leave: Callable[[], None],
-        leaves: Leaves | None = None,
+        last_departure: LastDeparture | None = None,
     ) -> None:
         self._loop = loop
         self._pulse = Pulse.of(loop)
         self._progress = progress
         self._leave = leave
-        self._leaves = leaves if leaves is not None else Leaves()
+        self._last_departure = last_departure if last_departure is not None else LastDeparture()
         self.waiting = False
         self._hurries = False
         self._since = 0
@@ -180,7 +181,7 @@ class Turns:
     @property
     def idle(self) -> bool:
         """Whether nothing has left for `IDLE_SECONDS`, and no client of this loop gathers."""
-        return self._pulse.next is None and monotonic() - self._leaves.last_at > IDLE_SECONDS
+        return self._pulse.next is None and monotonic() - self._last_departure.last_at > IDLE_SECONDS
 
     def wait(self, hurry: bool = False) -> None:
         """Gather: send when a turn brings nothing more, or, with `hurry`, at the end of this turn."""
@@ -218,7 +219,7 @@ class Turns:
 
     def over(self) -> None:
         """Note that everything has left."""
-        self._leaves.last_at = monotonic()
+        self._last_departure.last_at = monotonic()
         if self.waiting:
             self.waiting = False
             self._pulse.leave(self)
@@ -242,7 +243,7 @@ class Publisher:
         self._machine = machine
         self._host = host
         self._loop = asyncio.get_running_loop()
-        self._turns = Turns(self._loop, self._progress, self._flush, Pulse.of(self._loop).leaves)
+        self._turns = Turns(self._loop, self._progress, self._flush, Pulse.of(self._loop).last_departure)
         origin = (machine.name, machine.incarnation)
         self._streams = {name: Stream(*origin, name, self._loop, self._turns.hurry, copies) for name in STREAMS}
         self._builder = machine.outgoing.open
@@ -253,8 +254,9 @@ class Publisher:
         """The open bundle, and the topic, guarantee, keys and stream of the last publication: the same again needs
         no check."""
         self._counted = self._builder.next
-        """Publications in that bundle up to this number are counted in the burst."""
+        """Publications in that bundle below this number are counted in `_burst`."""
         self._burst = 0
+        """Publications since this publisher last yielded to the event loop (see `BURST`)."""
         self._room: asyncio.Future[None] | None = None
         self._closed: str | None = None
         """Why the client can no longer publish; None while it can."""
@@ -275,10 +277,10 @@ class Publisher:
         does not take the message back.
         """
         if topic is self._topic and guarantee is self._guarantee and keys is self._keys:
-            # More of the same into a bundle that is open anyway: nothing to check, nothing to schedule, no pause due.
+            # Fast path: append to the open bundle, which is scheduled already. `_publish` does the same with checks.
             builder = self._builder
             seq = builder.next
-            if seq < builder.pause and attributes is None and type(payload) is bytes:
+            if seq < builder.unchecked_end and attributes is None and type(payload) is bytes:
                 size = len(payload) + PAYLOAD_OVERHEAD
                 left = builder.bytes_left - size
                 if left >= 0 and size < SMALL_BYTES:
@@ -346,7 +348,9 @@ class Publisher:
         if self._burst >= BURST:
             await self._give_way()
         # A bundle with attributes has a row for every message: no short cut past that.
-        builder.pause = min(builder.end, builder.next + BURST - self._burst) if builder.attributes is None else 0
+        builder.unchecked_end = (
+            min(builder.end, builder.next + BURST - self._burst) if builder.attributes is None else 0
+        )
         return receipt
 
     def add_publication(
@@ -378,7 +382,7 @@ class Publisher:
                 turns.wait()
             else:
                 turns.go()
-        builder.pause = 0
+        builder.unchecked_end = 0
         return Receipt(stream, seq)
 
     def check_publication(
@@ -399,7 +403,7 @@ class Publisher:
     def _flush(self) -> None:
         """Send all waiting bundles. While the machine is crowded the burst stays complete, so the next publication
         waits."""
-        self._builder.pause = 0
+        self._builder.unchecked_end = 0
         if self._closed is None:
             awaits = 0
             for name, stream in self._streams.items():

@@ -1,11 +1,11 @@
-"""A session with its connection: how it ships, and when it acknowledges.
+"""A session with its connection: how it ships messages in frames, and when it acknowledges.
 
-Where not everything may leave at once, a session ships as far as `flight` allows, large messages in parts.
+Where not everything may leave at once, a session ships as far as `flight` allows, and splits large messages into parts.
 
-A peer is told how far this side has come at once where it asked or much has come, otherwise with the next message to
-it, and after a delay without one. Messages without a cost (receipts, acknowledgements of deliveries) take no room in
-the window, so between a client and its broker their acknowledgement may wait longer (`free_ack_delay_us`): as a rule
-another message leaves before, and takes it along.
+A session acknowledges at once if the peer asked for it or much has come; otherwise with the next message to the peer,
+or after a delay (`ack_delay_us`). Messages without a cost (receipts, acknowledgements of deliveries) take no room in
+the window. So between a client and its broker their acknowledgement may wait longer (`free_ack_delay_us`): usually
+another message leaves earlier and carries it.
 """
 
 from collections import deque
@@ -201,7 +201,8 @@ class LinkSession(Session):
         self.free_ack_due = False
         """Whether it is in the list of links that `FreeAcknowledgeDue` looks at."""
         self.asked = False
-        """The peer wants to hear at once how far this side is; again: even if it was told so before."""
+        """Whether the peer asked for an acknowledgement at once. `asked_again`: also if there is nothing new to
+        acknowledge."""
         self.asked_again = False
         self.lingers = False
         """Whether the timer `LingerOver` is set."""
@@ -303,8 +304,8 @@ class LinkSession(Session):
 
 
 def gives(link: LinkSession) -> bool:
-    """Whether what leaves is a delivery to a client. Other links ship first: publishers wait for receipts, and
-    neighbours for the reports that make them."""
+    """Whether a link is about to ship a delivery to a client: a sort key. Other links ship first, because publishers
+    wait for receipts, and neighbours for the reports that lead to receipts."""
     return link.paid and link.role == "client"
 
 

@@ -104,7 +104,8 @@ class Links:
         certain to be unique draws it at random, so that two lives are never mistaken for one that resumes. `bodies`:
         how large messages become parts, for a driver that does not hand frames over as objects. `incarnation_max`: the
         highest number of a life that is believed now; None: any. A driver whose incarnations come from a clock knows
-        it. `deliveries_last`: of what leaves at the same time, for a driver to which that is not the same instant."""
+        it. `deliveries_last`: at the end of a step, ship deliveries to clients behind everything else (`gives`). Only
+        the real driver asks for it, because there frames of one step leave one after the other."""
         if role not in ROLES:
             raise UsageError(f"a node is a broker or a client, not {role!r}")
         if incarnation < 1:
@@ -156,7 +157,7 @@ class Links:
         self.refusals = board.refusals
         """How often somebody was turned away, and why."""
         self.mistakes = 0
-        """Of peers that lost their sessions for it."""
+        """Sessions that were ended because the peer broke the protocol."""
         self._timers: dict[type[Any], Handler] = {
             AcknowledgeDue: self._acknowledging.over,
             FreeAcknowledgeDue: self._acknowledging.over,
@@ -190,8 +191,8 @@ class Links:
         return out
 
     def steps(self, arrivals: Sequence[Arrived], now_us: int) -> Sequence[Effect]:
-        """Frames in the order in which they came, as one step: what the stack says because of them leaves after the
-        last one and shares frames. To peers it looks like a link that took a moment longer."""
+        """Handle frames that came together, in the order in which they came. The stack takes one step for each message.
+        Everything that it sends meanwhile leaves after the last frame, and shares frames."""
         out: Effects = []
         links: dict[LinkSession, None] = {}
         for event in arrivals:
@@ -224,12 +225,13 @@ class Links:
         return link is not None and link.lingers
 
     def unacknowledged_bytes(self, peer: str) -> int:
-        """What was sent to a peer and has not come, whether it counts against the window or not."""
+        """Return the bytes that were sent to a peer and not acknowledged, whether they count against the window or
+        not."""
         link = self._up.get(peer)
         return link.weight - link.acknowledged if link is not None else 0
 
     def connection_of(self, peer: str) -> int:
-        """On which the peer of this name speaks; 0 for none."""
+        """Return the number of the connection of the session with this peer; 0 without one."""
         link = self._up.get(peer)
         return link.connection if link is not None else 0
 
@@ -242,7 +244,7 @@ class Links:
         return isinstance(self.machine, KnowsBrokers) and self.machine.knows_broker(name)
 
     def put_between(self, machine: Machine) -> None:
-        """From now on the stack is spoken to through this one."""
+        """Let this machine stand between the links and the stack from now on."""
         self.machine = machine
         self._step = machine.step
 
@@ -254,8 +256,11 @@ class Links:
             self._apply(effects, now_us, out)
 
     def _apply(self, effects: Sequence[Effect], now_us: int, out: Effects) -> None:
+        """Execute the effects of the stack. A `Send` only queues its message in the session with the peer, and marks
+        the session for shipping: at the end of the step, or of the turn of the event loop if the message says so
+        (`Departure`). The driver executes the effects that have no handler here."""
         up = self._up
-        seen: Any = None
+        previous: Any = None  # one message often goes to many peers
         cost = weight = 0
         express = False
         leaves = Departure.STEP
@@ -264,8 +269,8 @@ class Links:
                 link = up.get(effect.peer)
                 if link is not None:
                     message = effect.message
-                    if message is not seen:
-                        seen, cost, express = message, message.cost, message.express
+                    if message is not previous:
+                        previous, cost, express = message, message.cost, message.express
                         weight = cost + message.bulk
                         leaves = message.leaves
                     if express:
@@ -293,7 +298,7 @@ class Links:
                     handler(effect, now_us, out)
 
     def _settle(self, now_us: int, out: Effects) -> None:
-        """Tell what happened and ship what was sent, until neither is left."""
+        """Tell the stack what happened to sessions, and ship what was sent, until neither is left."""
         while self._news or self._unsent or self._express:
             if not self._news:
                 self._ship_all(now_us, out)
@@ -355,7 +360,7 @@ class Links:
         out.append(effect)
 
     def _do_retire(self, effect: Retire, now_us: int, out: Effects) -> None:
-        """After this, nothing leaves at all."""
+        """Ship everything that was sent: after `Retire` nothing leaves any more."""
         for link in self._up.values():
             link.ship_all(now_us, out)
         out.append(effect)
@@ -389,7 +394,8 @@ class Links:
                 self._board.end(link, f"{link.peer} acknowledges no sign of life", EndCause.LOST, True, now_us, out)
 
     def _arrived(self, event: Arrived, now_us: int, out: Effects) -> LinkSession | None:
-        """Hear what one frame brings. The session that may have to be answered, if there is one."""
+        """Handle one frame: tell the stack its messages. Return the session that may have to acknowledge them; None if
+        there is none."""
         link = self._live.get(event.connection)
         frame = event.frame
         is_data = type(frame) is Data

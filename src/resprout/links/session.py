@@ -9,13 +9,12 @@ pass. A message may *begin* while any room is left: its sender then exceeds the 
 and more than that is the peer's fault. So memory is bounded by window plus one message, and a message larger than
 the window still passes.
 
-How much of what was sent may be on its way is another bound, by time (`flight`). A stack is told of little more room
-than that: what waits in the outbox holds up whatever is said after it.
+`flight` bounds the bytes that are on their way at a time. A stack is told of little more room than that, because a
+message that waits in the outbox delays every message behind it.
 
-`ExpressLane` is the second lane of a session: what may overtake everything else, because it has no order with it.
-
-Signs of life go this way. Within the lane they keep their order, none is lost or doubled while the session lasts, and
-they are few: they have no window, and are acknowledged by what goes the other way, or when several are owed.
+`ExpressLane` is a second queue of the session, for messages that may overtake everything else: signs of life. Within
+the lane they keep their order, and none is lost or doubled while the session lasts. They are few, so the lane has no
+window. They are acknowledged with frames that go the other way, or by a frame of its own after `ACKNOWLEDGED_AT`.
 """
 
 from collections import deque
@@ -33,14 +32,14 @@ ACKNOWLEDGED_AT: Final = 16
 """Express messages that may be unacknowledged before a frame of its own acknowledges them."""
 
 MESSAGES_PER_FRAME: Final = limits.FRAME_ITEMS
-"""What may share a frame, `cost` and `bulk` together, is as much as a part of a large message (`flight`): far below
-what the wire refuses, because every message has a few bytes more."""
+"""Bound on the messages in one frame. Their bytes, `cost` and `bulk` together, are bounded by the size of a part of a
+large message (`Flight.part_bytes`)."""
 FREE_BYTES_MAX: Final = 128 << 20
-"""What is kept for a client that does not acknowledge, together with what does not count against its window. Beyond
-that, the session is given up."""
+"""Unacknowledged bytes that are kept for a client, those that do not count against its window included. Beyond that,
+the session ends."""
 STACK: Final = 1
 DRIVER: Final = 2
-"""Who holds a session."""
+"""Bits of `Session.held`."""
 ROOM_BYTES_MIN: Final = 32 << 10
 """A stack is told of this much room at least, and of twice what may be on its way at most."""
 
@@ -162,21 +161,23 @@ class Session:
         self.grant = 0
         """`sent_bytes` may reach this, says the peer."""
         self.limit = 0
-        """The grant, or less where the outbox could not keep so much, or would keep it too long."""
+        """`sent_bytes` may reach this: the grant, or less where the outbox could not keep so much, or would keep it
+        too long (`_allowance`)."""
         self._allowance = 0
-        """What the outbox may hold for that."""
+        """Bytes that the outbox may hold, from `flight` and the options."""
         self.allow()
         self.announced = 0
-        """The limit that the stack knows."""
+        """The limit that the stack was told last."""
         self.peer_window = 1
+        """Bytes that the peer granted when the session began."""
 
         self.received = 0
         self.received_bytes = 0
         self.granted = self._window
         self.held = 0
-        """By whom: `STACK`, `DRIVER`, both or nobody."""
+        """Who holds the session, as bits: `STACK`, `DRIVER`. While any is set, nothing more is granted to the peer."""
         self.told_received = 0
-        """What the peer was last told of `received`, `granted` and, by that, of `received_bytes`."""
+        """The values of `received`, `granted` and `received_bytes` when the peer was last told the first two."""
         self.told_granted = 0
         self.told_bytes = 0
 
@@ -223,7 +224,8 @@ class Session:
     # -- to the peer ------------------------------------------------------------------------------------------------
 
     def put(self, message: Any, cost: int, weight: int) -> None:
-        """Queue a message. The caller looks up `cost` and `weight` (with bulk) once for all receivers."""
+        """Queue a message. `cost`: its bytes that count against the window. `weight`: these and its other bytes
+        (`bulk`). The caller looks both up once for all receivers."""
         self.sent += 1
         self.sent_bytes = end = self.sent_bytes + cost
         self.outbox.append(message)

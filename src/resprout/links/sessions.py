@@ -33,7 +33,7 @@ from resprout.links.options import LinkOptions
 
 Effects = list[Effect]
 News = LinkDown | Silent | Heard | Writable | Congested | LinkSession
-"""A link by itself: it has begun."""
+"""A `LinkSession` means that this session has begun (`LinkUp`)."""
 
 REASONS_MAX: Final = 64
 OTHER_REASONS: Final = "something else"
@@ -47,10 +47,11 @@ TURNED_AWAY: Final = "was turned away"
 class LinkSessions:
     def __init__(self, me: Identity, options: LinkOptions) -> None:
         self.up: dict[str, LinkSession] = {}
-        """Those that the stack knows, by peer."""
+        """Sessions that the stack has been told of, by peer."""
         self.live: dict[int, LinkSession] = {}
-        """By connection, as far as they have one."""
+        """Sessions that have a connection, by its number."""
         self.news: deque[News] = deque()
+        """What the stack is told next."""
         self.met = Acquaintances(options.acquaintances_max)
         self._is_broker = me.role == "broker"
         self._options = options

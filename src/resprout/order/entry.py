@@ -76,7 +76,7 @@ class Entry:
         self.prompt = False
         """Whether its publisher waits for `delivered`."""
         self.awaits = 0
-        """The receipts that its publisher waits for, if that is served here."""
+        """The receipt levels that its publisher waits for, as bits, if it is served here."""
         self.publisher = bundle.publisher
         self.stream = bundle.stream
         self.incarnation = bundle.incarnation
@@ -88,10 +88,13 @@ class Entry:
         self.restored: Republished | None = None
         """How it came back after a full restart, if it did: links are given it in the same form."""
         self.hops = hops
+        """Links between brokers that it has crossed."""
         self.reach = 0
+        """Its place on the first ladder, 0 to f: see the head of this file."""
         self.reach_lacking: list[int] = []
         """reach_lacking[k]: how many neighbours have not yet reported reach k."""
         self.level = 0
+        """Its place on the second ladder, 0 to f + 1."""
         self.lacking: list[int] = []
         """lacking[k]: how many neighbours have not yet reported level k. lacking[0] counts this broker too, until
         its readers have taken the entry."""
@@ -108,6 +111,7 @@ class Entry:
         self.picks: dict[str, tuple[int, ...]] | None = None
         """Where a content filter picked only some of its messages for a reader: their offsets, by the reader's name."""
         self.shown = False
+        """Whether it was given to its local readers, if it has any."""
         self.spill = SpillState.MEMORY
         self.is_backup = False
         """Whether it is a copy for others: no reader on this side was owed it when it came."""
@@ -188,9 +192,9 @@ class Repeats:
 
     def __init__(self) -> None:
         self._by_origin: dict[Origin, dict[int, tuple[Entry, ...]]] = {}
-        """By their first number."""
+        """By origin and first number: entries of the log; a repeat has the same number as its original."""
         self.followers: dict[Entry, list[Follower]] = {}
-        """By original."""
+        """By original: the repeats that wait for it."""
         self.changed: dict[Entry, None] = {}
         """Originals that have come further in this step."""
 

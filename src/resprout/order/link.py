@@ -4,8 +4,9 @@ Bundles that cross a link are numbered from 1 in each direction by both ends, so
 first 17 that you sent me have reached level 1 here". A link costs a few numbers however much is in flight. What a
 repair hands over is numbered like what was sent: both ends of a new link begin with the same lists.
 
-Reports that readers have taken something, here or behind here, also skip bundles that some reader does not take
-(`Levels.ahead`): a reader that does not read holds up nothing but what it was given.
+`Levels` has one count for each *rung*: a reach, a level, or `done`. A rung that waits for readers may also be reported
+for ranges beyond its count (`Levels.ahead`), so that a reader that does not read delays only the bundles that it was
+given.
 """
 
 from collections import deque
@@ -52,12 +53,15 @@ class Track:
     def __init__(self, recently_acked: RecentlyAcked) -> None:
         self._recently_acked = recently_acked
         self.count = 0
+        """Bundles that have crossed so far; also the number of the last one."""
         self.entries: dict[int, Entry] = {}
+        """By number on this link: entries about which reports are outstanding."""
         self.numbers: dict[Entry, int] = {}
+        """The inverse of `entries`."""
         self.moved: dict[int, None] = {}
-        """Numbers of entries that have come further, or have just come, since the last report."""
+        """Numbers of entries that were added, or whose reach or level has risen, since the last report."""
         self.through = 0
-        """Both sides are through with the first `through` bundles: no report about them is outstanding."""
+        """How many bundles, from the first on, both ends are through with: no report about them is outstanding."""
 
     def add(self, entry: Entry) -> None:
         self.count += 1
@@ -111,7 +115,8 @@ class Track:
 
 
 class ReportedCounts:
-    """How far one side has reported the bundles of both directions, in the terms of `Levels`."""
+    """How far one side has reported the bundles of both directions. The attributes have the names and meanings of the
+    fields of `Levels`."""
 
     __slots__ = ("back_firm", "back_have", "done", "firm", "have", "shape")
 
@@ -134,14 +139,17 @@ class ReportedCounts:
 
 
 class LinkNews:
-    """The entries that a report raises."""
+    """The entries that a neighbour's report raises."""
 
-    __slots__ = ("delivered", "firmer", "reached")
+    __slots__ = ("delivered", "levels", "reaches")
 
     def __init__(self) -> None:
-        self.reached: list[tuple[int, Entry]] = []
-        self.firmer: list[tuple[int, Entry]] = []
+        self.reaches: list[tuple[int, Entry]] = []
+        """(reach, entry): the neighbour reports this reach."""
+        self.levels: list[tuple[int, Entry]] = []
+        """(level, entry): the neighbour reports this level."""
         self.delivered: list[Entry] = []
+        """Entries that are delivered to all readers at and behind the neighbour."""
 
 
 class Link:
@@ -185,7 +193,9 @@ class Link:
         """Bytes of this neighbour's bundles that wait for links that have fallen behind."""
         recently_acked = recently_acked if recently_acked is not None else RecentlyAcked()
         self.sent = Track(recently_acked)
+        """Bundles that this broker sent to the neighbour."""
         self.arrived = Track(recently_acked)
+        """Bundles that came from the neighbour."""
         self.heard = ReportedCounts(faults_tolerated)
         """Counts that the neighbour has reported."""
         self.told = ReportedCounts(faults_tolerated)
@@ -197,8 +207,8 @@ class Link:
         self.ahead: deque[Ahead] = deque()
         """Parts of `Levels.ahead` that did not fit into the last report."""
         self.upto = -1
-        """The last place in the log that the neighbour is known to have, or that came from it and was not safe. What
-        comes from it now may depend on anything up to here."""
+        """The last place in the log that the neighbour has confirmed, or that came from it and was not safe. Bundles
+        that come from the neighbour from now on may depend on entries up to here, and on no later ones."""
 
     def move_to(self, state: LinkState) -> None:
         self.state = transition(LINK_STATES, self.state, state)
@@ -218,13 +228,13 @@ class Link:
         sent, arrived = self.sent, self.arrived
         come_sent: list[Range] = []
         come_arrived: list[Range] = []
-        _hear(heard.have, report.have, 0, sent.count, sent, come_sent, news.reached)
-        for _, entry in news.reached:
+        _hear(heard.have, report.have, 0, sent.count, sent, come_sent, news.reaches)
+        for _, entry in news.reaches:
             self.upto = max(self.upto, entry.no)
-        _hear_firm(heard.firm, report.firm, heard.have[0], sent, come_sent, news.firmer)
+        _hear_firm(heard.firm, report.firm, heard.have[0], sent, come_sent, news.levels)
         if report.back_have:
-            _hear(heard.back_have, report.back_have, 1, arrived.count, arrived, come_arrived, news.reached)
-        _hear_firm(heard.back_firm, report.back_firm, arrived.count, arrived, come_arrived, news.firmer)
+            _hear(heard.back_have, report.back_have, 1, arrived.count, arrived, come_arrived, news.reaches)
+        _hear_firm(heard.back_firm, report.back_firm, arrived.count, arrived, come_arrived, news.levels)
         if not heard.done.upto <= report.done <= heard.have[0]:
             raise PeerError(f"{report.done} reported as delivered of {heard.have[0]} taken, {heard.done.upto} before")
         if report.done > heard.done.upto:
@@ -245,7 +255,7 @@ class Link:
         if rung == 0:
             news.delivered += entries
         else:
-            news.firmer += [(abs(rung), entry) for entry in entries]
+            news.levels += [(abs(rung), entry) for entry in entries]
 
     def kept(self) -> set[int]:
         """Return the `id` of each entry that the neighbour stores, or will when it arrives, until this side reports
@@ -293,7 +303,7 @@ class Link:
             sent.moved[number] = None
 
     def report(self) -> Levels | None:
-        """Return a report if there is news; call again while `ahead` is not empty."""
+        """Return a report for the neighbour, or None if nothing has changed. Call again while `ahead` is not empty."""
         told = self.told
         come_sent: list[Range] = []
         come_arrived: list[Range] = []
@@ -316,8 +326,9 @@ class Link:
         return Levels(tuple(told.have), firm, tuple(told.back_have), back_firm, told.done.upto, tuple(ahead))
 
     def _tell(self, rung: int, told: Ranges, level: int, track: Track, moved: list[int], come: list[Range]) -> bool:
-        """Add to a rung the first numbers that were not told, and all of `moved` that have come. True when its count
-        has risen."""
+        """Add to what was `told` of a rung every number that has reached it: the next ones in order, and those among
+        `moved` as ranges ahead. Append them to `come`, too. `level`: -1 for `done`. Return True when the count has
+        risen."""
         entries, before = track.entries, told.upto
         upto = before
         while (entry := entries.get(upto + 1)) is not None and _has_come(entry, level):
@@ -356,6 +367,7 @@ class Link:
 
 
 def _has_come(entry: Entry, level: int) -> bool:
+    """Whether the entry is above this level; for -1, whether it is delivered on this side."""
     return entry.undone == 0 if level < 0 else entry.level > level
 
 

@@ -40,13 +40,16 @@ class Log:
         self._rose = rose
         """Called when the reach or the level of an entry has risen: neighbours may have to be told."""
         self.entries: dict[int, Entry] = {}
+        """Entries that are not stable, by their place in the log."""
         self.next_no = 0
+        """Place of the next entry."""
         self.held_back = LogHoldBack(self.is_safe)
         self.next_to_show = self.held_back.take
         """`LogHoldBack.take`: returns the next entry to show, which must then be shown at once; None if there is
         none."""
         self.repeats = Repeats()
         self.bytes_held = 0
+        """Bytes of all entries in `entries`."""
         self.local_bytes = 0
         """Bytes of local publications that are not safe yet, or wait for a link that has fallen behind."""
         self.local: dict[str, int] = {}
@@ -68,8 +71,10 @@ class Log:
         behind: int,
         readers: tuple[Any, ...],
     ) -> Entry:
-        """Add an entry that goes to `awaited` neighbours, `behind` of which must catch up first, and to these
-        readers."""
+        """Add an entry and return it. `source`: the neighbour that it came from; None for a local publication, of which
+        `client` is the session. `hops`: links that it has crossed. It goes to `awaited` neighbours, all of which have
+        to report it; `behind` of them must catch up first. `readers`: sessions of local clients that it will be shown
+        to."""
         entry = Entry(self.next_no, bundle, source, client, hops)
         self.next_no += 1
         faults = self._faults
@@ -95,8 +100,8 @@ class Log:
 
     # -- the ladders ---------------------------------------------------------------------------------------------------
 
-    def reached(self, entry: Entry, reach: int) -> None:
-        """Count a neighbour's report of this reach."""
+    def count_reach(self, entry: Entry, reach: int) -> None:
+        """Count one neighbour's report that the entry has this reach there. Reach 0: the neighbour has it."""
         if reach == 0:
             entry.copies += 1
             entry.lacking[0] -= 1
@@ -104,8 +109,8 @@ class Log:
             entry.reach_lacking[reach] -= 1
         self.settle(entry)
 
-    def firmer(self, entry: Entry, level: int) -> None:
-        """Count a neighbour's report of this level."""
+    def count_level(self, entry: Entry, level: int) -> None:
+        """Count one neighbour's report that the entry has this level there, 1 or more."""
         entry.lacking[level] -= 1
         if entry.lacking[level] == 0 and entry.level == level:
             self.settle(entry)
@@ -130,7 +135,7 @@ class Log:
         self.deliver_one(entry)
 
     def settle(self, entry: Entry) -> None:
-        """Raise reach and level as far as the counts allow, and forget the entry when it is stable."""
+        """Raise reach and level as far as the counts allow, and drop the bundle when the entry is stable."""
         before = entry.level + entry.reach
         faults = self._faults
         lacking = entry.reach_lacking
@@ -237,12 +242,14 @@ class Log:
             entry.readers = (*entry.readers, reader)
 
     def took(self, entry: Entry) -> bool:
-        """Count a reader that has taken the entry, or is gone. True when nobody is owed it any more."""
+        """Count a local reader that has taken the entry, or is gone. Return True when no reader on this side of the
+        source is owed it any more."""
         self._unpin(entry)
         return self.deliver_one(entry)
 
     def deliver_one(self, entry: Entry) -> bool:
-        """Count one direction or reader to which the entry is delivered. True when it was the last."""
+        """Count one neighbour or local reader as delivered: nobody there is owed the entry any more. Return True when
+        it was the last one."""
         entry.undone -= 1
         if entry.tseq >= 0:
             self._rose(entry)  # each neighbour of a total is told when all the others have it

@@ -1,19 +1,19 @@
-"""What of the log is not yet shown to local readers, and what may be shown next.
+"""The hold-back queue of a log: entries that are not yet shown to local readers, and which may be shown next.
 
-Entries stand in line as they were logged, and the first is shown when it is safe. While it is not, others may *pass*
-it: those that certainly do not depend on it.
+Entries wait in log order, and the first one is shown when it is safe. While it is not safe, later entries may *pass*
+it if they certainly do not depend on it.
 
-What is not safe goes to every neighbour, and each says that it has it before it says anything else (`order.reports`).
-So whatever depends on such an entry, and comes from a neighbour, comes behind the neighbour's word that it has this
-entry. A safe entry that comes from a neighbour therefore waits only for what lies up to the last place that the
-neighbour is known to have (`Link.upto`), and up to the *wall*: wherever that argument does not hold, a wall is put
-behind everything in line, and nothing that is logged later passes anything before it.
+An entry that is not safe goes to every neighbour, and each neighbour confirms it before it sends anything else
+(`order.reports`). So a bundle from a neighbour that depends on such an entry comes behind the neighbour's confirmation.
+A safe bundle from a neighbour therefore waits only for entries up to the last place that the neighbour has confirmed
+(`Link.upto`), and for entries before the *wall*. Where the argument does not hold, a wall is put behind all waiting
+entries: no entry that is logged later passes an entry before the wall.
 
-What local clients publish passes nothing. Totals pass nothing, and nothing passes them.
+Publications of local clients pass nothing. Totals pass nothing, and nothing passes them.
 
-`eventual` has no order with anything, so it has a line of its own: nothing else waits for it, and it waits for nothing
-else. There, one that is safe when it comes waits only for what its own publisher sent before and may not pass; that
-much order it keeps because clients count what they were given from each publisher.
+`eventual` has no order with other guarantees, so it has a queue of its own. There, an entry that is safe when it comes
+waits only for earlier entries of its publisher that may not pass, because clients count what they were given from each
+publisher.
 """
 
 from collections import deque
@@ -83,7 +83,7 @@ class LogHoldBack:
         self._held: dict[str, int] = {}
         """By publisher, the place of its last `eventual` entry that may not pass."""
         self._before = -1
-        """If the last entry is `eventual`: the value of `_held` of its publisher before it."""
+        """If the entry that was appended last is `eventual`: what `_held` said of its publisher before."""
         self._latest = self._ordered
         """The queue of the last entry."""
 
@@ -115,8 +115,8 @@ class LogHoldBack:
         return self._latest.entries.pop()
 
     def let_pass(self, entry: Entry, upto: int) -> None:
-        """Let the last entry, which is safe, pass. It depends on nothing beyond the place `upto` except on entries
-        that came the same way; those wait for no higher place, so they go first."""
+        """Let the entry that was appended last, and is safe, pass others. It depends on nothing beyond the place `upto`
+        except on entries that came over the same link. Those have no higher bound, so they are shown first."""
         line = self._latest
         if line is self._ordered:
             bound = max(upto, self._wall)
@@ -127,7 +127,7 @@ class LogHoldBack:
             line.let_pass(entry, bound)
 
     def put_wall(self) -> None:
-        """Keep everything that is logged later behind what waits now."""
+        """Put the wall behind all ordered entries that wait now: later entries do not pass them."""
         if self._ordered.entries:
             self._wall = self._ordered.entries[-1].no
 

@@ -4,8 +4,8 @@ A report is sent at once if somebody waits for it: it makes a publication safe f
 publisher waits for `delivered`. Other reports are batched. Reports that only let a neighbour forget wait longest,
 because they can be sent along with the other reports.
 
-The arrival of a bundle that may not be safe at its sender is reported in the step in which it came, whatever happens:
-until then the sender takes what it hears from here for independent of the bundle (`order.log_holdback`).
+The arrival of a bundle that may not be safe at its sender is always reported in the step in which it came. Until the
+sender has this report, it assumes that bundles from here do not depend on that bundle (`order.log_holdback`).
 
 `Retained` tells how far the origins have come of which something may come up again: the base of a subscription that
 begins now. A bundle that is stable here has left the log, but neighbours may keep it for as long as they have not heard
@@ -26,11 +26,11 @@ from resprout.order.log import Log
 from resprout.order.messages import ReportSpread, ReportTaken, ReportTotals
 from resprout.order.totals.levels import TotalAcks
 
-SPREAD_PATIENCE = 16
-"""Reports that only let a neighbour forget may wait this many times longer than others."""
-TOTALS_PATIENCE = 128
-"""The same factor for totals with f <= 1: a neighbour forgets them when they are done, unless a reader far away is
-slow."""
+SPREAD_DELAY_FACTOR = 16
+"""Reports that only let a neighbour forget may wait this many times `ack_delay_us`."""
+TOTALS_DELAY_FACTOR = 128
+"""Like `SPREAD_DELAY_FACTOR`, for totals with f <= 1: their `done` report lets a neighbour forget them, and these
+reports are needed only if a distant reader is slow."""
 
 
 class Reports:
@@ -49,8 +49,9 @@ class Reports:
         pass_by: Callable[[str, ProtocolMessage], object],
         total_rose: Callable[[Entry], None],
     ) -> None:
-        """`pass_by`: tell a neighbour, and do not wait behind what waits for room: what it may forget makes room.
-        `total_rose`: totals are reported by name, elsewhere (`order.totals.levels`)."""
+        """`delay_us`: the option `ack_delay_us`. `pass_by`: sends a message to a neighbour ahead of the messages that
+        wait for room, because a report lets the neighbour free room. `total_rose`: called for totals, which are
+        reported by name (`order.totals.levels`)."""
         self._links = links
         self._faults = faults_tolerated
         self._delay_us = delay_us
@@ -61,8 +62,9 @@ class Reports:
         self._arrived: dict[str, Link] = {}
         """Links over which something came in this step that may not be safe at its sender."""
         self._urgent: dict[str, Link] = {}
+        """Links to report on at the end of this step, because somebody waits for the report."""
         self.taken_soon = False
-        """Whether the timer for reports and receipts that nobody waits for has to be set."""
+        """Whether the timer `ReportTaken` has to be set, for reports and receipts that no publisher waits for."""
         self._taken_set = False
         self._spread_soon = self._spread_set = False
         self._totals_soon = self._totals_set = False
@@ -126,13 +128,15 @@ class Reports:
             out.append(SetTimer(ReportTaken(), now_us + self._delay_us))
         if self._spread_soon and not self._spread_set:
             self._spread_set = True
-            out.append(SetTimer(ReportSpread(), now_us + SPREAD_PATIENCE * self._delay_us))
+            out.append(SetTimer(ReportSpread(), now_us + SPREAD_DELAY_FACTOR * self._delay_us))
         if self._totals_soon and not self._totals_set:
             self._totals_set = True
-            patience = TOTALS_PATIENCE if self._faults <= 1 else SPREAD_PATIENCE
-            out.append(SetTimer(ReportTotals(), now_us + patience * self._delay_us))
+            factor = TOTALS_DELAY_FACTOR if self._faults <= 1 else SPREAD_DELAY_FACTOR
+            out.append(SetTimer(ReportTotals(), now_us + factor * self._delay_us))
 
     def fired(self, timer: Timer) -> None:
+        """Send the reports of a timer: `ReportTaken` on links with undelivered arrivals, `ReportSpread` on all. Totals
+        are reported elsewhere."""
         if isinstance(timer, ReportTaken):
             self._taken_set = self.taken_soon = False
             concerned = [link for link in self._links.values() if link.told.done.upto < link.arrived.count]

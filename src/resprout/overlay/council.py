@@ -38,6 +38,8 @@ Handler = Callable[[str, Any, int], None]
 
 
 class Council:
+    """Decides about membership for one broker; the head of this file says how its owner uses it."""
+
     def __init__(
         self,
         view: MembershipView,
@@ -55,9 +57,10 @@ class Council:
         self._outcomes = outcomes
         self._detector = LeaseDetector(view, options)
         self.heard = self._detector.heard
-        """(peer, now_us): a message came from it."""
+        """Called with (peer, now_us) when a message came from the peer."""
         self.stirred = self._detector.stirred
-        """(peer, now_us): something large gets on, from it or to it. It lives, and may need more time to answer."""
+        """Called with (peer, now_us) when a part of a large message from or to the peer arrived: the peer lives, and
+        may need more time to answer."""
         self._probes = Probes(view, self._detector, self._post)
         self._trust = TrustRules(view, self._detector)
         waves = self.waves = Waves(view, post, outcomes, self._trust.judge_registration, claims)
@@ -83,13 +86,14 @@ class Council:
             **self._registry.handlers, **self._suspicions.handlers,
         }  # fmt: skip
         self.messages = tuple(self._handlers)
-        """Which messages are for it: see `take`."""
+        """The message classes that `take` handles."""
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 
     @property
     def leased(self) -> bool:
-        """In contact with the root through living brokers; at the root: with a majority of its configuration."""
+        """Whether this broker is in contact with the root through living brokers; at the root, with a majority of its
+        configuration."""
         return self._detector.is_leased
 
     @property
@@ -98,7 +102,7 @@ class Council:
 
     @property
     def unbelieved(self) -> int:
-        """How often somebody said what was not for it to say."""
+        """Messages that were dropped because their senders had no right to send them (`TrustRules`)."""
         return self._trust.unbelieved
 
     def may_repair(self, peer: str, dead: tuple[Life, ...], now_us: int) -> bool:
@@ -106,13 +110,14 @@ class Council:
         return self._trust.may_repair(peer, dead, now_us)
 
     def has_ended(self, name: str) -> bool:
-        """The life that stands in the tree under this name is certainly over, by the latest word from its host. If
-        something still comes from that name, a later life says it."""
+        """Whether the life that has this name's place in the tree is certainly over, as its host said last. Messages
+        that still come under this name are from a later life."""
         return self._detector.has_ended(name)
 
     def standby(self) -> tuple[str, ...]:
-        """Brokers to keep a session with although they are no neighbours: those who would lead the repair of the parent
-        (the next f ancestors, or the successors of the root), and the other voters where this broker has one."""
+        """Return the brokers to keep a session with although they are no neighbours: those that would lead the repair
+        of the parent (the next f ancestors, or the successors of the root), and, if this broker is a voter, the
+        others."""
         here = self._view
         wanted: dict[str, None] = {}
         top = here.parent
@@ -129,24 +134,25 @@ class Council:
         return tuple([x for x in wanted if x != here.name and x not in here.neighbours and not here.is_dead(x)])
 
     def overdue(self, member: str, asked_us: int, now_us: int) -> bool:
-        """May a member of the running repair that was asked then, and has not answered, be declared dead as well?"""
+        """Whether a member of the running repair may be declared dead as well: it was asked at `asked_us` and has not
+        answered."""
         detector = self._detector
         since_us = max(
             asked_us + detector.patience_us // 2, detector.stirred_us(member)
-        )  # much to say takes long to say
+        )  # a large parcel takes long to arrive
         if not detector.is_sure(member, now_us, since_us):
             return False
         return self._detector.has_ended(member) or len(self._registry.wanted or ()) < self._view.faults
 
     def status(self, now_us: int) -> CouncilStatus:
-        """For people."""
+        """Return what an operator is shown."""
         here = self._view
         unresponsive = self.unresponsive(now_us)
         unheard = tuple([name for name in here.neighbours if self._detector.is_silent(name) or name in unresponsive])
-        return CouncilStatus(here.parent, self.leased, unheard, self._probes.cut_off(now_us))
+        return CouncilStatus(here.parent, self.leased, unheard, self._probes.partitioned_piece(now_us))
 
     def unresponsive(self, now_us: int) -> tuple[str, ...]:
-        """Neighbours that have said nothing for longer than a lease, although their connections stand."""
+        """Return the neighbours that have sent nothing for longer than a lease, although their connections stand."""
         here, detector = self._view, self._detector
         open_links = [name for name, is_open in here.neighbours.items() if is_open and not detector.is_silent(name)]
         return tuple(
@@ -161,19 +167,21 @@ class Council:
     # -- what happens --------------------------------------------------------------------------------------------------
 
     def silent(self, peer: str, refused: bool, now_us: int) -> None:
-        """A peer's connection broke or could not be made; `refused`: its own host says that the process is gone."""
+        """A peer's connection broke or could not be made. `refused`: its own host says that the process is gone; then
+        accuse it at once. Otherwise `tick` accuses it after a lease."""
         self._follow(now_us)
         self._detector.lost(peer, refused)
         if refused:
             self._look_again(peer, now_us)
 
     def outlived(self, life: Life, now_us: int) -> None:
-        """A later life of this broker has shown that it remembers this one, which is over."""
+        """A later life of a broker has shown that it remembers this life, which is therefore over."""
         if not self._detector.is_ended(life):
             self._detector.ended(life)
             self._look_again(life.name, now_us)
 
     def _look_again(self, ended: str, now_us: int) -> None:
+        """Act on the certain end of a life: accuse it, and count votes and registrations again without it."""
         self._suspicions.ended(ended, now_us)
         if self._election.ballot is not None or self._election.denied:
             self._election.look_again(now_us)
@@ -190,7 +198,8 @@ class Council:
             self._suspicions.ended(peer, now_us)
 
     def tick(self, now_us: int) -> None:
-        """Once per heartbeat: give signs of life, look for those of others, repeat what was not answered."""
+        """Once per heartbeat: ping the parent, accuse neighbours that were silent for longer than a lease, and repeat
+        questions that were not answered."""
         here, detector = self._view, self._detector
         self._follow(now_us)
         self._trust.holds_lease(now_us)
@@ -213,8 +222,8 @@ class Council:
         detector.forget_strangers()
 
     def _pinged_besides_parent(self) -> list[str]:
-        """The root, from a voter; and each coordinator that this broker has attached to, voter or not: a Grant may take
-        longer than a lease to come, and the coordinator hears nothing else of it."""
+        """Return whom to ping besides the parent: the root, if this broker is a voter; and each coordinator that it has
+        attached to, because a Grant may take longer than a lease and the coordinator hears nothing else from here."""
         here = self._view
         pinged = dict.fromkeys(here.attached.values())
         if here.configuration.root is not None and here.configuration.holds(here.name, here.incarnation):
@@ -222,6 +231,7 @@ class Council:
         return [name for name in pinged if name not in (here.name, here.parent)]
 
     def _look_up(self, parent: str, now_us: int) -> None:
+        """Ping the parent, and accuse it if it has not answered for a lease."""
         detector = self._detector
         if self._view.neighbours.get(parent):
             self._ping(parent, now_us)
@@ -232,7 +242,7 @@ class Council:
         self._suspicions.seek_help(parent, now_us)
 
     def extend_configuration(self, now_us: int) -> None:
-        """At the root: somebody new is known, who may sit on a configuration that is too short."""
+        """At the root: a new broker is known, which may become a voter if the configuration is too short."""
         self._registry.refresh_list(now_us)
 
     def _follow(self, now_us: int) -> None:
@@ -240,21 +250,22 @@ class Council:
             self._suspicions.clear()
 
     def suspect(self, name: str, now_us: int, force: bool = False) -> None:
-        """This broker is not heard: the authority acts, everybody else reports. The link stays as it is.
-        `force`: as if everybody were sure."""
+        """Accuse a broker that is not heard: its authority judges it, any other broker reports it to the authority. The
+        link stays as it is. `force`: skip the checks."""
         self._suspicions.accuse(name, now_us, force)
 
     def forget(self, names: Iterable[str], now_us: int) -> None:
-        """The operator says that these never return: they are declared dead whatever the probes say, and votes are
-        held without them. To be said at the root, or where the root's repair is stuck."""
+        """Declare brokers dead that never return, as the operator says: probes are skipped, and majorities do without
+        them. Called at the root, or where the root's repair is stuck."""
         self._suspicions.forget(names, now_us)
 
     def register(self, dead: frozenset[str], now_us: int) -> bool:
-        """May the repair of these end? False: `Registered` comes when it may. To be asked again when more die."""
+        """Register these dead where rule R3 requires it, and return whether the repair may end. If not, the outcome
+        `Registered` follows. Call it again when more brokers die."""
         return self._registry.register(dead, now_us)
 
     def drop_registration(self) -> None:
-        """The repair has ended, or somebody else leads it."""
+        """Forget the registration: the repair has ended, or another broker leads it."""
         self._registry.drop()
 
     @property
@@ -274,8 +285,8 @@ class Council:
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def take(self, peer: str, message: Any, now_us: int) -> None:
-        """Hear a message of a broker; call `heard` first. Whoever was declared dead is told so, and has no say any
-        more; others have theirs, and no more than that."""
+        """Handle a message of a broker; call `heard` first. A sender that was declared dead is told `Fenced`. A message
+        that its sender has no right to send is dropped (`TrustRules`)."""
         if self._view.is_dead_speaker(peer) and type(message) is not Fenced:
             self._post(peer, Fenced(self._view.tombstones[peer]))
         elif self._trust.is_believed(peer, message, now_us):

@@ -34,17 +34,23 @@ CONSENT_LEASES: Final = 4
 
 
 class _Round:
+    """One search for a partition: the brokers around a piece that were probed, and those that answered."""
+
     __slots__ = ("answered", "answered_us", "asked", "begun_us", "number")
 
     def __init__(self, number: int, now_us: int) -> None:
         self.number = number
         self.begun_us = now_us
         self.asked: dict[str, int] = {}
+        """By broker: when it was probed, in microseconds."""
         self.answered: set[str] = set()
         self.answered_us = now_us
+        """When the last answer came, or the search began."""
 
 
 class Probes:
+    """Tells a crash from a partition by probing the brokers around the suspects."""
+
     def __init__(
         self, view: MembershipView, detector: LeaseDetector, post: Callable[[str, ProtocolMessage], None]
     ) -> None:
@@ -53,13 +59,14 @@ class Probes:
         self._post = post
         self._rounds: dict[frozenset[str], _Round] = {}
         self._number = HOST_PROBE
-        self._cut: tuple[str, ...] = ()
-        self._cut_us = 0
+        self._partition: tuple[str, ...] = ()
+        self._partition_us = 0
         self._probed_hosts: dict[str, int] = {}
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {Probe: self._on_probe, Probed: self._on_probed}
 
     def is_crash(self, suspects: frozenset[str], now_us: int) -> bool:
-        """True when these may be declared dead. Takes several calls: the answers of those around must come first."""
+        """Return whether these suspects have crashed, and are not cut off. The first calls probe the brokers around
+        them and return False; call it again with each heartbeat until the answers are here."""
         doubtful = [name for name in sorted(suspects) if not self._detector.has_ended(name)]
         if not doubtful:
             return True
@@ -68,7 +75,7 @@ class Probes:
         probing = self._round(suspects, now_us)
         piece = set(suspects)
         while True:
-            edge = self._edge(piece, probing)
+            edge = self._unanswered_around(piece, probing)
             for name in edge:
                 if name not in probing.asked:
                     probing.asked[name] = now_us
@@ -80,15 +87,16 @@ class Probes:
                 return not edge and len(piece) <= self._view.faults and settled
             piece.update(unanswering)
             if len(piece) > self._view.faults:
-                self._cut, self._cut_us = tuple(sorted(piece)), now_us
+                self._partition, self._partition_us = tuple(sorted(piece)), now_us
                 return False
 
-    def cut_off(self, now_us: int) -> tuple[str, ...]:
-        """The piece that was last found too large to have crashed."""
-        return self._cut if now_us - self._cut_us <= 2 * self._detector.lease_us else ()
+    def partitioned_piece(self, now_us: int) -> tuple[str, ...]:
+        """Return the piece that was last found too large to have crashed; empty after two leases."""
+        return self._partition if now_us - self._partition_us <= 2 * self._detector.lease_us else ()
 
     def probe_host(self, name: str, now_us: int) -> None:
-        """Ask for a session with a broker that is no neighbour, to see whether its host refuses."""
+        """Open a session with a broker that is no neighbour, at most once per lease. If its host refuses, its process
+        is gone."""
         if name in self._view.neighbours or self._probed_hosts.get(name, -1) > now_us - self._detector.lease_us:
             return
         if len(self._probed_hosts) >= ROUNDS_MAX:
@@ -107,8 +115,8 @@ class Probes:
             probing = self._rounds[suspects] = _Round(self._number, now_us)
         return probing
 
-    def _edge(self, piece: set[str], probing: _Round) -> list[str]:
-        """Who lives next to the piece, as far as we know, and has not answered."""
+    def _unanswered_around(self, piece: set[str], probing: _Round) -> list[str]:
+        """Return the brokers next to the piece that are not declared dead and have not answered."""
         here = self._view
         near = {name for inside in piece for name in lineage.around(here, inside)} - piece - probing.answered
         return sorted(name for name in near if name != here.name and not here.is_dead(name))
@@ -127,6 +135,8 @@ class Probes:
 
 
 class _Ballot:
+    """The question whether some brokers, the root among them, are dead, and the voters that consent."""
+
     __slots__ = ("asked_us", "dead", "lives", "number", "yes")
 
     def __init__(self, number: int, dead: frozenset[str], lives: tuple[Life, ...]) -> None:
@@ -135,10 +145,12 @@ class _Ballot:
         self.lives = lives
         self.asked_us = 0
         self.yes: dict[str, int] = {}
-        """Who has consented, and when."""
+        """By voter that consents: when it did, in microseconds."""
 
 
 class Election:
+    """Asks the voters before the root is declared dead, and answers such questions of others."""
+
     def __init__(
         self,
         view: MembershipView,
@@ -153,10 +165,11 @@ class Election:
         self._post = post
         self._outcomes = outcomes
         self.ballot: _Ballot | None = None
-        """The question that this broker has put, until it has its answer."""
+        """The question that this broker asks; None if it asks none."""
         self._number = 0
         self.denied: dict[str, tuple[PreVote, int]] = {}
-        """Who was told that an accused is heard, and when: if its host says otherwise soon, so does this voter."""
+        """By broker that asked and was told no: its question, and when. If the host of an accused refuses within a
+        lease, this voter changes its answer."""
         self.handlers: dict[type, Callable[[str, Any, int], None]] = {PreVote: self._on_pre_vote, Vote: self._on_vote}
 
     def call(self, dead: frozenset[str], now_us: int, force: bool) -> None:
@@ -182,7 +195,7 @@ class Election:
         self._count(now_us)
 
     def _hears(self, dead: tuple[Life, ...], now_us: int) -> bool:
-        """One of these lives, as far as this broker can tell, and none is certainly gone."""
+        """Whether this broker hears one of these lives, and none of them is certainly gone."""
         known = [life for life in dead if self._view.incarnation_of(life.name) <= life.incarnation]
         if any(self._detector.has_ended(life.name) for life in known):
             return False
@@ -201,7 +214,7 @@ class Election:
             self._outcomes.append(self._view.declare(sorted(ballot.dead)))
 
     def _follows_repair(self, ballot: _Ballot) -> bool:
-        """Another broker leads a repair of these, this broker has attached to it, and it is not accused itself."""
+        """Whether this broker is a member of a repair of these brokers whose coordinator lives and is not accused."""
         leaders = {leader for dead, leader in self._view.attached.items() if dead in ballot.dead} - ballot.dead
         return any(not self._view.is_dead(leader) and not self._detector.has_ended(leader) for leader in leaders)
 
@@ -212,7 +225,7 @@ class Election:
             return
         root = here.configuration.voters[0] if here.configuration.voters else None
         if self._detector.leased and root is not None and not is_among(root.name, root.incarnation, message.dead):
-            self._post(peer, Alive(root.name))  # the root lives: this is no matter of votes
+            self._post(peer, Alive(root.name))  # the root lives, so no vote is needed
             return
         accused = is_among(here.name, here.incarnation, message.dead)
         if accused:
@@ -227,7 +240,7 @@ class Election:
         self._post(peer, Vote(message.number, message.force or not is_heard))
 
     def look_again(self, now_us: int) -> None:
-        """A host has said that a process is gone: a vote against that may have been wrong, or superfluous."""
+        """A host has said that a process is gone: count votes again, and change answers that this makes wrong."""
         self._count(now_us)
         for peer, (message, asked_us) in list(self.denied.items()):
             if now_us - asked_us > self._detector.lease_us:

@@ -67,6 +67,7 @@ def _stands(view: "MembershipView", name: str, incarnation: int) -> bool:
 
 
 def component(view: "MembershipView", name: str) -> tuple[str, ...]:
+    """Return the piece of this dead broker: the dead brokers connected with it whose repair is not finished."""
     found = {name}
     open_ends = [name] if view.is_dead(name) else []
     while open_ends:
@@ -80,6 +81,7 @@ def component(view: "MembershipView", name: str) -> tuple[str, ...]:
 
 
 def members(view: "MembershipView", dead: Collection[str]) -> tuple[str, ...]:
+    """Return the living brokers next to these dead brokers, without this one."""
     near = {other for name in dead if view.is_dead(name) for other in around(view, name)}
     return tuple(sorted(x for x in near if x not in dead and x != view.name and not view.is_dead(x)))
 
@@ -99,9 +101,9 @@ def coordinator(view: "MembershipView", dead: Collection[str]) -> str | None:
 def authority(
     view: "MembershipView", suspect: str, is_unanswering: Callable[[str], bool]
 ) -> tuple[str | None, frozenset[str]]:
-    """Who may declare a broker dead: its parent or the next ancestor that is neither dead nor unanswering; beyond the
-    root, the nearest such broker in the order of links. Also the suspect with everybody who was passed over on the way:
-    had they a say, two brokers would follow the root at once."""
+    """Return the broker that may declare a suspect dead: its parent, or the next ancestor that is neither dead nor
+    unanswering; beyond the root, the nearest such broker in the order of links. Also return the suspect with all
+    brokers that were passed over on the way. They are judged together, so that only one broker follows the root."""
     passed = {suspect}
 
     def is_passed(name: str) -> bool:
@@ -143,7 +145,8 @@ def nearest(
 
 
 def successors(view: "MembershipView", root: str, count: int) -> tuple[str, ...]:
-    """Those who would lead the repair of the root, were it to die: the first and whoever follows when that one dies."""
+    """Return up to `count` brokers that would lead the repair of the root: the first one, then the one that would if
+    the first died too, and so on."""
     found: list[str] = []
     while len(found) < count:
         name = nearest(view, (root,), lambda name: name in found or view.is_dead(name))

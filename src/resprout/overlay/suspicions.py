@@ -1,8 +1,9 @@
-"""From "I do not hear it" to "it is dead": reports, authorities, judgements (rules R1, R2 and R6 of docs/protocol.md).
+"""From a suspicion to a declared death: reports, authorities, judgements (rules R1, R2 and R6 of docs/protocol.md).
 
 The authority over a broker is its parent, or the next ancestor that is left; over the root, the nearest broker that is
-left, after a vote. Only the authority judges. Everybody else reports to it, and goes one further up when it does not
-answer. A suspicion changes nothing by itself: the link stays open, and all is well when the broker is heard again.
+left, after a vote. Only the authority judges. Every other broker reports to the authority, and to the next one up if
+that one does not answer. A suspicion changes nothing by itself: the link stays open, and the suspicion ends when the
+broker is heard again.
 """
 
 from collections import deque
@@ -56,8 +57,9 @@ class Suspicions:
         self._post = post
         self._outcomes = outcomes
         self._asked: dict[str, int] = {}
-        """Authorities that have not answered a report -> since when."""
+        """By authority that has not answered a report: since when, in microseconds."""
         self._unanswering: dict[str, None] = {}
+        """Authorities that did not answer for `UNANSWERED_LEASES`, and are passed over."""
         self._sought_us = 0
         """When this broker last asked whether the tree goes on without it."""
         self._orphans: dict[str, Life] = {}
@@ -78,8 +80,8 @@ class Suspicions:
         self._unanswering.pop(name, None)
 
     def accuse(self, name: str, now_us: int, force: bool = False, lost: tuple[str, ...] = ()) -> None:
-        """Judge a broker, or report it to its authority. `force`: as if everybody were sure. `lost`: others that
-        cannot be asked either."""
+        """Judge a broker if this one is its authority, otherwise report it to the authority (`Suspect`). `force`: skip
+        the checks. `lost`: brokers that cannot be the authority either."""
         here = self._view
         if name == here.name or here.is_dead(name):
             return
@@ -117,7 +119,8 @@ class Suspicions:
                 self.accuse(name, now_us)
 
     def watch_leaders(self, now_us: int) -> None:
-        """A member of a repair may be the only one left to miss its coordinator."""
+        """Accuse coordinators of repairs, in which this broker is a member, that are not heard: perhaps no other broker
+        is left to notice."""
         for leader in sorted(set(self._view.attached.values())):
             if self._detector.liveness(leader, now_us) >= Liveness.SILENT:
                 self.accuse(leader, now_us)
@@ -152,7 +155,7 @@ class Suspicions:
             if force or (self._detector.is_sure(name, now_us) and self._probes.is_crash(piece, now_us)):
                 self._outcomes.append(self._view.declare((name,)))
         elif force and any(lineage.parent_of(self._view, other) == self._view.name for other in piece):
-            # A part below this broker: no matter of configuration.
+            # The piece is below this broker, so the root lives and no vote is needed.
             self._outcomes.append(self._view.declare(sorted(piece)))
         elif force or self._probes.is_crash(piece, now_us):
             self._election.call(piece, now_us, force)

@@ -156,14 +156,14 @@ class MembershipView:
             del self.tombstones[next(iter(self.tombstones))]
 
     def declare(self, names: Sequence[str]) -> Declared:
-        """These are dead, by the word of this broker. They are marked at once: what the overlay does until the broker
-        acts on it must not declare them a second time."""
+        """Mark these as dead and return the outcome that starts their repair. They are marked at once, so that the
+        overlay does not declare them a second time before the broker acts on the outcome."""
         for name in names:
             self.mark_dead(name, self.incarnation_of(name))
         return Declared(tuple(names))
 
     def mark_replaced(self, names: Iterable[str]) -> None:
-        """The repair of these is finished here."""
+        """Note that the repair of these is finished here."""
         for life in self.dead_lives(names):
             self.replaced[life.name] = max(life.incarnation, self.replaced.pop(life.name, -1))
         while len(self.replaced) > REPAIRED_MAX:

@@ -1,8 +1,8 @@
-"""Stand-ins for the clients of dead brokers, so that those who return are given what they missed.
+"""Stand-ins for the clients of dead brokers, so that clients that return are given what they missed.
 
-A ghost wants what the clients of the dead wanted, and is shown what they would have been shown. It takes nothing, so
-all of it waits, and the log keeps it, until the ghost expires. Whoever returns takes its own share. When all have
-returned that it was told to wait for, the ghost has nothing more to do.
+A ghost is a reader of the log that wants what the clients of the dead wanted. It is shown their messages and takes none
+of them, so the log keeps all of them until the ghost ends. A client that returns takes its own share (`claim`). The
+ghost ends when all clients that it waits for have returned, or when it expires.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +21,7 @@ from resprout.filters.predicate import Predicate
 from resprout.overlay.messages import Life
 
 ENDED_KEPT: Final = 1_024
+"""Brokers whose ghosts have ended that are remembered."""
 
 
 Allows = Callable[[ClientSession, Life, HeldBundle], bool]
@@ -46,6 +47,7 @@ class Ghosts:
         self._subscriptions = subscriptions
         self._index = index
         self._brokers: dict[str, frozenset[Life]] = {}
+        """By ghost: the dead brokers whose clients it stands for."""
         self._awaited: dict[str, set[str]] = {}
         """By ghost: the clients that have not returned."""
         self.idle: dict[str, None] = {}
@@ -59,8 +61,8 @@ class Ghosts:
         self._members: dict[str, dict[Life, int]] = {}
         """By ghost: the members of its repair, and the version of each one's place before its Grant."""
         self._allowed: dict[str, Allows] = {}
-        """By ghost that was made after a full restart: which client may claim which item. Other brokers keep the
-        rest, so such a ghost does not answer for what is not here."""
+        """By ghost that was made after a full restart: which client may claim which item. Other brokers keep the other
+        items, so a publication without an item here need not be delivered (`answers_for`)."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._brokers
@@ -147,8 +149,9 @@ class Ghosts:
         """Return the last place of what its repair brought this ghost."""
         return self._upto.get(name, -1)
 
-    def grant(self, name: str, members: dict[Life, int]) -> None:
-        """Note the members of the ghost's repair. The version of a member's place grows when it has its Grant."""
+    def note_members(self, name: str, members: dict[Life, int]) -> None:
+        """Note the members of the ghost's repair, each with the version of its place before the Grant. The version
+        grows when the member has its Grant."""
         self._members[name] = members
 
     def members(self, name: str) -> dict[Life, int]:
@@ -181,7 +184,7 @@ class Ghosts:
                     found[id(item)] = item
         if not found:
             return []
-        # Copies came into a backlog later than what others read here, too: only their stamps put all in order.
+        # A back-up copy joins the backlog later than entries that depend on it: only stamps put all in causal order.
         shown = sorted(found.values(), key=_causally)
         claimed: list[HeldBundle] = []
         for item in shown:

@@ -1,7 +1,7 @@
-"""The subscriptions that a returning client brings along, and what it is owed of what passed while it was away.
+"""The subscriptions that a returning client brings along in `Attend`, and the publications that it is owed.
 
-It is owed those publications that match one of its subscriptions, lie beyond the base of that subscription, and beyond
-what it has received.
+A client is owed a publication that matches one of its subscriptions, if the number of the publication is beyond the
+base of that subscription and beyond what the client has received from the same origin.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +23,7 @@ class Held(msgspec.Struct, frozen=True):
     id: int
     predicate: Predicate
     base: dict[Origin, Reached]
+    """How far origins had come when it was confirmed."""
 
 
 class HeldReader:
@@ -88,7 +89,7 @@ class Owed:
             return range(bundle.count) if self._wants(bundle, topics, {}) else ()
         try:
             rows = unpack_attributes(bundle)
-        except WireError:  # let in while nobody had to read it; nobody can be given a part of it
+        except WireError:  # it was accepted unread, and cannot be unpacked to give the client a part of it
             return ()
         return [offset for offset, row in enumerate(rows) if self._wants(bundle, topics, row)]
 
@@ -97,8 +98,8 @@ class Owed:
 
 
 class BroughtSubscriptions:
-    """What a returning client brings along, on its way into its session. Nothing is shown to the session before all of
-    it is there: until then ghosts keep what the client is owed."""
+    """The subscriptions of a returning client while they are taken up in portions. Until all are taken up, the session
+    is shown nothing, and ghosts keep what the client is owed."""
 
     __slots__ = ("bases", "is_whole", "owed", "reader")
 

@@ -114,9 +114,13 @@ class ClientMachine:
         self._search = BrokerSearch(broker, self.options.patience_us, others)
         self._wanted = WantedSubscriptions()
         self._room = 0
+        """Bytes of bundles that the broker which serves may be sent now; `_candidate_room`: for the one that is
+        asked."""
         self._candidate_room = 0
         self._candidate_life = self._home_life = 0
+        """Incarnations of the broker that is asked to serve, and of the one that serves or served last."""
         self._controls: deque[WishMessage] = deque()
+        """Subscribe and Unsubscribe messages to send."""
         self._questions = Questions()
         self._early: deque[tuple[PublishRequest, int]] = deque()
         """Publications asked for before the network said what it offers."""
@@ -347,7 +351,7 @@ class ClientMachine:
             if event.peer == search.candidate:
                 self._answered(event.peer, event.message, now_us, out)
             elif event.peer == search.home and search.stands:
-                if search.searching:  # whatever it says, others were told too little by now
+                if search.searching:  # stay: what `Attend` told the candidate is out of date once the home speaks
                     search.heard(event.peer, out)
                 self._on_message.get(type(event.message), _out_of_place)(event.message, now_us, out)
                 if self.incoming.taken != self.incoming.told:
@@ -386,7 +390,7 @@ class ClientMachine:
         self._tell_connection(broker, True, "", out)
         self.incoming.begin_session(broker, out)
         if before is not None:
-            out.append(Send(broker, Taken(0)))  # it has come, and did not turn to another one while it waited
+            out.append(Send(broker, Taken(0)))  # tells the broker that this client has heard `Serving` and stays
             self.publishing.begin_session(message.faults_tolerated, out)
         self._questions.begin_session(out)
         wanted = self._wanted.resume(message.resumed)

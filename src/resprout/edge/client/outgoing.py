@@ -1,8 +1,9 @@
-"""What a client has published: not yet taken by its broker, or sent and not yet called safe.
+"""The publications of a client that wait to be sent (`Outgoing`), or were sent and are not safe yet (`Unconfirmed`).
 
-`Outgoing` numbers messages at once and bundles them as late as possible. `Unconfirmed` keeps bundles exactly as they
-were sent, to be sent again elsewhere. Brokers tell old from new by numbers and take bundles whole, so a bundle that is
-sent again has the same boundaries, the same stamp and the same place among the others.
+`Outgoing` numbers a message at once, and closes its bundle as late as possible. `Unconfirmed` keeps each bundle exactly
+as it was sent, so that the client can send it again to another broker. Brokers recognise repeats by their numbers, and
+accept or drop a bundle as a whole. So a bundle that is sent again has the same boundaries, the same stamp and the same
+place in the order of sending.
 """
 
 from collections import deque
@@ -23,9 +24,11 @@ Attributes = dict[str, AttributeValue]
 
 
 class Builder:
-    """A bundle that may still grow by `bytes_left` bytes, up to the number `end` of its stream."""
+    """A bundle that may still grow: by `bytes_left` bytes, and by publications with numbers below `end`."""
 
-    __slots__ = ("attributes", "bytes_left", "end", "first", "guarantee", "keys", "next", "pause", "payloads", "topic")
+    __slots__ = (
+        "attributes", "bytes_left", "end", "first", "guarantee", "keys", "next", "payloads", "topic", "unchecked_end",
+    )  # fmt: skip
 
     def __init__(
         self, topic: str, keys: tuple[str, ...], guarantee: Guarantee, first: int, most: int = limits.BUNDLE_MESSAGES
@@ -34,9 +37,10 @@ class Builder:
         self.keys = keys
         self.guarantee = guarantee
         self.first = self.next = first
+        """Number of the first publication in the bundle, and number of the one that is added next."""
         self.end = first + most
-        self.pause = 0
-        """Up to this number `Publisher.publish` may append without any check."""
+        self.unchecked_end = 0
+        """`Publisher.publish` appends publications below this number without any check; 0 if all are checked."""
         self.payloads: list[bytes] = []
         self.attributes: list[Attributes] | None = None
         """One row per message; None while no message has attributes."""

@@ -1,15 +1,16 @@
-"""Where a client turns when its broker does not answer.
+"""How a client finds another broker when its own does not answer.
 
-The broker that serves a client also tells it whom to ask when it is gone: its *successors*, the likeliest first. A
-broker whose session is over is *lost*; one that is only silent may be frozen, so its session stays, and whoever is
-first wins: if it is heard before another one serves, all goes on as if nothing had happened. Successors are asked one
-after the other, round and round, the lost broker itself last: it may have returned, or never have died. One that has
-ended the session itself is asked first: it lives, and nobody else can know more.
+The broker that serves a client (its *home*) tells it which brokers to ask when it is gone: its *successors*, the most
+likely one first. A home whose session is over is *lost*. A home that is only silent may be frozen, so its session
+stays: if it is heard before another broker serves, the client stays with it. Successors are asked one after the other,
+in rounds, and the lost home last, because it may have returned or never have died. A home that ended the session itself
+is asked first: it lives, and knows the most about the client.
 
-A broker that is asked may hold its answer back while it repairs what the client ran away from. Until the very first
-broker has served, there is only that one to wait for, unless the client was told of others beforehand.
+A broker that is asked may delay its answer while it repairs the tree around the lost one. Until a first broker has
+served, the client knows only the brokers that its program named.
 
-Not decided here: whether a broker is dead. Those who are asked know better, and send the client back if it is not.
+This module does not decide whether a broker is dead. The brokers that are asked know more, and send the client back to
+its home if that lives.
 """
 
 from collections import deque
@@ -28,12 +29,13 @@ ANSWER_US: Final = 10_000_000
 """How long a candidate may take to answer `Attend`."""
 ROUND_US_MIN: Final = 200_000
 ROUND_US_MAX: Final = 2_000_000
-"""Between rounds; doubled after each."""
+"""Bounds on the pause between rounds, which doubles after each round."""
 SENT_ON_MAX: Final = 8
-"""Answers that somebody else should know better; after more, what was missed is given up, and anybody will do."""
+"""`GoTo` answers in one search. After more, the client gives up what it missed, and any broker may serve it."""
 BRIEF_US: Final = 2_000_000
 BRIEF_MAX: Final = 3
-"""Sessions in a row that ended so soon after they began; after more, the next round waits its turn."""
+"""A session that ends within `BRIEF_US` is brief. After more than `BRIEF_MAX` brief ones in a row, the client pauses
+before it searches again."""
 
 Effects = list[Effect]
 
@@ -51,15 +53,22 @@ class BrokerSearch:
         self.tried: list[str] = []
         """The broker that served last, then those that were asked since and did not serve."""
         self._patience_us = patience_us
+        """How long a silent home is waited for before the search begins."""
         self._served_us: int | None = None
+        """When a broker last began to serve; None before the first one."""
         self.searching = False
         """Whether a broker other than `home` may serve next."""
         self._successors = tuple(name for name in others if name != broker)[:SUCCESSORS_MAX]
         self._round: deque[str] = deque()
+        """Brokers that are still to be asked in this round."""
         self._detours = 0
+        """`GoTo` answers in this round."""
         self._sent_on = 0
+        """`GoTo` answers in this search."""
         self._round_us = ROUND_US_MIN
+        """Pause before the next round."""
         self._brief = 0
+        """Brief sessions in a row (`BRIEF_US`)."""
         self._timer: Timer | None = None
         """The timer that is set; None if none is."""
 
@@ -147,7 +156,7 @@ class BrokerSearch:
                 self._fail(f"{peer} did not serve", True, now_us, out)
         elif peer == self.home and self.stands:
             self.stands = False
-            out.append(Close(peer, "its session is over"))  # it is called again when its turn comes
+            out.append(Close(peer, "its session is over"))  # the search opens another one when its turn comes
             self._lost_home(now_us, out, peer if by_peer else None)
 
     def go_to(self, peer: str, successor: Successor, now_us: int, out: Effects) -> None:
@@ -162,7 +171,7 @@ class BrokerSearch:
             self._end_search(out)
             self._set_timer(AskOthers(), now_us + self._patience_us, out)
         else:
-            self.searching = True  # also a client that was never served may be sent on
+            self.searching = True  # it may be sent on before any broker has served it
             self._detours += 1
             self._sent_on += 1
             if successor.name != peer and self._detours <= DETOURS_MAX:
@@ -251,7 +260,7 @@ class BrokerSearch:
             self._round_us = min(2 * self._round_us, ROUND_US_MAX)
 
     def _fail(self, reason: str, lost: bool, now_us: int, out: Effects) -> None:
-        """Give up the candidate and ask the next one."""
+        """Give up the candidate and ask the next one. `lost`: it did not answer, so it counts as tried."""
         if lost and self.candidate is not None:
             self._note_tried(self.candidate)
         self._drop_candidate(reason, out)

@@ -1,8 +1,8 @@
 """The subscriptions of a client, whichever broker serves it.
 
-A confirmed subscription is brought along to the next broker with its *base*, so that it goes on there as if nothing had
-happened. One that is not confirmed is asked for again. One whose end was asked for is simply not brought along: nothing
-of it can come any more, and that is its end.
+`Attend` brings confirmed subscriptions to the next broker, each with its *base*: how far origins had come when it was
+confirmed. The next broker resumes them from there. A subscription that is not confirmed is asked for again. A
+subscription whose end was asked for is left out, which ends it.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ from resprout.edge.requests import SubscribeRequest, UnsubscribeRequest
 from resprout.filters.predicate import parse_predicate
 
 HELD_BYTES_MAX: Final = 2 << 20
-"""Bound on the subscriptions in one `Attend`, which has to fit into a frame. The rest is asked for as if it were
-new."""
+"""Bound on the bytes of the subscriptions in one `Attend`, which has to fit into a frame. The rest is asked for as if
+it were new."""
 MARK_BYTES: Final = 32
 """Upper bound on the bytes of a mark on the wire, besides its names."""
 

@@ -75,18 +75,21 @@ class Handover:
     def __init__(self, totals: Totals) -> None:
         self._totals = totals
         self._told: dict[TotalId, int] = {}
-        """Between `take_locks` and `follow`: what had been said on the dead link."""
+        """Between `take_locks` and `follow`: by total, the stamp of the `Closed` that was sent on the dead link."""
         self._heard: dict[TotalId, int] = {}
+        """Likewise, the stamp of the `Closed` that came over the dead link."""
         self._new: Collection[str] = ()
+        """The neighbours on the new links."""
 
     # -- a member reports, the coordinator merges ----------------------------------------------------------------------
 
     def report(self, dead: Collection[str]) -> tuple[KnownLock, ...]:
-        """What this broker knows of every lock, and what had crossed its links to these dead brokers."""
+        """Return what this broker knows of every lock, and the stamps of `Closed` that crossed its links to these dead
+        brokers."""
         return tuple(self._report(record, dead) for record in self._totals.locks.records.values())
 
     def last(self) -> Marks:
-        """The last ordered total of each publisher: goes with every report, Grant and Welcome."""
+        """Return the last ordered total of each publisher, which every Attach, Grant and Welcome carries."""
         return self._totals.submissions.last.marks()
 
     def _report(self, record: LockRecord, dead: Collection[str]) -> KnownLock:
@@ -97,8 +100,8 @@ class Handover:
         return KnownLock(*record.place, record.bundle, told=told, heard=heard)
 
     def merge(self, reports: Mapping[str, MemberLocks], pieces: Sequence[Piece]) -> MergedLocks:
-        """Before anything changes at the coordinator. Every member of `pieces` has its report, and each report has
-        passed `check_locks` when it came."""
+        """Merge the locks of all members with those of this broker, the coordinator. Called before anything changes
+        here. `reports` has every member of `pieces`; each passed `check_locks` when it came."""
         return merge(self._totals.locks.records, self.last(), reports, pieces)
 
     # -- everyone installs ---------------------------------------------------------------------------------------------
@@ -106,9 +109,9 @@ class Handover:
     def take_locks(
         self, locks: Sequence[KnownLock], last: Sequence[Mark], dead: Collection[str], new: Collection[str]
     ) -> None:
-        """First step, when `position.neighbours` has the new links instead of the dead ones. Locks that were unknown
-        here are passed on to the other links; the new ones have them already. Raises PeerError before it changes
-        anything."""
+        """Take the merged locks and hold all totals. The first step, called when `position.neighbours` has the new
+        links instead of the dead ones. Locks that were unknown here are passed on to the other links; the new ones have
+        them already. Raises PeerError before it changes anything."""
         totals = self._totals
         if locks:
             check_locks(locks)
@@ -130,8 +133,8 @@ class Handover:
         return [name for name, is_open in self._totals.position.neighbours.items() if is_open and name not in self._new]
 
     def deliver_at(self, bundle: Bundle) -> None:
-        """Somebody delivered this total with the stamp that the bundle has: so does this broker, now, unless it has.
-        Called at its place in the pool, after everything that is before it."""
+        """Deliver a total with the stamp that its bundle carries, because some broker has delivered it so; do nothing
+        if this one has, too. Called at its place in the pool, after everything that is before it."""
         totals = self._totals
         record = totals.locks.undelivered.get(id_of(bundle))
         if record is None:
@@ -139,10 +142,10 @@ class Handover:
         for name in self._others():
             if name not in record.told:
                 totals.tell_closed(record, name, bundle.stamp - 1)
-        totals.settle(record, bundle.stamp)
+        totals.deliver_with_stamp(record, bundle.stamp)
 
     def follow(self, coordinator: str) -> None:
-        """At a member: what had been said on the dead link stands for the new one."""
+        """At a member: count each `Closed` that crossed the dead link as if it had crossed the new one."""
         for id, record in self._totals.locks.undelivered.items():
             if id in self._told:
                 record.told[coordinator] = self._told[id]
@@ -150,9 +153,9 @@ class Handover:
                 record.heard[coordinator] = self._heard[id]
 
     def lead(self, merged: MergedLocks) -> None:
-        """At the coordinator: what the members had told the dead is heard from them, and totals close above what the
-        dead had said, or above everything that is known. The clock must have been raised to the clocks of all members
-        and to all stamps of the pool."""
+        """At the coordinator: count each `Closed` that a member had sent to the dead as heard from that member. Raise
+        the floor of each total to the stamps that the dead had stated, or to the clock where a piece of them had stated
+        none. The clock must have been raised to the clocks of all members and to all stamps of the pool."""
         clock = self._totals.clock
         locks = self._totals.locks
         for record in locks.in_line() if locks.undelivered else ():
@@ -161,8 +164,8 @@ class Handover:
                 record.floor = max(record.floor, said.highest, clock.tick() if said.is_unclosed else 0)
 
     def resume(self) -> None:
-        """Last step: closing goes on, and then totals that have no place are submitted again. Local clients may publish
-        more only after that (`TotalsState`): what is ordered behind later ones of its publisher is dropped."""
+        """Continue closing, then submit totals without a place again: the last step. Local clients may submit more only
+        after that (`TotalsState`), because a total that comes behind a later one of its publisher is dropped."""
         totals = self._totals
         totals.move_to(TotalsState.RESUBMITTING)
         if totals.backlog.count:

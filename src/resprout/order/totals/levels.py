@@ -5,14 +5,14 @@ among the numbered bundles of a link. They are acknowledged by name, and not as 
 later than a total can be given a copy of it behind later ones (`TotalCopy`, decision 8), so its places have gaps that
 are filled. Otherwise the same ladders hold as for everything else in the log (`order.entry`).
 
-Nothing but the publisher's receipt waits for these reports, and for that only `done` counts; the ladders merely let
-brokers forget. So what is not `done` may wait long, and mostly need not be said at all: with f <= 1, a neighbour that
-is done has the highest level, too. All behind it have the total and have taken it, and who hears so has it itself.
+Only the publisher's receipt waits for these reports, and it needs only `done`; the ladders let brokers forget totals.
+So reports without `done` may wait long, and most are never sent: with f <= 1, `done` implies the highest level. All
+brokers behind the neighbour have the total and their readers have taken it, and the receiver of the report has it too.
 
-Where the publisher waits (`Entry.prompt`), what is done is told in the step in which it came to be so.
+If the publisher waits (`Entry.prompt`), `done` is reported in the step in which it becomes true.
 
-What is done is told often, so only totals of which something has changed are looked at for that (`touch`); all of them
-only where the others are told of, too.
+Reports of `done` are frequent, so they look only at totals that have changed since (`touch`). Reports of everything
+look at all totals.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -33,17 +33,19 @@ LADDER: Final = Derived("the highest level of a network that tolerates f faults"
 
 
 class TotalLevel(msgspec.Struct, frozen=True, array_like=True):
+    """How far one total has come at the sender. The ladders are those of `order.entry`."""
+
     publisher: str
     incarnation: BoundedNumber
     first: BoundedNumber
     reach: Annotated[BoundedNumber, LADDER]
     level: Annotated[BoundedNumber, LADDER]
     done: bool
-    """Everybody behind the sender has it."""
+    """Whether all readers at and behind the sender have taken it."""
 
 
 class TotalLevels(NeighbourMessage, frozen=True, tag=66):
-    """How far these totals have come at the sender, who has delivered them."""
+    """Reports how far totals have come that the sender has delivered."""
 
     levels: tuple[TotalLevel, ...]
 
@@ -55,7 +57,8 @@ _NOTHING: Said = (-1, 0, False)
 
 
 class TotalAcks:
-    """The totals in one broker's log, and those that somebody still waits to hear of."""
+    """The acknowledgements of totals: of those in the broker's log, and of those about which a neighbour still waits
+    for a report."""
 
     def __init__(
         self,
@@ -64,23 +67,27 @@ class TotalAcks:
         finished: Callable[[Entry], None],
         recently_acked: RecentlyAcked | None = None,
     ) -> None:
-        """`recently_acked` is told of what everybody is through with."""
+        """`finished` is called when a total is delivered to all readers on this side. `recently_acked` is told of
+        totals that all neighbours are through with."""
         self._log = log
         self._recently_acked = recently_acked if recently_acked is not None else RecentlyAcked()
         self._faults = faults_tolerated
         self._done_is_all = faults_tolerated <= 1
+        """Whether `done` implies the highest reach and level."""
         self._reaches = max(1, faults_tolerated)
         self._finished = finished
         self.entries: dict[TotalId, Entry] = {}
         self.heard: dict[TotalId, dict[str, Said]] = {}
-        """By total: the neighbours that have to report it, and what they have said; for one that is not yet delivered
-        here, only who was early."""
+        """By total and neighbour that has to report it: what the neighbour has reported. For a total that is not
+        delivered here yet: only neighbours that have reported it already."""
         self._told: dict[TotalId, dict[str, Said]] = {}
+        """By total and neighbour: what the neighbour was told."""
         self._touched: dict[TotalId, None] = {}
-        """Something has changed since they were last looked at."""
+        """Totals that have changed since the last reports."""
         self._looked_at: list[TotalId] = []
+        """Totals that the last call of `reports` has looked at, for `forget`."""
         self.urgent = False
-        """One of those has a publisher that waits."""
+        """Whether the publisher of a total in `_touched` waits for it."""
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -89,7 +96,7 @@ class TotalAcks:
         return self.entries.get(id)
 
     def add(self, entry: Entry, neighbours: Iterable[str]) -> None:
-        """Delivered here; the log counts each of these neighbours as one that has to report."""
+        """Add a total that was delivered here. Each of these neighbours has to report it, as the log counts."""
         id = (entry.publisher, entry.incarnation, entry.first)
         self.entries[id] = entry
         early = self.heard.pop(id, {})
@@ -99,8 +106,9 @@ class TotalAcks:
         for name, said in early.items():
             self._take(name, id, entry, said)
 
-    def meet(self, entry: Entry, name: str) -> None:
-        """This neighbour came later than the total, and is to keep it as well: it will report, and must be told."""
+    def expect_report(self, entry: Entry, name: str) -> None:
+        """Expect reports about a total from a neighbour that joined after its delivery and now stores a copy; tell it
+        everything again."""
         id = (entry.publisher, entry.incarnation, entry.first)
         self._told[id].pop(name, None)
         self.touch(entry)
@@ -109,18 +117,19 @@ class TotalAcks:
             self._log.await_one(entry)
 
     def holders(self, entry: Entry) -> int:
-        """Neighbours that have said that they have it."""
+        """Return the number of neighbours that have reported that they have it."""
         heard = self.heard.get((entry.publisher, entry.incarnation, entry.first), {})
         return sum(said[0] >= 0 for said in heard.values())
 
     def is_kept_by(self, entry: Entry, name: str) -> bool:
-        """This neighbour has it, or will: it was there when the total was delivered, or was given it later."""
+        """Whether this neighbour has the total, or will have it: it was there at the delivery, or was sent a copy."""
         return name in self.heard.get((entry.publisher, entry.incarnation, entry.first), ())
 
     # -- hearing -------------------------------------------------------------------------------------------------------
 
     def hear(self, name: str, message: TotalLevels, is_coming: Callable[[TotalId], bool]) -> None:
-        """`is_coming`: the total is known and not yet delivered here; what is said of it is kept until then."""
+        """Take a neighbour's report. `is_coming`: returns whether a total is known and not delivered here yet; reports
+        about it are kept until then."""
         for item in message.levels:
             id = (item.publisher, item.incarnation, item.first)
             said = (min(item.reach, self._reaches - 1), min(item.level, self._faults), item.done)
@@ -134,32 +143,33 @@ class TotalAcks:
 
     def _take(self, name: str, id: TotalId, entry: Entry, said: Said) -> None:
         before = self.heard[id].get(name)
-        if before is None:  # it came later than the total, and has nothing to report
+        if before is None:  # it joined after the total was delivered, so no report is expected
             return
         self.heard[id][name] = (max(before[0], said[0]), max(before[1], said[1]), before[2] or said[2])
         self.touch(entry)
         for reach in range(before[0] + 1, said[0] + 1):
-            self._log.reached(entry, reach)
+            self._log.count_reach(entry, reach)
         for level in range(before[1] + 1, said[1] + 1):
-            self._log.firmer(entry, level)
+            self._log.count_level(entry, level)
         if said[2] and not before[2] and self._log.deliver_one(entry):
             self._finished(entry)
 
     # -- telling -------------------------------------------------------------------------------------------------------
 
     def touch(self, entry: Entry) -> None:
-        """A total in the log has come further."""
+        """Note that a total has changed: look at it in the next reports."""
         id = (entry.publisher, entry.incarnation, entry.first)
         if id in self.entries:
             self._touched[id] = None
             self.urgent |= entry.prompt
 
     def touch_all(self) -> None:
-        """Somebody could not be told for a while."""
+        """Look at all totals in the next reports: a neighbour could not be told for some time, or has changed."""
         self._touched.update(dict.fromkeys(self.entries))
 
     def reports(self, names: Iterable[str], only_done: bool = False) -> Iterator[tuple[str, TotalLevels]]:
-        """News for neighbours, to be told at once; `only_done`: of totals that everybody on this side has."""
+        """Yield the reports for these neighbours, which the caller must send. `only_done`: only about totals that are
+        delivered to all readers on this side."""
         ids = self._looked_at = list(self._touched if only_done else self.entries)
         self._touched = {}
         self.urgent = False
@@ -183,8 +193,8 @@ class TotalAcks:
         return TotalLevel(*id, *said)
 
     def forget(self, neighbours: Collection[str]) -> list[TotalId]:
-        """Of those that `reports` has looked at: what is stable and delivered everywhere, and of which every neighbour
-        has heard so. What becomes so later is touched then."""
+        """Forget and return totals that are stable and delivered everywhere, and whose last report all neighbours were
+        sent. Looks only at those that the last `reports` has looked at: others are touched when they change."""
         through = [
             id
             for id in self._looked_at
@@ -206,7 +216,8 @@ class TotalAcks:
     # -- when a neighbour dies -----------------------------------------------------------------------------------------
 
     def replace(self, dead: Iterable[str], new: Collection[str]) -> None:
-        """The dead will report nothing more, and the new ones have to. What may have risen settles later."""
+        """Expect no more reports from the dead, and reports about all totals from the new neighbours. The caller
+        settles the entries later."""
         self.touch_all()
         gone = list(dead)
         for id, heard in self.heard.items():

@@ -1,4 +1,4 @@
-"""Totals that are not delivered yet: on their way up to the root (`Submissions`), and with a place (`Locks`).
+"""Totals that are not delivered yet: on their way up to the root (`Submissions`), and with a place (`LockTable`).
 
 `Submissions` also knows how far each publisher's totals have been ordered. A broker keeps what it passed up until the
 lock comes down, so that nothing is lost with a broker above: a broker that gets a new parent submits again. What is not
@@ -13,13 +13,13 @@ with the most is held back first, wherever it is; what it publishes then waits i
 client back in turn. Keys play no part: a hot key delays nobody who does not publish on it. Honest brokers exceed the
 bounds for all only by what was under way when they were reached. The hard bounds are far beyond that.
 
-`Locks` holds the undelivered totals that have a place, in the one order that the root gave them. Totals become *active*
-in that order, each as soon as it is known, also when they share keys, and they are delivered in that order. Nobody
-waits for anybody else to close: brokers say of each that it is closed in the same order on every link, so the next one
-is never closed before the one before it.
+`LockTable` holds the undelivered totals that have a place, in the one order that the root gave them. Totals become
+*active* in that order, each as soon as it is known, also when they share keys, and they are delivered in that order.
+They close side by side: brokers send `Closed` for them in the same order on every link, so a later total is never
+closed before an earlier one.
 
-A pair (topic, key) is closed to plain publications while any active total names it. A total without keys is a barrier
-for nothing else, and neither is a publication that is only carried as a total (`totals`): it has asked for less.
+A pair (topic, key) is closed to plain publications while any active total names it. A total without keys closes no
+pair, and neither does a publication that is only carried as a total (`totals`).
 """
 
 import contextlib
@@ -35,15 +35,16 @@ from resprout.order.messages import TotalId, TotalPlace, id_of
 
 FULL_TOTALS: Final = 4_096
 FULL_BYTES: Final = 64 << 20
-"""All together; what clients share."""
+"""Bounds on the totals of all clients that are under way, in bundles and bytes. Clients share them equally."""
 OWN_TOTALS: Final = 64
 OWN_BYTES: Final = 4 << 20
-"""Of one client, bundles and bytes: many rounds of closing at once."""
+"""Bounds on the totals of one client that are under way, in bundles and bytes."""
 UNORDERED_TOTALS: Final = 16
-"""Of one client, those that have no place yet: others cannot know of them and keep to their share."""
+"""Bound on the totals of one client that have no place yet. Other brokers do not know of these, so they cannot count
+them when they compute shares."""
 
 HARD_FACTOR: Final = 16
-"""So many times what is for all, and the peer that brings still more is cut off."""
+"""A peer that brings more than this many times `FULL_TOTALS` or `FULL_BYTES` loses its session."""
 
 PUBLISHERS_KEPT: Final = 10_000
 """Publishers that are remembered for certain, the latest ones; up to twice as many are. A total that comes again after
@@ -52,10 +53,12 @@ so many others is still found old by the watermark of its stream, unless its pub
 _STREAM: Final = Guarantee.TOTAL.stream
 
 LifeAndNumber = tuple[int, int]
-"""(incarnation, number); they compare as they follow each other."""
+"""(incarnation, number) of a publication; they compare in the order of publishing."""
 
 
 class Backlog:
+    """Counts the totals that are under way, by publisher, and tells whether a client may have one more."""
+
     __slots__ = ("_bytes", "_bytes_of", "_of", "count")
 
     def __init__(self) -> None:
@@ -65,7 +68,7 @@ class Backlog:
         self.count = 0
 
     def add(self, id: TotalId, bundle: Bundle) -> None:
-        """Nothing happens when it is known already."""
+        """Count a total; do nothing if it is counted already."""
         mine = self._of.setdefault(bundle.publisher, {})
         if id not in mine:
             mine[id] = bundle
@@ -90,7 +93,7 @@ class Backlog:
         return publisher in self._of
 
     def of(self, publisher: str) -> tuple[Bundle, ...]:
-        """Oldest first."""
+        """Return the totals of a publisher that are under way, oldest first."""
         return tuple(self._of.get(publisher, {}).values())
 
     def has_room_for(self, publisher: str) -> bool:
@@ -104,7 +107,7 @@ class Backlog:
         )
 
     def check_room(self, count: int = 1, cost: int = 0) -> None:
-        """Raises PeerError when so many more are more than can be kept."""
+        """Raise PeerError when `count` more totals of `cost` bytes together would exceed the hard bounds."""
         if self.count + count > HARD_FACTOR * FULL_TOTALS or self._bytes + cost > HARD_FACTOR * FULL_BYTES:
             raise PeerError(f"{self.count + count} undelivered totals of {self._bytes + cost} bytes are too many")
 
@@ -144,13 +147,15 @@ class LastPlaces:
 
 
 class Submissions:
+    """Totals that were submitted and have no place yet, and the last total of each publisher that has one."""
+
     __slots__ = ("_backlog", "last", "waiting")
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
         self.last = LastPlaces()
         self.waiting: dict[TotalId, Bundle] = {}
-        """Submitted and not yet locked."""
+        """Totals without a place, in the order in which they were submitted."""
 
     def keep(self, id: TotalId, bundle: Bundle) -> None:
         known = self.waiting.get(id)
@@ -159,7 +164,7 @@ class Submissions:
         self._backlog.add(id, bundle)
 
     def locked(self, id: TotalId, bundle: Bundle) -> None:
-        """It has its place, and still waits for its delivery."""
+        """Note that a total has its place; it stays in the backlog until it is delivered."""
         waiting = self.waiting.get(id)
         if waiting is not None and waiting.last == bundle.last:
             del self.waiting[id]
@@ -171,8 +176,8 @@ class Submissions:
             self._backlog.remove(id)
 
     def note_ordered(self, marks: Iterable[Mark]) -> None:
-        """Publishers have come this far. What waits here and is not newer will never be ordered: it has been, or a
-        newer life of its publisher has overtaken it. Of a bundle that was ordered in part, the rest waits."""
+        """Note the last ordered total of these publishers. Drop waiting totals that are not newer: they have a place,
+        or a newer life of their publisher has overtaken them. Of a bundle that was ordered in part, the rest waits."""
         for mark in marks:
             self.last.note(mark)
             for id in [id_of(bundle) for bundle in self._backlog.of(mark.publisher)]:
@@ -184,7 +189,7 @@ class Submissions:
                         self._replace(id, rest)
 
     def _replace(self, id: TotalId, rest: Bundle) -> None:
-        """At the same place: what waits is submitted again in this order."""
+        """Replace a waiting bundle by its rest, in the same place: `resubmit` goes by this order."""
         waiting, self.waiting = self.waiting, {}
         self._backlog.remove(id)
         for each, bundle in waiting.items():
@@ -203,21 +208,23 @@ class LockRecord:
         self.id = id_of(bundle)
         self.place = place
         self.bundle = bundle
-        """With its final stamp once it is delivered."""
+        """The bundle; it carries its final stamp once it is delivered."""
         self.prompt = prompt
-        """Its publisher waits for receipts, as far as is known: a repair does not hand it on."""
+        """Whether its publisher waits for receipts, as far as is known: a repair does not hand it on."""
         self.is_repeat = is_repeat
-        """Its number was seen here before it had a place: it is closed like any other, and no reader here gets it."""
+        """Whether its number was seen here before it had a place. It is closed like any other, but no reader here gets
+        it."""
         is_barrier = bundle.guarantee is Guarantee.TOTAL
         self.pairs: tuple[Pair, ...] = pairs_of(bundle.topic, bundle.keys) if is_barrier else ()
+        """(topic, key) pairs that it closes to plain publications; none for a carried publication."""
         self.heard: dict[str, int] = {}
-        """Neighbours whose side is closed, and the highest stamp there."""
+        """By neighbour that sent `Closed`: the stamp that it stated."""
         self.told: dict[str, int] = {}
-        """Neighbours that were told that everything on this side of them is closed."""
+        """By neighbour that was sent `Closed`: the stamp that it was told."""
         self.active = False
-        """Nothing is published here on its keys but what has a place behind it."""
+        """Whether its keys are closed here: publications on them are carried, and get places behind it."""
         self.floor = 0
-        """The clock when it became active: what was published here before has a lower stamp."""
+        """This broker's clock when it became active: everything that was published here before has a lower stamp."""
         self.stamp: int | None = None
         """Its final stamp, the same at every broker; None until it is delivered here."""
 
@@ -231,11 +238,11 @@ class LockTable:
         self.records: dict[TotalId, LockRecord] = {}
         self.undelivered: dict[TotalId, LockRecord] = {}
         self._line: deque[LockRecord] = deque()
-        """The undelivered ones in the order of their places."""
+        """The undelivered totals in the order of their places."""
         self._idle: dict[TotalId, LockRecord] = {}
-        """Not yet active."""
+        """Totals that are not active yet."""
         self._closed: dict[Pair, int] = {}
-        """Pairs of active totals, and of how many."""
+        """By pair that is closed: how many active totals name it."""
 
     def add(self, record: LockRecord) -> None:
         self.records[record.id] = self.undelivered[record.id] = self._idle[record.id] = record
@@ -246,16 +253,16 @@ class LockTable:
         line.insert(place, record)
 
     def in_line(self) -> list[LockRecord]:
-        """The undelivered ones, the next one first."""
+        """Return the undelivered totals, the next one to deliver first."""
         return list(self._line)
 
     @property
     def first(self) -> LockRecord | None:
-        """The one that is delivered next."""
+        """The total that is delivered next; None if all are delivered."""
         return self._line[0] if self._line else None
 
     def take_idle(self) -> list[LockRecord]:
-        """Those that are to become active now, in the order of their places."""
+        """Remove and return the totals that are to become active now, in the order of their places."""
         idle = sorted(self._idle.values(), key=lambda record: record.place) if self._idle else []
         self._idle.clear()
         return idle
@@ -268,7 +275,7 @@ class LockTable:
             self._closed[pair] = self._closed.get(pair, 0) + 1
 
     def deliver(self, record: LockRecord, stamp: int) -> None:
-        """It has its final stamp, and holds its keys no longer."""
+        """Give a total its final stamp, and open its keys again."""
         record.bundle = record.bundle.stamped(stamp)
         record.stamp = stamp
         record.heard = {}
@@ -283,7 +290,7 @@ class LockTable:
                 self._closed[pair] -= 1
 
     def keep(self, record: LockRecord) -> None:
-        """One that was delivered elsewhere, and never will be here."""
+        """Record a total that was delivered elsewhere before this broker joined; it is never delivered here."""
         record.stamp = record.bundle.stamp
         self.records[record.id] = record
 

@@ -13,11 +13,12 @@ that it is closed, on every link. So the later one is nowhere closed before the 
 whatever a repair has to put in the place of those who died: stamps, places and deliveries have one order. Copies that
 a broker keeps for others (`keep`) are no deliveries, and enter its log in any order.
 
-What is carried may have been published plainly, too, by another broker to which its client went. Each broker delivers
-whichever comes first (`deliver` is told of both), but all brokers close it: those who have it may not be all.
+A carried publication may also be published plainly, by another broker to which its client has moved. Each broker
+delivers the one that comes first (`deliver` is told of both). But all brokers take part in closing, because some may
+not have the plain one.
 
-What a dead broker said before it died is a fact, and a broker goes on closing and delivering on it. A dead link that
-was silent is never counted as closed: all links count, those in repair included, until a repair replaces them
+A `Closed` that a dead broker sent before it died remains valid, and brokers close and deliver on it. A dead link on
+which it was not sent never counts as closed. All links count, those in repair included, until a repair replaces them
 (`order.totals.handover`).
 
 Latency from origin o to broker s: d(o, root) + max over all brokers p of (d(root, p) + d(p, s)).
@@ -53,7 +54,7 @@ class TreePosition(Protocol):
     """Where this broker stands in the tree."""
 
     epoch: int
-    """Of the root's reign, as far as it is known here."""
+    """The epoch of the root, as far as it is known here: each new root has a higher one."""
 
     @property
     def parent(self) -> str | None:
@@ -91,14 +92,17 @@ TOTALS_STATES: Final[Mapping[TotalsState, frozenset[TotalsState]]] = {
 
 
 class Totals:
-    """The totals of one broker.
+    """The totals of one broker. `take_submit`, `take_lock` and `take_closed` handle the messages of neighbours; they
+    raise PeerError for a message that no honest peer sends.
 
-    `handlers` take (peer, message) and raise PeerError for what an honest peer never says.
+    `say(neighbour, message)` sends a message behind everything that is in the log.
 
     `deliver(bundle, tseq, prompt, is_repeat)` is called once per total, in the order of delivery; the bundle carries
-    its final stamp, to which the clock is already raised. `is_seen(bundle)` says whether this very bundle was delivered
-    here before. One that a newer life of its publisher has overtaken was not, and what is carried may be here in
-    another way: this broker must still help to close it, or it would be waited for everywhere.
+    its final stamp, to which the clock is already raised.
+
+    `is_seen(bundle)` returns whether exactly this bundle was delivered here before. A bundle that a newer life of its
+    publisher has overtaken was not delivered, and a carried bundle may be here as a plain one. In both cases this
+    broker must still help to close the total, because all other brokers wait for it.
 
     The same holds for a total whose number was seen here before it had a place (`is_repeat`). Its publisher, or a
     broker in the publisher's name, has used the number twice; only readers of that publisher are affected.
@@ -122,10 +126,14 @@ class Totals:
         self._deliver = deliver
         self._is_seen = is_seen
         self._number = 0
+        """At the root: the last number that it gave in this epoch."""
         self._latest: TotalPlace = (-1, 0)
-        """Of all locks that were taken here. Copies of totals (`keep`) do not count: any neighbour may make them up."""
+        """The highest place of all locks that were taken here. Copies of totals (`keep`) do not count, because any
+        neighbour could forge them."""
         self._working = False
+        """Whether `_work` runs; it may be called again from inside."""
         self._to_advance: dict[TotalId, LockRecord] = {}
+        """Totals to look at in `_work`: one of their sides was closed, or they are the next to deliver."""
 
     def move_to(self, state: TotalsState) -> None:
         self.state = transition(TOTALS_STATES, self.state, state)
@@ -220,11 +228,12 @@ class Totals:
         if self.is_ordered(bundle):
             self.submissions.drop(id_of(bundle))
             return None
-        return self._take_place(place, bundle, others, prompt, False)
+        return self._record_place(place, bundle, others, prompt, False)
 
-    def _take_place(
+    def _record_place(
         self, place: TotalPlace, bundle: Bundle, others: list[str], prompt: bool, is_repeat: bool
     ) -> LockRecord:
+        """Record the place of a total, and pass the lock on to these neighbours."""
         id = id_of(bundle)
         self.position.epoch = max(self.position.epoch, place[0])
         self._latest = max(self._latest, place)
@@ -237,16 +246,19 @@ class Totals:
         return record
 
     def _lock(self, place: TotalPlace, bundle: Bundle, source: str | None, prompt: bool) -> None:
+        """Take a total with its place, which this broker gave as the root (`source` is None) or heard from its parent:
+        record it, pass it on, and work on it."""
         others = [name for name, is_open in self.position.neighbours.items() if is_open and name != source]
         if place > self._latest and id_of(bundle) not in self.locks.undelivered:
-            # No broker has given this place before, so all wait for this one, whatever it has seen of the publisher.
+            # The place is new, so all brokers wait for this one to close it, even if it has seen the bundle before.
             is_repeat = id_of(bundle) in self.locks.records or self._is_seen(bundle)
-            self._take_place(place, bundle, others, prompt, is_repeat and bundle.guarantee is Guarantee.TOTAL)
+            self._record_place(place, bundle, others, prompt, is_repeat and bundle.guarantee is Guarantee.TOTAL)
             self._work()
         elif self.add_lock(place, bundle, others, prompt):
             self._work()
 
     def take_submit(self, peer: str, message: Submit) -> None:
+        """Submit a total of a child's side: pass it up, or give it a place at the root."""
         if peer == self.position.parent:
             raise PeerError("a total is submitted to the parent, not to a child")
         check_total(message.bundle)
@@ -255,6 +267,7 @@ class Totals:
             self.submit(message.bundle, message.prompt)
 
     def take_lock(self, peer: str, message: Lock) -> None:
+        """Take the place of a total from the parent, pass it down, and make the total active."""
         check_locks((message,))
         if peer != self.position.parent:
             raise PeerError("a lock comes from the parent: only the root gives places")
@@ -286,6 +299,7 @@ class Totals:
         self.locks.forget(id)
 
     def take_closed(self, peer: str, message: Closed) -> None:
+        """Note that the neighbour's side of the link is closed for a total, up to the stamp that it states."""
         check_stamp(message.stamp)
         if not self.position.neighbours.get(peer):
             return  # from a link in repair it comes too late: a coordinator may have been told that nothing was heard
@@ -313,27 +327,31 @@ class Totals:
             self._working = False
 
     def _advance(self, record: LockRecord) -> None:
-        """Tell a neighbour Closed as soon as all other sides are closed; deliver when all sides are."""
+        """Tell a neighbour Closed as soon as the sides of all other neighbours are closed; deliver the total when all
+        sides are closed and no total is before it."""
         links, heard, floor = self.position.neighbours, record.heard, record.floor
         if not record.active or record.stamp is not None or len(heard) + 1 < len(links):
             return
         unclosed = [name for name in links if name not in heard]
         if len(unclosed) > 1:
             return
+        # A neighbour is told the maximum of this broker's floor and of the stamps of all its other neighbours. That is
+        # `highest`, except for the neighbour that said `highest` itself.
         *_, second, highest = sorted((floor, floor, *(heard[name] for name in links if name in heard)))
         for name in unclosed or links:
             if links[name] and name not in record.told:
                 self.tell_closed(record, name, second if heard.get(name) == highest else highest)
         if not unclosed and self.locks.first is record:
-            self.settle(record, highest + 1)
+            self.deliver_with_stamp(record, highest + 1)
 
     def tell_closed(self, record: LockRecord, name: str, stamp: int) -> None:
-        """Say Closed to a neighbour: everything on this side of it is published, up to this stamp."""
+        """Send Closed to a neighbour: on this side of the link nothing more is published plainly on the total's keys
+        until its delivery, and what was published has no higher stamp than this."""
         record.told[name] = stamp
         self.say(name, Closed(*record.id, stamp))
 
-    def settle(self, record: LockRecord, stamp: int) -> None:
-        """Deliver a total with its final stamp."""
+    def deliver_with_stamp(self, record: LockRecord, stamp: int) -> None:
+        """Give a total its final stamp, and deliver it."""
         stamp = self.clock.limit(stamp)
         self.clock.now = max(self.clock.now, stamp)
         self.locks.deliver(record, stamp)

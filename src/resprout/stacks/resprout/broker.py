@@ -126,6 +126,8 @@ class Tick(Timer, frozen=True):
 
 
 class ResproutBroker(Shell):
+    """A broker of the default stack: the tables that connect events, messages, timers and outcomes to its parts."""
+
     def __init__(self, seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> None:
         parts = self.parts = BrokerParts(seat, options, rng)
         self.life = parts.life
@@ -225,20 +227,21 @@ class ResproutBroker(Shell):
     # -- who may say what ----------------------------------------------------------------------------------------------
 
     def _desks(self) -> tuple[Desk, ...]:
-        """A message is heard at the desks of those who may say it, as it declares itself (`said_by`). A neighbour that
-        was declared dead may not know it yet: what it says is dropped."""
+        """Return one desk for each kind of peer: clients, neighbours, other brokers, newcomers. Each message class
+        declares which of them may send it (`said_by`). Messages of a neighbour that was declared dead, and may not know
+        it yet, are dropped."""
         parts, handlers = self.parts, self._handlers()
         heard = parts.council.heard
         clients = said_by(Sender.CLIENT, handlers)
         return (
             Desk(parts.sessions.all.get, clients, check=ClientSession.check_turn, is_only=True, is_guarded=True),
-            Desk(parts.neighbours.find, said_by(Sender.NEIGHBOUR, handlers), heard=heard, unknown_peer=self._pass_over),
+            Desk(parts.neighbours.find, said_by(Sender.NEIGHBOUR, handlers), heard=heard, unknown_peer=self._drop),
             Desk(parts.peers.find_settled, said_by(Sender.BROKER, handlers), heard=heard),
             Desk(parts.peers.find, said_by(Sender.NEWCOMER, handlers), is_only=True),
         )
 
     def _handlers(self) -> dict[type[ProtocolMessage], Handler]:
-        """Who hears what."""
+        """Return the handler of each message class: the place to look up where a message goes."""
         parts, revival = self.parts, self.parts.revival
         book, durables, totals = parts.client_book, parts.durables, parts.total_delivery
         restart = () if revival is None else (
@@ -277,12 +280,13 @@ class ResproutBroker(Shell):
             on(Recollect, self._recollect), *restart,
         ))  # fmt: skip
 
-    def _pass_over(self, name: str, message: Any) -> None:
-        """From one that is no neighbour; often it was one, and does not know yet."""
+    def _drop(self, name: str, message: Any) -> None:
+        """Drop a message that only neighbours may send. Its sender is usually a former neighbour that has not heard
+        yet that it was replaced."""
         self.from_non_neighbours += 1
 
     def _to_council(self, peer: Peer, message: Any) -> None:
-        """The overlay knows peers by their names, and is told the time."""
+        """Hand a message to the overlay, which knows peers by name and has no clock of its own."""
         self.parts.council.take(peer.name, message, self.life.now_us)
 
     def _probe(self, peer: Peer, message: Probe) -> None:
@@ -363,12 +367,15 @@ class ResproutBroker(Shell):
         life.out.append(SetTimer(Tick(), life.now_us + life.options.heartbeat_us))
 
     def _repaired(self, outcome: Repaired) -> None:
+        """A repair is over, here as coordinator or as member: decide again about clients that waited for it, and
+        accept the publications that did."""
         parts = self.parts
         parts.lost.succeeded(outcome.dead, outcome.successor)
         self._settled(Settled())
         parts.publishing.drain_all()
 
     def _settled(self, outcome: Settled) -> None:
+        """This broker has its place in the tree, or new neighbours: tell clients, and decide about those that wait."""
         parts = self.parts
         parts.remembered.write()
         parts.served.tell_successors()

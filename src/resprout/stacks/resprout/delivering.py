@@ -1,5 +1,7 @@
-"""Entries of the log on their last steps here: shown to local readers, and finished when no reader on this side is owed
-them any more. Whoever is charged for what has not come so far is in `Charges`.
+"""Shows entries of the log to local readers, and reports them as delivered (`Delivering`). Computes the bytes that
+count against a neighbour or local publisher, for back-pressure (`Charges`).
+
+"This side" of an entry means this broker and every broker behind it, seen from the neighbour that the entry came from.
 """
 
 from collections.abc import Mapping
@@ -18,6 +20,8 @@ PAUSED_BYTES_MAX: Final = 1 << 20
 
 
 class Delivering:
+    """Shows safe entries to local readers in order, and tells the source of an entry when all readers have it."""
+
     def __init__(self, life: BrokerLife, log: Log, sessions: ClientSessions, reports: Reports) -> None:
         self._life = life
         self._log = log
@@ -27,7 +31,7 @@ class Delivering:
         """By `id` of a plain entry: that entry, and the total of the same bundle that counts as delivered with it."""
 
     def show(self) -> None:
-        """Show local readers every entry that is safe and in turn."""
+        """Show local readers every entry that the hold-back queue releases: safe, and not behind one that is not."""
         next_to_show = self._log.next_to_show
         while (entry := next_to_show()) is not None:
             self._sessions.show(entry, self._life.out)
@@ -38,7 +42,8 @@ class Delivering:
         self.stand_ins[id(plain)] = (plain, total)
 
     def finished(self, entry: Entry) -> None:
-        """Tell the publisher, or the neighbour that sent it, that no reader on this side is owed the entry any more."""
+        """Report an entry as delivered on this side: turn the receipt if a local client published it, otherwise
+        schedule a report to the neighbour that sent it."""
         if entry.source is None:
             self._sessions.delivered(entry)
         else:

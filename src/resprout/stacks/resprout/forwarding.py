@@ -1,7 +1,8 @@
-"""The way of a bundle through a broker: accepted once, logged, sent on to whoever wants it, and acknowledged.
+"""The path of a bundle through a broker: accept it once, log it, send it to the neighbours that want it, and count
+their acknowledgements.
 
-Nothing is queued for a neighbour without room: it stays behind in the log with a cursor, and catches up (`pump`) when
-the outbox has room for it again. A link that is not open is owed everything in the same way.
+Bundles are not queued for a neighbour without room. Its link keeps a cursor into the log instead, and catches up
+(`pump`) when the outbox has room again. A link in repair has a cursor too, and keeps it until the repair replaces it.
 """
 
 from resprout.core.bundle import Bundle, Origin, split, whole
@@ -84,16 +85,20 @@ class Forwarding:
     ) -> Entry | None:
         """Log a bundle and send it on; return its entry, or None when it was here before.
 
-        A back-up copy that was here before is kept unless it is certainly still here: its sender had forgotten it,
-        and needs it again for a ghost. Of a bundle that is partly known, only the rest is taken: a publisher that
-        returned in the same life may repeat publications in other bundles.
+        `source`: the neighbour that sent it; None for a bundle that a local client published, whose session is `client`
+        (None also for a bundle from this broker's disk). `hops`: links between brokers that it has crossed. `prompt`:
+        its publisher waits for `delivered`. `backup`: the sender asks only to store it (`Forward.is_backup`).
+
+        A back-up copy that was here before is stored again unless it is certainly still stored: its sender had
+        forgotten it, and needs it again for a ghost. Of a bundle that is partly known, only the rest is accepted: a
+        publisher that returned in the same life may repeat publications in other bundles.
         """
         originals: list[Entry] = []
         if source is not None and bundle.first <= (known := self._seen.mark(bundle.origin)):
             originals = self._log.repeats.find_originals(bundle)
             if known < bundle.last:
                 bundle = split(bundle, known)[1]
-        is_new = self._seen.is_new(bundle)
+        is_new = self._seen.is_new(bundle)  # and remembers it: from now on it is a repeat
         needed_again = backup and source is not None and not source.waits_with(bundle)
         if not is_new and not needed_again:
             if source is not None:
@@ -115,10 +120,10 @@ class Forwarding:
             repeat = self._keep_hidden(self._clock.admit(bundle), source, hops, originals)
             repeat.prompt = prompt
         else:
-            repeat = nothing_more_to_do(bundle, source, hops, self._life.faults)
+            repeat = stable_entry(bundle, source, hops, self._life.faults)
             source.arrived.add(repeat)
         self._reports.arrived(repeat, source)
-        self._log.held_back.put_wall()  # what is still waiting here has been elsewhere, too
+        self._log.held_back.put_wall()  # its publisher moved, so a chain of causes may have gone past the links
 
     def _keep_hidden(self, bundle: Bundle, source: Link | None, hops: int, originals: list[Entry]) -> Entry:
         """Store a copy outside the hold-back queue: no client here reads it."""
@@ -131,38 +136,40 @@ class Forwarding:
     def append(
         self, bundle: Bundle, source: Link | None, client: ClientSession | None, hops: int, prompt: bool
     ) -> Entry:
-        """Log a bundle, send it to every link that wants it and has room, and let the others catch up later."""
+        """Log a bundle, send it to every link that wants it and has room, and let the others catch up later. While the
+        bundle has crossed fewer than f links, it goes to all links, whether they want it or not. The arguments are
+        those of `accept`."""
         life = self._life
         wanting, readers, picks = self.find_readers(bundle)
         flood = hops < life.faults or self.restoring is not None
         room_of, fresh = self._outbox.room, self.fresh
         behind = 0
-        now: list[Link] = []
+        ready: list[Link] = []
         for link in self._links.values():
             if link is source or link in fresh:
                 continue
             if link.cursor is None and room_of(link.name) <= 0:
-                link.cursor = self._log.next_no  # a parcel has taken what was left
+                link.cursor = self._log.next_no  # a parcel has used up the room
             if link.cursor is not None:
                 behind += 1
             elif flood or link in wanting:
-                now.append(link)
-        entry = self._log.append(bundle, source, client, hops, behind + len(now), behind, readers)
+                ready.append(link)
+        entry = self._log.append(bundle, source, client, hops, behind + len(ready), behind, readers)
         entry.picks = picks
         entry.prompt = prompt
         entry.restored = self.restoring
         if self._disk is not None:
             late = [link.name for link in self._links.values() if link.cursor is not None and link is not source]
-            self._disk.keep(entry, [*late, *[link.name for link in now]])
+            self._disk.keep(entry, [*late, *[link.name for link in ready]])
         if not entry.undone:
             self._delivering.finished(entry)
         if self._spilling.filters:
             self._spilling.came(entry)
-        if now:
+        if ready:
             restored = entry.restored
             further = min(hops + 1, HOPS_MAX)
             forward = Forward(bundle, further, prompt) if restored is None else restored.passed_on(bundle, further)
-            for link in now:
+            for link in ready:
                 self._send_on(link, entry, forward)
         return entry
 
@@ -186,11 +193,11 @@ class Forwarding:
             self._spilling.came(entry)
 
     def find_readers(self, bundle: Bundle) -> tuple[tuple[Link, ...], tuple[ClientSession, ...], Picks | None]:
-        """Return the links and local clients that want the bundle, and picks of messages. Raises WireError if it has
-        to be read and cannot be."""
+        """Return the links and the sessions of local clients that want the bundle, and by client the messages that a
+        condition picked for it, if not all. Raises WireError if a condition has to read the bundle and cannot."""
         wanting, readers, picks = self._routes.find(bundle)
         if picks is not None:
-            check_columns(bundle)  # it will be taken apart here, when its source may no longer be there to blame
+            check_columns(bundle)  # now, while its sender can be blamed: it is unpacked when it is delivered
         if readers and self._sessions.returned:
             readers = tuple([session for session in readers if not session.has(bundle)])
         return wanting, readers, picks
@@ -198,18 +205,18 @@ class Forwarding:
     # -- on ------------------------------------------------------------------------------------------------------------
 
     def forwarded(self, link: Link, message: Forward) -> None:
-        """A neighbour sends a bundle."""
+        """Accept a bundle that a neighbour sends, and report its arrival. Drop it if it is forged or unreadable."""
         life = self._life
         if self.is_forged(message.bundle.origin, message.bundle.last):
             who = message.bundle.publisher
-            self._pass_over(link, message, f"{link.name} passes on what {who} never said, which is served here")
+            self._drop_forged(link, message, f"{link.name} passes on what {who} never said, which is served here")
             return
         try:
             entry = self.accept(message.bundle, link, None, message.hops, message.prompt, message.is_backup)
         except WireError as error:
             if message.hops <= 1 and not message.is_backup:
                 raise  # the neighbour has taken it from a client, and had to look
-            self._pass_over(link, message, f"{link.name} passes on what cannot be read: {error}")
+            self._drop_forged(link, message, f"{link.name} passes on what cannot be read: {error}")
             return
         if entry is not None:
             self._reports.arrived(entry, link)
@@ -242,12 +249,12 @@ class Forwarding:
         session = self._sessions.find_life(publisher, incarnation)
         return session is not None and not session.moved
 
-    def _pass_over(self, link: Link, message: Forward, why: str) -> None:
-        """Drop a forged or unreadable bundle, but count it, because its sender does. The neighbour may only have
-        passed it on."""
+    def _drop_forged(self, link: Link, message: Forward, why: str) -> None:
+        """Drop a forged or unreadable bundle, but count it on the link, because its sender does. The neighbour keeps
+        its session: it may only have passed the bundle on."""
         life = self._life
         self.forged += 1
-        repeat = nothing_more_to_do(message.bundle, link, message.hops, life.faults)
+        repeat = stable_entry(message.bundle, link, message.hops, life.faults)
         link.arrived.add(repeat)
         self._reports.arrived(repeat, link)
         if link.name not in self._liars:
@@ -255,7 +262,7 @@ class Forwarding:
             life.note("note", why)
 
     def _send_on(self, link: Link, entry: Entry, forward: Forward | Republished) -> bool:
-        """Send an entry on a link. Return False when the link has no room for more."""
+        """Send an entry on a link. Return False, and set the cursor, when the link has no room for more."""
         link.sent.add(entry)
         if self._outbox.send(link.name, forward) > 0:
             return True
@@ -292,7 +299,8 @@ class Forwarding:
         return has_room
 
     def pump(self, link: Link) -> None:
-        """Let a link that fell behind catch up as far as it has room."""
+        """Let a link that fell behind catch up as far as it has room: copies first, then the log from its cursor on,
+        with the messages of `Link.after` at their places."""
         if not link.open or link.cursor is None:
             return
         log, speaking = self._log, self._speaking
@@ -338,17 +346,18 @@ class Forwarding:
     # -- acknowledged --------------------------------------------------------------------------------------------------
 
     def take_levels(self, link: Link, message: Levels) -> None:
-        """A neighbour reports how far bundles have come."""
+        """Count a neighbour's report of how far bundles have come: which entries it has (reach), which of them its
+        readers have taken (level), and which are delivered to every reader behind it."""
         news = link.take_report(message)
         log = self._log
-        for reach, entry in news.reached:
-            log.reached(entry, reach)
-        for level, entry in news.firmer:
-            log.firmer(entry, level)
+        for reach, entry in news.reaches:
+            log.count_reach(entry, reach)
+        for level, entry in news.levels:
+            log.count_level(entry, level)
         for entry in news.delivered:
             if log.deliver_one(entry):
                 self._delivering.finished(entry)
-        if news.reached:
+        if news.reaches:
             self._delivering.show()
 
 
@@ -358,8 +367,9 @@ def crosses(entry: Entry) -> bool:
     return not entry.is_backup and entry.tseq < 0
 
 
-def nothing_more_to_do(bundle: Bundle, source: Link | None, hops: int, faults: int) -> Entry:
-    """Return an entry that is counted on a link, because the sender counts it, and is stable from the start."""
+def stable_entry(bundle: Bundle, source: Link | None, hops: int, faults: int) -> Entry:
+    """Return an entry without a bundle that is stable from the start. A bundle that is not stored, for example a repeat
+    or a forged one, is still counted on its link with such an entry, because the sender counts it."""
     entry = Entry(-1, bundle, source, None, hops)
     entry.bundle = None
     entry.reach = faults

@@ -1,6 +1,7 @@
-"""Clients that lost their broker: which broker looks after them, and which answer one gets that asks to be served.
+"""Clients that lost their broker: which broker looks after them, and how one that asks to be served is answered.
 
-`LostBrokers` knows, as far as this broker has heard, which broker looks after the clients of each broker that was lost.
+A broker *looks after* the clients of a lost broker if it has the ghost for them; it is their *keeper*. The *successor*
+of a lost broker is its keeper, or the broker that will be. `LostBrokers` finds both, as far as this broker has heard.
 
 `ROWS` are the rows of the table in docs/protocol.md, "Clients that lose their broker", in the same order and under the
 same names; a test compares the two. The first row whose condition holds gives the answer, so each condition says only
@@ -117,21 +118,23 @@ class FoundSuccessor(NamedTuple):
 
 
 class LostBrokers:
+    """Finds the broker that looks after the clients of a lost broker."""
+
     def __init__(self, life: BrokerLife, links: Mapping[str, Link], peers: Peers) -> None:
         self._life = life
         self._links = links
         self._peers = peers
         self._succeeded_by: dict[str, tuple[str, int]] = {}
-        """Dead broker -> who has its ghost, as far as it was heard, and since when."""
+        """By name of a dead broker: the broker that has its ghost, as its repair said, and since when."""
         self.began_us = 0
-        """When this life of the broker did."""
+        """When this life of the broker began."""
         self.kept_by: dict[Life, str] = {}
-        """After a full restart: who looks after the clients of each former life, until `kept_until_us`; `NOBODY` where
-        nobody can."""
+        """After a full restart, until `kept_until_us`: by former life, the broker that looks after its clients;
+        `NOBODY` where no broker can."""
         self.kept_until_us = 0
 
     def succeeded(self, dead: tuple[str, ...], successor: str) -> None:
-        """Note that a repair is over, and that this broker has the ghost of the dead."""
+        """Note that a repair is over, and that its coordinator, `successor`, has the ghost of the dead."""
         for name in dead:
             self._succeeded_by.pop(name, None)
             self._succeeded_by[name] = (successor, self._life.now_us)
@@ -157,31 +160,31 @@ class LostBrokers:
     # -- who looks after whom ------------------------------------------------------------------------------------------
 
     def find(self, attend: Attend, waited_us: int) -> FoundSuccessor:
-        """Find where a client should go that has waited here for so long. The broker that served it comes first; of
-        those that it asked since, the last one kept for the others."""
+        """Find the broker that a client should go to, which has waited here for `waited_us`. The successor of its home
+        counts first, then the successors of the brokers that it tried since, the last one first."""
         home, tried = home_of(attend), attend.tried
         if not tried:
             return FoundSuccessor(None)
         me = self._life.seat.name
-        found = [self.of(name, waited_us) for name in reversed(tried[1:])]
-        known = [name for name in (self.of_life(home, waited_us), *found) if name is not None]
+        found = [self.successor_of(name, waited_us) for name in reversed(tried[1:])]
+        known = [name for name in (self.successor_of_life(home, waited_us), *found) if name is not None]
         untried = [name for name in known if name == me or name not in tried[1:]]
         keeper = self.keeper_of(home)
         successor = keeper or next(iter(untried or known), None)
-        keeps_ghost = successor is not None and successor in [keeper] + [self.latest(name) for name in tried]
+        keeps_ghost = successor is not None and successor in [keeper] + [self.last_successor_of(name) for name in tried]
         return FoundSuccessor(successor, keeps_ghost, keeper in tried)
 
-    def of_life(self, home: Life, waited_us: int) -> str | None:
-        """Return who looks after the clients of this life, like `of`. A later life of the name owes them nothing."""
+    def successor_of_life(self, home: Life, waited_us: int) -> str | None:
+        """Like `successor_of`, for one life of a broker. A later life of the same name owes its clients nothing."""
         keeper = self.keeper_of(home)
         if keeper is not None:
             return keeper
         link, me = self._links.get(home.name), self._life.seat.name
         now = link.incarnation if link is not None else self._life.view.incarnation_of(home.name)
-        return self.of(home.name, waited_us) if now <= home.incarnation or home.name == me else None
+        return self.successor_of(home.name, waited_us) if now <= home.incarnation or home.name == me else None
 
     def keeper_of(self, home: Life) -> str | None:
-        """Return who says that it looks after the clients of this life."""
+        """Return the other broker that says that it looks after the clients of this life; None if none does."""
         life = self._life
         keeper = self.kept_by.get(home)
         if keeper not in (None, life.seat.name) and life.now_us < self.kept_until_us:
@@ -190,12 +193,13 @@ class LostBrokers:
         keepers = [place.name for place in places if home in place.looks_after and place.name != life.seat.name]
         return next((name for name in keepers if not life.view.is_dead(name)), None)
 
-    def of(self, lost: str, waited_us: int) -> str | None:
-        """Return who looks after the clients of a broker that one of them has lost, and has waited here for so long
-        since; this broker itself while that is not decided yet, None when nobody does."""
+    def successor_of(self, lost: str, waited_us: int) -> str | None:
+        """Return the successor of a lost broker for a client that has waited here for `waited_us`: the broker that
+        looks after its clients, or the lost broker if it lives. This broker itself while that is not decided yet; None
+        if no broker looks after them."""
         life, peers = self._life, self._peers
         view, me = life.view, life.seat.name
-        successor = self.latest(lost)
+        successor = self.last_successor_of(lost)
         if successor is not None and successor != me:
             return successor
         link = self._links.get(lost)
@@ -204,7 +208,7 @@ class LostBrokers:
             return lost if is_heard and waited_us >= 2 * life.options.heartbeat_us else me
         if successor is not None:
             return None
-        if lost == me:  # with an earlier life of this broker, or it was away for too long
+        if lost == me:  # the client lost an earlier life of this broker, or was away for too long
             is_young = life.seat.incarnation > 1 and life.now_us - self.began_us < life.options.ghost_us
             return view.parent if is_young else None
         place = view.places.get(lost)
@@ -213,11 +217,12 @@ class LostBrokers:
         above = place.parent if place.parent is not None else view.configuration.root
         if above not in (me, lost):
             return above
-        lives = waited_us >= 2 * life.options.lease_us  # or it would have been declared by now
+        lives = waited_us >= 2 * life.options.lease_us  # otherwise it would have been declared dead by now
         return lost if lives else me
 
-    def latest(self, name: str) -> str | None:
-        """Follow successors that died to their own successors. What they keep they do not keep for ever."""
+    def last_successor_of(self, name: str) -> str | None:
+        """Return the last successor of a broker that repairs named, following those that died to their own successors;
+        None if there is none, or its ghost is older than `ghost_us`."""
         successor: str | None = None
         oldest_us = self._life.now_us - self._life.options.ghost_us
         for _ in range(len(self._succeeded_by)):

@@ -123,7 +123,7 @@ class Copies:
         if record is None or entry.is_backup or self._total_acks.is_kept_by(entry, link.name):
             return
         if sum(self._total_acks.is_kept_by(entry, name) for name in self._links) < self._faults:
-            self._total_acks.meet(entry, link.name)
+            self._total_acks.expect_report(entry, link.name)
             self._speaking.say_in_order(link.name, TotalCopy(*record.place, record.bundle, entry.prompt))
 
 
@@ -177,10 +177,10 @@ class Neighbours:
         *,
         inherits: bool = False,
     ) -> dict[str, Link]:
-        """Add neighbours, by name and incarnation, in place of those that a repair has replaced, and return their
-        links. Each has kept up with everything so far. `parcels` are the first words of those that have told who their
-        clients are. With `inherits` the one new neighbour takes over what the replaced one wanted and was asked, until
-        it says what it wants itself; otherwise what the replaced ones wanted is wanted no more."""
+        """Add links to new neighbours and remove the links in `replaced`; return the new links by name. `lives`: name
+        and incarnation of each new neighbour. `parcels`: by new neighbour that sent one, the parcel with the clients
+        that it stands for. The new links have no cursor. With `inherits` the one new neighbour takes over what the
+        replaced one wanted and was asked, until it says what it wants itself; otherwise that interest is dropped."""
         if inherits:
             assert len(lives) == len(replaced) == 1
             for name in lives:
@@ -201,7 +201,7 @@ class Neighbours:
         life = self._life
         link = self._links[name] = Link(name, incarnation, life.faults, None, self._recently_acked)
         life.view.neighbours[name] = True
-        self._log.held_back.put_wall()  # it may have heard of what is in the log, and nobody counted how far
+        self._log.held_back.put_wall()  # it may depend on entries of this log that no report of its link counts
         self._routes.forget()
         return link
 

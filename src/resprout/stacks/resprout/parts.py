@@ -50,6 +50,7 @@ from resprout.stacks.resprout.messages import Attach, Grant, Welcome
 from resprout.stacks.resprout.neighbours import Copies, CopyCount, Neighbours
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.pauses import Pauses
+from resprout.stacks.resprout.peer_sessions import PeerSessions, TreeNews
 from resprout.stacks.resprout.publishing import ClientPublishing, DiskUntilSafe
 from resprout.stacks.resprout.remembered import RememberedBrokers
 from resprout.stacks.resprout.repair.coordinator import Coordinator
@@ -60,7 +61,6 @@ from resprout.stacks.resprout.repair.pool import PoolParts
 from resprout.stacks.resprout.reporting import Reporting
 from resprout.stacks.resprout.revival import Revival
 from resprout.stacks.resprout.served_clients import ServedClients
-from resprout.stacks.resprout.sessions import PeerSessions, TreeNews
 from resprout.stacks.resprout.shares import Shares
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.spilling import Spilling

@@ -1,4 +1,5 @@
-"""When a broker tells what is to be told: at the end of a step, and when a timer for less urgent reports fires."""
+"""When a broker sends reports to neighbours and receipts to clients: urgent ones at the end of a step, others when a
+timer fires."""
 
 from collections.abc import Mapping
 
@@ -18,6 +19,8 @@ from resprout.stacks.resprout.total_delivery import TotalDelivery
 
 
 class Reporting:
+    """Sends what the parts of a broker have scheduled for the end of the step, or for a timer."""
+
     def __init__(
         self,
         life: BrokerLife,
@@ -45,7 +48,8 @@ class Reporting:
         self._total_delivery = total_delivery
 
     def end_step(self) -> None:
-        """Tell neighbours and clients what this step has left to be told."""
+        """Send everything that this step has scheduled: messages in `outbound`, receipts, reports. Called last in a
+        step."""
         life, sessions, reports = self._life, self._sessions, self._reports
         if self._log.repeats.changed:
             self._log.advance_repeats()
@@ -65,7 +69,7 @@ class Reporting:
             reports.flush(life.now_us, life.out)
 
     def fired(self, timer: Timer) -> None:
-        """Tell what no publisher waited for."""
+        """Send the reports and receipts that no publisher waits for: their timer has fired."""
         if isinstance(timer, ReportTaken):
             self._sessions.flush_all(self._life.out)
         self._reports.fired(timer)

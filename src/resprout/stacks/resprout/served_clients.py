@@ -1,8 +1,8 @@
-"""Clients of one broker: who is served, who waits, who is sent elsewhere.
+"""Decides for each client of a broker whether it is served, waits, or is sent to another broker.
 
-A client that lost its broker comes with the names of the brokers it tried. It is served where their ghosts are, sent
-there when that is known, and held while that is still being decided. `lost_brokers` decides; this part finds out what
-holds, and acts on the answer.
+A client that lost its broker sends `Attend` with the names of the brokers that it tried. It is served by the broker
+that has the ghost for the clients of its home, is sent there if that broker is known, and waits while that is not
+decided. `lost_brokers` has the rules; this part collects the facts (`_situation`) and acts on the answer.
 """
 
 from collections.abc import Callable
@@ -97,8 +97,8 @@ class ServedClients:
         self._since: dict[str, int] = {}
         """When each waiting client came."""
         self._coming: dict[str, None] = {}
-        """Clients of a ghost that were sent `Serving` and have not answered with `Taken`: one that hears its old
-        broker again meanwhile turns back."""
+        """Clients of a ghost that were sent `Serving` and have not answered with `Taken`. The ghost waits for them
+        still: a client that hears its old broker again before `Serving` arrives goes back to it."""
         self._successors: tuple[Successor, ...] = ()
         """The successors that clients were told last."""
         self.awaited: list[int] = []
@@ -133,7 +133,7 @@ class ServedClients:
         self._wait(session, message)
         self._since[session.name] = self._life.now_us
         if self._life.leaving and not message.tried and (successors := self._life.successors()):
-            self._send_to(session, successors[0].name)  # whoever has lost a broker is told when this one goes
+            self._send_to(session, successors[0].name)  # a client that lost its broker is told when this one goes
         else:
             self._decide(session)
 
@@ -333,6 +333,7 @@ class ServedClients:
             self._decide(session)
 
     def _situation(self, attend: Attend, found: FoundSuccessor, waited_us: int) -> Situation:
+        """Collect the facts by which the table decides about a client that has waited for `waited_us`."""
         life, home = self._life, home_of(attend)
         return Situation(
             is_leaving=life.leaving,
@@ -373,10 +374,12 @@ class ServedClients:
         return waiting or any(self._ghosts.is_awaited_by(ghost, name) for name in self._coming)
 
     def is_shown(self, upto: int) -> bool:
+        """Whether all entries of the log up to this place are shown."""
         first = self._log.first_held_back
         return first is None or first > upto
 
     def _send_to(self, session: ClientSession, name: str) -> None:
+        """Tell a client to ask another broker (`GoTo`)."""
         place = self._life.view.places.get(name)
         self._wait_no_more(session)
         successor = Successor(name, place.address if place is not None else "")

@@ -1,12 +1,12 @@
-"""What neighbours are told besides bundles: in order with each other, or in order with the log.
+"""Messages other than bundles to neighbours: in order with each other, or in order with the log.
 
-A part that has something to say to a broker says it in one of four ways:
+A part sends a message to a broker in one of four ways:
 
-- `Peers.post`: at once, to any broker, in a session that is opened for it if need be;
-- `outbound.append`: to a neighbour, at the end of the step, if its link is open (`say_all`). What a dead neighbour
-  would have been told is kept for whoever takes its place;
+- `Peers.post`: at once, to any broker, in a session that is opened if there is none;
+- `outbound.append`: to a neighbour, at the end of the step, if its link is open (`say_all`). Messages for a neighbour
+  in repair are kept for the broker that replaces it;
 - `say_in_order`: to a neighbour, behind everything that is in the log now;
-- `Outbox.pass_by`: what a peer may forget, before whatever waits for room.
+- `Outbox.pass_by`: reports that let a peer free room, ahead of the messages that wait for room.
 
 Bundles themselves leave through `forwarding`. All of it goes through the outbox, in order for each peer.
 """

@@ -1,6 +1,7 @@
-"""The way of a total through a broker: delivered when it is closed all around, then acknowledged by name.
+"""Totals between `order.totals` and the log of a broker.
 
-Which total comes when is decided in `order.totals.totals`. Here it enters the log, as it does everywhere.
+`order.totals.totals` decides the order of totals, and calls `deliver` when one is closed on all sides. Every broker
+then appends it to its own log; no link forwards it. Its acknowledgements go by name (`order.totals.levels`).
 """
 
 from collections.abc import Callable, Collection
@@ -101,7 +102,7 @@ class TotalDelivery:
         reader here gets it."""
         if is_repeat and (kept := self._total_acks.entry(id_of(bundle))) is not None:
             for name in self._links:
-                self._total_acks.meet(kept, name)
+                self._total_acks.expect_report(kept, name)
             self._reports.all_soon()
             self._drain()
             return
@@ -113,7 +114,7 @@ class TotalDelivery:
         entry.prompt = prompt
         if self._disk is not None:
             self._disk.keep(entry, self._links)
-        self._log.held_back.put_wall()  # everything stays on the side of the barrier where it is
+        self._log.held_back.put_wall()  # later entries do not pass a total, nor anything before it
         self._total_acks.add(entry, self._links)
         if entry.client is not None:
             self._sessions.published(entry.client, entry)
@@ -142,6 +143,7 @@ class TotalDelivery:
             self._totals.take_submit(link.name, message)
 
     def closed(self, link: Link, message: Closed) -> None:
+        """A neighbour says that its side is closed for a total."""
         self._totals.take_closed(link.name, message)
 
     def kept(self, link: Link, message: TotalCopy) -> None:
@@ -153,14 +155,14 @@ class TotalDelivery:
             return
         id = id_of(bundle)
         if id in self._totals.locks.undelivered:
-            return  # it is on its way here, and then the neighbour will hear of it
+            return  # this broker will deliver it by itself, and report it to the neighbour then
         entry = self._total_acks.entry(id)
         if entry is None:
             self.keep((message.epoch, message.number), bundle, (link.name,)).prompt = message.prompt
         else:
             if entry.bundle is None:
                 self._forwarding.keep_again(entry, self._clock.admit(bundle))
-            self._total_acks.meet(entry, link.name)
+            self._total_acks.expect_report(entry, link.name)
         self._reports.all_soon()
         self._delivering.show()
 

@@ -1,10 +1,11 @@
 """Clients that published through another broker or in an earlier session: when those publications are `delivered`.
 
-What is kept here is adopted: this broker sends its receipts from now on (`Answering`). What has left no trace was
-delivered to all who were owed it, if this broker has kept everything, or has the ghost of the client's home. Otherwise
-the client is *unsettled*: some reader elsewhere may not have taken it, so the whole tree is asked (`UnreadSearch`). The
-first answer also tells how far the streams of the client have come elsewhere. What it publishes here up to there is a
-repeat, and its `delivered` waits as well.
+This broker adopts the publications of the client that it stores: it sends their receipts from now on
+(`UnsettledClients.adopt`). A publication that it does not store was delivered to all readers if this broker has the
+ghost of the client's home. Otherwise the client is *unsettled*: some reader elsewhere may not have taken the
+publication, so the whole tree is asked (`UnreadSearch`). The first answer also tells how far the streams of the client
+have come elsewhere. Publications up to there are repeats, and their `delivered` waits as well. `Answering` is the same
+without the search, for stacks that settle a client after a fixed time.
 
 The search uses the echo algorithm of `overlay.waves`. A client that comes from another broker publishes again what it
 does not know to be safe. Its new broker does not know who has taken what the other broker had accepted, nor how much

@@ -230,15 +230,15 @@ class Forgetting:
 
 
 class GhostExpiry:
-    """Lets ghosts go.
+    """Ends ghosts: when all their clients have returned (`let_idle_go`), or after `ghost_us` (`due`).
 
     `ghost_us` counts only while clients can be served: not while this broker repairs the tree or its disk is full, nor
-    while what the repair brought is on its way to the members or is not safe yet. Each time that hinders them, it
-    begins again: they look for a place elsewhere meanwhile, and need the time to come back. A client that is connected
-    and waits keeps its ghost for as long as its session lasts.
+    while the Grants of the repair are on their way or its pool is not shown. Each time it begins again, because clients
+    look for another broker meanwhile and need the time to come back. A client that is connected and waits keeps its
+    ghost for as long as its session lasts.
 
-    First those who would replace this broker hear so: they must not take over what is not kept. A place that is being
-    told for a newcomer must not be overtaken by one without it.
+    Before a ghost ends, a wave tells the brokers that would replace this one, so that they do not promise to look after
+    its clients. The wave waits while a place with a newcomer in it is being told, which it must not overtake.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class GhostExpiry:
             self._let_go(ghost)
 
     def let_idle_go(self) -> None:
-        """At the end of a step: those that wait for nobody any more."""
+        """End ghosts whose clients have all returned. Called at the end of a step."""
         for ghost in self._ghosts.take_idle():
             self._let_go(ghost)
 
@@ -292,7 +292,7 @@ class GhostExpiry:
         self._waves.start(life.view.publish_place(), life.view.reach, lambda: self.end(ghost))
 
     def end(self, ghost: str) -> None:
-        """Everybody has heard so who must."""
+        """End a ghost, after the wave about it is answered."""
         self._hindered_us.pop(ghost, None)
         if ghost in self._ghosts:
             missing = self._ghosts.expire(ghost, self._life.out)

@@ -1,7 +1,9 @@
-"""The coordinator's part in a repair, until everybody is in: the broker above the dead asks everybody around them for
-what was on its way. What it makes of that is in `finish`. One round trip, then links are plain again.
+"""The coordinator's part in a repair until all members have attached. The coordinator is the broker above the dead. It
+asks every living broker around them (the members) for what was on its way through the dead. When all have answered,
+`finish` replaces the dead by links to the members, in one step. All of it takes one round trip.
 
-Beside it the dead are registered (`overlay.council`), so that no other repair of the same piece can end as well (I6).
+In parallel the dead are registered (`overlay.council`), so that no other repair of the same brokers can end as well
+(I6).
 """
 
 from collections.abc import Iterable
@@ -43,7 +45,9 @@ class Coordinator:
         self._roll = roll
         self._finish = finish
         self._tokens = 0
+        """Repairs that this broker has led."""
         self.current: LedRepair | None = None
+        """The repair that this broker leads; None if it leads none, or has begun its last step."""
 
     # -- collecting ----------------------------------------------------------------------------------------------------
 
@@ -70,7 +74,8 @@ class Coordinator:
                 self.declared((name,))
 
     def check(self) -> None:
-        """Ask members that were not asked yet, and finish when all have attached and the dead are registered."""
+        """Add dead brokers next to the dead to the repair, ask members that were not asked yet, and finish when all
+        have attached and the dead are registered. Called whenever one of these may have changed."""
         life, repair = self._life, self.current
         if repair is None or life.retired:
             return
@@ -87,7 +92,7 @@ class Coordinator:
         members = [name for name in around if repair.asked[name].answer is not MemberAnswer.NOT_MEMBER]
         if not self._council.register(frozenset(repair.dead), life.now_us):
             return
-        if self.current is repair and all(self._is_in(repair, name) for name in members):
+        if self.current is repair and all(self._has_attached(repair, name) for name in members):
             self.current = None
             life.leading = False
             self._council.drop_registration()
@@ -104,11 +109,12 @@ class Coordinator:
             self._ask(self.current, name)
 
     def _stands(self, name: str) -> bool:
-        """Whether the session is with the life that has the place in the tree. A later life knows nothing of the
-        dead link."""
+        """Whether the session with this broker is with the life that has its place in the tree. A later life knows
+        nothing of the dead link."""
         return self._peers.incarnation(name) == self._life.view.incarnation_of(name)
 
-    def _is_in(self, repair: LedRepair, name: str) -> bool:
+    def _has_attached(self, repair: LedRepair, name: str) -> bool:
+        """Whether this member's parcel is here, and its session is still with the life that sent it."""
         one = repair.asked[name]
         return one.answer is MemberAnswer.ATTACHED and one.incarnation == self._peers.incarnation(name)
 
@@ -144,7 +150,7 @@ class Coordinator:
             self._peers.post(name, Fenced(life.view.tombstones[name]))
             return
         if repair is None or head.token != repair.token or name not in repair.asked:
-            return  # nobody asked for it, or only an earlier repair did
+            return  # it belongs to an earlier repair, or to none
         believed = self._council.believed_deaths
         parcel.tombstones = list(believed(name, parcel.tombstones, life.now_us))
         learn(life, parcel)
@@ -164,7 +170,7 @@ class Coordinator:
         if repair is None or message.token != repair.token:
             return
         if self._council.has_ended(name) and not self._life.view.is_dead(name):
-            self.declared([name])  # a later life says so, which knows nothing: the one that stood there is dead, too
+            self.declared([name])  # a later life answers, which knows nothing: the life with the place is dead, too
         elif self._stands(name) and name in repair.asked:
             repair.asked[name].answer = MemberAnswer.NOT_MEMBER
             self.check()

@@ -1,5 +1,6 @@
-"""How a coordinator ends its repair: in one step, without an event in between, it pools what everybody brought, takes
-it, and becomes the centre of the star. The numbers are those of docs/protocol.md, "Finish".
+"""The last step of a repair at its coordinator. Without an event in between, it pools what all members brought, takes
+the pool into its log, and replaces the dead by links to the members: a star with the coordinator in its centre. The
+numbers in `FinishRepair.run` are those of docs/protocol.md, "Finish".
 """
 
 from collections.abc import Mapping
@@ -84,9 +85,12 @@ class LedRepair:
 
     def __init__(self, token: int) -> None:
         self.token = token
+        """Names the repair in its messages; unique among the repairs of this coordinator."""
         self.state = CoordinatorState.COLLECTING
         self.dead: dict[str, Life] = {}
+        """The dead brokers that it replaces, by name."""
         self.asked: dict[str, AskedBroker] = {}
+        """The living brokers around them, by name."""
 
     def move_to(self, state: CoordinatorState) -> None:
         self.state = transition(COORDINATOR_STATES, self.state, state)
@@ -148,7 +152,7 @@ class FinishRepair:
     def run(self, repair: LedRepair, members: list[str]) -> None:
         """Finish a repair. `members`: all living brokers around the dead, each of which has attached."""
         life = self._life
-        # 1. What is said on the old links' terms is said before they go.
+        # 1. Send what waits for the old links while they exist. Collect the pool, and merge the locks of totals.
         self._speaking.say_all()
         parcels = {name: parcel for name in members if (parcel := repair.asked[name].parcel) is not None}
         assert len(parcels) == len(members), "a repair ends when everybody is in"
@@ -159,11 +163,11 @@ class FinishRepair:
         owing = [self._interest.owing(link.name) for link in old]
         # 2. A ghost that wants what was wanted behind the dead: their clients take their shares from it (I3).
         ghost = self._raise_ghost(repair, old, parcels)
-        # 3. The clock and the epoch of all; links to the members in place of those to the dead.
+        # 3. Raise clock and epoch to the maximum of all; replace the links to the dead by links to the members.
         links = self._rewire(repair, old, parcels)
         places = [life.view.places[name] for name in links if name in life.view.places]
-        self._ghosts.grant(ghost, {place.life: place.version for place in places})
-        spread = len(members) >= life.faults
+        self._ghosts.note_members(ghost, {place.life: place.version for place in places})
+        spread = len(members) >= life.faults  # with this broker, f + 1 brokers store the pool: it is safe at once
         # 4. Interest of the members becomes theirs; what they had confirmed to the dead counts as confirmed (I8).
         grants, later = self._merge_interest(links, parcels)
         self._handover.take_locks(merged.locks, merged.last, [link.name for link in old], list(links))
@@ -175,9 +179,9 @@ class FinishRepair:
         self._take(items, merged, taker, members, links, ghost)
         self._forwarding.fresh = ()
         assert all(link.crossed == len(items) for link in links.values()), "I5: both ends begin with the pool"
-        # 6. Nothing older can be taken for new later (I1).
+        # 6. Raise the watermarks to the maximum of all, so that nothing older counts as new later (I1).
         self._raise_seen(parcels)
-        # 7. The Grant is the first message of each new link; then links are open, and totals go on.
+        # 7. Send each member its Grant, the first message of the new link; open the links; let totals go on.
         base = self._retained.marks()
         for name in links:
             self._interest.rebase(name, base)
@@ -219,6 +223,7 @@ class FinishRepair:
         life.outcomes.append(Repaired(names, life.seat.name))
 
     def _merge_locks(self, repair: LedRepair, parcels: dict[str, Parcel]) -> MergedLocks:
+        """Merge what all members know of totals, separately for each piece of dead brokers that were connected."""
         life = self._life
         pieces: list[Piece] = []
         left = dict.fromkeys(repair.dead)
@@ -241,7 +246,7 @@ class FinishRepair:
         lives = set(repair.dead.values())
         for name, dead in repair.dead.items():
             place = life.view.places.get(name)
-            if place is not None and place.life == dead:  # and whoever it stood in for
+            if place is not None and place.life == dead:  # and the brokers whose ghosts it had
                 lives.update(place.looks_after)
         ghost = f"~ghost {repair.token} of {min(repair.dead)}"
         awaited = self._listeners(repair, old, parcels)
@@ -320,6 +325,7 @@ class FinishRepair:
         links: dict[str, Link],
         ghost: str,
     ) -> None:
+        """Take the pool into the log in order, put each item on the new links, and let the ghost read it."""
         for thing in in_order(items, merged.locks):
             if isinstance(thing, KnownLock):
                 taker.deliver(thing, list(links))
@@ -347,6 +353,7 @@ class FinishRepair:
         asks: list[Ask],
         spread: bool,
     ) -> None:
+        """Send a member its Grant, as a parcel."""
         life = self._life
         view = life.view
         head = Grant(

@@ -1,7 +1,8 @@
-"""A member's part in a repair: hand over what crossed the dead link, wait for the Grant, take it all at once.
+"""A member's part in a repair: hand over what crossed the dead link (Attach), wait for the Grant, take it in one step.
 
-Between the two, the dead link is owed everything that this side logs. The Grant replaces it by a link to the
-coordinator that begins with the pool in one order for all; what was logged meanwhile follows.
+In between, everything that this broker logs is owed to the dead link. The Grant replaces the dead link by a link to the
+coordinator. The new link begins with the pool, in the order that all brokers use; then follows what was logged
+meanwhile.
 """
 
 from collections.abc import Mapping
@@ -114,12 +115,13 @@ class Member:
         self._book = book
         self._pool = pool
         self._repairs: dict[str, AttachedRepair] = {}
-        """By the dead neighbour."""
+        """By name of the dead neighbour."""
 
     # -- attach --------------------------------------------------------------------------------------------------------
 
     def requested(self, peer: Peer, message: AttachRequest) -> None:
-        """A coordinator asks to hand over the links to these dead brokers."""
+        """A coordinator asks for the state of the links to these dead brokers: mark them dead, and attach with each
+        such link."""
         life, coordinator = self._life, peer.name
         view = life.view
         if not self._council.may_repair(coordinator, message.dead, life.now_us):
@@ -132,22 +134,22 @@ class Member:
         if mine is not None and mine.incarnation >= life.seat.incarnation:
             life.retire(f"{coordinator} repairs the tree around this broker")
             return
-        hit = [name for name, link in self._links.items() if self._is_among(link, dead)]
-        for name, repair in self._repairs.items():  # whoever led its repair is dead: it belongs to this star, too
-            if name not in hit and repair.coordinator in dead and name in self._links:
-                hit.append(name)
+        dead_links = [name for name, link in self._links.items() if self._is_among(link, dead)]
+        for name, repair in self._repairs.items():  # a repair whose coordinator is dead becomes part of this one
+            if name not in dead_links and repair.coordinator in dead and name in self._links:
+                dead_links.append(name)
                 dead[name] = Life(name, self._links[name].incarnation)
-        if not hit:
+        if not dead_links:
             asked = (coordinator, message.token)
             if all((repair.coordinator, repair.token) != asked for repair in self._repairs.values()):
                 self._peers.post(coordinator, NotMember(message.token))
-            return  # asked a second time, it has attached by what it added to the list of the dead
+            return  # asked a second time: it has attached, with a link that it added to the list of the dead itself
         for one in dead.values():
             self._neighbours.mark_dead(one)
-        for name in hit:
+        for name in dead_links:
             known = self._repairs.get(name)
             if known is not None and (known.coordinator, known.token) == (coordinator, message.token):
-                continue  # once for each repair: a second time would undo its Grant
+                continue  # it attaches once for each repair: attaching again would undo the Grant
             self._attach(self._links[name], coordinator, message.token, tuple(dead.values()))
 
     @staticmethod
@@ -206,7 +208,7 @@ class Member:
         life, coordinator = self._life, peer.name
         head: Grant = parcel.head
         view = life.view
-        # The terms of the dead link, before it goes.
+        # What this side was owed over the dead link, before that goes.
         owed = self._interest.owing(old.name)
         for one in head.dead:
             view.mark_dead(one.name, one.incarnation)

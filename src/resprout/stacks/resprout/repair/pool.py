@@ -1,8 +1,9 @@
-"""The pool of a repair: everything that was on its way through the dead, in one order for all, and how it is taken.
-What each broker brings is the *inventory* of its dead link: what had crossed it and is not forgotten, and what was to.
+"""The pool of a repair: all bundles that were on their way through the dead, in one order for all brokers, and how a
+broker takes them into its log. Each broker brings the *inventory* of its dead link: the bundles that had crossed it and
+are not forgotten, and those that were still to cross it.
 
-The order is that of stamps, which is one of causes before effects. Of every bundle it is known from which *side* of the
-star it came, so that both ends of each new link count it in the same direction.
+The order is that of stamps, which puts causes before effects. Each bundle has a *side*: the broker of the star from
+which it came. With it both ends of each new link count the bundle in the same direction.
 """
 
 import contextlib
@@ -21,20 +22,23 @@ from resprout.order.reports import Reports
 from resprout.order.totals.handover import Handover
 from resprout.order.totals.levels import TotalAcks
 from resprout.stacks.resprout.delivering import Delivering
-from resprout.stacks.resprout.forwarding import Forwarding, crosses, nothing_more_to_do
+from resprout.stacks.resprout.forwarding import Forwarding, crosses, stable_entry
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.messages import Item, Stub
 from resprout.stacks.resprout.total_delivery import TotalDelivery
 
 OWN_SIDE: Final = 0
-WAITED: Final = -1
-"""The `number` of a copy that waited for room, and was not counted yet."""
+"""The side of a bundle that came from the coordinator's side. The members have sides from 1 on, in the order of
+`Grant.members`."""
 DEAD_SIDE: Final = -1
 """The side of a bundle whose publisher was a client of a dead broker: no living broker passed it on first."""
+WAITED: Final = -1
+"""`Crossed.number` of a copy that waited for room: no link has counted it yet."""
 
 
 class Crossed:
-    """One entry on a dead link. `number`: its number in the track; 0 if it had not been sent yet."""
+    """One entry on a dead link. `number`: its number in the track; 0 if it had not been sent yet; or `WAITED`. `sent`:
+    whether this broker sent it; otherwise it came from the dead."""
 
     __slots__ = ("entry", "link", "number", "sent")
 
@@ -187,8 +191,8 @@ class PoolParts(NamedTuple):
 
 
 class PoolTaker:
-    """Takes a pool into the log of one broker. `owed`: whether this side was owed a bundle on the dead link.
-    `spread`: whether enough brokers take the pool to make it safe."""
+    """Takes a pool into the log of one broker. `owed`: returns whether this side was owed a bundle over the dead link.
+    `spread`: whether at least f + 1 brokers take the pool, so that it is safe."""
 
     def __init__(self, parts: PoolParts, inventory: Inventory, owed: Callable[[Bundle], bool], *, spread: bool) -> None:
         self._parts = parts
@@ -199,9 +203,9 @@ class PoolTaker:
         parts.log.held_back.line_up()
 
     def take(self, item: Item | Stub, source: Link | None, hops: int, *, keeps_source: bool) -> tuple[Entry, bool]:
-        """Take an item off the dead links and into the log; return its entry, and whether the entry is new and
-        already on its source's link. `keeps_source`: it came from this side. `hops`: the copies that are certain if
-        the pool is not spread."""
+        """Take an item off the dead links and into the log. Return its entry, and whether the entry is new and already
+        counted on the link of its source. `keeps_source`: it came from this side, so its source stays. `hops`: the
+        number of other brokers that certainly have it, if the pool is not spread."""
         parts = self._parts
         entry = self._inventory.leave(id_of_item(item))
         entered = False
@@ -227,13 +231,13 @@ class PoolTaker:
         if isinstance(item, Stub):
             parts.forwarding.raise_seen((item.publisher, item.stream, item.incarnation), item.last)
             left = shadow(item.publisher, item.stream, item.incarnation, item.first, item.last, item.stamp)
-            return nothing_more_to_do(left, source, hops, parts.life.faults), False
+            return stable_entry(left, source, hops, parts.life.faults), False
         bundle = item.bundle
         if not parts.forwarding.is_forged(bundle.origin, bundle.last):
             with contextlib.suppress(WireError):  # a broker on the way has spoiled it
                 return self._take_bundle(item, source, hops), source is not None
         parts.forwarding.forged += 1
-        return nothing_more_to_do(bundle, source, hops, parts.life.faults), False
+        return stable_entry(bundle, source, hops, parts.life.faults), False
 
     def _take_bundle(self, item: Item, source: Link | None, hops: int) -> Entry:
         """Log a new bundle. Raises WireError, and logs nothing, when the bundle has to be read and cannot be."""
@@ -265,7 +269,7 @@ class PoolTaker:
             self._revive(entry, lock)
 
     def unspread(self) -> list[Entry]:
-        """Return the entries that were taken and are not shown, and copies."""
+        """Return the entries that were taken and that others must store before they are shown, and back-up copies."""
         return [entry for entry in self._touched.values() if not entry.shown or entry.is_backup]
 
     def undelivered(self) -> list[Entry]:
@@ -282,5 +286,5 @@ class PoolTaker:
             if entry.delivered:
                 parts.delivering.finished(entry)
         parts.reports.all_now()
-        parts.log.held_back.put_wall()  # of what was handed over, nobody reports who had it when
+        parts.log.held_back.put_wall()  # no report tells which broker had which item of the pool, and when
         parts.delivering.show()

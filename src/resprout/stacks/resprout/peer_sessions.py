@@ -1,10 +1,10 @@
-"""What links and neighbours tell: sessions that begin and end, silence and signs of life, room, and news of the tree.
+"""Events of sessions with other brokers and clients: they begin and end, fall silent, are heard again, have room.
 
-A session between neighbours ends for good only when one of them is dead for the tree. Which one: a parent that ends it
-has declared this broker dead, so this life is over. A child that ends it while it lives has either gone elsewhere
-before it ever was a child, or was told that this broker is dead; then it answers so when it is asked.
+A session between neighbours ends for good only when one of the two counts as dead in the tree. A parent that ends it
+has declared this broker dead, so this life is over. A child that ends it has either gone elsewhere before it became a
+child, or was told that this broker is dead. This broker asks the child, which answers `Fenced` in the second case.
 
-`TreeNews` hears the waves in which neighbours tell about the tree, and what this broker does in the light of them.
+`TreeNews` handles waves, in which neighbours tell about the tree, and acts on changes of the tree.
 """
 
 from resprout.core.contract import EndCause, EndCode, Heard, LinkDown, LinkUp, Locate, Silent, Stirred, Writable
@@ -68,6 +68,7 @@ class PeerSessions:
         """Neighbours that keep their connections and answer nothing, as was noted in the trace."""
 
     def up(self, event: LinkUp) -> None:
+        """A session with a client or a broker begins."""
         name = event.peer
         if event.role == "client":
             self._served.arrive(event)
@@ -90,6 +91,7 @@ class PeerSessions:
         self._coordinator.met(name)
 
     def down(self, event: LinkDown) -> None:
+        """A session is over for good. If it was that of a neighbour, find out which of the two counts as dead."""
         life = self._life
         name = event.peer
         if name in self._sessions.all:
@@ -135,6 +137,8 @@ class PeerSessions:
                 self._council.silent(name, True, life.now_us)
 
     def silent(self, event: Silent) -> None:
+        """A connection broke or could not be made: tell the council, which suspects the peer. Reports to a neighbour
+        pause; its link stays open."""
         life = self._life
         peer = self._peers.lost(event.peer, event.refused)
         if peer is None:
@@ -156,6 +160,7 @@ class PeerSessions:
             self._newcomer.silent(event.peer)
 
     def heard(self, event: Heard) -> None:
+        """A connection stands again: reports go on, and waiting clients are looked at again."""
         life = self._life
         peer = self._peers.heard(event.peer)
         if peer is None:
@@ -173,6 +178,7 @@ class PeerSessions:
             self._council.stirred(event.peer, life.now_us)
 
     def writable(self, event: Writable) -> None:
+        """A peer grants `room` bytes: send it what waits."""
         life = self._life
         if (session := self._sessions.all.get(event.peer)) is not None:
             self._sessions.writable(session, event.room, life.out)
@@ -184,8 +190,9 @@ class PeerSessions:
             self._forwarding.pump(link)
 
     def tick(self) -> None:
-        """Children that ended their sessions and say nothing more are silent, and no more than that: what they have to
-        say may be on its way, that this broker was declared dead above all. If they are gone, their hosts will tell."""
+        """Once per heartbeat: note neighbours that keep a connection and answer nothing. Treat children that ended
+        their sessions and did not answer for a lease as silent, not as gone: their answer, perhaps that this broker was
+        declared dead, may be on its way. If they are gone, their hosts refuse."""
         life = self._life
         unresponsive = self._council.unresponsive(life.now_us) if life.attached else ()
         for name in unresponsive:
