@@ -38,7 +38,7 @@ async def main() -> None:
     ):
         try:
             await shop.request("market/offers", Order("bread"))
-        except resprout.NobodyListensError as error:
+        except resprout.NoRespondersError as error:
             print(error)
         selling = asyncio.create_task(sell(await market.serve("market/offers", type=Order).ready()))
         for order in (Order("bread", 2), Order("salt"), Order("gold")):

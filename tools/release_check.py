@@ -15,14 +15,17 @@ from pathlib import Path
 from typing import Final
 
 PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
+COMMAND_SECONDS_MAX: Final = 600
+"""A command that takes longer has failed: one that waits for ever must not keep the others from being tried."""
 TALK: Final = (
     "import asyncio, resprout\n"
     "async def main():\n"
     "    async with resprout.local(brokers=3) as network:\n"
     "        async with network.connect('a', broker=1) as a, network.connect('b', broker=2) as b:\n"
     "            inbox = await b.subscribe('t')\n"
-    "            await (await a.publish('t', b'x')).delivered()\n"
+    "            receipt = await a.publish('t', b'x')\n"
     "            assert (await inbox.next()).payload == b'x'\n"
+    "            await receipt.delivered()\n"
     "asyncio.run(main())\n"
 )
 IN_BASE: Final = (("python", "-c", TALK), ("resprout", "--help"), ("resprout", "sim", "--draw", "1"))
@@ -49,16 +52,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("wheel", type=Path)
     parser.add_argument("--extra", action="append", choices=OF_EXTRA, help="only these")
+    parser.add_argument("--python", action="append", choices=PYTHONS, help="only these")
     options = parser.parse_args()
     if not options.wheel.is_file():
         parser.error(f"{options.wheel}: there is no such file")
-    pythons = [path for version in PYTHONS if (path := _python(version)) is not None]
+    wanted = options.python or PYTHONS
+    pythons = [path for version in wanted if (path := _python(version)) is not None]
     failed = 0
     for python in pythons:
         for extra in options.extra or OF_EXTRA:
             with tempfile.TemporaryDirectory() as folder:
                 failed += not _check(python, options.wheel.resolve(), extra, Path(folder))
-    missing = [version for version in PYTHONS if _python(version) is None]
+    missing = [version for version in wanted if _python(version) is None]
     if missing:
         print(f"not tried: Python {', '.join(missing)}, which this machine lacks")
     return 1 if failed else 0
@@ -85,12 +90,9 @@ def _check(python: str, wheel: Path, extra: str, folder: Path) -> bool:
     work = folder / "empty"
     work.mkdir()
     for words in (*IN_BASE, *OF_EXTRA[extra]):
-        done = subprocess.run(
-            [programs / words[0], *words[1:]], cwd=work, env=environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
+        if trouble := _trouble([str(programs / words[0]), *words[1:]], work, environment):
             shown = " ".join(words[:3]).splitlines()[0]
-            print(f"{Path(python).name} {extra or 'base'}: {shown} FAILED: {done.stderr.strip().splitlines()[-1:]}")
+            print(f"{Path(python).name} {extra or 'base'}: {shown} FAILED: {trouble}", flush=True)
             return False
     ran = len(IN_BASE) + len(OF_EXTRA[extra])
     print(
@@ -98,6 +100,17 @@ def _check(python: str, wheel: Path, extra: str, folder: Path) -> bool:
         flush=True,
     )
     return True
+
+
+def _trouble(words: list[str], folder: Path, environment: dict[str, str]) -> str:
+    """Run a command; return why it failed, or nothing."""
+    try:
+        done = subprocess.run(
+            words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS_MAX
+        )
+    except subprocess.TimeoutExpired:
+        return f"it did not end within {COMMAND_SECONDS_MAX} s"
+    return (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1] if done.returncode else ""
 
 
 def _bytes(folder: Path) -> int:

@@ -110,7 +110,7 @@ def test_the_last_broker_has_nobody_to_hand_anything_to_and_says_what_is_lost() 
         assert process.end(signal.SIGTERM) == 0
         notes = [json.loads(line) for line in process.rest()[0].splitlines()]
         (lost,) = [note["columns"]["detail"] for note in notes if note["kind"] == "undrained"]
-        assert lost == "nobody is left: 1 publications that somebody has not read are lost"
+        assert lost == "no broker is left to take over: 1 unread publications are lost"
 
 
 def test_a_second_sigterm_ends_a_broker_that_waits_for_its_neighbour() -> None:

@@ -20,7 +20,7 @@ LOOPBACK = ("broker", "--name", "b1", "--listen", "127.0.0.1:0")
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("broker",), "what is the broker called? Give --name, such as --name b1"),
+        (("broker",), "--name is missing: give the broker a name, such as --name b1"),
         (("broker", "--name", "b 1"), "broker name 'b 1' is refused"),
         (("broker", "--name", "b1", "--listen", "127.0.0.1:x"), "--listen: address '127.0.0.1:x': the port must be"),
         (("broker", "--name", "b1", "--listen", "::1:80"), "write an IPv6 address as [::1]:7450"),
@@ -45,7 +45,7 @@ LOOPBACK = ("broker", "--name", "b1", "--listen", "127.0.0.1:0")
         ((*LOOPBACK, "--incarnation", "0"), "--incarnation"),
         ((*LOOPBACK, "--announce", "/no/such/folder/file"), "--announce /no/such/folder/file: No such file"),
         ((*LOOPBACK, "--config", "/no/such/file"), "/no/such/file: No such file or directory"),
-        (("pub", "t"), "what is to be published?"),
+        (("pub", "t"), "PAYLOAD is missing"),
         (("pub", "a/#", "x"), "topic 'a/#' holds a wildcard"),
         (("pub", "t", "x", "--guarantee", "causl"), "unknown guarantee 'causl'"),
         (("pub", "t", "x", "--attr", "amount"), "attribute 'amount': write it as name=value"),

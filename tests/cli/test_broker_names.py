@@ -58,7 +58,7 @@ def test_a_broker_that_is_alone_says_on_how_many_brokers_safe_rests() -> None:
         assert resprout("pub", "t", "x", "--wait", "safe", "--server", address).returncode == 0
         until_note(process, "few_copies")
         done = resprout("status", "--server", address, timeout=PATIENCE_S)
-        assert done.returncode == 1 and b"rests on 1 of 2 brokers" in done.stdout
+        assert done.returncode == 1 and b"means 1 of 2 copies" in done.stdout
 
 
 def test_a_life_far_beyond_the_clock_is_refused_at_the_command_line() -> None:

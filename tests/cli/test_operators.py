@@ -75,7 +75,7 @@ def test_operators_see_the_tree_who_receives_what_and_where_it_went() -> None:
         (("top", "--count", "0"), "--count"),
         (("status", "--login", "/nowhere/login"), "--login /nowhere/login"),
         (("broker", "--name", "b0", "--http", "nonsense:port"), "--http"),
-        (("broker", "--name", "b0", "--http-open"), "give --http HOST:PORT"),
+        (("broker", "--name", "b0", "--http-open"), "needs --http HOST:PORT"),
         (("broker", "--name", "b0", "--listen", "127.0.0.1:0", "--http", ":8450"), "--http-open"),
     ],
 )

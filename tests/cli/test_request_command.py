@@ -38,7 +38,7 @@ def test_a_command_that_fails_is_told_to_the_client_that_asked() -> None:
 
 def test_a_request_that_nobody_serves_fails_at_once() -> None:
     with broker("b1") as (_, address):
-        assert complaint("request", "t", "x", "-s", address, status=1) == "nobody listens to t"
+        assert complaint("request", "t", "x", "-s", address, status=1) == "no client subscribes to t"
 
 
 def test_a_reply_is_one_of_two_kinds() -> None:

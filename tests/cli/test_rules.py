@@ -79,7 +79,7 @@ def test_what_is_wrong_with_rules_or_a_login_is_said_in_one_line(tmp_path: Path)
 @pytest.mark.parametrize("listen", [":0", "0.0.0.0:0", "[::]:0"])
 def test_a_broker_that_others_can_reach_does_not_start_unless_it_is_said_who_may_come(listen: str) -> None:
     start = ("broker", "--name", "b0", "--advertise", "127.0.0.1:1", "--listen", listen)
-    assert "nothing says who may connect: give --tls, --rules or both, or --insecure" in complaint(*start)
+    assert "nothing restricts who may connect: give --tls, --rules or both, or --insecure" in complaint(*start)
 
 
 def test_a_broker_that_is_open_says_so() -> None:

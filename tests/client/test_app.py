@@ -111,7 +111,7 @@ async def _odd(one: Application) -> None: ...
     [
         (_nothing, "must take one argument"),
         (_two, "must take one argument"),
-        (_unsaid, "what is _unsaid to be given"),
+        (_unsaid, "the first parameter of _unsaid has no annotation"),
         (_plain, "is no `async def`"),
         (_odd, "messages cannot be decoded to it"),
     ],

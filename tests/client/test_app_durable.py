@@ -84,7 +84,7 @@ def test_sigterm_lets_a_handler_finish_its_message_and_acknowledge_it(resprout_b
 def _is_served(client: resprout.sync.Client, topic: str) -> bool:
     try:
         client.request(topic, b"", timeout=PATIENCE_S)
-    except resprout.NobodyListensError:
+    except resprout.NoRespondersError:
         return False
     return True
 

@@ -63,7 +63,7 @@ def test_chat_from_a_terminal(resprout_broker: Broker) -> None:
 
 def test_ask() -> None:
     assert run_example("ask.py") == [
-        "nobody listens to market/offers",
+        "no client subscribes to market/offers",
         "2 bread: 8.4",
         "1 salt: 0.9",
         "1 gold: there is no gold",

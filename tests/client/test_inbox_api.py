@@ -18,7 +18,7 @@ def test_the_end_of_a_block_unsubscribes_and_close_may_be_called_twice() -> None
                 assert [message.payload async for message in _first(inbox)] == [b"x"]
             assert inbox.is_over
             await inbox.close()
-            with pytest.raises(resprout.NobodyListensError):
+            with pytest.raises(resprout.NoRespondersError):
                 await client.request("t", b"", timeout=PATIENCE_S)
             async with await client.subscribe("t", type=dict) as typed:
                 await client.publish("t", {"a": 1})

@@ -8,7 +8,7 @@ import pytest
 
 from resprout.client.client import Client
 from resprout.client.connect import connect
-from resprout.client.errors import ClosedError, NobodyListensError, NoReplyError, RequestFailedError
+from resprout.client.errors import ClosedError, NoReplyError, NoRespondersError, RequestFailedError
 from resprout.client.local import local
 from resprout.core.errors import UsageError
 from tests.net.stage import broker, run
@@ -46,13 +46,13 @@ def test_a_request_is_answered_and_many_at_once_are_told_apart() -> None:
 def test_where_nobody_listens_the_caller_is_told_at_once_and_nothing_is_published() -> None:
     async def story() -> None:
         async with two() as (asker, server):
-            with pytest.raises(NobodyListensError, match="nobody listens to price/bread"):
+            with pytest.raises(NoRespondersError, match="no client subscribes to price/bread"):
                 await asker.request("price/bread", b"?", timeout=None)
             inbox = await server.subscribe("price/#", where="weight > 3")
             with pytest.raises(NoReplyError):  # a condition may hold: somebody might have answered
                 await asker.request("price/bread", b"?", timeout=0.05)
             await server.unsubscribe(inbox)
-            with pytest.raises(NobodyListensError):
+            with pytest.raises(NoRespondersError):
                 await asker.request("price/bread", b"?", timeout=None)
             assert len(inbox) == 0
 
@@ -73,7 +73,7 @@ def test_somebody_who_listens_anywhere_in_the_tree_is_known_at_every_broker() ->
                 while True:  # what is not wanted any more is news that travels
                     try:
                         await asker.request("far", b"away", timeout=0.05)
-                    except NobodyListensError:
+                    except NoRespondersError:
                         break
                     except NoReplyError:
                         pass

@@ -176,7 +176,7 @@ class Order(msgspec.Struct):
 
 
 def test_requests_are_served_by_threads_and_have_types(client: sync.Client) -> None:
-    with pytest.raises(resprout.NobodyListensError):
+    with pytest.raises(resprout.NoRespondersError):
         client.request("price", b"?")
     with (
         client.serve("price", type=Order, timeout=PATIENCE_S) as service,

@@ -36,6 +36,7 @@ STATES = """JSON.stringify(Object.fromEntries([...document.querySelectorAll("#tr
     node => [node.dataset.name, node.getAttribute("class").split(" ")[1]])))"""
 EDGES = """JSON.stringify([...document.querySelectorAll("#tree .edge:not(.repair)")].map(
     line => line.dataset.from + ">" + line.dataset.to).sort())"""
+EVENTS = "[...document.querySelectorAll('#events li')].map(one => one.textContent)"
 OVERFLOWS = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 
 
@@ -133,14 +134,21 @@ async def _watch(page: Page, pages: Pages, victim: BrokerProcess) -> None:
     before = await page.evaluate("""document.querySelector('#tree [data-name="b2"]').getAttribute("transform")""")
     victim.kill()
     await page.until(f'{EDGES} === \'["b0>b1","b0>b2","b0>b3","b0>b4"]\'')
+    await page.until("document.querySelectorAll('#tree .edge.lost').length === 1")  # others may still ask it before
     states = await told(page, STATES)
-    assert await page.evaluate("document.querySelectorAll('#tree .edge.lost').length") == 1
     assert states.pop("b1") == "gone" and set(states) == {"b0", "b2", "b3", "b4"}
     await page.until(
-        """[...document.querySelectorAll("#events .kind")].some(one => one.textContent === "repair end")"""
-    )
-    await page.until(
         f"""document.querySelector('#tree [data-name="b2"]').getAttribute("transform") !== {json.dumps(before)}"""
+    )
+    await page.until(f"{EVENTS}.some(one => one.includes('The tree is repaired around b1.'))")
+    await page.until("document.querySelectorAll('#chart .in, #chart .death').length === 2")
+    await page.visit(pages.url)  # a page that is opened after the crash shows it, too
+    await page.until(f'{EDGES} === \'["b0>b1","b0>b2","b0>b3","b0>b4"]\'')
+    assert (await told(page, STATES))["b1"] == "gone"
+    assert await page.evaluate("document.querySelector('#chart .death-name').textContent") == "b1"
+    assert await page.evaluate(f"{EVENTS}.some(one => one.includes('began to repair the tree around b1.'))")
+    assert await page.evaluate("document.querySelectorAll('#chart .grid').length") >= 9, (
+        "five rows, four times at least"
     )
     await asyncio.sleep(1.5 if PICTURES is not None else 0)
     await picture(page, "2-light-after")

@@ -122,7 +122,7 @@ def test_a_receipt_tells_on_how_many_brokers_safe_rests(brokers: int, faults: in
                 assert receipt.copies in (0, copies)
                 await receipt.safe()
                 assert receipt.copies == copies, guarantee
-            thin = any("rests on" in line for line in network.brokers[0].notices)
+            thin = any("copies here" in line for line in network.brokers[0].notices)
             assert thin == (copies <= faults)
 
     run(scene())

@@ -288,8 +288,8 @@ def test_a_single_run_is_shown_with_what_happened_in_it() -> None:
     Reader(page)
     text = text_of(page)
     assert "The run kept every promise." in text
-    assert "5.000 b1 dies 5.345 b0 begins to repair what b1 leaves behind" in text
-    assert "has a place below" not in text  # that the tree comes to stand is no news
+    assert "5.000 b1 dies 5.345 b0 begins to repair the tree around b1" in text
+    assert "joins below" not in text  # that the tree comes to stand is no news
     assert "b1 crash b0 300.0 465.0 2.33 –" in text
     assert "eventual all 100 5,500 5,000 7,500 10,000 15,000 17,500 20,000" in text
     assert "eventual, percentile 99.9: 17.5\u00a0s (one run)" in page and "Latency by percentile" in text

@@ -97,7 +97,7 @@ def test_everything_is_there_again_though_another_broker_begins_the_network() ->
     assert result.ended == "quiescent"
     assert sum(row.kind == "deliver" for row in result.rows) == 2 * 50
     gathered, *_, published = notes(result, "revival", "b2")
-    assert gathered == "what is on the disks of all brokers is gathered"
+    assert gathered == "the logs on the disks of all brokers are being merged"
     assert published is not None and published.endswith("bundles are published once more")
 
 
@@ -119,7 +119,7 @@ nodes = ["b0"]
     result = played(SCENARIO + late, "options.ghost_us=20_000_000")
     verdict = judge(result.rows)
     assert not verdict.violated, "\n".join(lines(verdict))
-    assert "waits for b0, with what is on disk there" in notes(result, "revival", "b2")
+    assert "waits for b0 with the logs on their disks" in notes(result, "revival", "b2")
     assert not [row for row in result.rows if row.kind == "deliver" and 2_600_000 < row.time_us < 12_000_000]
 
 

@@ -114,7 +114,7 @@ def test_whoever_is_alone_says_what_is_lost() -> None:
     played = play(scene, [at_event(event, FaultKind.FREEZE, "c0b"), leave(event + 60, "b0")])
     assert not played.runs("b0")
     (told,) = played.notes("undrained")
-    assert str(told.detail).startswith("nobody is left: ") and str(told.detail).endswith("has not read are lost")
+    assert str(told.detail).startswith("no broker is left to take over: ") and str(told.detail).endswith("are lost")
 
 
 def test_a_voter_that_is_no_neighbour_of_the_root_need_not_wait_for_its_silence() -> None:

@@ -41,7 +41,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 @click.command()
 @click.argument("names", nargs=-1, metavar="NAME...")
 @access_arguments
-@click.option("--force", is_flag=True, help="Even brokers that are alive where this is said.")
+@click.option("--force", is_flag=True, help="Forget brokers that are still heard, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was passed on as one JSON object.")
 def forget(names: tuple[str, ...], access: Access, force: bool, as_json: bool) -> int:
     """Tell the network that the brokers NAME... will never return.
@@ -49,13 +49,13 @@ def forget(names: tuple[str, ...], access: Access, force: bool, as_json: bool) -
     \b
         resprout forget b3 b7 --server b0.example:7450
 
-    Where more brokers fall silent than may crash at once, nobody can tell a partition from a crash: totals wait until
-    they are heard again. If they never will be, say so, to a broker of the part that is to go on. Name all of them at
-    once. One that is heard after all is not let in as the one it was; it joins as a new one.
+    When more brokers fall silent than may crash at once, it could be a partition, so totals wait until they are heard
+    again. If they never return, run this command at a broker of the part that continues. Name all of them at once. A
+    forgotten broker that returns joins as a new one.
 
-    Every client may do this, unless rules say who operates. A broker that is heard by the one that is asked is not
-    forgotten: stop it instead, or use --force, if it hangs and nobody can stop it. It is then replaced, and told so as
-    soon as it listens.
+    With rules, only identities that may `operate` can do this; with TLS and without rules, only operators. A broker
+    that is still heard is not forgotten: stop it, or use --force if it hangs and you cannot. It is then replaced, and
+    joins as a new one when it listens again.
     """
     forgotten = Forgotten(check_names(names))
     run_loop(_forget(forgotten, access, force))
@@ -76,13 +76,13 @@ async def _forget(forgotten: Forgotten, access: Access, force: bool) -> None:
 @click.argument("subscription", metavar="NAME")
 @access_arguments
 def end_subscription(subscription: str, access: Access) -> int:
-    """End the durable subscription NAME, with all that waits for it, whoever consumes it.
+    """End the durable subscription NAME for all its consumers, and drop its messages.
 
     \b
         resprout end-subscription billing --server b0.example:7450
 
-    A durable subscription keeps everything until it is processed, also when nobody will ever come for it; then brokers
-    fill up, and hold back publishers. Where rules say who may do what, this is for operators.
+    A durable subscription without a consumer stores messages until its share is full, and then holds back publishers.
+    With rules, its owner and identities that may `manage` it can end it.
     """
     check_name(subscription, "name of a durable subscription")
     run_loop(_end(subscription, access))
@@ -170,15 +170,15 @@ def _check(names: Sequence[str]) -> None:
     help="Make a key for the brokers of a network instead, for --network-key, and write it there.",
 )  # fmt: skip
 def secret(name: str | None, out: Path | None, is_password: bool, network: Path | None) -> int:
-    """Make a secret for the identity NAME, and print what belongs into the rules file.
+    """Make a secret for the identity NAME, and print its entry for the rules file.
 
     \b
         resprout secret teller --out teller.login >> rules.toml
         resprout sub 'bank/#' --login teller.login
         resprout secret --network network.key
 
-    Without --password it is a token, which nobody has to remember: it is in FILE, and nowhere else. What is printed
-    holds only its verifier: nobody can log in with that, and no broker ever sees the secret itself.
+    Without --password the secret is a random token, which only FILE holds. The output has only its verifier, which does
+    not allow a login. No broker ever sees the secret.
     """
     if network is not None:
         if name is not None or out is not None or is_password:
@@ -221,9 +221,10 @@ def _write_secret(path: Path, text: str, option: str) -> None:
 @click.option("--verify", is_flag=True, help="Read everything, and compare it with its checksums.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def journal(folder: Path, events: bool, verify: bool, as_json: bool) -> None:
-    """Tell what is kept in DIR, the --data folder of a broker, which may be running.
+    """Show the content of DIR, the --data folder of a broker, which may be running.
 
-    Damage is told with its file, byte and position, and exit status 2; `resprout mend DIR` goes on with what is intact.
+    Damage is reported with its file, byte and position, and exit status 2; `resprout mend DIR` keeps the intact
+    records.
     """
     reader = look_into(folder, EVENTS if events else JOURNAL)
     facts = _facts(reader)
@@ -259,15 +260,13 @@ def _when(time_us: int) -> str:
 @click.command()
 @click.argument("folder", type=LocalPath(), metavar="DIR")
 def mend(folder: Path) -> None:
-    """Keep the records that are intact in DIR, the --data folder of a broker that refuses to start with it.
+    """Recover the intact records in DIR, the --data folder of a broker that refuses to start with it.
 
-    Damaged segments stay beside them under other names, and records keep their positions. What was damaged had not been
-    passed on by the broker when it stopped, or had been, and nobody can tell: compare what publishers were told. Stop
-    the broker first.
+    Damaged segments stay beside them under other names, and records keep their positions. The broker may or may not
+    have forwarded the damaged records before it stopped; compare the receipts of publishers. Stop the broker first.
 
-    Each damaged segment is written anew beside the damaged file, so DIR needs as much free room as its intact records
-    take: at most the size of the damaged segments. Without it the file stays as it is, and the line says how much is
-    needed.
+    Each damaged segment is rewritten beside the damaged file, so DIR needs as much free space as its intact records
+    take: at most the size of the damaged segments. Without it nothing is changed, and the error has the amount.
     """
     for name, done in mend_folder(folder):
         place = folder / name

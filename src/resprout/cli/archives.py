@@ -75,11 +75,11 @@ def archive(
 )
 @spark_options
 def report(folders: "tuple[Location, ...]", out: Path, sweeps: tuple[Path, ...], spark: SparkChoice) -> None:
-    """Show what the runs in DIR came to, traces or archives, as one page that needs nothing else.
+    """Write a page about the runs in DIR, traces or archives. The page needs no other files.
 
-    Verdicts come first, then figures with their numbers. What is found out about the runs of an archive is kept in it,
-    so the next report judges and measures only what is new. Spark is started when that is much, or when an option says
-    how.
+    Verdicts come first, then figures with their numbers. Results about the runs of an archive are stored in it, so
+    the next report judges and measures only new runs. Spark starts for more than a million rows, or with --master or
+    --conf.
     """
     runs = write_page(GivenCommand(folders, out, sweeps), spark)
     tell(f"{'1 run' if runs == 1 else f'{runs} runs'}: {out}")

@@ -42,58 +42,60 @@ LAST_WORDS_SECONDS: Final = 5.0
 
 
 @click.command()
-@click.option("--name", metavar="NAME", help="What the broker is called in the whole network.")
+@click.option("--name", metavar="NAME", help="Name of the broker, unique in the network.")
 @click.option("--listen", metavar="HOST:PORT", help="Where it listens; port 0 takes a free one. [localhost:7450]")
 @click.option("--parent", metavar="HOST:PORT", help="Its parent in the tree; the root has none.")
 @click.option(
     "--join", "--contact", "contacts", multiple=True, metavar="HOST:PORT",
-    help="Any broker to ask for a place when the parent is not there; may be repeated.",
+    help="Another broker to ask for a place when the parent does not answer; may be repeated.",
 )  # fmt: skip
-@click.option("--site", metavar="NAME", help="The group of brokers that replicate each other, for stacks of such.")
+@click.option("--site", metavar="NAME", help="Site of the broker, for stacks with replicated sites.")
 @click.option(
     "--found", "founds", is_flag=True,
-    help="Begin a network if its --data folder remembers none and none of the brokers that it knows answers.",
+    help="Found a network if the --data folder remembers none and no known broker answers.",
 )  # fmt: skip
 @click.option(
     "--force-found", is_flag=True,
-    help="Begin a network without those that its --data folder remembers: only if they never return.",
+    help="Found a network without the brokers that the --data folder remembers: only if they never return.",
 )  # fmt: skip
-@click.option("--advertise", metavar="HOST:PORT", help="Where others reach it. [where it listens]")
-@click.option("--data", type=LocalPath(), metavar="DIR", help="A folder for what must survive the process.")
+@click.option("--advertise", metavar="HOST:PORT", help="Address at which others reach it. [where it listens]")
+@click.option("--data", type=LocalPath(), metavar="DIR", help="Folder for data that must survive the process.")
 @click.option("--tls", type=LocalPath(), metavar="DIR", help="Speak TLS only, with its certificate in this folder.")
 @click.option("--client-certificates", is_flag=True, help="Serve only clients that have a certificate.")
-@click.option("--rules", type=LocalPath(), metavar="FILE", help="Which clients are known, and what each may do.")
+@click.option("--rules", type=LocalPath(), metavar="FILE", help="Known clients and their permissions.")
 @click.option(
     "--network-key", type=LocalPath(), metavar="FILE",
-    help="Believe only brokers that have this key, where there is no TLS (`resprout secret --network FILE`).",
+    help="Accept only brokers with this key, without TLS (`resprout secret --network FILE`).",
 )  # fmt: skip
 @click.option(
     "--insecure", is_flag=True,
-    help="Let everybody connect, though other machines can reach where it listens; on loopback, without a warning.",
+    help="Accept every connection, also from other machines; on loopback, omit the warning.",
 )  # fmt: skip
 @click.option(
     "--keep", "keep", multiple=True, metavar="FILTER",
-    help="Keep events of these topics in the --data folder, for `resprout read`; may be repeated.",
+    help="Store events of these topics in the --data folder, for `resprout read`; may be repeated.",
 )  # fmt: skip
 @click.option("--http", metavar="HOST:PORT", help="Serve a live page, /metrics, /healthz and /readyz there.")
-@click.option("--http-open", is_flag=True, help="Let whoever comes look at these, though others can reach --http.")
+@click.option("--http-open", is_flag=True, help="Let everybody look at these, also from other machines.")
 @click.option("--stack", metavar="NAME", help="The protocol that it runs. [resprout]")
 @click.option("--config", type=LocalPath(), metavar="FILE", help="Read all of this from a TOML file.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="OPTION=VALUE",
     help="Set an option: of the stack (faults_tolerated=2), of the links (links.window_bytes=65536), of the journal.",
 )  # fmt: skip
-@click.option("--delay", "delays", multiple=True, metavar="PEER=TIME", help="Emulate a latency, e.g. b0=115ms.")
+@click.option(
+    "--delay", "delays", multiple=True, metavar="PEER=TIME", help="Emulate a latency to a peer, e.g. b0=115ms."
+)
 @click.option("--incarnation", type=click.IntRange(1), metavar="N", help="The number of this life. [from the clock]")
 @click.option(
     "--log-format", type=click.Choice(LOG_FORMATS), default=LOG_FORMATS[0], show_default=True,
-    help="How to write what people should know: short, with times and levels, or that as JSON.",
+    help="Format of the log: short, with times and levels, or JSON.",
 )  # fmt: skip
 @click.option("--announce", type=LocalPath(), metavar="FILE", help="When ready, write name, address, pid.")
 @click.option("--json", "as_json", is_flag=True, help="Print the address, and later notes, as JSON, one object a line.")
 @click.option(
     "--drain-seconds", type=click.IntRange(0, DRAIN_SECONDS_MAX), metavar="N",
-    help="On SIGTERM, for how long at most it hands over what it has; 0: not at all. [30]",
+    help="Seconds to hand over messages and clients after SIGTERM; 0: end at once. [30]",
 )  # fmt: skip
 @click.option("--stop-with-stdin", is_flag=True, help="Stop when standard input ends: for programs that start brokers.")
 def broker(
@@ -125,14 +127,15 @@ def broker(
     drain_seconds: int | None,
     stop_with_stdin: bool,
 ) -> int:
-    """Run one broker of a tree until SIGTERM, which lets it hand over what it has and leave; Ctrl-C, or another
-    SIGTERM, ends it at once. SIGHUP lets it read the files of --tls and --rules again, and does nothing without them.
+    """Run one broker of a tree until SIGTERM.
 
-    It prints where it listens when it can be connected to. A broker that knows others looks for them first: its parent,
-    the brokers given with --join, and those that its --data folder remembers. With --found (at one broker), or if it
-    knows nobody, it begins a network the first time. Later it goes on with the network of its folder: it joins those
-    that run, or, if all have stopped, goes on together with them when most are back. So the same command, or file,
-    serves for the first start and for every later one, if there is a data folder.
+    After SIGTERM the broker hands over its messages and clients, leaves the network and ends. Ctrl-C or a second
+    SIGTERM ends it at once. SIGHUP makes it read the files of --tls and --rules again.
+
+    It prints its address when clients can connect. It first looks for the brokers that it knows: --parent, --join, and
+    those in its --data folder. It founds a network if it knows none, or with --found (at one broker) if none answers.
+    With a --data folder, the same command serves for every later start: the broker joins its network, or, if all
+    brokers had stopped, continues it with the others when most are back.
 
     \b
         resprout broker --name b0 --listen :7450
@@ -243,9 +246,7 @@ class _Life:
         settings = self._settings
         if settings.http is None:
             if settings.http_opens:
-                raise UsageError(
-                    "--http-open says who may look: give --http HOST:PORT, where there is something to see"
-                )
+                raise UsageError("--http-open needs --http HOST:PORT")
             return None
         from resprout.net.http.pages import Pages, check_pages_closed
 

@@ -108,9 +108,11 @@ class PublishedLines(msgspec.Struct, frozen=True):
 @click.argument("payload", required=False)
 @click.option(
     "--guarantee", metavar="G", default="causal", show_default=True,
-    help="eventual, fifo, causal or total: what may overtake what.",
+    help="Order of delivery: eventual, fifo, causal or total.",
 )  # fmt: skip
-@click.option("--key", "keys", multiple=True, metavar="K", help="Concerns this key of the topic; may be repeated.")
+@click.option(
+    "--key", "keys", multiple=True, metavar="K", help="A key of the topic that the message concerns; may be repeated."
+)
 @click.option(
     "--attr", "attributes", multiple=True, metavar="NAME=VALUE",
     help="For the conditions of subscribers. Numbers, true and false are recognised; 'quoted' stays text.",
@@ -146,7 +148,7 @@ def pub(
     when. --verbose and --json tell the id, for `resprout trace`.
     """
     if payload is None:
-        raise UsageError("what is to be published? Give a payload, or - for the lines of standard input")
+        raise UsageError("PAYLOAD is missing: give a payload, or - for the lines of standard input")
     order = Order(
         check_topic(topic),
         check_payload(os.fsencode(payload)) if payload != "-" else None,

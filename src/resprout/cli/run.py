@@ -77,7 +77,7 @@ class StartedBroker(msgspec.Struct, frozen=True):
 @click.option("--rules", type=LocalPath(), metavar="FILE", help="Which clients are known, and what each may do.")
 @click.option(
     "--network-key", type=LocalPath(), metavar="FILE",
-    help="Brokers prove themselves by this key, so that more of them can join. [a key that nobody else has]",
+    help="The key by which brokers prove themselves, so that others can join. [a random key]",
 )  # fmt: skip
 @click.option(
     "--insecure", is_flag=True, help="Let everybody connect, though others can reach --host; no warning on loopback."

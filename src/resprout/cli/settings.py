@@ -172,7 +172,7 @@ def _name(file: TomlTable, texts: Mapping[str, str]) -> str:
     if "name" in texts:
         return check_name(texts["name"], "broker name")
     if "name" not in file:
-        raise UsageError("what is the broker called? Give --name, such as --name b1")
+        raise UsageError("--name is missing: give the broker a name, such as --name b1")
     return file.checked("name", check_name)
 
 

@@ -48,10 +48,10 @@ def status(access: Access, as_json: bool) -> int:
         resprout status --server b0.example:7450
         resprout status --server b0.example:7450 --tls certs --login operator.login
 
-    Every broker is asked by itself, so all of them must be in reach. On this machine everybody may ask; from elsewhere
-    only who has a certificate, or whom the rules let `observe` or `operate`.
+    The command asks every broker, so all of them must be reachable. On the broker's own machine every process may ask.
+    From elsewhere the caller needs a certificate, or an identity that may `observe` or `operate`.
 
-    A notice tells that what is called safe rests on fewer than f + 1 brokers, or that a broker once known here is in
+    A notice says that `safe` means fewer than f + 1 copies, or that a broker once known here is in
     another network. Exit status 1 when there is a notice, or a broker that does not answer.
     """
     found = run_loop(AskingCommand(access).survey())
@@ -229,8 +229,8 @@ def who(topic: str, access: Access, as_json: bool) -> int:
         resprout who bank/accounts/7 --server b0.example:7450
 
     Where topics have an owner, a leader and holders of their logs, as in the stack `scribe`, these are named.
-    Clients whose subscription has a condition are shown as such: whether they get it depends on its attributes. Nothing
-    is published. Exit status 1 when nobody receives it.
+    Clients whose subscription has a condition are marked: whether they receive it depends on its attributes. Nothing is
+    published. Exit status 1 when no client receives it.
     """
     check_topic(topic)
     found = run_loop(_ask_readers(topic, AskingCommand(access)))
@@ -308,8 +308,8 @@ def trace(id: str, access: Access, as_json: bool, otlp: str | None, traceparent:
 
     ID is what `resprout pub --verbose` prints, the `id` of a line of `resprout sub --json`, and `str(receipt.id)` or
     `str(message.id)` in a program. Each broker remembers the latest 4096 bundles that passed
-    it, while there were less than some thousand in a second. Times are those of each broker's own clock. Exit status 1
-    when nobody remembers it, or the collector does not take it.
+    it, unless there were more than 4,000 steps in a second. Times are those of each broker's own clock. Exit status 1
+    when no broker remembers it, or the collector does not accept it.
     """
     send = _sender(otlp, traceparent)
     found = run_loop(_ask_passages(parse_id(id), AskingCommand(access)))

@@ -32,7 +32,7 @@ from resprout.edge.requests import StoredMessage
 from resprout.filters.predicate import check_filter, parse_predicate
 
 allow_gaps_option = click.option(
-    "--allow-gaps", is_flag=True, help="Go on where events are missing because the broker was down, and say so."
+    "--allow-gaps", is_flag=True, help="Continue after gaps, where the broker was down, and report them."
 )
 
 
@@ -40,16 +40,18 @@ allow_gaps_option = click.option(
 @click.argument("filter")
 @click.option("--where", metavar="EXPR", help='Only messages whose attributes fulfil this, e.g. "amount > 100".')
 @count_option("End after N messages.")
-@click.option("--json", "json", is_flag=True, help="Print everything that is known, one JSON object a line.")
-@click.option("--raw", is_flag=True, help="Print payloads alone, as they came, each followed by a line end.")
-@click.option("--durable", metavar="NAME", help="A subscription that stays, under this name; goes on where it was.")
-@click.option("--group", metavar="NAME", help="The same, shared: each message goes to one of those who name it.")
+@click.option("--json", "json", is_flag=True, help="Print messages with all fields, one JSON object a line.")
+@click.option("--raw", is_flag=True, help="Print unchanged payloads only, each followed by a line end.")
+@click.option("--durable", metavar="NAME", help="Name of a durable subscription, which resumes where it stopped.")
+@click.option(
+    "--group", metavar="NAME", help="Share a durable subscription: each message goes to one consumer of the group."
+)
 @click.option(
     "--when-full", type=click.Choice(list(WHEN_FULL)), metavar="block|drop_oldest|disconnect|spill",
-    help="What the broker does when this is not read fast enough. Default: disconnect; with --durable or --group, "
-    "block. Only those can spill.",
+    help="What the broker does when this reader is too slow. Default: disconnect; with --durable or --group, block. "
+    "Only these can spill.",
 )  # fmt: skip
-@click.option("--replay-from", metavar="WHERE", help="First what is kept, from 'earliest', an offset or a time on.")
+@click.option("--replay-from", metavar="WHERE", help="Begin with stored events: 'earliest', an offset or a time.")
 @allow_gaps_option
 @access_arguments
 @verbose_option
@@ -67,7 +69,7 @@ def sub(
     access: Access,
     verbose: bool,
 ) -> int:
-    """Print what is published on topics that match FILTER, one message a line, until Ctrl-C.
+    """Print messages on topics that match FILTER, one message a line, until Ctrl-C.
 
     In a filter, + stands for one level of a topic and a # at the end for all that follow. Control characters in topics
     and payloads are printed as escapes such as \\x1b; --raw prints payloads as they came.
@@ -81,7 +83,7 @@ def sub(
         resprout sub 'jobs/#' --group workers
         resprout sub 'orders/#' --durable archive --when-full spill
 
-    What a durable subscription is given counts as processed when it is printed. `resprout end-subscription` ends it.
+    A message of a durable subscription counts as processed when it is printed. `resprout end-subscription` ends it.
     """
     for name in (durable, group):
         if name is not None:
@@ -181,10 +183,10 @@ async def _follow(
 def read(
     filter: str, where: str | None, start: str, count: int | None, json: bool, allow_gaps: bool, access: Access
 ) -> int:
-    """Print what the broker keeps of topics that match FILTER, one message a line, and end.
+    """Print stored events of topics that match FILTER, one message a line, and end.
 
-    Only a broker with `keep`, such as a tap, keeps events. Each line begins with the offset of the message, which is
-    one of that broker's journal: --from goes on there, for as long as it is kept.
+    Only a broker with `keep`, such as a tap, stores events. Each line begins with the offset of the message in that
+    broker's journal; --from continues there, as long as it is stored.
 
     What was published while the broker was down is missing in its journal. The command fails where it comes to such a
     gap, and says what is missing; with --allow-gaps it says so on standard error and goes on.

@@ -24,7 +24,7 @@ COLUMNS = ("broker", "parent", "clients", "in/s", "out/s", "through/s", "safe p9
 @count_option("Look N times, and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print each look as a JSON object, one a line.")
 def top(access: Access, interval: float, count: int | None, as_json: bool) -> int:
-    """Show what the brokers of a tree do, until Ctrl-C: rates, latencies, queues.
+    """Show rates and queues of all brokers, until Ctrl-C.
 
     \b
         resprout top --server b0.example:7450

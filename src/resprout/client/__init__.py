@@ -1,1 +1,1 @@
-"""What users import: connect, subscribe, publish, receipts."""
+"""The asynchronous client and the blocking one: connect, subscribe, publish, receipts."""

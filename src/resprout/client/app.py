@@ -346,5 +346,5 @@ def _first_parameter(handler: Handler) -> Any:
         raise UsageError(f"{name} must take one argument, the message")
     kind = typing.get_type_hints(handler).get(parameters[0].name)
     if kind is None:
-        raise UsageError(f"what is {name} to be given? Write it down: `async def {name}(order: Order)`")
+        raise UsageError(f"the first parameter of {name} has no annotation: write `async def {name}(order: Order)`")
     return kind

@@ -52,19 +52,19 @@ def connect(
     login: str | None = None,
     epoch: int | None = None,
 ) -> "Connecting":
-    """A client of the broker at `HOST:PORT`; use it with `async with`, or await it and close it yourself.
+    """Connect to the broker at `HOST:PORT`. Use the result with `async with`, or await it and close the client.
 
-    Several addresses, in a list or with commas between them, are tried in turn until a broker serves. They are only the
-    way in: the broker tells the client where others are, should it be gone one day.
+    Several addresses, in a list or separated by commas, are tried in turn until a broker serves. The broker then tells
+    the client the addresses of others, which it uses when its broker dies.
 
-    `name` identifies the client in the whole network; without one it gets a random name. When another client has the
-    same name, at any broker, the newer one takes its place and the older one is told so. `timeout` is in seconds.
-    `on_event` is called in the event loop with what happens to the client unasked (`resprout.client.errors`).
-    `options` bound what waits in this process, `links` tune the connection; the defaults are meant to be kept.
-    `tls` are the files with which to speak TLS, or a folder as `resprout certificates` makes it, of which the
-    certificate of this `name` is used, if it is there; without it, no TLS is spoken. UsageError when they are not good.
-    `login` is `NAME:SECRET`, a token or a password, for brokers that have rules; without a `name` the client is then
-    called after it.
+    `name` identifies the client in the whole network; without one it gets a random name. When two clients have the same
+    name, at any brokers, the newer one takes over and the session of the older one ends. `timeout` is in seconds.
+    `on_event` is called in the event loop with events of the client, such as `resprout.Disconnected`.
+    `options` bound the messages that wait in this process, `links` tune the connection; keep the defaults.
+    `tls` is a folder made by `resprout certificates`, or a `Tls` with three files; the certificate of `name` is used if
+    the folder has it. Without `tls` the connection is not encrypted. Raises UsageError for unusable files.
+    `login` is `NAME:SECRET`, a token or a password, for brokers with rules; without `name` the client's name is derived
+    from it.
     `epoch` makes this an idempotent producer: `name` is its producer id, and retries after a crash add nothing twice. A
     program that connects with the same `name` and `epoch`, from any process and to any broker, and publishes the same
     messages in the same order, adds only those that are new. A higher epoch begins anew and fences lower ones. Each

@@ -204,7 +204,7 @@ class DurableInbox(Inbox):
         await self.close()
 
     async def close(self) -> None:
-        """Release the subscription, which stays: the next consumer goes on with everything that was not acknowledged.
+        """Release the subscription, which stays: the next consumer gets everything that was not acknowledged.
         It may be called twice."""
         self._say()
         self._host.handle(Request(LeaveRequest()))
@@ -464,4 +464,4 @@ async def _first_that_answers(host: Host, session: str, brokers: Sequence[str]) 
                 return await who_is(address, ANSWER_SECONDS, session, keyring=host.door.keyring)
             except UnreachableError as error:
                 reasons.append(str(error))
-    raise SubscribeError("; ".join(reasons) or "nobody knows where the brokers are")
+    raise SubscribeError("; ".join(reasons) or "no broker is known")

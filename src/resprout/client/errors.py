@@ -53,14 +53,14 @@ class Reconnected(msgspec.Struct, frozen=True):
 
 
 class DeliveriesMissing(msgspec.Struct, frozen=True):
-    """The network could not make good what this client missed. Inboxes of confirmed subscriptions end, and have to be
-    asked for again; everything else goes on."""
+    """Messages that this client missed cannot be recovered. Inboxes of confirmed subscriptions end: subscribe again.
+    Everything else continues."""
 
     reason: str
 
 
 class PublicationDelayed(msgspec.Struct, frozen=True):
-    """A publication, and what follows it, waits for long; told again when the reason changes."""
+    """A publication, and those after it, wait for long; sent again when the reason changes."""
 
     id: MessageId
     """That of its receipt."""
@@ -71,24 +71,24 @@ class PublicationDelayed(msgspec.Struct, frozen=True):
 
 class SlowConsumer(msgspec.Struct, frozen=True):
     """The broker ended the session of this client, because it did not read fast enough. Its inboxes raise
-    `SlowConsumerError` after what had come."""
+    `SlowConsumerError` after the messages that had arrived."""
 
     reason: str
 
 
 class MessagesDropped(msgspec.Struct, frozen=True):
-    """More waited for a subscription than it may have (`when_full="drop_oldest"`), or messages cannot be read."""
+    """The broker dropped messages of a slow subscription (`when_full="drop_oldest"`), or messages are unreadable."""
 
     subscription: str
     """The name of a durable subscription; empty for others."""
     count: int
-    """Messages that were dropped, the oldest ones, since this was told last."""
+    """Dropped messages, the oldest ones, since the last such event."""
     reason: str = ""
-    """Why, when it is not that too many waited: a broker has spoiled them on their way."""
+    """Empty for a slow subscription; otherwise why messages are unreadable."""
 
 
 class EventsMissing(msgspec.Struct, frozen=True):
-    """A subscription that begins in the past has passed over a gap (`allow_gaps`): its broker was down."""
+    """A replay skipped a gap (`allow_gaps`), where the broker was down or its disk full."""
 
     filter: str
     gap: EventGap
@@ -203,27 +203,27 @@ class SubscribeError(ClientError):
 
 
 class DifferentSubscriptionError(SubscribeError):
-    """A durable subscription of this name is there, and asks for something else."""
+    """A durable subscription of this name exists with other terms."""
 
 
 class MessagesMissingError(SubscribeError):
-    """What a durable subscription had kept was lost with the brokers that had it. Whoever subscribes again goes on with
-    what comes from now on."""
+    """Messages of a durable subscription were lost with the brokers that stored them. Subscribe again to continue with
+    new messages."""
 
 
 class FencedError(ClosedError):
-    """Another consumer has taken over the durable subscription, with what this one has not acknowledged."""
+    """Another consumer took over the durable subscription, with the messages that this one did not acknowledge."""
 
 
 class ForkedError(ClosedError):
     """The client was made before a fork and is used in the child, which has neither its thread nor its connection."""
 
 
-class NobodyListensError(ClientError):
-    """Nobody has a confirmed subscription to the topic of a request: nothing was published."""
+class NoRespondersError(ClientError):
+    """No client has a confirmed subscription to the topic of a request; nothing was published."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"nobody listens to {topic}")
+        super().__init__(f"no client subscribes to {topic}")
         self.topic = topic
 
 
@@ -232,11 +232,11 @@ class NoReplyError(TimedOutError):
 
 
 class RequestFailedError(ClientError):
-    """Whoever serves the request says that it failed; the text is theirs."""
+    """The service reported that the request failed; the text comes from the service."""
 
 
 class MistypedPayloadError(ClientError, ValueError):
-    """A message does not hold what was said to be in it; `message` is the one."""
+    """The payload of `message` does not decode to the type of its subscription."""
 
     def __init__(self, message: Message, reason: str) -> None:
         super().__init__(f"{message.topic}: {reason}")
@@ -245,17 +245,17 @@ class MistypedPayloadError(ClientError, ValueError):
 
 
 class ForgetError(ClientError):
-    """The network was not told to forget the brokers, or it is not known whether it was; the text says why."""
+    """The broker refused to forget brokers, or did not answer; the text says why."""
 
 
 class ReadError(ClientError):
-    """Nothing of the past was read; the text says why."""
+    """No stored events were read; the text says why."""
 
 
 class GapError(ReadError):
-    """Events of the past are missing here: `gap` says which. Nothing before the gap is lost by this error.
+    """Stored events are missing; `gap` says which. All events before the gap were handed out.
 
-    Read with `allow_gaps=True` to go on without them, or begin at `Offset(journal, gap.following)`, behind the gap.
+    Read with `allow_gaps=True` to continue without them, or begin at `Offset(journal, gap.following)`, behind the gap.
     """
 
     def __init__(self, journal: str, gap: EventGap) -> None:

@@ -63,7 +63,7 @@ class Receipt(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def copies(self) -> int:
-        """The number of brokers that `safe` rests on: f + 1, or fewer in a network that has fewer. 0 while it is not
+        """The number of copies that `safe` means: f + 1, or fewer in a network with fewer brokers. 0 while it is not
         safe."""
         return self._stream.copies(self.seq)
 

@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from resprout.client.arguments import check_filter_and_where, check_seconds, time_limit, wrong
-from resprout.client.errors import ClosedError, NobodyListensError, NoReplyError, RequestFailedError, SubscribeError
+from resprout.client.errors import ClosedError, NoReplyError, NoRespondersError, RequestFailedError, SubscribeError
 from resprout.client.inbox import Inbox, Payload, TypedMessage, decoder_of
 from resprout.core.bundle import topics_of
 from resprout.core.contract import Request
@@ -84,7 +84,7 @@ class Requester:
             async with asyncio.timeout(timeout) as limit:
                 await self._open()
                 if not await self._anybody(topics_of(topic, tuple(keys)), token):
-                    raise NobodyListensError(topic)
+                    raise NoRespondersError(topic)
                 reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
                 self._awaited[number] = reply
                 own = {REPLY_TO: reply_topic(self._client.name), REQUEST_ID: number}
@@ -168,7 +168,7 @@ class Requester:
 
 
 class ServedRequest(Generic[T]):
-    """What somebody asks. Reply to it, or say that it failed; otherwise whoever asks waits until its time is over."""
+    """A request to serve. Call `reply` or `fail`; otherwise the requester waits until its timeout."""
 
     __slots__ = ("_client", "_typed", "message")
 
@@ -325,7 +325,7 @@ class Conversing:
     ) -> Message | TypedMessage[Any]:
         """Publish a request and return the first reply; with a `type`, one that has a `value`.
 
-        NobodyListensError at once, and nothing was published, when no client in the network subscribes to the topic;
+        NoRespondersError at once, and nothing was published, when no client in the network subscribes to the topic;
         NoReplyError when no reply comes within `timeout` seconds, RequestFailedError when the service says that the
         request failed.
         """

@@ -247,26 +247,26 @@ class Subscribing:
         allow_gaps: bool = False,
         type: builtins.type[Any] | None = None,
     ) -> Inbox | TypedInbox[Any]:
-        """Subscribe and return when it is confirmed: from then on nothing that matches is missed.
+        """Subscribe; return an inbox once the subscription is confirmed. Every later match is delivered.
 
-        With a name, `durable`, the subscription outlives this program and the broker that holds it: whoever consumes it
-        next goes on where it was (`client.durable`, docs/client.md). Members of a `group` share one.
+        A `durable` subscription has a name and survives this program and the broker that holds it; the next consumer
+        resumes where the last one stopped (docs/client.md). Members of a `group` share one.
 
-        With `replay_from` it begins in the past, with what the broker that serves this client keeps: "earliest", an
-        offset or a time; "latest", like None, replays nothing. ReadError when that broker does not keep all of it.
-        Where events are missing, because the broker was down or its disk full, the inbox raises GapError; with
-        `allow_gaps` it goes on behind the gap, and the client is told what is missing (`EventsMissing`).
+        `replay_from` begins with the events that the broker of this client stores: "earliest", an offset or a time;
+        "latest", like None, replays nothing. Raises ReadError if that broker does not store all of them. At a gap,
+        where the broker was down or its disk full, the inbox raises GapError; with `allow_gaps` it continues after the
+        gap, and the client gets the event `EventsMissing`.
 
-        `when_full` says what the broker does when this program does not read fast enough (docs/client.md): "disconnect"
-        ends its session, and inboxes raise SlowConsumerError; "drop_oldest" drops messages and tells how many; "block"
-        lets publishers of these topics wait. All plain subscriptions of a client have the same; "disconnect" unless
-        told otherwise. A durable one blocks unless told otherwise; it cannot disconnect, but it can "spill" to disk.
+        `when_full` is the policy for a program that reads too slowly (docs/client.md): "disconnect", the default, ends
+        its session, and inboxes raise SlowConsumerError; "drop_oldest" drops messages and reports how many; "block"
+        makes publishers of these topics wait. All plain subscriptions of a client have the same policy. Durable ones
+        block by default; they cannot disconnect, but can "spill" to disk.
 
-        With a `type`, each message has a `value` of that type, which is decoded from its payload when it is asked for.
+        With a `type`, each message has a `value` of that type, decoded from its payload on first access.
 
-        Every subscription has an inbox of its own, unless one is given. A message that matches several subscriptions
-        is put once into each inbox concerned. Read them all: messages are acknowledged in the order in which they came,
-        so an inbox that nobody reads holds the others back once it is full. Cancelled, it has subscribed to nothing.
+        Each subscription has its own inbox, unless `into` names one. A message that matches several subscriptions comes
+        once into each of their inboxes. Read all inboxes: messages are acknowledged in the order in which they came, so
+        an unread inbox that is full holds back the others. Cancelling the call subscribes to nothing.
         """
         check_filter_and_where(filter, where)
         check_kind(into, "into", (Inbox, TypedInbox), "an inbox that subscribe() returned, or None")

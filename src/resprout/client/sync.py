@@ -284,7 +284,7 @@ class BlockingClient:
         attributes: Mapping[str, AttributeValue] | None = None,
         type: builtins.type[Any] | None = None,
     ) -> Message | TypedMessage[Any]:
-        """Publish a request and return the first reply; see `resprout.Client.request`. NobodyListensError at once when
+        """Publish a request and return the first reply; see `resprout.Client.request`. NoRespondersError at once when
         no client subscribes to the topic, NoReplyError when no reply comes within `timeout` seconds,
         RequestFailedError when the service says that the request failed."""
         more: dict[str, Any] = {} if type is None else {"type": type}

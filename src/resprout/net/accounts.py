@@ -119,6 +119,28 @@ class NotedLine(msgspec.Struct, frozen=True):
     detail: str
 
 
+class HistoryPoint(msgspec.Struct, frozen=True, array_like=True):
+    """Five seconds of a broker: an array in JSON, because there are 120 of them."""
+
+    time: int
+    """Their end, a multiple of five."""
+    publications: float
+    """Messages per second from clients here."""
+    deliveries: float
+    """Messages per second to clients here, each copy."""
+    clients: int
+
+
+class DepartedBroker(msgspec.Struct, frozen=True):
+    """A broker that was known, and has died or left."""
+
+    name: str
+    time: float
+    """When its absence was noticed, within five seconds."""
+    parent: str | Absent | None = msgspec.UNSET
+    """The parent that it had."""
+
+
 class BrokerAccount(msgspec.Struct, frozen=True):
     name: str
     life: Count
@@ -174,6 +196,10 @@ class BrokerAccount(msgspec.Struct, frozen=True):
     """Subscribers that were cut off in this life of the broker, because they did not read."""
     dropped_messages: Count = 0
     """Messages that were dropped for subscribers that want it so."""
+    history: tuple[HistoryPoint, ...] = ()
+    """The last ten minutes, the latest point last."""
+    departed: tuple[DepartedBroker, ...] = ()
+    """Brokers that this one knew, and that have gone in these minutes."""
 
 
 class MissingBroker(msgspec.Struct, frozen=True):

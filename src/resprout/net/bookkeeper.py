@@ -34,6 +34,7 @@ from resprout.net.address import AddressBook
 from resprout.net.data_folder import DataFolder
 from resprout.net.disk import Rooms
 from resprout.net.event_loop import now_us
+from resprout.net.history import History
 from resprout.net.host import Host
 from resprout.stacks.stack import Stack
 from resprout.stacks.status import Absent, MemberSeen, StackStatus, TellsStatus, TopicReaders
@@ -68,7 +69,8 @@ class Bookkeeper:
         self._tally = TrafficTally()
         self._meter: Meter | None = None
         self._passages = Passages()
-        self._history = RateHistory(self._tally, time.monotonic())
+        self._rates = RateHistory(self._tally, time.monotonic())
+        self._history = History()
         self._since = time.time()
         self.kinds: Counter[str] = Counter()
         """Notes, by kind."""
@@ -119,7 +121,12 @@ class Bookkeeper:
 
     def _look(self) -> None:
         self._fold()
-        self._history.look(time.monotonic())
+        self._rates.look(time.monotonic())
+        now_s = time.time()
+        if self._history.is_due(now_s):
+            clients, status, tally = sum(one.role == "client" for one in self.sessions()), self.status(), self._tally
+            members = status.members if status.serving else None
+            self._history.add(now_s, tally.published, tally.delivered, clients, members)
         self._looking = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
     def _end_life(self) -> None:
@@ -206,7 +213,7 @@ class Bookkeeper:
     def account(self) -> BrokerAccount:
         self._fold()
         status, now_s, sessions = self.status(), time.monotonic(), self.sessions()
-        safe, delivered = self._history.latencies(now_s)
+        safe, delivered = self._rates.latencies(now_s)
         life = self._life
         assert life is not None, "it is asked when it lives"
         clients = [one for one in sessions if one.role == "client"]
@@ -226,7 +233,7 @@ class Bookkeeper:
             clients_count=len(clients),
             connections=life.host.connections,
             queue_bytes=sum([_queue_bytes(one, status) for one in sessions]),
-            rates=self._history.rates(now_s),
+            rates=self._rates.rates(now_s),
             counters=self.counters(),
             members=tuple([self._located(member) for member in status.members[:MEMBERS_TOLD]]),
             repairs=status.repairs,
@@ -248,6 +255,8 @@ class Bookkeeper:
             roles=status.roles,
             slow_consumers=status.slow_consumers,
             dropped_messages=status.dropped_messages,
+            history=self._history.points(),
+            departed=self._history.departed(time.time()),
         )
 
     def readers(self, topic: str) -> TopicAnswer:

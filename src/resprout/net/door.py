@@ -259,8 +259,8 @@ def check_closed(keyring: Keyring | None, rules: Path | None, listens: str) -> N
     """UsageError when nobody could come in at all: then it was not thought of."""
     if keyring is None and rules is None:
         raise UsageError(
-            f"{listens} can be reached from other machines, and nothing says who may connect: give --tls, --rules or"
-            " both, or --insecure to let everybody connect"
+            f"{listens} can be reached from other machines, and nothing restricts who may connect: give --tls, --rules"
+            " or both, or --insecure to let everybody connect"
         )
 
 

@@ -170,7 +170,7 @@ async def _ask(address: Address, what: str, asker: _Asker) -> Here:
     here = await who_is(address, ANSWER_SECONDS_MAX, me, keyring=asker.keyring, key=asker.key)
     is_of_another = here.role == "broker" and here.stack not in ("", stack)
     if what == MEMBER and (here.role != "broker" or here.name == me or is_of_another):
-        raise UnreachableError(f"{address}: somebody else listens there now")
+        raise UnreachableError(f"{address}: another broker listens there now")
     if here.role != "broker":
         raise UsageError(f"{what} {address}: {here.name} is a {here.role}; only a broker can be a {what}")
     if here.name == me:

@@ -305,9 +305,7 @@ def _read(path: Path, load: Callable[[Path], object], what: str) -> None:
     except OSError as error:
         raise UsageError(f"{what} {path}: {(error.strerror or str(error)).lower()}") from None
     except _PasswordWantedError:
-        raise UsageError(
-            f"{what} {path}: its key is encrypted, and nobody is here to be asked for a password"
-        ) from None
+        raise UsageError(f"{what} {path}: its key is encrypted; use a key without a password") from None
 
 
 class _PasswordWantedError(Exception):

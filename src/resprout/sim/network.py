@@ -156,7 +156,7 @@ class Network:
         node.load.sent(effect.frame)
         if node.is_weighed and not end.is_free:
             if self._weigh is None:
-                raise UsageError(f"the bytes of {node.name} count, but nobody can tell the size of a frame")
+                raise UsageError(f"the bytes of {node.name} are to be counted, but the driver has no codec")
             size = self._weigh(effect.frame, node.load)
             if node.bandwidth_bps is not None:
                 takes_us = -(-size * 8_000_000 // node.bandwidth_bps)

@@ -301,7 +301,7 @@ class LiveFolder:
         try:
             self._columns.write_rows(rows, draft, checksums=True)
             if path.exists():
-                raise TraceError(f"{path}: not written, somebody else has written it")
+                raise TraceError(f"{path}: not written: another process has written it")
             draft.replace(path)
         except OSError as error:
             raise TraceError(f"{path}: cannot be written: {reason_of(error)}") from None

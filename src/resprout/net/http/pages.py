@@ -103,7 +103,7 @@ def check_pages_closed(address: Address, door: Door, opens: bool) -> None:
     """UsageError when pages would be there for other machines, and nothing says who may see them."""
     if not is_loopback(address) and not door.has_rules and not opens:
         raise UsageError(
-            f"--http {address} can be reached from other machines, and nothing says who may look: give --rules, or"
+            f"--http {address} can be reached from other machines, and nothing restricts who may look: give --rules, or"
             " --http-open to let everybody look"
         )
 

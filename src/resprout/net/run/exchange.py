@@ -144,7 +144,7 @@ def _read(decoder: msgspec.json.Decoder[T], line: bytes) -> T:
     try:
         return decoder.decode(line)
     except msgspec.MsgspecError as error:
-        raise PeerError(f"{line[:80]!r} is not what is said here: {error}") from None
+        raise PeerError(f"{line[:80]!r} is not a valid message here: {error}") from None
 
 
 class RowWriter:

@@ -41,7 +41,7 @@ from resprout.pipeline.results import (
 from resprout.pipeline.stores import Location
 from resprout.scenario.model import OPTIONS, BrokerSpec, ClientSpec, FaultSpec, Mix, Scenario, WorkloadSpec
 from resprout.scenario.write import to_toml
-from resprout.stacks.stack import Stack, find_stack
+from resprout.stacks.stack import DEFAULT, Stack, find_stack
 from resprout.trace import kinds
 from resprout.trace.store import RunInfo
 
@@ -201,6 +201,10 @@ class Trail(msgspec.Struct, frozen=True):
     slices: tuple[TimeSlice, ...]
     recipe: str | None
     """The scenario as a file that makes the run again; None when the trace does not hold it."""
+    parents: Mapping[str, str | None] = {}
+    """The tree of the scenario: the parent of each broker. Empty where a run's stack repairs by another rule."""
+    joins: tuple[Happening, ...] = ()
+    """Every broker that joined, with its parent as the detail."""
 
 
 Trails = Mapping[tuple[str, str], Trail]
@@ -247,7 +251,19 @@ def trail_of(place: RunPlace) -> Trail:
         slice_us=slice_us,
         slices=slices,
         recipe=recipe_of(place.info),
+        parents=_parents(place.info),
+        joins=tuple(Happening(one.time_us, one.node, one.kind, one.detail) for one in told if one.kind == "joined"),
     )
+
+
+def _parents(info: RunInfo) -> dict[str, str | None]:
+    if info.scenario.get("stack") != DEFAULT:
+        return {}
+    try:
+        brokers = msgspec.convert(info.scenario["brokers"], tuple[BrokerSpec, ...])
+    except (msgspec.ValidationError, KeyError):
+        return {}
+    return {broker.name: broker.parent for broker in brokers if broker.parent is not None or not broker.contacts}
 
 
 def _slices(observed: Observed) -> tuple[int, tuple[TimeSlice, ...]]:

@@ -1,4 +1,4 @@
-"""Tables as values, for `templates/parts.html`: in a box that scrolls by itself when the page is narrow.
+"""Tables as values, for `templates/parts.html`. On a phone, each row of a wide table becomes a card.
 
 A cell with a verdict comes first in its row, so that a phone shows it however wide the table is. `numbers_table` has
 the numbers of a figure. `anchor` and `run_anchor` name the targets of links inside the page.
@@ -6,6 +6,7 @@ the numbers of a figure. `anchor` and `run_anchor` name the targets of links ins
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,9 @@ from resprout.pipeline.report.figures import Cell, Grid
 from resprout.pipeline.report.measures import NONE, Style, style_for
 
 Labels = tuple[str, ...]
+
+WIDE_COLUMNS: Final = 5
+"""Columns that a phone does not show side by side."""
 
 
 class PageCell(msgspec.Struct, frozen=True):
@@ -42,6 +46,22 @@ class PageTable(msgspec.Struct, frozen=True):
     caption: str
     heads: tuple[PageRow, ...]
     rows: tuple[PageRow, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The name of each column, with the name of its group before it."""
+        if len(self.heads) < 2:
+            return tuple(cell.text for row in self.heads for cell in row.cells for _ in range(cell.colspan))
+        below = iter(self.heads[1].cells)
+        return tuple(
+            cell.text if cell.rowspan > 1 else f"{cell.text} {next(below).text}"
+            for cell in self.heads[0].cells
+            for _ in range(cell.colspan)
+        )
+
+    @property
+    def is_wide(self) -> bool:
+        return len(self.columns) >= WIDE_COLUMNS
 
 
 class LabelledRow(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ from resprout.pipeline.report.page_tables import (
     rows_by_label,
 )
 from resprout.pipeline.report.sections import PageFigure, PageLegend, figure_of, legend
+from resprout.pipeline.report.trees import RepairPicture, repair_pictures
 from resprout.pipeline.results import LatencyRow, RepairRow
 from resprout.trace import kinds
 
@@ -40,25 +41,25 @@ _WORDS: Final = {
     kinds.CRASH: "{node} dies",
     kinds.RECOVER: "{node} is back",
     kinds.FREEZE: "{node} freezes",
-    kinds.UNFREEZE: "{node} goes on",
+    kinds.UNFREEZE: "{node} continues",
     kinds.HANG: "{node} hangs",
-    kinds.UNHANG: "{node} goes on",
-    kinds.DISK_LOW: "there is little room on the disk of {node}",
+    kinds.UNHANG: "{node} continues",
+    kinds.DISK_LOW: "the disk of {node} is nearly full",
     kinds.DISK_FULL: "the disk of {node} is full",
-    kinds.DISK_FREE: "there is room on the disk of {node}",
+    kinds.DISK_FREE: "the disk of {node} has room again",
     kinds.UNRESOLVE: "the name {node} does not resolve",
     kinds.RESOLVE: "the name {node} resolves",
-    kinds.JOIN: "{node} is started, to join",
+    kinds.JOIN: "{node} is started and joins",
     kinds.LEAVE: "{node} is asked to leave",
-    kinds.CUT: "nothing passes between {node} and {detail} any more",
-    kinds.HEAL: "{node} and {detail} reach each other again",
-    kinds.PARTITION: "{node} is on the far side of a cut",
-    kinds.REPAIR_BEGIN: "{node} begins to repair what {detail} leaves behind",
-    kinds.REPAIR_END: "{node} has its place again, without {detail}",
+    kinds.CUT: "the link between {node} and {detail} is cut",
+    kinds.HEAL: "the link between {node} and {detail} works again",
+    kinds.PARTITION: "{node} is cut off from the other side of a partition",
+    kinds.REPAIR_BEGIN: "{node} begins to repair the tree around {detail}",
+    kinds.REPAIR_END: "{node} has its place in the tree without {detail}",
     "fenced": "{node} ends its life: {detail}",
-    "joined": "{node} has a place below {detail}",
-    "moved": "{node} moves: {detail}",
-    kinds.QUIESCENT: "nothing is under way any more",
+    "joined": "{node} joins below {detail}",
+    "moved": "{node} moves to another parent: {detail}",
+    kinds.QUIESCENT: "the run is idle: no message is on its way",
     kinds.TIMEOUT: "the time limit ends the run",
 }
 
@@ -206,6 +207,7 @@ class RunSection(msgspec.Struct, frozen=True, kw_only=True):
     happened: PageTable | None
     left_out: int
     repairs: PageTable | None
+    pictures: tuple[RepairPicture, ...]
     over_time: tuple[Markup, ...]
     over_time_legend: PageLegend
     slice_s: str
@@ -228,6 +230,7 @@ def run_section(facts: RunFacts, trail: Trail, asked: GivenCommand) -> RunSectio
         happened=_happened(trail),
         left_out=trail.left_out,
         repairs=_repairs(facts.repairs),
+        pictures=repair_pictures(trail.parents, trail.joins, facts.repairs),
         over_time=over_time(trail, facts.repairs),
         over_time_legend=legend(SERIES, Shape.LINES),
         slice_s=f"{trail.slice_us / 1e6:,.3g}",

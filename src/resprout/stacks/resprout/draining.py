@@ -153,7 +153,7 @@ class Draining:
             )
         elif lost := self._unread():
             where = "are kept on its disk" if self._disk is not None else "are lost"
-            life.note("undrained", f"nobody is left: {lost} publications that somebody has not read {where}")
+            life.note("undrained", f"no broker is left to take over: {lost} unread publications {where}")
         for name in dict.fromkeys((*self._links, *self._council.standby())):
             self._outbox.pass_by(name, Leaving())
         life.retire(f"{life.seat.name} leaves", again=False)

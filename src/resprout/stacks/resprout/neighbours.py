@@ -53,11 +53,9 @@ class CopyCount:
         if few != self._few:
             self._few = few
             if few:
-                life.note(
-                    "few_copies", f"what is called safe here rests on {few} of {usual} brokers: the tree is small"
-                )
+                life.note("few_copies", f"`safe` means {few} of {usual} copies here: the tree has too few brokers")
             else:
-                life.note("enough_copies", f"what is called safe here rests on {usual} brokers")
+                life.note("enough_copies", f"`safe` means {usual} copies here")
         return copies
 
     def _near(self) -> list[str]:

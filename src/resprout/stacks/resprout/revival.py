@@ -207,7 +207,7 @@ class Revival:
                 Recollected(life.seat.name, entry.bundle, entry.tseq, tuple(sorted(entry.sent_to))),
             )
         gathering.rosters[life.seat.name] = former.roster
-        life.note("revival", "what is on the disks of all brokers is gathered")
+        life.note("revival", "the logs on the disks of all brokers are being merged")
         self._check()
 
     def _check(self) -> None:
@@ -219,7 +219,7 @@ class Revival:
             self._publish(gathering, missing)
         elif missing != gathering.noted and waited_us > life.options.lease_us:
             gathering.noted = missing
-            life.note("revival", f"waits for {listed([one.name for one in missing])}, with what is on disk there")
+            life.note("revival", f"waits for {listed([one.name for one in missing])} with the logs on their disks")
 
     # -- once more -----------------------------------------------------------------------------------------------------
 
