@@ -33,6 +33,8 @@ PAPER_DEPENDENCY_BYTES: Final = 8
 class Barriers(msgspec.Struct, frozen=True, array_like=True, dict=True):
     rows: tuple[tuple[str, Barrier], ...]
     """(target, its barrier), by name."""
+    others: tuple[tuple[str, Barrier], ...] = ()
+    """The same of members that are no targets, as far as they have to wait for something."""
 
     @classmethod
     def of(cls, targets: Iterable[str], barrier: Barrier) -> "Barriers":
@@ -40,40 +42,31 @@ class Barriers(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return cls(tuple([(target, barrier) for target in targets]))
 
     def of_target(self, member: str) -> Barrier:
-        """What it waits for. Whoever is not named, because the sender did not know of it yet, waits for all that
-        anybody does."""
-        barrier = self._by_target.get(member)
-        return self._whole if barrier is None else barrier
+        return self._by_target.get(member, ())
 
     @property
     def is_sound(self) -> bool:
-        """Whether an honest peer may have sent it: there are targets, and numbers that can be."""
-        return bool(self.rows) and self._numbers_are_sound
+        """Whether an honest peer may have sent it: the numbers can be."""
+        return self._numbers_are_sound
 
     @cached_property
     def paper_bytes(self) -> int:
-        """|Targets| * 8, and 8 for each dependency of each of them."""
-        dependencies = sum(len(barrier) for _, barrier in self.rows)
+        """|Targets| * 8, and 8 for each dependency of each row."""
+        dependencies = sum(len(barrier) for _, barrier in (*self.rows, *self.others))
         return PAPER_TARGET_BYTES * len(self.rows) + PAPER_DEPENDENCY_BYTES * dependencies
 
     @cached_property
     def encoded_bytes(self) -> int:
         """On a connection, to the byte: `wire.sizes` asks for it and believes it, and compares now and then."""
         sizes = {id(barrier): _barrier_bytes(barrier) for barrier in self._distinct}
-        names = sum(text_bytes(target) for target, _ in self.rows)
-        return 1 + array_bytes(len(self.rows)) + sum(sizes[id(barrier)] + 1 for _, barrier in self.rows) + names
+        rows = (*self.rows, *self.others)
+        names = sum(text_bytes(target) for target, _ in rows)
+        bodies = sum(sizes[id(barrier)] + 1 for _, barrier in rows)
+        return 1 + array_bytes(len(self.rows)) + array_bytes(len(self.others)) + bodies + names
 
     @cached_property
-    def _distinct(self) -> list[Barrier]:
-        """The same object once; equal ones may be there several times."""
-        return list({id(barrier): barrier for _, barrier in self.rows}.values())
-
-    @cached_property
-    def _by_target(self) -> dict[str, Barrier]:
-        return dict(self.rows)
-
-    @cached_property
-    def _whole(self) -> Barrier:
+    def whole(self) -> Barrier:
+        """All that anybody waits for."""
         if len(self._distinct) == 1:
             return self._distinct[0]
         whole: dict[str, int] = {}
@@ -81,6 +74,15 @@ class Barriers(msgspec.Struct, frozen=True, array_like=True, dict=True):
             for member, number in barrier:
                 whole[member] = max(number, whole.get(member, 0))
         return tuple(sorted(whole.items()))
+
+    @cached_property
+    def _distinct(self) -> list[Barrier]:
+        """The same object once; equal ones may be there several times."""
+        return list({id(barrier): barrier for _, barrier in (*self.rows, *self.others)}.values())
+
+    @cached_property
+    def _by_target(self) -> dict[str, Barrier]:
+        return dict((*self.rows, *self.others))
 
     @cached_property
     def _numbers_are_sound(self) -> bool:
@@ -93,13 +95,12 @@ def _barrier_bytes(barrier: Barrier) -> int:
 
 EVERYBODY: Final = "#"
 """The one group: a member numbers all that it multicasts, whatever the topic."""
-MEMBERS_PER_MESSAGE: Final = 4096
-"""With the longest names some 300 KB."""
+GONE: Final = COUNT_MAX
 _MEMBER_BYTES: Final = 16
 
 
 class BarrierMulticast(MulticastMessage, frozen=True, tag=190):
-    """A publication to all targets that its header names, and to whoever has come meanwhile."""
+    """A publication to the targets that its header names: those that want its topic."""
 
     number: int
     """Among all that its sender multicasts."""
@@ -107,7 +108,7 @@ class BarrierMulticast(MulticastMessage, frozen=True, tag=190):
 
     @property
     def cost(self) -> int:
-        return self.bundle.cost + self.barriers.encoded_bytes
+        return self.bundle.cost + self.barriers.encoded_bytes + 2 * len(self.skipped)
 
     @property
     def paper_bytes(self) -> int:
@@ -123,11 +124,29 @@ class BarrierMulticast(MulticastMessage, frozen=True, tag=190):
         return self.number
 
 
-class MembersKnown(ProtocolMessage, frozen=True, tag=191):
-    """These brokers, in these lives, are in the network: targets from now on. Passed on to those who may not know."""
+class MemberKnown(msgspec.Struct, frozen=True, array_like=True):
+    """A broker, and what its clients want: it is a target of messages to topics that one of the filters matches."""
 
-    members: tuple[tuple[str, int], ...]
+    name: str
+    life: int
+    version: int
+    """The newer one of the same life counts. `GONE`: the life is over."""
+    filters: tuple[str, ...]
+
+    @property
+    def member(self) -> str:
+        return f"{self.name}/{self.life}"
 
     @property
     def bulk(self) -> int:
-        return sum(len(name) + _MEMBER_BYTES for name, _ in self.members)
+        return len(self.name) + _MEMBER_BYTES + sum(len(one) + 2 for one in self.filters)
+
+
+class MembersKnown(ProtocolMessage, frozen=True, tag=191):
+    """Members that are new, or whose clients want something else now. Passed on to those who may not know."""
+
+    members: tuple[MemberKnown, ...]
+
+    @property
+    def bulk(self) -> int:
+        return sum(member.bulk for member in self.members)

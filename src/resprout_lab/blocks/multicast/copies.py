@@ -4,6 +4,10 @@ Over each link both ends count what came (`blocks.crossing`). A broker tells a n
 is here, how much of it all others next to here and all readers here have, and the same of what was sent to it. So each
 knows what a neighbour may still owe to its other neighbours and to its clients, whichever way it came: that is kept,
 and sent around it when it dies, and handed over to its clients.
+
+Each end also knows of which messages the other one has heard: those that crossed the link, and those that are named in
+a header that did. What a header names and the other end has not heard of did not go over the link, because nobody
+behind it wanted it. It is marked as skipped, and not waited for.
 """
 
 from collections.abc import Callable
@@ -12,17 +16,25 @@ from resprout_lab.blocks.crossing import CrossedLink, Progress
 from resprout_lab.blocks.multicast.messages import MulticastMessage
 from resprout_lab.blocks.retention import KeptItem
 
+ClockEntry = tuple[str, str]
+"""(group, member)."""
+Entries = list[tuple[ClockEntry, int]]
+"""The messages of a member to a group, up to a number."""
+
 
 class Copy:
     """A publication at this broker."""
 
-    __slots__ = ("item", "lacking", "message", "no", "others")
+    __slots__ = ("entries", "item", "lacking", "message", "no", "number", "others")
 
-    def __init__(self, no: int, item: KeptItem, message: MulticastMessage) -> None:
+    def __init__(self, no: int, item: KeptItem, message: MulticastMessage, number: int, entries: Entries) -> None:
         self.no = no
         self.item = item
         self.message = message
         """As it goes on."""
+        self.number = number
+        self.entries = entries
+        """Those before it that its header names."""
         self.lacking = 0
         """Neighbours that were sent it and have not said that they have it."""
         self.others = 0
@@ -39,25 +51,41 @@ class LinkCopies:
         self._safe = safe
         self._has_news = False
         self._links: dict[str, CrossedLink[Copy]] = {}
+        self._heard_of: dict[str, dict[ClockEntry, int]] = {}
+        """By link: the messages of each member to each group that both ends have heard of."""
         self._numbers = 0
 
     def begin(self, name: str) -> None:
         self._links[name] = CrossedLink(name)
+        self._heard_of[name] = {}
 
     def has(self, name: str) -> bool:
         return name in self._links
 
-    def make(self, item: KeptItem, message: MulticastMessage) -> Copy:
+    def make(self, item: KeptItem, message: MulticastMessage, number: int, entries: Entries) -> Copy:
         self._numbers += 1
-        return Copy(self._numbers, item, message)
+        return Copy(self._numbers, item, message, number, entries)
 
     def came(self, name: str, copy: Copy) -> None:
         self._has_news = True
         self._links[name].received.add(copy)
+        self._hear_of(name, copy)
 
-    def sent(self, name: str, copy: Copy) -> None:
+    def sent(self, name: str, copy: Copy) -> tuple[int, ...]:
+        """Return the places of what it names and the other end has not heard of."""
         copy.lacking += 1
         self._links[name].sent.add(copy)
+        return self._hear_of(name, copy)
+
+    def _hear_of(self, name: str, copy: Copy) -> tuple[int, ...]:
+        heard_of, new = self._heard_of[name], []
+        for place, (entry, number) in enumerate(copy.entries):
+            if number > heard_of.get(entry, 0):
+                heard_of[entry] = number
+                new.append(place)
+        own = copy.message.group, copy.message.sender
+        heard_of[own] = max(copy.number, heard_of.get(own, 0))
+        return tuple(new)
 
     def hear(self, name: str, message: Progress) -> None:
         arrived, _ = self._links[name].hear(message)
@@ -72,6 +100,7 @@ class LinkCopies:
         link = self._links.pop(name, None)
         if link is None:
             return []
+        del self._heard_of[name]
         self._has_news = True
         for copy in link.sent.after(link.acknowledged):
             copy.lacking -= 1
