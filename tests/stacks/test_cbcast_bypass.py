@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from resprout.core.contract import LinkUp, Open, Silent
+from resprout.core.contract import Hold, LinkUp, Open, Retire, Silent
 from resprout.core.guarantee import ReceiptLevel
 from resprout.edge.messages import Attend, GoTo, Serving, Subscribe, Turned
 from resprout.edge.requests import SessionLost
@@ -17,7 +17,7 @@ from resprout_lab.blocks.multicast.messages import Around, Flushed
 from resprout_lab.blocks.tree import PlacesNear
 from resprout_lab.cbcast.broker import Multicast
 from tests.stacks.asking import ask
-from tests.stacks.multicast_net import ANSWER, FIRST, ROOM, OneBroker, crash, row, rules, strike
+from tests.stacks.multicast_net import ANSWER, FIRST, ROOM, OneBroker, crash, message, row, rules, strike
 
 
 @pytest.mark.parametrize("stack", ["cbcast", "causal-barriers"])
@@ -61,9 +61,9 @@ def at(client: ClientSpec, broker: str) -> ClientSpec:
 # -- one broker next to a dead one -------------------------------------------------------------------------------------
 
 
-def beside() -> OneBroker:
+def beside(**options: int) -> OneBroker:
     """Beyond `b1` there are `b5` and `b6`."""
-    net = OneBroker()
+    net = OneBroker(**options)
     net.say("b1", PlacesNear((Place("b1", 1, 1, None, ("b0", "b5", "b6"), ""),)))
     return net
 
@@ -116,7 +116,7 @@ def test_what_a_neighbour_of_the_dead_has_skipped_is_waited_for_until_all_others
     answer = msgspec.structs.replace(ANSWER, skipped=(0,))
     net.say("b5", answer, Flushed("b1"))
     assert net.shown() == [], "b6 may have it"
-    net.say("b6", FIRST)
+    net.say("b6", FIRST, Flushed("b1"))
     assert net.shown() == [("x", 1), ("y", 1)]
 
     other = beside()
@@ -126,6 +126,19 @@ def test_what_a_neighbour_of_the_dead_has_skipped_is_waited_for_until_all_others
     other.say("b5", answer, Flushed("b1"))
     other.say("b6", Flushed("b1"))
     assert other.shown() == [("y", 1)], "it had not"
+
+
+def test_a_neighbour_of_the_dead_is_heard_until_it_has_sent_all_however_little_room_there_is() -> None:
+    """Seed 220000005: with `held_back` 100 the broker began anew, again and again."""
+    net = beside(held_back=1, buffer=1)
+    net.step(Silent("b1", refused=True))
+    for name in ("b5", "b6"):
+        net.step(LinkUp(name, "broker", 1, ROOM))
+    late = [message("x", "b7/1", (("t", (("b7/1", no),)),), *([0] * (no == 9)), first=no) for no in range(9, 13)]
+    net.say("b5", *late, Flushed("b1"))
+    assert not [effect for effect in net.effects if isinstance(effect, Retire | Hold)] and net.shown() == []
+    net.say("b6", Flushed("b1"))
+    assert [number for _, number in net.shown()] == [9, 10, 11, 12]
 
 
 def test_what_is_published_before_the_others_are_links_reaches_them_as_well() -> None:
@@ -148,7 +161,8 @@ def test_a_broker_is_told_of_a_death_by_another_neighbour_of_the_dead() -> None:
     assert "b1" in net.closed
     for name in ("b5", "b6"):
         assert net.said(name, Around) == [Around("b1")] and len(net.said(name, Multicast)) == 1, "what b1 may owe"
-    net.say("b5", FIRST)
+    net.say("b5", FIRST, Flushed("b1"))
+    net.say("b6", Flushed("b1"))
     assert net.shown() == [("x", 1)]
 
 

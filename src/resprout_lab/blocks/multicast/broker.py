@@ -105,8 +105,9 @@ class MulticastBroker(ServingShell, Generic[M]):
         """Publications of clients here that no other broker is known to have."""
         self._owed: dict[str, _Owed] = {}
         """By dead neighbour: what it may have owed to its others and to its clients, and all that has come since."""
-        self._uncertain: list[Entries] = []
-        """What was skipped on links around a dead broker; another neighbour of that one may still send it."""
+        self._uncertain: list[tuple[Arrival[M], Entries]] = []
+        """What came over links around a dead broker, and what was skipped there: another neighbour of that one may
+        still send it. These wait outside all bounds, because their neighbour must be heard until it says `Flushed`."""
         self._rests_on = 2
         """Brokers that have what is shown next."""
         self._sessions.copies_of = lambda item: self._rests_on
@@ -185,22 +186,25 @@ class MulticastBroker(ServingShell, Generic[M]):
         is_known = self._order.is_known(message.group, message.sender, copy.number)
         if message.sender == self._order.member and not is_known:
             raise PeerError(f"{message.sender} has not multicast number {copy.number} to {message.group!r}")
-        self._skip([copy.entries[place] for place in message.skipped], self._tree.is_uncertain(peer.name))
+        skipped = [copy.entries[place] for place in message.skipped]
+        arrival = Arrival(message, copy.number, copy)
+        if self._tree.is_uncertain(peer.name):
+            self._copies.came(peer.name, copy)
+            if not is_known:
+                item.needed += 1
+                self._order.note(arrival)
+                self._uncertain.append((arrival, skipped))
+            return
+        self._order.skip(skipped)
         if is_known:
             self._copies.came(peer.name, copy)
-        elif not self._order.put(Arrival(message, copy.number, copy)):
+        elif not self._order.put(arrival):
             self._step.end_life(Retire("too much that cannot be delivered waits here"))
             return
         else:
             self._copies.came(peer.name, copy)
             self._kept.keep(item)
         self._deliver()
-
-    def _skip(self, entries: Entries, is_uncertain: bool) -> None:
-        if is_uncertain:
-            self._uncertain.append(entries)
-        elif entries:
-            self._order.skip(entries)
 
     def _pass_on(self, copy: Copy, wanted: Matches) -> None:
         """To those that want it. A publication of a client here goes to one neighbour at least, for a second copy."""
@@ -292,11 +296,23 @@ class MulticastBroker(ServingShell, Generic[M]):
 
     def _all_flushed(self, outcome: AllFlushed) -> None:
         uncertain, self._uncertain = self._uncertain, []
-        for entries in uncertain:
-            self._order.skip(entries)
+        for arrival, _ in uncertain:
+            arrival.copy.item.needed -= 1
+            self._kept.keep(arrival.copy.item)
+            self._order.put(arrival, is_forced=True)
         self._deliver()
+        self._skip_all([entry for _, skipped in uncertain for entry in skipped])
         self._tree.answer(outcome)
         self._settle()
+
+    def _skip_all(self, skipped: Entries) -> None:
+        """Nobody has these, but for those that have come and wait for others that nobody has."""
+        while skipped:
+            waiting = self._order.first_held
+            absent = [one for one in skipped if one[1] < waiting.get(one[0], one[1] + 1)] or skipped
+            self._order.skip(absent)
+            self._deliver()
+            skipped = [one for one in skipped if self._order.counts_less(*one)]
 
     def _settle(self) -> None:
         """The place of the dead is filled: its substitute keeps for its clients what these want, the others need

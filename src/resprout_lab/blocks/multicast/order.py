@@ -85,12 +85,27 @@ class MulticastOrder(ABC, Generic[M]):
         had = self._had.get((group, member))
         return had is not None and number in had
 
-    def put(self, arrival: Arrival[M]) -> bool:
-        """Return False when there is no room, and nothing was kept."""
-        if not self._held.put(arrival):
-            return False
+    def note(self, arrival: Arrival[M]) -> None:
+        """It has come."""
         self._had.setdefault(arrival.entry, Ranges()).add(arrival.number, arrival.number)
+
+    def put(self, arrival: Arrival[M], is_forced: bool = False) -> bool:
+        """Return False when there is no room, and nothing was kept."""
+        if not self._held.put(arrival, is_forced):
+            return False
+        self.note(arrival)
         return True
+
+    @property
+    def first_held(self) -> dict[ClockEntry, int]:
+        """By group and member: the lowest number that is held back."""
+        found: dict[ClockEntry, int] = {}
+        for arrival in self._held:
+            found[arrival.entry] = min(arrival.number, found.get(arrival.entry, arrival.number))
+        return found
+
+    def counts_less(self, entry: ClockEntry, number: int) -> bool:
+        return self._clock.at(*entry) < number
 
     def take(self) -> Arrival[M] | None:
         """The next that may be delivered, counted as such."""
