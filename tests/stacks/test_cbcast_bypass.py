@@ -63,7 +63,7 @@ def at(client: ClientSpec, broker: str) -> ClientSpec:
 
 def beside(**options: int) -> OneBroker:
     """Beyond `b1` there are `b5` and `b6`."""
-    net = OneBroker(ROOM, **options)
+    net = OneBroker(ROOM, "cbcast", **options)
     net.say("b1", PlacesNear((Place("b1", 1, 1, None, ("b0", "b5", "b6"), ""),)))
     return net
 
@@ -96,7 +96,7 @@ def test_when_a_neighbour_dies_its_other_neighbours_are_called_and_given_what_it
 
 
 def test_only_the_oldest_neighbour_of_the_dead_connects_its_others() -> None:
-    net = OneBroker(ROOM, **options)
+    net = OneBroker()
     net.say("b1", PlacesNear((Place("b1", 1, 1, None, ("b5", "b0", "b6"), ""),)))
     net.publish()
     net.step(Silent("b1", refused=True))
