@@ -40,6 +40,9 @@ TIME_LIMIT_US: Final = 900_000_000
 WHEN_US_MAX: Final = 3_000_000
 """Most drawn workloads are busy in the first seconds."""
 
+REST_US_MAX: Final = 40_000_000
+"""Longer rests take too long to simulate."""
+
 LASTS_US_MAX: Final = 5_000_000
 """Well below the time for which a session waits for its peer; but a client looks for another broker meanwhile."""
 
@@ -49,7 +52,9 @@ SHORT_US_MAX: Final = 1_200_000
 
 def with_blows(rng: Random, scenario: Scenario, formed_us: int) -> Trial:
     """The same scenario with its work where the blows are: after the tree has formed."""
-    work = tuple(msgspec.structs.replace(work, start_us=formed_us + work.start_us // 4) for work in scenario.workloads)
+    work = tuple(
+        msgspec.structs.replace(work, start_us=formed_us + _soon(work.start_us)) for work in scenario.workloads
+    )
     limit_us = max(TIME_LIMIT_US, scenario.time_limit_us)
     trial = Trial(msgspec.structs.replace(scenario, workloads=work, time_limit_us=limit_us))
     blows = _Blows(rng, trial, formed_us)
@@ -61,6 +66,11 @@ def with_blows(rng: Random, scenario: Scenario, formed_us: int) -> Trial:
         blows.strike()
         later -= 1
     return Trial(blows.scenario, tuple(blows.at_events))
+
+
+def _soon(start_us: int) -> int:
+    """Work that was drawn for the first seconds begins earlier; work after a rest (`with_rest`) keeps its time."""
+    return start_us // 4 if start_us <= WHEN_US_MAX else start_us
 
 
 class _Blows:
@@ -223,6 +233,15 @@ def _more_work(before: Sequence[WorkloadSpec], start_us: int) -> WorkloadSpec:
     kind = "random" if isinstance(options, RandomOptions) else "chatter"
     operations = min(work.operations, LATER_OPERATIONS)
     return msgspec.structs.replace(work, kind=kind, start_us=start_us, operations=operations, options=options)
+
+
+def with_rest(scenario: Scenario, idle_us: int) -> Scenario:
+    """Let half of the drawn scenarios do nothing for so long, and then work again. Everything before that stays as the
+    seed has it."""
+    if not 0 < idle_us <= REST_US_MAX or random_for(scenario.seed, "rest").random() < 0.5:
+        return scenario
+    later = _more_work(scenario.workloads, WHEN_US_MAX + idle_us)
+    return msgspec.structs.replace(scenario, workloads=(*scenario.workloads, later))
 
 
 def with_mishaps(scenario: Scenario) -> Trial:
