@@ -62,7 +62,6 @@ from resprout_lab.scribe.trees_messages import (
     TreeJoined,
 )  # fmt: skip
 
-
 LONGEST_FAULT_US = 25_000_000
 """Of those that a swarm draws, with the repair after it. A log that keeps publications for less time tells clients that
 they may have missed some."""
