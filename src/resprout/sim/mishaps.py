@@ -11,6 +11,7 @@ too large to have crashed is only ever cut off, and heals.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from random import Random
 from typing import Final
 
@@ -52,9 +53,7 @@ SHORT_US_MAX: Final = 1_200_000
 
 def with_blows(rng: Random, scenario: Scenario, formed_us: int) -> Trial:
     """The same scenario with its work where the blows are: after the tree has formed."""
-    work = tuple(
-        msgspec.structs.replace(work, start_us=formed_us + _soon(work.start_us)) for work in scenario.workloads
-    )
+    work = tuple(msgspec.structs.replace(work, start_us=formed_us + work.start_us // 4) for work in scenario.workloads)
     limit_us = max(TIME_LIMIT_US, scenario.time_limit_us)
     trial = Trial(msgspec.structs.replace(scenario, workloads=work, time_limit_us=limit_us))
     blows = _Blows(rng, trial, formed_us)
@@ -66,11 +65,6 @@ def with_blows(rng: Random, scenario: Scenario, formed_us: int) -> Trial:
         blows.strike()
         later -= 1
     return Trial(blows.scenario, tuple(blows.at_events))
-
-
-def _soon(start_us: int) -> int:
-    """Work that was drawn for the first seconds begins earlier; work after a rest (`with_rest`) keeps its time."""
-    return start_us // 4 if start_us <= WHEN_US_MAX else start_us
 
 
 class _Blows:
@@ -235,13 +229,30 @@ def _more_work(before: Sequence[WorkloadSpec], start_us: int) -> WorkloadSpec:
     return msgspec.structs.replace(work, kind=kind, start_us=start_us, operations=operations, options=options)
 
 
-def with_rest(scenario: Scenario, idle_us: int) -> Scenario:
-    """Let half of the drawn scenarios do nothing for so long, and then work again. Everything before that stays as the
-    seed has it."""
-    if not 0 < idle_us <= REST_US_MAX or random_for(scenario.seed, "rest").random() < 0.5:
-        return scenario
-    later = _more_work(scenario.workloads, WHEN_US_MAX + idle_us)
-    return msgspec.structs.replace(scenario, workloads=(*scenario.workloads, later))
+def with_rest(trial: Trial, idle_us: int) -> Trial:
+    """Let half of the drawn trials rest for so long when their work is done, and then work again. Some clients leave
+    before the rest, and a broker may crash in it, if none failed before. Everything before the rest stays as the seed
+    has it."""
+    scenario = trial.scenario
+    rng = random_for(scenario.seed, "rest")
+    if not 0 < idle_us <= REST_US_MAX or rng.random() < 0.5:
+        return trial
+    faults_before = [*scenario.faults, *(strike.fault for strike in trial.at_events)]
+    struck = {name for fault in faults_before for name in chain(fault.nodes, *fault.links)}
+    rest_us = max(work.start_us for work in scenario.workloads) + rng.randint(1, 2 * WHEN_US_MAX)
+    clients = [client.name for client in scenario.clients if client.name not in struck]
+    leavers = rng.sample(clients, rng.randint(0, max(0, len(clients) - 1)))
+    faults = [FaultSpec(rest_us, FaultKind.LEAVE, (name,)) for name in leavers]
+    brokers = [broker.name for broker in scenario.brokers]
+    survival = survival_of(scenario)
+    if survival.faults and len(brokers) >= max(3, survival.least) and struck.isdisjoint(brokers):
+        name, at_us = rng.choice(brokers), rest_us + idle_us - rng.randint(0, WHEN_US_MAX)
+        faults.append(FaultSpec(at_us, FaultKind.CRASH, (name,)))
+        if rng.random() < 0.5:
+            faults.append(FaultSpec(at_us + rng.randint(1, LASTS_US_MAX), FaultKind.RECOVER, (name,)))
+    later = _more_work(scenario.workloads, rest_us + idle_us)
+    works = msgspec.structs.replace(scenario, workloads=(*scenario.workloads, later))
+    return msgspec.structs.replace(trial, scenario=_with_faults(works, faults))
 
 
 def with_mishaps(scenario: Scenario) -> Trial:

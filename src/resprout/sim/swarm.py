@@ -196,7 +196,7 @@ def swarm_trial(
         reach_us=tried.reach_us or LATENCIES_US[-1],
     )
     talks = with_groups if drawn == GROUPS else with_conversation
-    return with_mishaps(with_rest(talks(scenario, guarantees), tried.idle_us(options)))
+    return with_rest(with_mishaps(talks(scenario, guarantees)), tried.idle_us(options))
 
 
 def try_seed(
