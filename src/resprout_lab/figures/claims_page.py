@@ -223,7 +223,7 @@ Percent of owed deliveries that came, when some of fifteen nodes die at once in 
 - *told*: their hosts say that the processes are gone. *silent*: the hosts are gone, too.
 - *churn*: four other nodes crash, one every half second. Each returns half a second later with nothing.
 - *missing without a word*: deliveries of the whole row that did not come, although no client was told.
-- *not at rest*: after 90 s something still waits, so there is no share.
+- *not at rest*: after 240 s something still waits, so there is no share.
 
 `scribe` and the default stack claim to survive one dead node at a time: columns with more are beyond that.
 
