@@ -51,6 +51,8 @@ class Counted(msgspec.Struct, frozen=True):
     """From publication to delivery."""
     busiest: float
     """Frames that the busiest broker sends, as a multiple of the mean."""
+    limit_s: int
+    """Virtual time after which the run was given up."""
 
     @property
     def share(self) -> float:
@@ -94,6 +96,7 @@ def measure(sweep: str, run: SweepRun) -> Counted:
         messages_by_layer(facts), _number(facts, "copies"), _number(facts, "convergence") / 1000,
         _number(facts, "latency_percentiles", percentile="50") / 1000,
         round(_number(facts, "broker_loads", of="most") / mean, 2) if mean else 0.0,
+        run.scenario.time_limit_us // 1_000_000,
     )  # fmt: skip
 
 
@@ -104,10 +107,16 @@ def read(file: Path) -> dict[tuple[str, str], Counted]:
     return {(one.sweep, one.name): one for one in msgspec.json.decode(file.read_bytes(), type=list[Counted])}
 
 
+def _is_due(before: Counted | None, run: SweepRun) -> bool:
+    """It was not run, or was given up earlier than it would be now."""
+    is_given_up = before is not None and before.ended != "quiescent"
+    return before is None or (is_given_up and before.limit_s < run.scenario.time_limit_us // 1_000_000)
+
+
 def main(file: Path, sweeps: Sequence[str]) -> None:
     found = read(file)
     for sweep, run in points():
-        if (sweep, run.name) not in found and sweep in (sweeps or SWEEPS):
+        if _is_due(found.get((sweep, run.name)), run) and sweep in (sweeps or SWEEPS):
             one = found[sweep, run.name] = measure(sweep, run)
             file.write_text("[\n" + ",\n".join(msgspec.json.encode(each).decode() for each in found.values()) + "\n]\n")
             sys.stdout.write(f"{sweep} {run.name} {one.ended} {one.came}/{one.owed} told {one.told} {one.violated}\n")
