@@ -1,6 +1,9 @@
 """A tree of sites with real processes: brokers that are killed, stopped by SIGSTOP and started again."""
 
 import asyncio
+from random import Random
+
+import pytest
 
 from resprout.audit.judge import judge
 from resprout.audit.verdict import Verdict, lines
@@ -9,8 +12,10 @@ from resprout.scenario.load import load_scenario
 from resprout.trace.schema import Row
 from resprout_lab.sites import SITES
 from tests.net.arrived import assert_everything_arrived
+from tests.soak import cases
 
 SCENARIO = "sites"
+ALL = [f"s{site}{letter}" for site in range(3) for letter in "abc"]
 
 
 def run(faults: str, operations: int = 12) -> tuple[ProcessRunResult, Verdict]:
@@ -62,3 +67,30 @@ def test_a_leader_that_is_stopped_and_goes_on_is_no_second_sequencer() -> None:
     result, verdict = run(f"{stop}, {go_on}", operations=25)
     assert leaders(result, "s0") and "s0a/1" not in leaders(result, "s0"), "its site has elected another meanwhile"
     assert [check.status for check in verdict.checks if check.rule == "tseq"] == ["clean"]
+
+
+def strike(at_ms: int, kind: str, *names: str) -> str:
+    nodes = ", ".join(f'"{name}"' for name in names)
+    return f'{{at="{at_ms}ms", kind="{kind}", nodes=[{nodes}]}}'
+
+
+def draw_round(number: int) -> str:
+    """In turn: a site loses its majority, all sites restart at once, leaders are frozen. All of them come back."""
+    rng = Random(number)
+    at_ms = rng.randint(5_000, 5_800)
+    back_ms = at_ms + rng.randint(500, 6_000)
+    site = f"s{rng.randrange(3)}"
+    match number % 3:
+        case 0:
+            names = rng.sample([f"{site}{letter}" for letter in "abc"], 2)
+            return f"{strike(at_ms, 'crash', *names)}, {strike(back_ms, 'recover', *names)}"
+        case 1:
+            return f"{strike(at_ms, 'crash', *ALL)}, {strike(back_ms, 'recover', *ALL)}"
+        case _:
+            leaders = rng.sample(["s0a", "s1a", "s2a"], rng.randint(1, 3))
+            return f"{strike(at_ms, 'freeze', *leaders)}, {strike(back_ms, 'unfreeze', *leaders)}"
+
+
+@pytest.mark.parametrize("number", range(cases(2, 20)))
+def test_rounds_of_failures_lose_nothing(number: int) -> None:
+    run(draw_round(number), operations=25)

@@ -9,7 +9,7 @@ from resprout.core.contract import Outcome, ProtocolMessage, Timer
 from resprout.core.guarantee import Guarantee
 from resprout_lab.scribe.options import TreeOptions
 from resprout_lab.scribe.trees import Trees
-from resprout_lab.scribe.trees_messages import AskMissed, BeatDue, JoinOverdue, NotKept, Scribed, TreeGrown, TreeSkipped
+from resprout_lab.scribe.trees_messages import AskMissed, BeatDue, JoinOverdue, NotKept, Scribed, TreeGrown
 
 OPTIONS = TreeOptions(beat_us=1, silent_us=3, retry_us=2, join_us=2, report_bytes=1)
 MESSAGES_MAX = 10_000
@@ -31,6 +31,7 @@ class TreeMember:
         self.got: list[int] = []
         self.timers: dict[Timer, None] = {}
         self.told: list[Outcome] = []
+        self.has_skipped = False
         self.roots: list[str] = []
         """Who was said to lead."""
         self.waits_us: list[int] = []
@@ -71,6 +72,9 @@ class TreeMember:
         if self.trees.places[scribed.bundle.topic].wanted:
             self.got.append(scribed.position)
 
+    def skipped(self, topic: str, position: int) -> None:
+        self.has_skipped = True
+
     def wake(self, timer: Timer, after_us: int) -> None:
         self.timers[timer] = None
         self.waits_us += [after_us] if isinstance(timer, JoinOverdue) else []
@@ -84,10 +88,6 @@ class TreeMember:
     @property
     def is_confirmed(self) -> bool:
         return TreeGrown("t") in self.told
-
-    @property
-    def has_skipped(self) -> bool:
-        return any(isinstance(outcome, TreeSkipped) for outcome in self.told)
 
     @property
     def parent(self) -> str | None:

@@ -111,6 +111,40 @@ def test_a_holder_that_was_frozen_or_cut_off_learns_that_the_topic_ended(broker:
     assert not played.holding("t")
 
 
+def test_a_publication_that_is_repeated_after_the_end_of_its_topic_has_one_place() -> None:
+    """Its publisher was frozen, its broker died before the receipt, and the topic ended meanwhile. The next log gave it
+    a second place."""
+    clients = """
+[[client]]
+name = "writer"
+broker = "b1"
+[[client]]
+name = "reader"
+broker = "b2"
+subscribe = ["t"]
+[[client]]
+name = "other"
+broker = "b0"
+subscribe = ["other"]
+"""
+    first = late('"t"', "3s", 1).replace("50ms", "1ms").replace("[[workload]]", '[[workload]]\nclients = ["writer"]')
+    played = play(
+        ring(
+            5, subscribe="", topics='"other"', options=SHORT, clients=GONE.replace("b1", "b4") + clients,
+            more=first + late('"other"', "80s", 1) + fault("3022ms", "crash", "b1")
+            + fault("3022ms", "freeze", "writer") + fault("3200ms", "crash", "reader")
+            + fault("60s", "unfreeze", "writer") + fault("1s", "crash", "gone") + fault("45s", "recover", "gone"),
+        )
+    )  # fmt: skip
+    played.check_clean()
+    assert [row.time_us for row in played.rows if row.kind == "topic_ended"], "the topic ended meanwhile"
+    assert len(played.delivered("reader")) == 1, "the publication had a place before"
+    told = [
+        row for row in played.rows if (row.kind, row.node, row.receipt, row.seq) == ("receipt", "writer", "safe", 1)
+    ]
+    assert min(row.time_us for row in told) > 60_000_000, "the receipt was lost with its broker"
+
+
 def test_something_published_meanwhile_keeps_the_topic() -> None:
     """The decision to end a topic counts only where its log still is as it was when that was proposed."""
     log = TopicLog()

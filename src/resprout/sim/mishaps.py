@@ -14,6 +14,7 @@ return, and `GrowingTrial`, a scenario that is busy after its tree has formed, w
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from random import Random
 from typing import Final
 
@@ -46,6 +47,9 @@ TIME_LIMIT_US: Final = 900_000_000
 
 WHEN_US_MAX: Final = 3_000_000
 """Most drawn workloads are busy in the first seconds."""
+
+REST_US_MAX: Final = 40_000_000
+"""Longer rests take too long to simulate."""
 
 LASTS_US_MAX: Final = 5_000_000
 """Well below the time for which a session waits for its peer; but a client looks for another broker meanwhile."""
@@ -230,6 +234,32 @@ def _more_work(before: Sequence[WorkloadSpec], start_us: int) -> WorkloadSpec:
     kind = "random" if isinstance(options, RandomOptions) else "chatter"
     operations = min(work.operations, LATER_OPERATIONS)
     return msgspec.structs.replace(work, kind=kind, start_us=start_us, operations=operations, options=options)
+
+
+def with_rest(trial: Trial, idle_us: int) -> Trial:
+    """Let half of the drawn trials rest for so long when their work is done, and then work again. Some clients leave
+    before the rest, and a broker may crash in it, if none failed before. Everything before the rest stays as the seed
+    has it."""
+    scenario = trial.scenario
+    rng = random_for(scenario.seed, "rest")
+    if not 0 < idle_us <= REST_US_MAX or rng.random() < 0.5:
+        return trial
+    faults_before = [*scenario.faults, *(strike.fault for strike in trial.at_events)]
+    struck = {name for fault in faults_before for name in chain(fault.nodes, *fault.links)}
+    rest_us = max(work.start_us for work in scenario.workloads) + rng.randint(1, 2 * WHEN_US_MAX)
+    clients = [client.name for client in scenario.clients if client.name not in struck]
+    leavers = rng.sample(clients, rng.randint(0, max(0, len(clients) - 1)))
+    faults = [FaultSpec(rest_us, FaultKind.LEAVE, (name,)) for name in leavers]
+    brokers = [broker.name for broker in scenario.brokers]
+    survival = survival_of(scenario)
+    if survival.faults and len(brokers) >= max(3, survival.least) and struck.isdisjoint(brokers):
+        name, at_us = rng.choice(brokers), rest_us + idle_us - rng.randint(0, WHEN_US_MAX)
+        faults.append(FaultSpec(at_us, FaultKind.CRASH, (name,)))
+        if rng.random() < 0.5:
+            faults.append(FaultSpec(at_us + rng.randint(1, LASTS_US_MAX), FaultKind.RECOVER, (name,)))
+    later = _more_work(scenario.workloads, rest_us + idle_us)
+    works = msgspec.structs.replace(scenario, workloads=(*scenario.workloads, later))
+    return msgspec.structs.replace(trial, scenario=_with_faults(works, faults))
 
 
 def with_mishaps(scenario: Scenario) -> Trial:

@@ -27,7 +27,7 @@ from resprout.scenario.model import FaultKind, FaultSpec, Scenario, random_for
 from resprout.scenario.write import describe
 from resprout.sim.checking import PERIOD
 from resprout.sim.classes import ANY, CLASSES, FAULTS, class_of
-from resprout.sim.mishaps import with_mishaps
+from resprout.sim.mishaps import with_mishaps, with_rest
 from resprout.sim.run import RunResult, Trial
 from resprout.stacks.stack import find_stack
 from resprout.trace import kinds
@@ -195,7 +195,7 @@ def swarm_trial(
         reach_us=tried.reach_us or LATENCIES_US[-1],
     )
     talks = with_groups if drawn == GROUPS else with_conversation
-    return with_mishaps(talks(scenario, guarantees))
+    return with_rest(with_mishaps(talks(scenario, guarantees)), tried.idle_us(options))
 
 
 def try_seed(
@@ -241,7 +241,10 @@ def complaint_about(scenario: Scenario, result: RunResult) -> str:
     """What the judge finds wrong with a run, or that it got stuck; empty when all is well."""
     stack = find_stack(scenario.stack)
     verdict = judge(result.rows, scenario.bank_initial, stack.promise())
-    broken = [check.rule for check in verdict.checks if check.anomalies and check.rule not in stack.known_anomalies]
+    passed_over = [*stack.known_anomalies]
+    if stack.tells_losses(stack.parse_options(scenario.options)):
+        passed_over.append("lost_told")
+    broken = [check.rule for check in verdict.checks if check.anomalies and check.rule not in passed_over]
     complaints = lines(verdict) if broken else []
     if "lost_told" in stack.known_anomalies:
         told = [anomaly for anomaly in verdict.anomalies if anomaly.rule == "lost_told"]

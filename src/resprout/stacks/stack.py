@@ -156,7 +156,7 @@ def _nothing(options: Any) -> Survival:
     return NOTHING
 
 
-def _no_sites(options: Any) -> int:
+def _zero(options: Any) -> int:
     return 0
 
 
@@ -182,7 +182,7 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
     """What its messages are for."""
     waits: Callable[[O], WaitTimes] = _no_waits
     survives: Callable[[O], Survival] = _nothing
-    site_brokers: Callable[[O], int] = _no_sites
+    site_brokers: Callable[[O], int] = _zero
     """How many brokers are a site, where sites form the tree; 0 where brokers do."""
     layers: Mapping[str, str] = {}
     """By package: the layer that its messages belong to (`overlay`, `spread`, `order`), for papers that count messages
@@ -198,6 +198,12 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
     known_anomalies: Mapping[str, str] = {}
     """By rule of the judge that it breaks without any fault, or within what it survives: why. A swarm passes over
     these, a report says so."""
+    tells_losses: Callable[[O], bool] = _never
+    """Whether clients may be told, with these options, that they missed messages, within what it survives: it keeps
+    them for less time than the longest fault that a swarm draws."""
+    idle_us: Callable[[O], int] = _zero
+    """After so long without work it drops something. A swarm lets some drawn scenarios rest for so long before more
+    work; 0: it drops nothing."""
     known_limits: Mapping[str, str] = {}
     """By rule, what may be the reason for a violation, depending on who died; one all the same."""
 

@@ -54,7 +54,7 @@ from resprout_lab.scribe.ranges import RangeOverdue
 from resprout_lab.scribe.ring import RingSessions
 from resprout_lab.scribe.tree import ScribePushing
 from resprout_lab.scribe.trees import Trees
-from resprout_lab.scribe.trees_messages import AskMissed, BeatDue, JoinOverdue, Scribed, TreeGrown, TreeSkipped
+from resprout_lab.scribe.trees_messages import AskMissed, BeatDue, JoinOverdue, Scribed, TreeGrown
 from resprout_lab.scribe.wishes import DIRECTORY, TopicNews, TopicWishes
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.TOTAL)
@@ -70,6 +70,13 @@ class SaidToMyself(Outcome, frozen=True):
     """This broker is the one that it wants something of."""
 
     message: Any
+
+
+class ClientsBehind(Outcome, frozen=True):
+    """These clients lack publications of the topic that no broker keeps any more."""
+
+    topic: str
+    names: tuple[str, ...]
 
 
 class ScribeBroker(Shell):
@@ -145,7 +152,7 @@ class ScribeBroker(Shell):
                 KeyFound: self.errands.owner_found,
                 KeyNotFound: self.errands.owner_not_found,
                 TreeGrown: lambda outcome: None,
-                TreeSkipped: self._skipped,
+                ClientsBehind: self._cut_off_behind,
                 SaidToMyself: self._hear_myself,
             },
             at_end=(owners.look, clients.serve, self._confirm, clients.tell, lambda: kept.push_back(step.out)),
@@ -214,11 +221,13 @@ class ScribeBroker(Shell):
         if self.wishes.is_waiting:
             self._sessions.confirm(self.wishes.look(), self._step.out)
 
-    def _skipped(self, outcome: TreeSkipped) -> None:
-        """Publications will never come: whoever lacks them has to come again, and is told so."""
-        topic, position = outcome.topic, outcome.position
-        for name in [name for name in self._sessions.all if self.wishes.lacks(name, topic, position)]:
-            self._clients.cut_off(name, f"publications on {outcome.topic} have not come here")
+    def _cut_off_behind(self, outcome: ClientsBehind) -> None:
+        """End the sessions of clients that lack publications which no broker keeps. Each is told its position, so the
+        next broker finds that it missed messages and says so."""
+        for name in outcome.names:
+            if name in self._sessions.all:
+                self._say_reached(name, {outcome.topic: self.wishes.reached(name, outcome.topic)})
+                self._clients.cut_off(name, f"publications on {outcome.topic} have not come here")
 
     # -- publications --------------------------------------------------------------------------------------------------
 
@@ -437,6 +446,11 @@ class ScribeBroker(Shell):
         item.picks = picks or None
         self._kept.place(item)
         self._sessions.show(item, self._step.out)
+
+    def skipped(self, topic: str, position: int) -> None:
+        names = self.wishes.stop_behind(self._sessions.all, topic, position)
+        if names:
+            self._step.outcomes.append(ClientsBehind(topic, names))
 
     def wake(self, timer: Timer, after_us: int) -> None:
         self._step.out.append(SetTimer(timer, self._step.now_us + after_us))

@@ -29,7 +29,7 @@ from resprout_lab.scribe.log import (
     decode,
     encode,
 )  # fmt: skip
-from resprout_lab.scribe.messages import PublicationPlaced, PublishAt, TopicEnded, TopicKnown, TopicLed
+from resprout_lab.scribe.messages import ENDED_MARKS_MAX, PublicationPlaced, PublishAt, TopicEnded, TopicKnown, TopicLed
 from resprout_lab.scribe.options import ScribeOptions
 from resprout_lab.scribe.ring_numbers import number_of
 from resprout_lab.scribe.trees_messages import AskMissed, NotKept, Scribed
@@ -152,7 +152,8 @@ class HeldTopic:
 
     @property
     def epitaph(self) -> TopicEnded:
-        return TopicEnded(self.topic, self.group, self.log.position, self.log.next_tseq)
+        last = self.log.latest_marks(ENDED_MARKS_MAX)
+        return TopicEnded(self.topic, self.group, self.log.position, self.log.next_tseq, last)
 
     # -- what comes ----------------------------------------------------------------------------------------------------
 
@@ -317,8 +318,7 @@ class HeldTopic:
             return
         if isinstance(news, Led):
             if news.leader == self._me:
-                before = self._before
-                self._propose(TakeLead(self._me, before.position, before.tseq) if before else TakeLead(self._me))
+                self._propose(self._take_lead)
             else:
                 self._lose_lead()
         elif isinstance(news, Restored):
@@ -331,6 +331,11 @@ class HeldTopic:
             self._tell_left_out()
             self.invite()
             self.stand()
+
+    @property
+    def _take_lead(self) -> TakeLead:
+        before = self._before
+        return TakeLead(self._me, before.position, before.tseq, before.last) if before else TakeLead(self._me)
 
     def _tell_left_out(self) -> None:
         """Whoever does not know would take the lead, in the configuration that it knows. All who know tell it: the

@@ -9,7 +9,8 @@ What was spread and is old enough is let go of, by a command (`Spread`): the *wa
 the log of whoever leads next, and goes to those who miss it.
 
 A topic that nobody reads, and of which nothing is kept, ends by a command (`EndTopic`): all holders drop it. The next
-log of the topic continues with its numbers, so that clients that come back late do not take one for the other.
+log of the topic continues with its numbers, so that clients that come back late do not take one for the other, and
+their repeats get no second place.
 """
 
 from collections import deque
@@ -19,6 +20,7 @@ import msgspec
 
 from resprout.core.bundle import Bundle, Origin, from_fields, to_fields
 from resprout.core.errors import PeerError
+from resprout.core.message_fields import Mark, Marks
 
 ORIGINS_KEPT: Final = 100_000
 """Clients whose last number is remembered, those that were met last. All holders forget the same one at a time."""
@@ -46,6 +48,8 @@ class TakeLead(_Command, frozen=True, tag=3):
     position: int = 0
     """Where an earlier log of the topic ended: the first command of a log says where its positions begin."""
     tseq: int = 0
+    last: Marks = ()
+    """The last publications that have a place in that log."""
 
 
 class TopicAnnounced(_Command, frozen=True, tag=4):
@@ -111,6 +115,11 @@ class TopicLog:
         """A later life of its publisher has a place here: if it has none yet, it will never have one."""
         return bundle.incarnation < self._lives.get((bundle.publisher, bundle.stream), 0)
 
+    def latest_marks(self, count: int) -> Marks:
+        """Return the last publications of the clients that published last."""
+        latest = list(self._last.items())[-count:]
+        return tuple([Mark(publisher, stream, life, seq) for (publisher, stream, life), seq in latest])
+
     def after(self, position: int) -> list[PlacedAt]:
         return [placed for placed in self.recent if placed.position > position]
 
@@ -128,6 +137,8 @@ class TopicLog:
             case TakeLead() if not self.position:
                 self.position = self.watermark = self.begins = command.position
                 self.next_tseq = command.tseq
+                for mark in command.last:
+                    self._remember(mark.origin, mark.seq)
             case EndTopic():
                 self.is_ended = command.position == self.position and not self.recent
             case _:

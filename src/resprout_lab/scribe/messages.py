@@ -7,11 +7,13 @@ import msgspec
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
-from resprout.core.message_fields import BundleMessage
+from resprout.core.message_fields import BundleMessage, Marks
 from resprout_lab.blocks.mesh import OverlayMember
 
 HOLDERS_MAX: Final = 16
 """Of one topic, in one message."""
+ENDED_MARKS_MAX: Final = 64
+"""Clients of a topic that ended whose last number is remembered, so that a repeat gets no second place."""
 
 
 def holder_of(name: str, incarnation: int, address: str) -> str:
@@ -120,6 +122,8 @@ class TopicEnded(ProtocolMessage, frozen=True, tag=312):
     group: str
     position: Annotated[int, msgspec.Meta(ge=0)]
     tseq: Annotated[int, msgspec.Meta(ge=0)]
+    last: Annotated[Marks, msgspec.Meta(max_length=ENDED_MARKS_MAX)] = ()
+    """The last publications of the clients that published on it last."""
 
 
 TOPIC_MESSAGES: Final = (FoundTopic, TopicKnown, ClaimTopic, AskRange, RangeCeded, TopicGivenUp, TopicEnded)

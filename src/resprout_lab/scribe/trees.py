@@ -49,7 +49,6 @@ from resprout_lab.scribe.trees_messages import (
     TreeHas,
     TreeJoined,
     TreeLines,
-    TreeSkipped,
 )
 
 PLACES_MAX: Final = 100_000
@@ -173,7 +172,7 @@ class Trees:
             is_beginning = place.position == 0 and position == begins
             place.skip_to(position)
             if not is_beginning:
-                self._lines.tell(TreeSkipped(topic, position))
+                self._lines.skipped(topic, position)
             self._go_on(place, None)
             self._reporting.look(place)
 

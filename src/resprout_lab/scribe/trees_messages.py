@@ -96,13 +96,6 @@ class TreeGrown(Outcome, frozen=True):
     topic: str
 
 
-class TreeSkipped(Outcome, frozen=True):
-    """Publications of the topic up to this position will never come here: nobody keeps them any more."""
-
-    topic: str
-    position: int
-
-
 class BeatDue(Timer, frozen=True):
     """When roots give signs of life, and others look whether they have heard one."""
 
@@ -144,6 +137,10 @@ class TreeLines(Protocol):
 
     def deliver(self, scribed: Scribed, source: str | None) -> None:
         """Each in its turn; to whoever wants it here. `source`: who brought it, None for the root itself."""
+
+    def skipped(self, topic: str, position: int) -> None:
+        """No broker keeps publications of the topic up to this position any more. Comes before later ones are
+        delivered."""
 
     def wake(self, timer: Timer, after_us: int) -> None: ...
     def let_sleep(self, timer: Timer) -> None: ...

@@ -14,7 +14,7 @@ A broker may be in the tree of a topic for others before it learns that there is
 beginning for the filter, and whoever has been shown something is not shown it again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -90,6 +90,8 @@ class TopicWishes:
         """(client that was elsewhere, topic): how far it had come when this client came."""
         self._shown: dict[tuple[str, str], int] = {}
         """(client, topic): it has what lies up to here, or is not shown it."""
+        self._behind: dict[tuple[str, str], int] = {}
+        """(client, topic): it lacks something up to here that is not kept, and its session is about to end."""
 
     def bring(self, client: str, places: Mapping[str, int]) -> None:
         """A client goes on where it was: what it wants next is wanted behind these positions (`want`, confirmed)."""
@@ -131,7 +133,7 @@ class TopicWishes:
     def drop_all(self, client: str) -> list[Recorded]:
         for predicate in self.table.of(client):
             self.drop(client, predicate)
-        for known in (self._shown, self._known):
+        for known in (self._shown, self._known, self._behind):
             for key in [key for key in known if key[0] == client]:
                 del known[key]
         return []
@@ -139,7 +141,7 @@ class TopicWishes:
     def shows(self, client: str, topic: str, position: int) -> bool:
         """Whether this client is shown what has this position: once, in order, and what it asked for. A filter gets
         nothing of a topic before it was announced, or it would have it out of order."""
-        if position <= self._shown.get((client, topic), 0) or not self.wants(client, topic):
+        if position <= self.reached(client, topic) or not self.wants(client, topic) or (client, topic) in self._behind:
             return False
         if any(topic in wish.reads for wish in self._open.values() if wish.client == client):
             return False
@@ -201,9 +203,16 @@ class TopicWishes:
                 for _ in range(clients - len(waiting)):
                     self._use(topic, predicate, after)
 
-    def lacks(self, client: str, topic: str, position: int) -> bool:
-        """Whether this client is owed something up to this position."""
-        return self._shown.get((client, topic), 0) < position and self.wants(client, topic)
+    def reached(self, client: str, topic: str) -> int:
+        """Return the position up to which this client has the topic."""
+        return self._shown.get((client, topic), 0)
+
+    def stop_behind(self, clients: Iterable[str], topic: str, position: int) -> tuple[str, ...]:
+        """Return the clients that lack something up to this position. They are shown nothing more of the topic: it
+        would move their positions past what they lack, and the next broker would not know that they missed it."""
+        names = [name for name in clients if self.reached(name, topic) < position and self.wants(name, topic)]
+        self._behind.update(((name, topic), position) for name in names)
+        return tuple(names)
 
     def has_come(self, topic: str, position: int) -> None:
         """As far as that, when it was asked. Whoever has come since has to ask again."""
