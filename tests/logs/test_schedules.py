@@ -38,7 +38,7 @@ def test_the_schedules_find_a_log_that_does_not_look_for_repeats(monkeypatch: py
 
 def test_the_schedules_find_a_leader_that_decides_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resprout.replicas.proposer.is_majority", lambda members, of: True)
-    with pytest.raises(AssertionError, match="copies|differs"):
+    with pytest.raises(AssertionError, match=r"copies|differs"):
         for seed in range(1, 40):
             LogSchedule(seed).run()
 

@@ -12,7 +12,7 @@ from resprout.journal.interface import Flush, JournalOptions
 
 REPLICAS_MAX: Final = 9
 NAME_BYTES: Final = 40
-"""Shorter than other names: the feed, the groups and the folders of a log are named after it."""
+"""Of a log, and of a broker that keeps one: feeds and replicas have names that are made of them."""
 
 
 class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,6 +70,8 @@ def check_logs(logs: Sequence[LogDeclaration]) -> None:
             raise UsageError(f"log {log.name!r}: it needs 1 to {REPLICAS_MAX} different brokers as replicas")
         for broker in log.replicas:
             check_name(broker, f"replica of the log {log.name!r}")
+            if len(broker) > NAME_BYTES:
+                raise UsageError(f"log {log.name!r}: the name of {broker} is longer than {NAME_BYTES} characters")
     names = [log.name for log in logs]
     for name in names:
         if names.count(name) > 1:

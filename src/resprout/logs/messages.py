@@ -12,8 +12,8 @@ from resprout.core.message_fields import BoundedNumber
 
 FETCH_BYTES: Final = 256 << 10
 """Of entries in one answer, unless a single one is larger."""
-IDENTITY: Final = "/"
-"""Between the broker and the life in the identity of a replica."""
+IDENTITY: Final = "."
+"""Between the broker and the life in the identity of a replica: an identity is a name, as the wire knows them."""
 GROUP: Final = "|"
 """Between the log and the identity of the speaker in the group of a replica's messages."""
 
@@ -109,7 +109,12 @@ LOG_MESSAGES = (LogAsk, LogTold, LogFound, LogFeed, LogFed, LogLed, LogFetch, Lo
 
 def broker_of(identity: str) -> str:
     """The broker that a replica with this identity runs at."""
-    return identity.partition(IDENTITY)[0]
+    return identity.rpartition(IDENTITY)[0]
+
+
+def identity_of(broker: str, life: int) -> str:
+    """The identity of a replica that begins with an empty disk in this life of the broker."""
+    return f"{broker}{IDENTITY}{life}"
 
 
 def group_of(log: str, identity: str) -> str:

@@ -27,6 +27,7 @@ from resprout.logs.messages import (
     LogTold,
     broker_of,
     group_of,
+    identity_of,
 )
 from resprout.logs.port import LogPort
 from resprout.logs.records import ReplicaIdentity, identity_record, ledger_record, read_votes
@@ -113,7 +114,7 @@ class LogReplica:
         try:
             kept, ledger = read_votes(list(self._votes))
             if kept is None:
-                kept = ReplicaIdentity(f"{self.broker}/{self._life}")
+                kept = ReplicaIdentity(identity_of(self.broker, self._life))
                 self._write(identity_record(kept))
             self.identity, self._founders = kept.identity, kept.founders
             self._start(ledger, now_us)
@@ -334,6 +335,8 @@ class LogReplica:
             self._be_founded((self.identity, *others), now_us)
             for identity in others:
                 self._port.send(broker_of(identity), LogFound(self.declaration.name, self._founders))
+            out: list[Effect] = []
+            self._take(self._replica.stand(now_us, out), out, now_us)  # nobody leads yet
 
     def _be_founded(self, members: tuple[str, ...], now_us: int) -> None:
         """It may have promised something before it knew the members: that stays."""

@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from resprout.core.contract import ProtocolMessage
+from resprout.core.message_fields import BoundedNumber, Microseconds
 
 MEMBERS_MAX: Final = 64
 """Of one configuration: every decision is sent to all of them."""
@@ -20,7 +21,7 @@ ROUND_LEAP_MAX: Final = 1 << 32
 class Ballot(msgspec.Struct, frozen=True, array_like=True, order=True):
     """Who may propose. Higher ones win; no two replicas ever use the same."""
 
-    round: int = 0
+    round: BoundedNumber = 0
     leader: str = ""
 
 
@@ -46,7 +47,7 @@ NOTHING: Final = SlotEntry()
 class AcceptedEntry(msgspec.Struct, frozen=True, array_like=True):
     """An entry that a replica has accepted in a slot, and in which ballot."""
 
-    slot: int
+    slot: BoundedNumber
     ballot: Ballot
     entry: SlotEntry
 
@@ -54,7 +55,7 @@ class AcceptedEntry(msgspec.Struct, frozen=True, array_like=True):
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     """The state of the owner after this slot, and the configuration that follows it."""
 
-    slot: int = 0
+    slot: BoundedNumber = 0
     lives: tuple[str, ...] = ()
     state: bytes = b""
 
@@ -83,7 +84,7 @@ class Prepare(ProtocolMessage, frozen=True, tag=160):
 
     group: str
     ballot: Ballot
-    after: int
+    after: BoundedNumber
 
 
 class Promise(ProtocolMessage, frozen=True, tag=161):
@@ -93,8 +94,8 @@ class Promise(ProtocolMessage, frozen=True, tag=161):
 
     group: str
     ballot: Ballot
-    after: int
-    chosen: int
+    after: BoundedNumber
+    chosen: BoundedNumber
     votes: tuple[AcceptedEntry, ...]
 
     @property
@@ -108,9 +109,9 @@ class Accept(ProtocolMessage, frozen=True, tag=162):
 
     group: str
     ballot: Ballot
-    first: int
+    first: BoundedNumber
     entries: tuple[SlotEntry, ...]
-    chosen: int
+    chosen: BoundedNumber
 
     @property
     def bulk(self) -> int:
@@ -122,8 +123,8 @@ class Accepted(ProtocolMessage, frozen=True, tag=163):
 
     group: str
     ballot: Ballot
-    first: int
-    last: int
+    first: BoundedNumber
+    last: BoundedNumber
 
 
 class Refuse(ProtocolMessage, frozen=True, tag=164):
@@ -141,8 +142,8 @@ class Lead(ProtocolMessage, frozen=True, tag=165):
 
     group: str
     ballot: Ballot
-    chosen: int
-    sent_us: int
+    chosen: BoundedNumber
+    sent_us: Microseconds
     sleeps: bool = False
     """There is nothing to decide, and no further sign of life until there is."""
 
@@ -158,7 +159,7 @@ class Follow(ProtocolMessage, frozen=True, tag=166):
 
     group: str
     ballot: Ballot
-    sent_us: int
+    sent_us: Microseconds
 
     @property
     def background(self) -> bool:
@@ -169,7 +170,7 @@ class Fetch(ProtocolMessage, frozen=True, tag=167):
     """What was decided after this slot?"""
 
     group: str
-    after: int
+    after: BoundedNumber
 
 
 class Decisions(ProtocolMessage, frozen=True, tag=168):
@@ -177,7 +178,7 @@ class Decisions(ProtocolMessage, frozen=True, tag=168):
     none."""
 
     group: str
-    first: int
+    first: BoundedNumber
     entries: tuple[SlotEntry, ...]
 
     @property
@@ -201,7 +202,7 @@ class Known(ProtocolMessage, frozen=True, tag=172):
     that they are members. Answered alike by whoever knows as much, and by `Fetch` otherwise."""
 
     group: str
-    chosen: int
+    chosen: BoundedNumber
 
     @property
     def background(self) -> bool:
