@@ -1,6 +1,7 @@
 """Logs in the virtual world: brokers with replicas and homes of feeds crash, return, lose their disks, and restart."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from resprout.logs.records import LogEntry
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim.run import Run
+from resprout.stacks.stack import BrokerSeat
 from resprout.trace.schema import Row
 
 LOG = LogDeclaration("load", "load/#", ("b0", "b1", "b2"))
@@ -188,3 +190,16 @@ def test_clients_cannot_consume_the_subscription_that_feeds_a_log() -> None:
     result = running.finish()
     assert not any(row.kind == "handed" and row.node == "thief" for row in result.rows)
     check(list(result.rows), {name: running.logs.entries(LOG, name) for name in LOG.replicas})
+
+
+def test_a_broker_that_was_not_told_of_a_log_does_not_mind_those_that_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while brokers are restarted with a declaration, one after the other: the log begins when all have it."""
+
+    def seat(name: str, *rest: Any, logs: tuple[LogDeclaration, ...]) -> BrokerSeat:
+        return BrokerSeat(name, *rest, logs=() if name == "b1" else logs)
+
+    monkeypatch.setattr("resprout.sim.cast.BrokerSeat", seat)
+    log = msgspec.structs.replace(LOG, replicas=("b0", "b1"))
+    result = Run(scenario(log=log), None, ()).finish()
+    assert not judge(result.rows).violated
+    assert not any(row.kind in ("suspect", "log") for row in result.rows)

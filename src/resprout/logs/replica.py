@@ -170,6 +170,10 @@ class LogReplica:
         """Whether every entry that this replica knows of is on its disk."""
         return self.is_member and self.entries.end >= self.state.next
 
+    def knows(self, broker: str) -> bool:
+        """Whether a broker keeps a replica of this log, as it is declared or as it was."""
+        return broker in self.declaration.replicas or broker in map(broker_of, self.members)
+
     def hear_replica(self, speaker: str, message: ProtocolMessage, now_us: int) -> None:
         """What another replica of this log says."""
         if self._replica is not None:

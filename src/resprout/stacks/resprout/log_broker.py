@@ -6,7 +6,6 @@ stack says to them is taken out of its effects, and what they say is said to the
 
 import random
 from collections.abc import Sequence
-from typing import Any
 
 from resprout.core.contract import Close, Effect, Event, Hold, LinkUp, Release, Retire, Send
 from resprout.edge.broker.session import ClientSession
@@ -16,7 +15,6 @@ from resprout.logs.declaration import check_logs
 from resprout.logs.messages import LOG_MESSAGES
 from resprout.replicas.ledger import HeartbeatDue, PatienceOver
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
-from resprout.stacks.desk import Desk
 from resprout.stacks.resprout.broker import ResproutBroker, Tick
 from resprout.stacks.resprout.log_host import LogHost
 from resprout.stacks.resprout.options import ResproutOptions
@@ -34,14 +32,11 @@ class LogBroker(ResproutBroker):
         parts = self.parts
         self.logs = host = LogHost(parts.life, parts.peers, parts.durables, parts.client_book.durables, rng)
         self._subscriptions = frozenset(log.subscription for log in seat.logs)
-        handlers: dict[type, Any] = {
-            **dict.fromkeys(LOG_MESSAGES, host.hear_peer),
-            **dict.fromkeys(REPLICA_MESSAGES, host.hear_peer_replica),
-        }
-        brokers = Desk(parts.peers.find_settled, handlers, heard=parts.council.heard)
-        self.desks = (*self.desks[:2], brokers, *self.desks[2:])
-        self._consume_any = self.desks[0].handlers[Consume]
-        self.desks[0].handlers[Consume] = self._consume
+        clients, _, brokers, _ = self.desks
+        brokers.handlers.update(dict.fromkeys(LOG_MESSAGES, host.hear_peer))
+        brokers.handlers.update(dict.fromkeys(REPLICA_MESSAGES, host.hear_peer_replica))
+        self._consume_any = clients.handlers[Consume]
+        clients.handlers[Consume] = self._consume
         self.add_handlers(
             events={
                 StoreOpened: host.opened,

@@ -157,7 +157,7 @@ class LogHost:
     def hear_replica(self, broker: str, message: Any) -> None:
         log, speaker = speaker_of(message.group)
         replica = self.replicas.get(log)
-        if replica is not None and broker_of(speaker) == broker:
+        if replica is not None and broker_of(speaker) == broker and replica.knows(broker):
             replica.hear_replica(speaker, message, self._life.now_us)
 
     def hear(self, broker: str, message: Any) -> None:
@@ -171,6 +171,8 @@ class LogHost:
             return
         if isinstance(message, LogFeed):
             replica.hear_feed(broker, message, now_us)
+        elif not replica.knows(broker):
+            return  # it keeps no replica of this log
         elif isinstance(message, LogAsk):
             replica.hear_ask(broker, message, now_us)
         elif isinstance(message, LogTold):
