@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 import resprout
+from resprout.client.errors import GapError, ReadError
 from resprout.core.bundle import unpack_payloads
 from resprout.core.contract import Note
 from resprout.core.errors import UsageError
+from resprout.edge.requests import StoredMessage
 from resprout.journal.interface import FetchStore, OpenStore, ResetStore, StoreForget, StoreRecord
 from resprout.journal.reading import open_reader
 from resprout.logs.declaration import LogDeclaration
@@ -25,14 +27,13 @@ OPTIONS = STACK.parse_options({})
 
 
 @contextlib.asynccontextmanager
-async def replica(name: str, data: Path, root: Running | None = None, life: int = 1) -> AsyncIterator[Running]:
+async def replica(
+    name: str, data: Path, root: Running | None = None, life: int = 1, log: LogDeclaration = LOG
+) -> AsyncIterator[Running]:
     """A broker with a replica; it ends as if it was killed."""
     notes: list[Note] = []
     above, peers = ("b0", {"b0": root.address}) if root is not None and name != "b0" else (None, {})
-    contacts: tuple[str, ...] = ()
-    if root is not None and name == "b0":
-        contacts, peers = ("b1",), {"b1": root.address}
-    spec = BrokerToRun(name, life, LOOPBACK, above, peers, contacts=contacts, data=data / name, logs=(LOG,))
+    spec = BrokerToRun(name, life, LOOPBACK, above, peers, data=data / name, logs=(log,))
     running, address = await serve(spec, STACK, OPTIONS, QUICK, notes.append)
     try:
         yield Running(running, address, notes)
@@ -49,10 +50,14 @@ def kept(data: Path, name: str) -> list[LogEntry]:
     return [entry for entry in found if entry is not None]
 
 
+def bundles(entries: list[LogEntry]) -> list[bytes]:
+    found = [entry.messages for entry in entries]
+    return [payload for bundle in found if bundle is not None for payload in unpack_payloads(bundle)]
+
+
 def payloads(entries: list[LogEntry]) -> list[bytes]:
-    bundles = [entry.messages for entry in entries]
     assert not any(entry.gap for entry in entries)
-    return [payload for bundle in bundles if bundle is not None for payload in unpack_payloads(bundle)]
+    return bundles(entries)
 
 
 async def is_fed(*brokers: Running) -> None:
@@ -96,6 +101,84 @@ def test_a_replica_that_died_catches_up_when_it_returns(tmp_path: Path) -> None:
             assert payloads(kept(tmp_path, "b2")) == first
             async with replica("b2", tmp_path, b0, life=2):
                 await have(tmp_path, LOG.replicas, first + second)
+
+    run(scene())
+
+
+async def read_all(client: resprout.Client, size: int = 300) -> list[StoredMessage]:
+    pages = [await client.read("ev/#", log="ev", size=size)]
+    while not pages[-1].at_end:
+        pages.append(await client.read("ev/#", log="ev", start=pages[-1].next, size=size))
+    return [message for page in pages for message in page.messages]
+
+
+def test_a_log_is_read_from_any_broker_with_the_same_offsets(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with (
+            replica("b0", tmp_path) as b0,
+            replica("b1", tmp_path, b0) as b1,
+            replica("b2", tmp_path, b0) as b2,
+            replica("b3", tmp_path, b0) as b3,
+        ):
+            await is_fed(b0, b1, b2)
+            async with resprout.connect(str(b3), name="p") as p:
+                sent = await publish(p, 0, 40) + await publish(p, 40, 60)
+                await have(tmp_path, LOG.replicas, sent)
+            found: list[list[tuple[int, bytes]]] = []
+            for number, broker in enumerate((b0, b1, b2, b3)):
+                async with resprout.connect(str(broker), name=f"r{number}") as r:
+                    found.append([(each.position, each.message.payload) for each in await read_all(r)])
+                    latest = await r.read("ev/#", log="ev", start="latest")
+                    assert latest.at_end and not latest.messages and latest.next.position == latest.end
+                    with pytest.raises(ReadError, match="ends at offset"):
+                        await r.read("ev/#", log="ev", start="log.ev@9999")
+                    with pytest.raises(ReadError, match="keeps ev/#"):
+                        await r.read("other/#", log="ev")
+                    with pytest.raises(ReadError, match="name a log"):
+                        await r.read("ev/#")
+            assert [payload for _, payload in found[0]] == sent
+            assert found.count(found[0]) == 4
+
+    run(scene())
+
+
+def test_a_log_is_read_while_one_of_its_replicas_is_down(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with replica("b0", tmp_path) as b0, replica("b1", tmp_path, b0) as b1, replica("b3", tmp_path, b0) as b3:
+            async with replica("b2", tmp_path, b0) as b2:
+                await is_fed(b0, b1, b2)
+                async with resprout.connect(str(b3), name="p") as p:
+                    sent = await publish(p, 0, 40)
+                    await have(tmp_path, LOG.replicas, sent)
+            async with resprout.connect(str(b3), name="r") as r:
+                assert [each.message.payload for each in await read_all(r)] == sent
+
+    run(scene())
+
+
+def test_a_reader_is_told_where_a_log_has_a_gap(tmp_path: Path) -> None:
+    """All brokers stop, and none of them has kept the durable subscription: what was published meanwhile is lost."""
+    log = LogDeclaration("ev", "ev/#", ("b0",))
+
+    async def life(number: int, first: int) -> list[bytes]:
+        async with replica("b0", tmp_path, life=number, log=log) as b0:
+            await is_fed(b0)
+            async with resprout.connect(str(b0), name=f"p{number}") as p:
+                sent = await publish(p, first, first + 5)
+                await until(lambda: bundles(kept(tmp_path, "b0"))[-5:] == sent)
+        return sent
+
+    async def scene() -> None:
+        sent = await life(1, 0) + await life(2, 5)
+        async with replica("b0", tmp_path, life=3, log=log) as b0, resprout.connect(str(b0), name="r") as r:
+            await is_fed(b0)
+            page = await r.read("ev/#", log="ev")
+            assert [each.message.payload for each in page.messages] == sent[:5] and not page.at_end
+            with pytest.raises(GapError, match="the subscription of the log was lost") as caught:
+                await r.read("ev/#", log="ev", start=page.next)
+            assert caught.value.gap.position == page.next.position
+            page = await r.read("ev/#", log="ev", allow_gaps=True)
+            assert [each.message.payload for each in page.messages] == sent and page.gaps
 
     run(scene())
 

@@ -10,7 +10,7 @@ flush = "always"
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,7 +27,7 @@ _BYTES_MAX: Final = 1 << 50
 _KEYS: Final = ("name", "filter", "replicas", "retain_bytes", "retain", "flush", "segment_bytes")
 
 
-def read_logs(file: TomlTable, stack: Stack[object]) -> tuple[LogDeclaration, ...]:
+def read_logs(file: TomlTable, stack: Stack[Any]) -> tuple[LogDeclaration, ...]:
     """The tables `[[log]]` of a file."""
     tables = file.tables("log", LOGS_MAX, "log")
     if tables and not stack.keeps_logs:

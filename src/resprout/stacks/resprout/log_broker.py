@@ -7,9 +7,12 @@ stack says to them is taken out of its effects, and what they say is said to the
 import random
 from collections.abc import Sequence
 
-from resprout.core.contract import Close, Effect, Event, Hold, LinkUp, Release, Retire, Send
+import msgspec
+
+from resprout.core.contract import Close, Effect, Event, Hold, LinkDown, LinkUp, Release, Retire, Send
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import Consume, Consuming, Standing
+from resprout.edge.messages import Extra, ReadEvents, Serving
 from resprout.journal.interface import StoreFetched, StoreOpened
 from resprout.logs.declaration import check_logs
 from resprout.logs.messages import LOG_MESSAGES
@@ -37,6 +40,7 @@ class LogBroker(ResproutBroker):
         brokers.handlers.update(dict.fromkeys(REPLICA_MESSAGES, host.hear_peer_replica))
         self._consume_any = clients.handlers[Consume]
         clients.handlers[Consume] = self._consume
+        clients.handlers[ReadEvents] = host.reads.ask
         self.add_handlers(
             events={
                 StoreOpened: host.opened,
@@ -54,6 +58,14 @@ class LogBroker(ResproutBroker):
             self.life.out.append(Send(session.name, Consuming(Standing.REFUSED, reason)))
         else:
             self._consume_any(session, message)
+
+    def reads_log(self, journal: str) -> bool:
+        """Whether this is how clients call a log that they read."""
+        return journal in self._subscriptions
+
+    def _link_down(self, event: LinkDown) -> None:
+        super()._link_down(event)
+        self.logs.reads.leave(event.peer)
 
     def _link_up(self, event: LinkUp) -> None:
         super()._link_up(event)
@@ -97,6 +109,9 @@ class LogBroker(ResproutBroker):
                 elif isinstance(effect, Close):
                     host.closed(effect.peer)
                 continue
+            if isinstance(effect, Send) and type(effect.message) is Serving:
+                extras = (*effect.message.extras, Extra.READING)
+                effect = Send(effect.peer, msgspec.structs.replace(effect.message, extras=extras))
             if isinstance(effect, Retire):
                 host.said.clear()
                 host.heard.clear()

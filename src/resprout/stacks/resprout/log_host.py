@@ -44,6 +44,7 @@ from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.durable_book import DurableBook
 from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.log_reads import LogReads
 
 WINDOW: Final = 4_096
 """Messages that a feeder may have that are not in the log."""
@@ -93,6 +94,7 @@ class LogHost:
         self.local: deque[ProtocolMessage] = deque()
         """What this broker says to itself."""
         self._tokens = 0
+        self.reads: Final = LogReads(life, self.replicas, self)
 
     # -- the port of replicas and feeders ------------------------------------------------------------------------------
 
@@ -124,6 +126,7 @@ class LogHost:
         for feed in self._feeds.values():
             if feed.feeder is not None:
                 feed.feeder.tick()
+        self.reads.tick()
 
     def link_up(self, broker: str) -> None:
         for replica in self.replicas.values():
@@ -148,9 +151,10 @@ class LogHost:
                 self._life.note("log", f"{self._life.seat.name} keeps no replica of {name}: {replica.trouble}")
 
     def fetched(self, event: StoreFetched) -> None:
-        for replica in self.replicas.values():
-            if replica.fetched(event):
-                return
+        if not self.reads.fetched(event):
+            for replica in self.replicas.values():
+                if replica.fetched(event):
+                    return
 
     # -- what brokers say ----------------------------------------------------------------------------------------------
 
@@ -166,11 +170,16 @@ class LogHost:
         if isinstance(message, LogFed | LogLed):
             self._answered(broker, message)
             return
+        if isinstance(message, LogEntries):
+            self.reads.hear(broker, message)
         replica = self.replicas.get(message.log)
         if replica is None:
             return
         if isinstance(message, LogFeed):
             replica.hear_feed(broker, message, now_us)
+        elif isinstance(message, LogFetch):
+            self._tokens += 1
+            replica.hear_fetch(broker, message, self._tokens)
         elif not replica.knows(broker):
             return  # it keeps no replica of this log
         elif isinstance(message, LogAsk):
@@ -179,9 +188,6 @@ class LogHost:
             replica.hear_told(broker, message, now_us)
         elif isinstance(message, LogFound):
             replica.hear_found(broker, message, now_us)
-        elif isinstance(message, LogFetch):
-            self._tokens += 1
-            replica.hear_fetch(broker, message, self._tokens)
         elif isinstance(message, LogEntries):
             replica.hear_entries(broker, message)
 
