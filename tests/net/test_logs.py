@@ -134,6 +134,8 @@ def test_a_log_is_read_from_any_broker_with_the_same_offsets(tmp_path: Path) -> 
                         await r.read("ev/#", log="ev", start="log.ev@9999")
                     with pytest.raises(ReadError, match="keeps ev/#"):
                         await r.read("other/#", log="ev")
+                    with pytest.raises(ReadError, match="no subscription begins with the log"):
+                        await r.subscribe("ev/#", replay_from="log.ev@0")
                     with pytest.raises(ReadError, match="name a log"):
                         await r.read("ev/#")
             assert [payload for _, payload in found[0]] == sent

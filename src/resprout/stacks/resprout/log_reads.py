@@ -109,6 +109,8 @@ class LogReads:
                 return f"{client} may not subscribe to {topic_filter}"
             if not filter_covers(log.filter, topic_filter):
                 return f"the log {log.name} keeps {log.filter}, and not all of {topic_filter}"
+        if message.whole:  # whoever replays goes on with deliveries, and a log may be behind them
+            return f"no subscription begins with the log {log.name} yet: read it with client.read"
         if message.position == _BY_TIME and message.time_us:
             return f"the log {log.name} is read from an offset, 'earliest' or 'latest', and not yet from a time"
         if sum(read.client == client for read in self._all()) >= READS_MAX:
