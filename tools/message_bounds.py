@@ -22,8 +22,10 @@ from resprout.core.bundle import Bundle
 from resprout.core.message_fields import NUMBER_MAX, STAMP_MAX, Derived, Otherwise, derived_of
 from resprout.edge.messages import CLIENT_MESSAGES, ReadEvents
 from resprout.links.frames import FRAMES
+from resprout.logs.declaration import LogDeclaration
 from resprout.net.sessions import MORE_FRAMES
-from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
+from resprout.stacks.resprout import RESPROUT, ResproutOptions
+from resprout.stacks.resprout.log_broker import LogBroker
 from resprout.stacks.resprout.messages import PARCEL_ROWS, ParcelRows
 from resprout.stacks.stack import BrokerSeat
 
@@ -75,7 +77,8 @@ def _tag(kind: type[msgspec.Struct]) -> int:
 
 
 def _speakers() -> dict[type, str]:
-    broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(durable="journal"), random.Random(1))
+    seat = BrokerSeat("b", 1, None, logs=(LogDeclaration("log", "#", ("b",)),))
+    broker = LogBroker(seat, ResproutOptions(durable="journal"), random.Random(1))
     said: dict[type, list[str]] = {}
     for speaker, desk in zip(SPEAKERS, broker.desks, strict=True):
         for kind in desk.handlers:

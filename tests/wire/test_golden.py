@@ -59,6 +59,16 @@ from resprout.edge.messages import (
     Unsubscribed,
 )
 from resprout.links.frames import Goodbye
+from resprout.logs.messages import (
+    LogAsk,
+    LogEntries,
+    LogFed,
+    LogFeed,
+    LogFetch,
+    LogFound,
+    LogLed,
+    LogTold,
+)
 from resprout.net.sessions import (
     Challenge,
     Login,
@@ -107,6 +117,25 @@ from resprout.overlay.messages import (
     Told,
     Vote,
     Voter,
+)
+from resprout.replicas.messages import (
+    Accept,
+    Accepted,
+    AcceptedEntry,
+    Ask,
+    Ballot,
+    Decisions,
+    Fetch,
+    Follow,
+    Install,
+    Known,
+    Lead,
+    Prepare,
+    Promise,
+    Refuse,
+    SlotEntry,
+    Snapshot,
+    Willing,
 )
 from resprout.spread.messages import InterestConfirmed, Interested, Uninterested
 from resprout.stacks.resprout import RESPROUT
@@ -168,6 +197,9 @@ STATE = DurableState(
     "jobs", TERMS, 2, Life("b2", 3), "host:7402", 5, (MARK,), (MARK,), 3, ("w0.jobs",), "beginning", False,
     owner="teller", drops=Drops(9, 7), is_partial=True,
 )  # fmt: skip
+
+GROUP = "bank|b0.1"
+BALLOT = Ballot(3, "b0.1")
 
 CONVERSATION: dict[str, Any] = {
     "hello": HELLO,
@@ -298,6 +330,19 @@ CONVERSATION: dict[str, Any] = {
     "a member": MemberGreeting("b1", 7, bytes(range(32))),
     "its key": MemberProof("b0", 3, bytes(range(32)), bytes(32)),
     "goodbye": Goodbye("done"),
+    "logs, between feeders and replicas": data(
+        LogAsk("bank", "b1.4", 7), LogTold("bank", "b0.1", ("b0.1", "b1.4"), 3, 9), LogFound("bank", ("b0.1", "b1.4")),
+        LogFeed("bank", "b2.3.1.1", 5, b"command"), LogFed("bank", "b2.3.1.1", 4, 5), LogLed("bank", "b0"),
+        LogFetch("bank", 7, 65_536), LogEntries("bank", 7, (b"seven", b"eight"), 3, 9),
+    ),
+    "a replicated log": data(
+        Ask(GROUP, BALLOT), Willing(GROUP, BALLOT), Prepare(GROUP, BALLOT, 7),
+        Promise(GROUP, BALLOT, 7, 8, (AcceptedEntry(9, BALLOT, SlotEntry(b"command")),)),
+        Accept(GROUP, BALLOT, 10, (SlotEntry(b"command"), SlotEntry(lives=("b0.1", "b1.4"))), 9),
+        Accepted(GROUP, BALLOT, 10, 11), Refuse(GROUP, BALLOT), Lead(GROUP, BALLOT, 9, 1_000_000, True),
+        Follow(GROUP, BALLOT, 1_000_000), Fetch(GROUP, 8), Decisions(GROUP, 9, (SlotEntry(b"command"),)),
+        Install(GROUP, Snapshot(8, ("b0.1",), b"state")), Known(GROUP, 9),
+    ),
 }  # fmt: skip
 
 

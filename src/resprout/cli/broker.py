@@ -75,6 +75,10 @@ LAST_WORDS_SECONDS: Final = 5.0
     "--keep", "keep", multiple=True, metavar="FILTER",
     help="Store events of these topics in the --data folder, for `resprout read`; may be repeated.",
 )  # fmt: skip
+@click.option(
+    "--log", "logs", multiple=True, metavar="NAME=FILTER@BROKERS",
+    help="Declare a log, such as bank=bank/#@b0,b1,b2, as all brokers do; may be repeated.",
+)  # fmt: skip
 @click.option("--http", metavar="HOST:PORT", help="Serve a live page, /metrics, /healthz and /readyz there.")
 @click.option("--http-open", is_flag=True, help="Let everybody look at these, also from other machines.")
 @click.option("--stack", metavar="NAME", help="The protocol that it runs. [resprout]")
@@ -109,6 +113,7 @@ def broker(
     advertise: str | None,
     data: Path | None,
     keep: tuple[str, ...],
+    logs: tuple[str, ...],
     tls: Path | None,
     client_certificates: bool,
     rules: Path | None,
@@ -161,7 +166,7 @@ def broker(
     }  # fmt: skip
     voice = Voice(name or "", announce, as_json, log_format)
     try:
-        settings = read_settings(config, given, overrides, delays, contacts, keep, drain_seconds)
+        settings = read_settings(config, given, overrides, delays, contacts, keep, drain_seconds, logs)
         voice.name = settings.name
         raise_limit(settings.links.sessions_max + settings.links.greetings_max)
         most = incarnation_max()
@@ -300,6 +305,7 @@ class _Life:
             settings.name, life, settings.listen, company.parent, company.peers, settings.delays_s, company.contacts,
             settings.advertise, settings.data, self._barred, settings.site, settings.journal,
             settings.keep, settings.events, kept.memory, founds, given if seeks else (), _force_command(),
+            logs=settings.logs,
         )  # fmt: skip
 
     async def _company(self, members: Mapping[str, Address]) -> FoundCompany | None:

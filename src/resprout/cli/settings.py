@@ -30,6 +30,11 @@
     [events]                # the same, of the events that are kept: `keep = ["bank/#"]` above
     retain_bytes = 10_000_000_000
 
+    [[log]]                 # a log (docs/logs.md); all brokers have the same ones
+    name = "bank"
+    filter = "bank/#"
+    replicas = ["b0", "b1", "b2"]
+
     [delays]                # emulated one-way latencies, by peer
     b0 = "115ms"
 
@@ -49,11 +54,13 @@ from resprout.edge.requests import DRAIN_US
 from resprout.filters.predicate import check_filter
 from resprout.journal.interface import JournalOptions
 from resprout.links.options import LinkOptions
+from resprout.logs.declaration import LogDeclaration, check_logs
 from resprout.net.address import DEFAULT_PORT, Address, parse_address
 from resprout.net.broker_to_run import EVENT_OPTIONS
 from resprout.net.connection_limits import CrowdLimits
 from resprout.net.identity.rules import COUNT_MAX
 from resprout.net.tls import Tls, tls_of_broker
+from resprout.scenario.read_logs import parse_log, read_logs
 from resprout.scenario.reader import TomlTable, format_duration, parse_duration
 from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
 from resprout.stacks.stack import DEFAULT, Stack, find_stack
@@ -61,7 +68,7 @@ from resprout.stacks.stack import DEFAULT, Stack, find_stack
 _KEYS: Final = (
     "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "tls", "client_certificates",
     "rules", "network_key", "insecure", "http", "http_open", "drain_seconds", "stack", "options", "links", "limits",
-    "journal", "keep", "events", "delays",
+    "journal", "keep", "events", "delays", "log",
 )  # fmt: skip
 CONTACTS_MAX: Final = 1_000
 KEPT_FILTERS_MAX: Final = 100
@@ -104,6 +111,8 @@ class Settings(msgspec.Struct, frozen=True):
     http: Address | None = None
     """Where it serves a page, metrics and signs of health; None: nowhere."""
     http_opens: bool = False
+    logs: tuple[LogDeclaration, ...] = ()
+    """All logs of the network, whichever brokers keep them."""
 
 
 def read_settings(
@@ -114,10 +123,11 @@ def read_settings(
     contacts: Sequence[str] = (),
     keep: Sequence[str] = (),
     drain_s: int | None = None,
+    logs: Sequence[str] = (),
 ) -> Settings:
     """`given` are texts from the command line by key of the file, None where it is silent; `overrides` are
     `option=value` for the stack, `links.option=value` or `journal.option=value`; `delays` are `peer=115ms`;
-    `contacts` are addresses."""
+    `contacts` are addresses; `logs` are declarations, as `parse_log` reads them."""
     source = read_source(path) if path is not None else parse_source("", "command line")
     source = apply_overrides(source, map(_full_path, overrides))
     file = TomlTable(source, ())
@@ -153,6 +163,7 @@ def read_settings(
         else file.integer("drain_seconds", 0, DRAIN_SECONDS_MAX, DRAIN_US // 1_000_000),
         http=_address(file, texts, "http", parse_address),
         http_opens="http_open" in texts or file.flag("http_open", False),
+        logs=_logs(file, stack, logs),
     )
 
 
@@ -253,6 +264,16 @@ def _links(source: TomlSource) -> LinkOptions:
     except UsageError as error:
         blamed = next((key for key in table.values if f" {key} " in f"{error} "), "")
         table.fail(blamed, str(error))
+
+
+def _logs(file: TomlTable, stack: Stack[Any], given: Sequence[str]) -> tuple[LogDeclaration, ...]:
+    if not given:
+        return read_logs(file, stack)
+    if not stack.keeps_logs:
+        raise UsageError(f"--log: the stack {stack.name!r} does not keep logs")
+    logs = tuple(map(parse_log, given))
+    check_logs(logs)
+    return logs
 
 
 def _keep(file: TomlTable, given: Sequence[str]) -> tuple[str, ...]:

@@ -176,14 +176,24 @@ async def _follow(
     "--from", "start", default="earliest", show_default=True, metavar="OFFSET",
     help="Where to begin: an offset as it is printed, a time such as 2026-03-01T12:00:00Z, earliest or latest.",
 )  # fmt: skip
+@click.option("--log", metavar="NAME", default="", help="Read this log, which any broker does. [what the broker keeps]")
 @count_option("End after N messages.")
 @click.option("--json", "json", is_flag=True, help="Print everything that is known, one JSON object a line.")
 @allow_gaps_option
 @access_arguments
 def read(
-    filter: str, where: str | None, start: str, count: int | None, json: bool, allow_gaps: bool, access: Access
+    filter: str,
+    where: str | None,
+    start: str,
+    log: str,
+    count: int | None,
+    json: bool,
+    allow_gaps: bool,
+    access: Access,
 ) -> int:
     """Print stored events of topics that match FILTER, one message a line, and end.
+
+    With --log it prints a log (docs/logs.md) instead, from any broker; offsets are those of the log.
 
     Only a broker with `keep`, such as a tap, stores events. Each line begins with the offset of the message in that
     broker's journal; --from continues there, as long as it is stored.
@@ -194,9 +204,10 @@ def read(
     \b
         resprout read 'bank/#' --server localhost:7455
         resprout read 'bank/#' --server localhost:7455 --from 2026-03-01T12:00:00Z -n 10 --json
+        resprout read 'bank/#' --log bank --from log.bank@41
     """
     parse_predicate(filter, where)
-    work = _pages(filter, where, read_start(start, "--from"), count, json, allow_gaps, access)
+    work = _pages(filter, where, read_start(start, "--from"), log, count, json, allow_gaps, access)
     run_loop(_print_past(work))
     return 0
 
@@ -206,12 +217,19 @@ async def _print_past(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def _pages(
-    filter: str, where: str | None, start: Start, limit: int | None, json: bool, allow_gaps: bool, access: Access
+    filter: str,
+    where: str | None,
+    start: Start,
+    log: str,
+    limit: int | None,
+    json: bool,
+    allow_gaps: bool,
+    access: Access,
 ) -> None:
     output = Output(sys.stdout.fileno())
     async with connected(access) as client:
         while True:
-            page = await client.read(filter, where, start=start, allow_gaps=allow_gaps)
+            page = await client.read(filter, where, start=start, allow_gaps=allow_gaps, log=log)
             tell_gaps(page)
             wanted = page.messages if limit is None else page.messages[:limit]
             await output.write(_line(page, stored, json) for stored in wanted)

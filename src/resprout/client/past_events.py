@@ -28,6 +28,7 @@ from resprout.client.requesting import Requester
 from resprout.core.bundle import Origin
 from resprout.core.contract import Request
 from resprout.core.errors import UsageError, WireError
+from resprout.core.limits import check_name
 from resprout.core.message import Message
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.client.machine import ClientMachine
@@ -47,6 +48,8 @@ from resprout.net.host import Host
 PAGE_BYTES: Final = 256 << 10
 _BY_TIME: Final = -1
 _LATEST: Final = -2
+LOG_PREFIX: Final = "log."
+"""Before the name of a log, in its offsets."""
 
 LOOK_SECONDS_MIN: Final = 0.05
 LOOK_SECONDS_MAX: Final = 2.0
@@ -127,21 +130,25 @@ def read_start(start: Start | str, argument: str = "start") -> Start:
 
 
 def read_request(
-    filter: str, where: str | None, start: Start | str, size: int, allow_gaps: bool = False
+    filter: str, where: str | None, start: Start | str, size: int, allow_gaps: bool = False, log: str = ""
 ) -> ReadRequest:
+    """`log`: the name of a log; empty: the journal of the broker, or what the offset names."""
     check_filter_and_where(filter, where)
     start = read_start(start)
+    journal = f"{LOG_PREFIX}{check_name(log, 'name of a log')}" if log else ""
+    if journal and isinstance(start, Offset) and start.journal != journal:
+        raise UsageError(f"start={start} is no offset of the log {log}")
     check_count(size, "size", 1, NUMBER_MAX)
     check_flag(allow_gaps, "allow_gaps")
     if isinstance(start, Offset):
         return ReadRequest(filter, where, start.journal, start.position, 0, size, allow_gaps=allow_gaps)
     if isinstance(start, datetime):
         return ReadRequest(
-            filter, where, "", _BY_TIME, max(0, round(start.timestamp() * 1_000_000)), size, allow_gaps=allow_gaps
+            filter, where, journal, _BY_TIME, max(0, round(start.timestamp() * 1_000_000)), size, allow_gaps=allow_gaps
         )
     if start == "latest":
-        return ReadRequest(filter, where, "", _LATEST, 0, size, allow_gaps=allow_gaps)
-    return ReadRequest(filter, where, "", _BY_TIME, 0, size, allow_gaps=allow_gaps)
+        return ReadRequest(filter, where, journal, _LATEST, 0, size, allow_gaps=allow_gaps)
+    return ReadRequest(filter, where, journal, _BY_TIME, 0, size, allow_gaps=allow_gaps)
 
 
 def page_of(answer: EventsAnswered) -> EventsPage:
@@ -176,18 +183,21 @@ class AskingClient(Publisher):
         start: Start | str = "earliest",
         size: int = PAGE_BYTES,
         allow_gaps: bool = False,
+        log: str = "",
     ) -> EventsPage:
-        """A page of what the broker that serves this client keeps of the past, where it keeps any (`keep`).
+        """A page of what the broker that serves this client keeps of the past, where it keeps any (`keep`); with `log`,
+        a page of the log of that name, which any broker reads.
 
         `start` is an offset, of a message or of the page before (`page.next`), or a time. An offset belongs to the
-        journal of one broker: it stays valid for as long as that keeps it, and means nothing to another one. A page
+        journal of one broker, or to a log: it stays valid for as long as that keeps it. An offset of a log is the same
+        at every broker. A page
         holds about `size` bytes of what is kept, and perhaps no message of it matches: go on until `page.at_end`.
 
         Raises GapError when events are missing at `start`, because the broker was down or its disk full: a page ends
         before a gap. With `allow_gaps` pages go on behind it, and `page.gaps` names what is missing. Raises ReadError
         when the broker keeps no events, or not that position; UsageError for a filter or condition that is none.
         """
-        return page_of(await self.read_events(read_request(filter, where, start, size, allow_gaps)))
+        return page_of(await self.read_events(read_request(filter, where, start, size, allow_gaps, log)))
 
     async def read_events(self, request: ReadRequest) -> EventsAnswered:
         """The same as the broker gives it: bundles, and a reason where `read` raises ReadError. For those who make

@@ -1,7 +1,11 @@
-"""How other packages use a journal: options, records, files, and what a machine asks of the journal of events.
+"""How other packages use a journal: options, records, files, and what a machine asks of its journals.
 
 A broker with a journal of events keeps the events that it was given, for readers. Its machine writes with
 `RecordEvent` and reads with `FetchEvents`; the driver answers with `EventsFetched`.
+
+A *store* is a journal with a name of its own, for the replica of a log. The machine opens it with `OpenStore`, and is
+given what it holds with `StoreOpened`. Then it appends (`StoreRecord`), forgets the oldest (`StoreForget`), begins at
+another position (`ResetStore`) and reads (`FetchStore`, answered by `StoreFetched`).
 
 A journal is a folder of files that are only appended to. A segment is named by its first position; its index stands
 beside it once the segment is sealed. Each driver has its own `Files`: `net.disk` real files, `sim.disk` virtual ones,
@@ -99,6 +103,72 @@ class EventsFetched(Event):
     token: int
     events: Sequence[Kept]
     """While events are being left out, the last one may be a mark that is not written yet; its time is 0."""
+    first: int
+    """The first position that is kept, and the one behind the last."""
+    end: int
+    reason: str = ""
+    """Why nothing could be read."""
+
+
+class OpenStore(Effect):
+    """Open a store, or begin it; `StoreOpened` answers."""
+
+    store: str
+    options: JournalOptions
+    is_read: bool
+    """Whether the answer brings the records that are not forgotten."""
+
+
+class StoreOpened(Event):
+    """A store can be used."""
+
+    store: str
+    records: Sequence[bytes]
+    """Those that are not forgotten, oldest first, if they were asked for."""
+    first: int
+    """The first position that is kept, and the one behind the last."""
+    end: int
+    reason: str = ""
+    """Why it cannot be used."""
+
+
+class StoreRecord(Effect):
+    """Append a record to a store. A barrier like `Persist`."""
+
+    store: str
+    record: bytes
+
+
+class StoreForget(Effect):
+    """Records of this store before the latest `count` are no longer needed. All other stores are on the disk before
+    that."""
+
+    store: str
+    count: int
+
+
+class ResetStore(Effect):
+    """Drop everything in a store; its next record gets this position."""
+
+    store: str
+    position: int
+
+
+class FetchStore(Effect):
+    """Read a store, about so many bytes; `StoreFetched` answers."""
+
+    token: int
+    store: str
+    position: int
+    """From here on."""
+    size: int
+
+
+class StoreFetched(Event):
+    """What a `FetchStore` has found."""
+
+    token: int
+    records: Sequence[Kept]
     first: int
     """The first position that is kept, and the one behind the last."""
     end: int

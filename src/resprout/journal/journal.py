@@ -254,6 +254,22 @@ def open_journal(files: Files, options: JournalOptions, draw: Callable[[], int],
     return journal
 
 
+def begin_journal(
+    files: Files, options: JournalOptions, draw: Callable[[], int], position: int, time_us: int
+) -> Journal:
+    """An empty journal whose first record gets this position. Whatever these files hold is removed. DiskError when they
+    cannot be written."""
+    try:
+        for name in sorted(files.names()):
+            files.remove(name)
+        journal = Journal(files, options, draw, ())
+        journal.floor = position
+        journal.begin_segment(position, time_us)
+    except OSError as error:
+        raise DiskError(f"{files.place_of('')}: {error.strerror or error}", error.errno or 0) from None
+    return journal
+
+
 def _is_stillborn(files: Files, base: int) -> bool:
     """A segment without batches whose head is not whole: its maker did not come far."""
     name = segment_name(base)

@@ -50,7 +50,7 @@ from resprout.core.contract import (
 )
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.limits import DEFAULT_LIMITS, ClientLimits, check_name
-from resprout.journal.interface import RecordEvent
+from resprout.journal.interface import RecordEvent, StoreRecord
 from resprout.links.frames import (
     AcknowledgeDue,
     Bodies,
@@ -148,6 +148,7 @@ class Links:
             Release: self._do_release,
             Persist: self._do_ship,
             RecordEvent: self._do_ship,
+            StoreRecord: self._do_ship,
             Retire: self._do_retire,
         }
         self.identity_of: Callable[[int], str] = lambda connection: ""
@@ -354,7 +355,7 @@ class Links:
             if link.connection and link.acknowledge_now:
                 link.send_ack(now_us, out)
 
-    def _do_ship(self, effect: Persist | RecordEvent, now_us: int, out: Effects) -> None:
+    def _do_ship(self, effect: Persist | RecordEvent | StoreRecord, now_us: int, out: Effects) -> None:
         """What was sent before leaves before."""
         self._ship_all(now_us, out)
         out.append(effect)

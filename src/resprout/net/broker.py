@@ -44,6 +44,7 @@ from resprout.net.sessions import (
     with_signs_of_life,
 )
 from resprout.net.survey import answer
+from resprout.stacks.resprout.log_broker import LogBroker
 from resprout.stacks.shell import Shell
 from resprout.stacks.stack import BrokerSeat, Stack
 
@@ -202,7 +203,7 @@ class RunningBroker:
         has_memory = bool(self._membership.memory)
         seat = BrokerSeat(
             name, self.incarnation, parent, contacts, str(told), spec.site, self._disk.make_store,
-            self._folder is not None, self._membership.memory, founds, epoch_us(),
+            self._folder is not None, self._membership.memory, founds, epoch_us(), spec.logs,
         )  # fmt: skip
         seed = secrets.randbits(64)
         self._few_copies = self._membership.waits_for = ""
@@ -237,6 +238,7 @@ class RunningBroker:
             rooms=self.rooms,
             missed=lambda gap: self._heard(gap_note(gap)),
             gap_record=partial(left_out_mark, self.incarnation),
+            stores=self._folder.stores if self._folder is not None else None,
             ended=self._ended,
             remember=self._membership.remember,
             asked=self._membership.asked,
@@ -246,6 +248,8 @@ class RunningBroker:
         )
         node.identity_of = host.identity_of
         node.limits_of = host.limits_of
+        if isinstance(machine, LogBroker):
+            machine.logs.reads.unread = node.unacknowledged_bytes
         if recorder is not None:
             recorder.unread = node.unacknowledged_bytes
             recorder.party_of = lambda client: host.identity_of(node.connection_of(client)) or client
@@ -281,12 +285,12 @@ class RunningBroker:
             return host.permit_of(node.connection_of(client))
 
         door = self._door
-        machine.guard = guard = Guard(permit, host.reception.refused, door.keeps, door.is_for_anybody)
+        guard = Guard(permit, host.reception.refused, door.keeps, door.is_for_anybody)
+        machine.guard = lambda session, message: (message, ()) if session.is_internal else guard(session, message)
         if recorder is not None:
             recorder.may_read = lambda client, topic_filter: may_hear(permit(client).rights, client, topic_filter)
-            machine.guard = lambda session, message: (
-                (message, ()) if session.name == recorder.name else guard(session, message)
-            )
+        if isinstance(machine, LogBroker):
+            machine.logs.reads.may_read = lambda client, wanted: may_hear(permit(client).rights, client, wanted)
 
     def _heard(self, note: Note) -> None:
         self.books.note(note)
@@ -376,6 +380,8 @@ async def serve(
         spec = msgspec.structs.replace(spec, incarnation=max(spec.incarnation, folder.incarnation + 1))
         for warning in filter(None, warnings):
             heard(Note("note", {"detail": warning}))
+    elif any(spec.name in log.replicas for log in spec.logs):
+        raise UsageError(f"{spec.name} is to keep a replica of a log: give --data DIR, a folder for it")
     elif spec.keep:
         raise UsageError(f"{spec.name} is to keep events: give --data DIR, a folder for them")
     elif stack.keeps_records(options):

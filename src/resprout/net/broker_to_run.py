@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from resprout.journal.interface import JournalOptions, WhenDiskFull
+from resprout.logs.declaration import LogDeclaration
 from resprout.net.address import Address
 
 EVENT_OPTIONS: Final = JournalOptions(retain_bytes=1 << 30, min_free_bytes=128 << 20, when_disk_full=WhenDiskFull.GAP)
@@ -52,3 +53,5 @@ class BrokerToRun(msgspec.Struct, frozen=True):
     """What to type when the others of that network never return."""
     metered: bool = True
     """Publications are counted, for those who ask."""
+    logs: tuple[LogDeclaration, ...] = ()
+    """All logs of the network, whichever brokers keep them."""

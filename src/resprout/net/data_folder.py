@@ -22,6 +22,7 @@ from resprout.journal.journal import Journal, Records, open_journal
 from resprout.journal.mending import Mended, mend
 from resprout.journal.reading import JournalReader, open_reader
 from resprout.net.disk import RealFiles, free_bytes, sync_folder
+from resprout.net.log_stores import LogStores
 
 _OPTIONS: Final = JournalOptions()
 JOURNAL: Final = "journal"
@@ -72,6 +73,7 @@ class DataFolder:
         self._event_files: RealFiles | None = None
         self.events: Journal | None = None
         """Where events are kept, once it is opened."""
+        self.stores = LogStores(path)
         self.events_id = ""
         """What tells that journal from all others."""
 
@@ -145,6 +147,7 @@ class DataFolder:
             with contextlib.suppress(DiskError):
                 self.events.sync()
             self._event_files.close()
+        self.stores.close()
         os.close(self._lock)
 
 

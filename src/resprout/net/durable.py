@@ -38,10 +38,26 @@ from resprout.core.contract import (
     SetTimer,
     Transmit,
 )
-from resprout.journal.interface import DiskError, EventsFetched, FetchEvents, Flush, Kept, RecordEvent, WhenDiskFull
+from resprout.journal.interface import (
+    DiskError,
+    EventsFetched,
+    FetchEvents,
+    FetchStore,
+    Flush,
+    Kept,
+    OpenStore,
+    RecordEvent,
+    ResetStore,
+    StoreFetched,
+    StoreForget,
+    StoreOpened,
+    StoreRecord,
+    WhenDiskFull,
+)
 from resprout.journal.journal import Journal, Records
 from resprout.links.frames import Data, Express, SessionWelcome
 from resprout.net.disk import Rooms, StoreRoom
+from resprout.net.log_stores import LogStores, StoreChange
 
 SETTLE_SECONDS_MAX: Final = 5.0
 RETRY_SECONDS_MIN: Final = 0.1
@@ -50,6 +66,8 @@ RETRY_SECONDS_MAX: Final = 2.0
 EIO_SECONDS_MAX: Final = 30.0
 """How long a broker whose disk says "input/output error" tries again before it ends."""
 
+_Change = Persist | Forget | RecordEvent | StoreChange
+_CHANGES: Final = (Persist, Forget, RecordEvent, StoreRecord, StoreForget, ResetStore)
 _UNSEEN: Final = frozenset((SetTimer, CancelTimer, Note))
 _SIGN_OF_LIFE: Final[Express[Any]] = Express(1, 0, ())
 """To a client: it has said nothing in this lane, so nothing is acknowledged."""
@@ -76,9 +94,10 @@ class LostEvents(msgspec.Struct, frozen=True):
 class _Batch:
     """What is written together. A part that is done is taken out of it, so it can be tried again."""
 
-    def __init__(self, effects: Sequence[Persist | Forget | RecordEvent]) -> None:
+    def __init__(self, effects: Sequence[_Change]) -> None:
         self.events = [effect for effect in effects if isinstance(effect, RecordEvent)]
-        self.changes = [effect for effect in effects if not isinstance(effect, RecordEvent)]
+        self.changes = [effect for effect in effects if isinstance(effect, Persist | Forget)]
+        self.stores: list[StoreChange] = [effect for effect in effects if isinstance(effect, StoreChange)]
         self.unsynced: list[Journal] = []
         """Journals in which it is written, and not on the disk."""
 
@@ -99,7 +118,9 @@ class DurableEffects:
         missed: Callable[[LostEvents], None] = lambda gap: None,
         is_client: Callable[[int], bool] = lambda connection: False,
         gap_record: Callable[[LostEvents], bytes | None] = lambda gap: None,
+        stores: LogStores | None = None,
     ) -> None:
+        self._stores = stores
         self._records = records
         self._events = events
         self._execute = execute
@@ -110,7 +131,7 @@ class DurableEffects:
         self._gap_record = gap_record
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, "records")
-        self._gathered: list[Persist | Forget | RecordEvent] = []
+        self._gathered: list[_Change] = []
         """Written when the disk is free again."""
         self._must_wait = False
         """There are records among what is gathered."""
@@ -142,9 +163,9 @@ class DurableEffects:
         if self._over:
             return now
         for effect in effects:
-            if isinstance(effect, Persist | Forget | RecordEvent):
+            if isinstance(effect, _CHANGES):
                 self._gathered.append(effect)
-                self._must_wait = self._must_wait or not isinstance(effect, Forget)
+                self._must_wait = self._must_wait or not isinstance(effect, Forget | StoreForget)
             elif type(effect) in _UNSEEN or (not self._must_wait and not self._is_busy):
                 now.append(effect)
             elif type(effect) is Transmit and self._overtakes(effect, now):
@@ -227,6 +248,10 @@ class DurableEffects:
                 raise
             batch.changes = []
             self._kept_in(self._records.journal)
+        if batch.stores:
+            if self._stores is None:
+                raise DiskError("there is something to keep of a log, and no folder for it")
+            self._stores.apply(batch.stores, time_us)
         self._rooms.look()
 
     def _store_of(self, journal: Journal | None) -> StoreRoom | None:
@@ -297,6 +322,23 @@ class DurableEffects:
 
         self._loop.run_in_executor(self._thread, self._read, effect).add_done_callback(found)
 
+    def use_store(self, effect: OpenStore | FetchStore, done: Callable[[StoreOpened | StoreFetched], None]) -> None:
+        """Open a store, or read it. `done` is called later, unless this life is over by then."""
+
+        def found(using: "asyncio.Future[StoreOpened | StoreFetched]") -> None:
+            if not self._over and not using.cancelled():
+                done(using.result())
+
+        self._loop.run_in_executor(self._thread, self._use_store, effect).add_done_callback(found)
+
+    def _use_store(self, effect: OpenStore | FetchStore) -> StoreOpened | StoreFetched:
+        """In the thread."""
+        if self._stores is None:
+            if isinstance(effect, OpenStore):
+                return StoreOpened(effect.store, (), 0, 0, "a replica of a log needs a data folder")
+            return StoreFetched(effect.token, (), 0, 0, "there is no data folder")
+        return self._stores.open(effect) if isinstance(effect, OpenStore) else self._stores.fetch(effect)
+
     def _read(self, effect: FetchEvents) -> EventsFetched:
         """In the thread, which is also the one that writes: nothing changes meanwhile."""
         if self._events is None:
@@ -363,7 +405,8 @@ class DurableEffects:
                 self._flush_due = self._loop.call_later(min(waits) / 1_000_000, self._flush)
 
     def _journals(self) -> list[Journal]:
-        return [self._records.journal, *([self._events] if self._events is not None else [])]
+        stores = self._stores.journals if self._stores is not None else []
+        return [self._records.journal, *([self._events] if self._events is not None else []), *stores]
 
     def _sync(self) -> None:
         """In the thread."""

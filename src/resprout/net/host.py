@@ -38,7 +38,7 @@ from resprout.core.errors import UsageError
 from resprout.core.limits import ClientLimits
 from resprout.edge.broker.guard import Permit
 from resprout.edge.rights import NOTHING
-from resprout.journal.interface import DiskError, FetchEvents, RecordEvent
+from resprout.journal.interface import DiskError, FetchEvents, FetchStore, OpenStore, RecordEvent, StoreOpened
 from resprout.journal.journal import Journal, Records
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address, AddressBook, Dials, ListeningPlace, take_place
@@ -48,6 +48,7 @@ from resprout.net.disk import Rooms
 from resprout.net.door import Door
 from resprout.net.durable import DurableEffects, LostEvents
 from resprout.net.event_loop import HeavyLine, LoopAlarms, TurnIntake, now_us, together
+from resprout.net.log_stores import LogStores
 from resprout.net.reception import Inquiries, Reception, refuse
 from resprout.net.sessions import AskAccount, Here, Who
 from resprout.wire.codec import Codec
@@ -86,6 +87,7 @@ class Host:
         rooms: Rooms | None = None,
         missed: Callable[[LostEvents], None] = lambda gap: None,
         gap_record: Callable[[LostEvents], bytes | None] = lambda gap: None,
+        stores: LogStores | None = None,
         ended: Callable[[HostEnd], None] = lambda end: None,
         remember: Callable[[Remember], None] = lambda effect: None,
         asked: Callable[[Who], None] = lambda who: None,
@@ -96,7 +98,8 @@ class Host:
         """`door`: who may come in; everybody, without one. `remember` keeps what the machine wants remembered; `asked`
         hears who wants to know who listens here, and `notices` is what such a one is told for people to read. `tells`:
         what is answered to those who ask how this node is, and may. `rooms`: the stores that records go to; `missed`
-        hears of events that were not kept, and `gap_record` makes the record that stands for them in the journal."""
+        hears of events that were not kept, and `gap_record` makes the record that stands for them in the journal.
+        `stores`: where replicas of logs are kept."""
         self.machine = machine
         self.codec = codec
         self.here = here
@@ -125,7 +128,9 @@ class Host:
         self._barred: frozenset[str] = frozenset()
         self._records = records
         self._durable = (
-            DurableEffects(records, self._execute, self._end, events, rooms, missed, self._is_client, gap_record)
+            DurableEffects(
+                records, self._execute, self._end, events, rooms, missed, self._is_client, gap_record, stores
+            )
             if records is not None
             else None
         )
@@ -141,6 +146,8 @@ class Host:
             Persist: self._cannot_persist,
             RecordEvent: self._cannot_persist,
             FetchEvents: self._fetch,
+            OpenStore: self._use_store,
+            FetchStore: self._use_store,
             Forget: _nothing,
             Retire: self._end,
         }
@@ -400,6 +407,13 @@ class Host:
     def _fetch(self, effect: FetchEvents) -> None:
         if self._durable is not None:
             self._durable.fetch(effect, self.handle)
+
+    def _use_store(self, effect: OpenStore | FetchStore) -> None:
+        if self._durable is not None:
+            self._durable.use_store(effect, self.handle)
+        elif isinstance(effect, OpenStore):
+            reason = "a replica of a log needs a data folder"
+            self.loop.call_soon(self.handle, StoreOpened(effect.store, (), 0, 0, reason))
 
     def _cannot_persist(self, effect: Persist | RecordEvent) -> None:
         self._end(DiskError(f"{self.here.name} has something to keep, and no folder for it"))

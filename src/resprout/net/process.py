@@ -21,6 +21,7 @@ import msgspec
 
 import resprout
 from resprout.core.errors import PeerError, ResproutError, UsageError
+from resprout.logs.declaration import LogDeclaration
 from resprout.net.address import Address, parse_address
 from resprout.net.orders import Announcement, BrokerOrder, SaidNote, order_line, read_said
 
@@ -184,6 +185,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """It begins a network if nobody that it knows has a place in one, whatever its folder remembers."""
     http: Address | None = None
     """Where it serves its page and metrics; None: nowhere."""
+    logs: tuple[LogDeclaration, ...] = ()
+    """All logs of the network."""
 
     def command(self) -> list[str]:
         """The words of the command line. `-P`: the folder that the user happens to be in may hold a `random.py`."""
@@ -206,6 +209,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
             words += ["--data", str(self.data)]
         for topic_filter in self.keep:
             words += ["--keep", topic_filter]
+        for log in self.logs:
+            words += ["--log", msgspec.json.encode(log).decode()]
         if self.tls is not None:
             words += ["--tls", str(self.tls)]
         if self.rules is not None:

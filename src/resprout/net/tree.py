@@ -187,6 +187,7 @@ class LocalTree:
             delays_us=self._delays_us.get(broker.name, {}),
             data=self._data / broker.name if self._data is not None else None,
             keep=broker.keep if self._data is not None else (),
+            logs=self.scenario.logs,
             tls=self._tls,
             rules=self._rules,
             network_key=self._network_key,

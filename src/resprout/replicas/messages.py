@@ -9,7 +9,8 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from resprout.core.contract import ProtocolMessage
+from resprout.core.contract import BrokerMessage
+from resprout.core.message_fields import BoundedNumber, Microseconds
 
 MEMBERS_MAX: Final = 64
 """Of one configuration: every decision is sent to all of them."""
@@ -20,7 +21,7 @@ ROUND_LEAP_MAX: Final = 1 << 32
 class Ballot(msgspec.Struct, frozen=True, array_like=True, order=True):
     """Who may propose. Higher ones win; no two replicas ever use the same."""
 
-    round: int = 0
+    round: BoundedNumber = 0
     leader: str = ""
 
 
@@ -46,7 +47,7 @@ NOTHING: Final = SlotEntry()
 class AcceptedEntry(msgspec.Struct, frozen=True, array_like=True):
     """An entry that a replica has accepted in a slot, and in which ballot."""
 
-    slot: int
+    slot: BoundedNumber
     ballot: Ballot
     entry: SlotEntry
 
@@ -54,7 +55,7 @@ class AcceptedEntry(msgspec.Struct, frozen=True, array_like=True):
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     """The state of the owner after this slot, and the configuration that follows it."""
 
-    slot: int = 0
+    slot: BoundedNumber = 0
     lives: tuple[str, ...] = ()
     state: bytes = b""
 
@@ -64,37 +65,37 @@ def is_majority(members: tuple[str, ...], of: dict[str, None] | set[str] | froze
     return 2 * sum(member in of for member in members) > len(members)
 
 
-class Ask(ProtocolMessage, frozen=True, tag=170):
+class Ask(BrokerMessage, frozen=True, tag=170):
     """Would you promise this ballot? Asked first, because a promise that leads to nothing disturbs a leader."""
 
     group: str
     ballot: Ballot
 
 
-class Willing(ProtocolMessage, frozen=True, tag=171):
+class Willing(BrokerMessage, frozen=True, tag=171):
     """Answer to `Ask`, by those who hear no leader. It promises nothing."""
 
     group: str
     ballot: Ballot
 
 
-class Prepare(ProtocolMessage, frozen=True, tag=160):
+class Prepare(BrokerMessage, frozen=True, tag=160):
     """May I lead in this ballot, for all slots after this one?"""
 
     group: str
     ballot: Ballot
-    after: int
+    after: BoundedNumber
 
 
-class Promise(ProtocolMessage, frozen=True, tag=161):
+class Promise(BrokerMessage, frozen=True, tag=161):
     """Answer to `Prepare`: nothing below this ballot is accepted any more. `votes` are all that was accepted after
     `after`, which may be behind the slot that was asked for; of these, and of everything before, what is not above
     `chosen` is decided."""
 
     group: str
     ballot: Ballot
-    after: int
-    chosen: int
+    after: BoundedNumber
+    chosen: BoundedNumber
     votes: tuple[AcceptedEntry, ...]
 
     @property
@@ -102,38 +103,38 @@ class Promise(ProtocolMessage, frozen=True, tag=161):
         return sum(len(vote.entry.command) for vote in self.votes)
 
 
-class Accept(ProtocolMessage, frozen=True, tag=162):
+class Accept(BrokerMessage, frozen=True, tag=162):
     """Accept these entries in this and the following slots; everything up to `chosen` is decided. Without entries it
     says no more than that."""
 
     group: str
     ballot: Ballot
-    first: int
+    first: BoundedNumber
     entries: tuple[SlotEntry, ...]
-    chosen: int
+    chosen: BoundedNumber
 
     @property
     def bulk(self) -> int:
         return sum(len(entry.command) for entry in self.entries)
 
 
-class Accepted(ProtocolMessage, frozen=True, tag=163):
+class Accepted(BrokerMessage, frozen=True, tag=163):
     """Answer to `Accept`."""
 
     group: str
     ballot: Ballot
-    first: int
-    last: int
+    first: BoundedNumber
+    last: BoundedNumber
 
 
-class Refuse(ProtocolMessage, frozen=True, tag=164):
+class Refuse(BrokerMessage, frozen=True, tag=164):
     """Answer to `Ask`, `Prepare`, `Accept` or `Lead` in a ballot that is too low: this one was promised."""
 
     group: str
     ballot: Ballot
 
 
-class Lead(ProtocolMessage, frozen=True, tag=165):
+class Lead(BrokerMessage, frozen=True, tag=165):
     """The leader lives. Answered by `Follow`. Everything up to `chosen` is decided, but what the leader has said of it
     may still be on its way: this overtakes it, because a leader with much to say is not silent."""
 
@@ -141,8 +142,8 @@ class Lead(ProtocolMessage, frozen=True, tag=165):
 
     group: str
     ballot: Ballot
-    chosen: int
-    sent_us: int
+    chosen: BoundedNumber
+    sent_us: Microseconds
     sleeps: bool = False
     """There is nothing to decide, and no further sign of life until there is."""
 
@@ -151,33 +152,33 @@ class Lead(ProtocolMessage, frozen=True, tag=165):
         return True
 
 
-class Follow(ProtocolMessage, frozen=True, tag=166):
+class Follow(BrokerMessage, frozen=True, tag=166):
     """Answer to `Lead`: I follow you."""
 
     express: ClassVar[bool] = True
 
     group: str
     ballot: Ballot
-    sent_us: int
+    sent_us: Microseconds
 
     @property
     def background(self) -> bool:
         return True
 
 
-class Fetch(ProtocolMessage, frozen=True, tag=167):
+class Fetch(BrokerMessage, frozen=True, tag=167):
     """What was decided after this slot?"""
 
     group: str
-    after: int
+    after: BoundedNumber
 
 
-class Decisions(ProtocolMessage, frozen=True, tag=168):
+class Decisions(BrokerMessage, frozen=True, tag=168):
     """Answer to `Fetch`: the decided entries from slot `first` on, as many as one message may hold; none when there are
     none."""
 
     group: str
-    first: int
+    first: BoundedNumber
     entries: tuple[SlotEntry, ...]
 
     @property
@@ -185,7 +186,7 @@ class Decisions(ProtocolMessage, frozen=True, tag=168):
         return sum(len(entry.command) for entry in self.entries)
 
 
-class Install(ProtocolMessage, frozen=True, tag=169):
+class Install(BrokerMessage, frozen=True, tag=169):
     """Answer to `Fetch` where the log no longer reaches back so far."""
 
     group: str
@@ -196,12 +197,12 @@ class Install(ProtocolMessage, frozen=True, tag=169):
         return len(self.snapshot.state)
 
 
-class Known(ProtocolMessage, frozen=True, tag=172):
+class Known(BrokerMessage, frozen=True, tag=172):
     """By one that is no member any more, to those who are: everything up to this slot is decided. They may not know
     that they are members. Answered alike by whoever knows as much, and by `Fetch` otherwise."""
 
     group: str
-    chosen: int
+    chosen: BoundedNumber
 
     @property
     def background(self) -> bool:

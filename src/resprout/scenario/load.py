@@ -27,6 +27,7 @@ from resprout.core.errors import UsageError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.scenario.model import TIME_LIMIT_US, BrokerSpec, FaultKind, FaultSpec, OptionValue, Scenario
 from resprout.scenario.read_faults import read_faults, settle_faults
+from resprout.scenario.read_logs import check_replicas, read_logs
 from resprout.scenario.read_nodes import blame, check_nodes, read_brokers, read_clients
 from resprout.scenario.read_workloads import read_workloads
 from resprout.scenario.reader import TomlTable
@@ -47,7 +48,7 @@ NAME_LETTERS_MAX: Final = 200
 
 _KEYS: Final = (
     "name", "stack", "seed", "time_limit", "client_links", "count_bytes", "trace", "options", "topology", "broker",
-    "client", "workload", "fault",
+    "client", "workload", "fault", "log",
 )  # fmt: skip
 
 AXES_MAX: Final = 16
@@ -103,6 +104,8 @@ def build_scenario(source: TomlSource) -> Scenario:
         if workload.window and ReceiptLevel.SAFE not in stack.receipts:
             reason = f"the stack {stack.name!r} does not give the receipt 'safe', which a window waits for"
             file.fail(("workload", number, "window"), reason)
+    logs = read_logs(file, stack)
+    check_replicas(file, logs, [*[broker.name for broker in brokers], *joining])
     return Scenario(
         name=_name(file),
         brokers=brokers,
@@ -116,6 +119,7 @@ def build_scenario(source: TomlSource) -> Scenario:
         counts_bytes=file.flag("count_bytes", False),
         trace=file.choice("trace", ("rows", "counts"), "rows"),
         faults=settle_faults(fault_tables, faults, brokers, clients, seed),
+        logs=logs,
     )
 
 

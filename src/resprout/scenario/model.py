@@ -22,6 +22,7 @@ import msgspec
 
 from resprout.core.guarantee import Guarantee
 from resprout.edge.durable_messages import WhenFull
+from resprout.logs.declaration import LogDeclaration
 
 LINK_LATENCY_US: Final = 1_000
 """One way between a broker and its parent, unless the scenario says otherwise."""
@@ -301,6 +302,8 @@ class Scenario(msgspec.Struct, frozen=True):
     simulator."""
     trace: str = "rows"
     """What is recorded of clients: `rows`, one for each observation, or `counts`. Only in the simulator."""
+    logs: tuple[LogDeclaration, ...] = ()
+    """Logs that brokers keep (`docs/logs.md`)."""
 
     @property
     def bank_initial(self) -> int | None:

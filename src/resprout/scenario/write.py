@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from resprout import __version__
+from resprout.logs.declaration import LogDeclaration
 from resprout.scenario.model import (
     CLIENT_LATENCY_US,
     LINK_LATENCY_US,
@@ -51,6 +52,7 @@ def to_toml(scenario: Scenario) -> str:
         *(("client", _client(client)) for client in scenario.clients),
         *(("workload", _workload(workload, everybody)) for workload in scenario.workloads),
         *(("fault", _fault(fault)) for fault in scenario.faults),
+        *(("log", _log(log)) for log in scenario.logs),
     ]
     for kind, block in blocks:
         lines += ["", f"[[{kind}]]", *block]
@@ -157,6 +159,19 @@ def _fault(fault: FaultSpec) -> Lines:
     ]
 
 
+def _log(log: LogDeclaration) -> Lines:
+    usual = LogDeclaration("", "", ())
+    return [
+        _pair("name", log.name),
+        _pair("filter", log.filter),
+        _pair("replicas", list(log.replicas)),
+        *_unless(log.retain_bytes == usual.retain_bytes, "retain_bytes", log.retain_bytes),
+        *_unless(log.retain_us == usual.retain_us, "retain", format_duration(log.retain_us)),
+        *_unless(log.flush == usual.flush, "flush", str(log.flush)),
+        *_unless(log.segment_bytes == usual.segment_bytes, "segment_bytes", log.segment_bytes),
+    ]
+
+
 def _unless(left_out: bool, key: str, value: Any) -> Lines:
     return [] if left_out else [_pair(key, value)]
 
@@ -218,5 +233,7 @@ def scenario_data(scenario: Scenario) -> dict[str, Any]:
     values = msgspec.to_builtins(scenario)
     if scenario.bank_initial is not None:
         values["bank_initial"] = scenario.bank_initial  # the judge counts money from there
+    if not scenario.logs:
+        del values["logs"]
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(values))
     return plain

@@ -37,6 +37,7 @@ from resprout.scenario.model import (
 )
 from resprout.sim.clients import ClientSide, ConsumerSide, RepeatingProducer, options_of, window_of
 from resprout.sim.disk import VirtualFiles
+from resprout.sim.logs import VirtualLogs
 from resprout.sim.network import Distances
 from resprout.sim.nodes import Make, Node, Process, Scales, WeighedBodies
 from resprout.sim.world import OnNote, World
@@ -166,6 +167,7 @@ class Cast:
             busy=self._busy,
             on_note=on_note,
         )
+        self.logs = VirtualLogs(self.world, scenario.logs)
 
     def start(self) -> None:
         """Everybody who is there from the beginning starts, brokers first, when all have their places: whoever starts
@@ -235,7 +237,7 @@ class Cast:
             parent, contacts = None, ()
         seat = BrokerSeat(
             broker.name, incarnation, parent, contacts, address, broker.site or "", _make_store, True, node.memory,
-            founds,
+            founds, logs=self._scenario.logs,
         )  # fmt: skip
         machine: Machine = self._stack.make_broker(seat, self._options, rng)
         if broker.keep:
@@ -307,7 +309,7 @@ class Cast:
         return Scales(_codec_of(self._stack.messages))
 
     def _busy(self) -> bool:
-        return any(client.busy for client in self._clients)
+        return any(client.busy for client in self._clients) or self.logs.is_busy()
 
     def _is_housekeeping(self, process: Process, timer: Timer) -> bool:
         """To call again at a door that only a fault can open, for ever, is no reason for a run to go on."""

@@ -15,9 +15,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+import msgspec
+
 from resprout.core.contract import Forget, Persist
-from resprout.journal.interface import DiskError, JournalOptions
-from resprout.journal.journal import Records, open_journal
+from resprout.journal.interface import DiskError, Flush, JournalOptions
+from resprout.journal.journal import Records, begin_journal, open_journal
 
 _Change = tuple[str, "_File | None"]
 """A name, and the file that it stands for from then on; None: no file."""
@@ -145,8 +147,50 @@ class VirtualFiles:
             names[name] = file
 
 
+class StoreOnDisk:
+    """A journal with a name of its own, for the replica of a log. What is appended is written at once, and is on the
+    disk when the driver says so."""
+
+    def __init__(self) -> None:
+        self._files = VirtualFiles()
+        self._rng = Random(2)
+        self._options = _OPTIONS
+        self._kept: Records | None = None
+
+    def open(self, options: JournalOptions) -> Records:
+        """A life of the node opens it with its options."""
+        self._options = msgspec.structs.replace(options, segment_bytes=min(options.segment_bytes, 32 << 10))
+        return self.records
+
+    @property
+    def records(self) -> Records:
+        if self._kept is None:
+            self._kept = Records(open_journal(self._files, self._options, lambda: self._rng.getrandbits(32), 0))
+        return self._kept
+
+    def append(self, record: bytes, now_us: int) -> None:
+        """Entries of a log need not be remembered as needed one by one: retention drops them."""
+        journal = self.records.journal
+        if self._options.flush is Flush.NEVER:
+            journal.append([record], now_us, journal.next + 1)
+        else:
+            self.records.apply([Persist(record)], now_us)
+
+    def forget(self, count: int, now_us: int) -> None:
+        if count < len(self.records):
+            self.records.apply([Forget(count)], now_us)
+
+    def reset(self, position: int) -> None:
+        journal = begin_journal(self._files, self._options, lambda: self._rng.getrandbits(32), position, 0)
+        self._kept = Records(journal)
+
+    def crash(self) -> None:
+        self._files.crash(self._rng)
+        self._kept = None
+
+
 class Disk:
-    __slots__ = ("_files", "_kept", "_rng", "_written", "is_full", "is_low")
+    __slots__ = ("_files", "_kept", "_rng", "_written", "is_full", "is_low", "stores")
 
     def __init__(self) -> None:
         self.is_low = False
@@ -158,19 +202,32 @@ class Disk:
         """None: nobody has looked since the last crash, or ever."""
         self._rng = Random(1)
         """What a crash leaves of a write, and the seeds of segments."""
-        self._written: deque[bytes] = deque()
+        self._written: deque[bytes | tuple[str, bytes]] = deque()
+        """Records, and those of stores with the name of the store."""
+        self.stores: dict[str, StoreOnDisk] = {}
 
     @property
     def records(self) -> tuple[bytes, ...]:
         """What a recovery reads: the durable records, oldest first."""
         return tuple(self._journal().read()) if self._kept is not None or self._files.names() else ()
 
-    def write(self, record: bytes) -> None:
+    def write(self, record: bytes | tuple[str, bytes]) -> None:
         self._written.append(record)
 
     def settle(self, now_us: int = 0) -> None:
         """The oldest written record is durable now."""
-        self._journal().apply([Persist(self._written.popleft())], now_us)
+        written = self._written.popleft()
+        if isinstance(written, tuple):
+            store, record = written
+            self.stores[store].append(record, now_us)
+        else:
+            self._journal().apply([Persist(written)], now_us)
+
+    def forget_in_store(self, store: str, count: int, now_us: int) -> None:
+        """Keep only the latest `count` records of a store; all other stores are on the disk before that."""
+        for each in self.stores.values():
+            each.records.journal.sync()
+        self.stores[store].forget(count, now_us)
 
     def forget_before_latest(self, count: int, now_us: int = 0) -> None:
         """Keep only the latest `count` durable records."""
@@ -179,8 +236,11 @@ class Disk:
 
     def crash(self) -> None:
         if self._written:
-            self._tear(self._written[0])
+            if isinstance(self._written[0], bytes):
+                self._tear(self._written[0])
             self._written.clear()
+        for store in self.stores.values():
+            store.crash()
         if self._kept is not None:
             self._files.crash(self._rng)
             self._kept = None
@@ -190,6 +250,7 @@ class Disk:
         self._written.clear()
         self._files = VirtualFiles()
         self._kept = None
+        self.stores.clear()
 
     def _journal(self) -> Records:
         if self._kept is None:

@@ -114,6 +114,7 @@ class Run:
         has_doubles = any(fault.kind is FaultKind.DOUBLE for fault in faults)
         self._cast = Cast(scenario, self._recorder.record, self._note, bool(faults), has_doubles)
         self.world = self._cast.world
+        self.logs = self._cast.logs
         self._repeating = {client.name for client in scenario.clients if client.repeats}
         self._faults = VirtualFaults(self.world, self._tell)
         period = self.check_period if check_period is None else check_period

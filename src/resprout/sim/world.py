@@ -40,11 +40,12 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.core.errors import UsageError
 from resprout.edge.messages import HoldTold
-from resprout.journal.interface import RecordEvent
+from resprout.journal.interface import FetchStore, OpenStore, RecordEvent, ResetStore, StoreForget, StoreRecord
 from resprout.links.frames import Data, Express, SessionWelcome
 from resprout.scenario.model import random_for
 from resprout.sim.network import Distances, Network, Weigh, is_background, is_sign_of_life
 from resprout.sim.nodes import Above, Action, Calendar, End, Make, Node, Process, Step, VirtualAlarms
+from resprout.sim.stores import StoreDriver
 
 Ended = Literal["quiescent", "timeout"]
 OnNote = Callable[[Process, Note], None]
@@ -84,15 +85,21 @@ class World:
         self.watch: Callable[[Process], Step] | None = None
         """Wraps the step of each process that begins, to look at its machine after each step (`sim.checking`)."""
         self._trips: list[tuple[int, int, Callable[[], None]]] = []
+        self._stores = StoreDriver(self.calendar, self.hand)
         self._execute: dict[type[Effect], Callable[[Process, Any], None]] = {
             Transmit: self.network.transmit,
             Connect: self.network.connect,
             Disconnect: self.network.disconnect,
             SetTimer: self._set_timer,
             CancelTimer: self._cancel_timer,
-            Persist: self._persist,
+            Persist: lambda process, effect: self._persist(process, effect.record),
             Forget: self._forget,
             RecordEvent: self._record_event,
+            StoreRecord: lambda process, effect: self._persist(process, (effect.store, effect.record)),
+            OpenStore: self._stores.open,
+            StoreForget: self._stores.forget,
+            ResetStore: self._stores.reset,
+            FetchStore: self._stores.fetch,
             Deliver: self._pass_up,
             Answer: self._pass_up,
             Note: self._note,
@@ -268,10 +275,10 @@ class World:
             assert process.node.above is not None
             process.node.above.given(process, effect)
 
-    def _persist(self, process: Process, effect: Persist) -> None:
+    def _persist(self, process: Process, record: bytes | tuple[str, bytes]) -> None:
         """A barrier: what follows is seen by nobody before the record is durable."""
         node = process.node
-        node.disk.write(effect.record)
+        node.disk.write(record)
         if node.disk.is_full:
             process.held.append(None)
             process.stuck += 1
@@ -382,7 +389,7 @@ class World:
         return self._trips[0][0] if self._trips else sys.maxsize
 
 
-_INTERNAL = frozenset((SetTimer, CancelTimer, Persist, RecordEvent, Note))
+_INTERNAL = frozenset((SetTimer, CancelTimer, Persist, RecordEvent, StoreRecord, Note))
 """Effects that nobody outside the node can see: a record that is not durable does not hold them back."""
 
 

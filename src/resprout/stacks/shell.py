@@ -32,7 +32,6 @@ from resprout.core.contract import (
     Outcome,
     Persist,
     Received,
-    Remember,
     Retire,
     Send,
     TimerFired,
@@ -58,7 +57,7 @@ class Step:
         self.now_us = 0
         self.out: list[Effect] = []
         """Effects of this step but for `records`, in order."""
-        self.records: list[Persist | Forget | Remember] = []
+        self.records: list[Effect] = []
         """What this step writes to disk, in order; it leaves the step before everything in `out`."""
         self.outcomes: deque[Outcome] = deque()
         """What parts found out that is for others to act on. The shell hands each to whoever its table names, when the
@@ -130,6 +129,14 @@ class Shell:
         self._within_run = False
         """Whether the end of the last step is deferred, because more messages of a run follow."""
         self._on_event: Table = {TimerFired: self._timer_fired, **events}
+
+    def add_handlers(
+        self, events: Table, timers: Table, at_end: Sequence[tuple[Collection[object], EndOfStep]] = ()
+    ) -> None:
+        """Extend the tables, for a broker that does more than the class that it derives from."""
+        self._on_event = {**self._on_event, **events}
+        self._on_timer.update(timers)
+        self._at_end = (*at_end, *self._at_end)
 
     def begin(self) -> None:
         """Start the broker: called once, before any event."""

@@ -30,6 +30,7 @@ from resprout.core.bundle import MakeStore
 from resprout.core.contract import Machine, word_of
 from resprout.core.errors import UsageError, logger
 from resprout.core.guarantee import Guarantee, OrderScope, Promises, ReceiptLevel, Reliability, check_offered
+from resprout.logs.declaration import LogDeclaration
 from resprout.overlay.messages import Place
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Family(enum.StrEnum):
     MEMBERSHIP = "membership"
     """Who belongs to the network and lives: signs of life, joins, moves, elections."""
     REPAIR = "repair"
+    LOGS = "logs"
+    """Keep logs, between their replicas and feeders."""
     CLIENTS = "clients"
     """All that clients and their brokers say to each other, and brokers about clients."""
     OTHER = "other"
@@ -132,6 +135,8 @@ class BrokerSeat(msgspec.Struct, frozen=True):
     """It founds a network whatever it remembers: an operator says that nobody else goes on."""
     epoch_us: int = 0
     """What to add to the time of events to have microseconds since 1970; 0 where time is virtual."""
+    logs: tuple[LogDeclaration, ...] = ()
+    """All logs of the network (`docs/logs.md`), whichever brokers keep them."""
 
     @property
     def first_place(self) -> Place:
@@ -195,6 +200,8 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
     """Whether its brokers persist anything with these options, and need a place for it."""
     keeps_subscriptions: bool = False
     """Whether it offers durable subscriptions (`edge.durable_messages`)."""
+    keeps_logs: bool = False
+    """Whether its brokers keep logs (`docs/logs.md`)."""
     known_anomalies: Mapping[str, str] = {}
     """By rule of the judge that it breaks without any fault, or within what it survives: why. A swarm passes over
     these, a report says so."""

@@ -10,8 +10,9 @@ from typing import Final, Protocol
 from resprout.core import limits
 from resprout.core.contract import Effect, Persist, ProtocolMessage, Send, SetTimer
 from resprout.replicas.ledger import Chosen, HeartbeatDue, News, PatienceOver, Restored
-from resprout.replicas.messages import NO_BALLOT, Accept, Ballot, Decisions, Fetch, Install, Prepare
+from resprout.replicas.messages import Accept
 from resprout.replicas.replica import Replica
+from resprout.replicas.sessions import SessionRepeats
 from resprout.stacks.shell import Step
 
 SNAPSHOT_SLOTS: Final = 512
@@ -48,15 +49,7 @@ class ReplicaInSessions:
         self._identity = identity
         self._told = 0
         """Slots up to here were told to be decided (`tell`)."""
-        self._sent: dict[str, tuple[Ballot, int, int]] = {}
-        """By member: in which ballot, from which slot on and up to which it was asked to accept everything in this
-        session."""
-        self._chosen: dict[str, tuple[Ballot, int]] = {}
-        """By member: up to which slot it was told in this session that all is decided, and in which ballot."""
-        self._fetched: dict[str, int] = {}
-        """By member: after which slot it was asked for more in this session, and has not answered."""
-        self._prepared: dict[str, Prepare] = {}
-        """By member: what it was asked to promise last in this session."""
+        self._repeats = SessionRepeats()
         self._news: deque[News] = deque()
         self._is_running = False
         self._snapshot_due = SNAPSHOT_SLOTS
@@ -76,8 +69,7 @@ class ReplicaInSessions:
         self._take(news, out)
 
     def hear(self, member: str, message: ProtocolMessage) -> None:
-        if isinstance(message, (Decisions, Install)):
-            self._fetched.pop(member, None)
+        self._repeats.hear(member, message)
         out: list[Effect] = []
         self._take(self.replica.hear(member, message, self._step.now_us, out), out)
 
@@ -111,21 +103,19 @@ class ReplicaInSessions:
             self._told = ledger.chosen
             for member in ledger.members:
                 accept = Accept(replica.group, ledger.promised, ledger.chosen + 1, (), ledger.chosen)
-                if member != replica.name and not self._is_repeat(member, accept):
+                if member != replica.name and not self._repeats.is_repeat(member, accept):
                     self._post(member, accept)
 
     def forget(self, is_gone: Callable[[str], bool]) -> None:
         """What was said to these members may be lost."""
-        for said in (self._sent, self._chosen, self._fetched, self._prepared):
-            for member in [member for member in said if is_gone(member)]:
-                del said[member]
+        self._repeats.forget(is_gone)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _take(self, news: Sequence[News], effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Send):
-                if not self._is_repeat(effect.peer, effect.message):
+                if not self._repeats.is_repeat(effect.peer, effect.message):
                     self._post(effect.peer, effect.message)
             elif isinstance(effect, SetTimer):
                 self._step.out.append(effect)
@@ -145,37 +135,6 @@ class ReplicaInSessions:
             self._owner.learn(one)
         self._is_running = False
         self._keep_snapshot()
-
-    def _is_repeat(self, member: str, message: ProtocolMessage) -> bool:
-        """Replicas say again what is not answered, as if it could be lost. In a session nothing is, and where it takes
-        long that would only make it longer."""
-        if isinstance(message, Fetch):
-            is_repeat = self._fetched.get(member) == message.after
-            self._fetched[member] = message.after
-            return is_repeat
-        if isinstance(message, Prepare):
-            is_repeat = self._prepared.get(member) == message
-            self._prepared[member] = message
-            return is_repeat
-        if not isinstance(message, Accept):
-            return False
-        chosen = (message.ballot, message.chosen)
-        if message.entries:
-            if self._was_sent(member, message.ballot, message.first, message.first + len(message.entries) - 1):
-                return True
-        elif chosen <= self._chosen.get(member, (NO_BALLOT, -1)):
-            return True
-        self._chosen[member] = chosen
-        return False
-
-    def _was_sent(self, member: str, ballot: Ballot, first: int, last: int) -> bool:
-        """All of these slots, in this session. The first that is sent in one that began anew may lie behind what was
-        lost with the old one."""
-        before, since, upto = self._sent.get(member, (NO_BALLOT, 0, 0))
-        if before != ballot or first > upto + 1 or last < since - 1:
-            since, upto = first, first - 1
-        self._sent[member] = (ballot, min(since, first), max(upto, last))
-        return since <= first and last <= upto
 
     def _keep_snapshot(self) -> None:
         if self.replica.ledger.chosen >= self._snapshot_due or self._log_bytes >= SNAPSHOT_LOG_BYTES:

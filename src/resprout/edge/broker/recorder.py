@@ -164,7 +164,7 @@ class EventRecorder:
         return out
 
     def step(self, event: Event, now_us: int) -> Sequence[Effect]:
-        if type(event) is Received and type(event.message) is ReadEvents:
+        if type(event) is Received and type(event.message) is ReadEvents and not self._is_of_log(event.message):
             return self._asked(event.peer, event.message, now_us)
         if type(event) is EventsFetched:
             return self._fetched(event, now_us)
@@ -183,6 +183,11 @@ class EventRecorder:
         if self._said:
             self._say(now_us, out)
         return out
+
+    def _is_of_log(self, message: ReadEvents) -> bool:
+        """Whether the broker behind this one answers it."""
+        reads_log = getattr(self.machine, "reads_log", None)
+        return reads_log is not None and bool(reads_log(message.journal))
 
     # -- a client of the stack -----------------------------------------------------------------------------------------
 
@@ -367,7 +372,7 @@ class EventRecorder:
             life = found.life if found is not None else life
             if isinstance(found, KeptEvent):
                 steps += TOPIC_STEPS * (len(read.predicates) * len(found.bundle.topics) - 1)
-            if isinstance(found, KeptEvent) and (picked := _picked(found.bundle, read.predicates)) is not None:
+            if isinstance(found, KeptEvent) and (picked := picked_of(found.bundle, read.predicates)) is not None:
                 bundle, offsets = picked
                 message = EventRead(id, bundle, offsets, found.tseq, kept.position, found.life, kept.time_us)
                 out.append(Send(read.client, message))
@@ -387,7 +392,7 @@ def own_name(broker: str) -> str:
     return f"{broker}{SUFFIX}"
 
 
-def _picked(bundle: Bundle, predicates: Sequence[Predicate]) -> tuple[Bundle, tuple[int, ...] | None] | None:
+def picked_of(bundle: Bundle, predicates: Sequence[Predicate]) -> tuple[Bundle, tuple[int, ...] | None] | None:
     """What matches of a bundle, and where that stood in it; None when nothing does. All have the same condition."""
     where = predicates[0].where
     if not any(topic_matches(each.filter, topic) for each in predicates for topic in bundle.topics):

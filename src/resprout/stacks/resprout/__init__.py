@@ -9,7 +9,10 @@ When a broker dies, its parent asks everybody around it for what was on its way,
 star of plain FIFO links. A total is a barrier that closes behind every earlier message on its keys, everywhere.
 """
 
+import random
+
 from resprout.edge.messages import CLIENT_MESSAGES
+from resprout.logs.messages import LOG_MESSAGES
 from resprout.order.messages import (
     BROKER_MESSAGES,
     TOTAL_MESSAGES,
@@ -24,6 +27,7 @@ from resprout.order.messages import (
 from resprout.order.totals.levels import TotalLevels
 from resprout.overlay.configurations import Whereabouts
 from resprout.overlay.messages import OVERLAY_MESSAGES
+from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
 from resprout.spread.messages import SPREAD_MESSAGES
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.durable_state import (
@@ -32,6 +36,7 @@ from resprout.stacks.resprout.durable_state import (
     DurableHeard,
     DurableKnown,
 )
+from resprout.stacks.resprout.log_broker import LogBroker
 from resprout.stacks.resprout.messages import (
     REPAIR_MESSAGES,
     Attach,
@@ -59,7 +64,7 @@ from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.parts import GUARANTEES, NAME
 from resprout.stacks.resprout.pauses import ReadersPaused
 from resprout.stacks.resprout.unsettled import AskUnread, UnreadTold
-from resprout.stacks.stack import Family, Stack, WaitTimes, everything
+from resprout.stacks.stack import BrokerSeat, Family, Stack, WaitTimes, everything
 
 __all__ = ["RESPROUT", "ResproutBroker", "ResproutOptions"]
 
@@ -70,17 +75,23 @@ def _waits(options: ResproutOptions) -> WaitTimes:
     return WaitTimes(death_us=(1 + 2 * passed_over) * options.lease_us, return_us=options.ghost_us)
 
 
+def make_broker(seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> ResproutBroker:
+    return LogBroker(seat, options, rng) if seat.logs else ResproutBroker(seat, options, rng)
+
+
 RESPROUT = Stack(
     name=NAME,
     guarantees=GUARANTEES,
     options=ResproutOptions,
     messages=(
         *CLIENT_MESSAGES, *SPREAD_MESSAGES, *BROKER_MESSAGES, TotalLevels, *TOTAL_MESSAGES, *OVERLAY_MESSAGES,
-        Whereabouts, *REPAIR_MESSAGES, *DURABLE_BROKER_MESSAGES, ReadersPaused, AskUnread, UnreadTold,
+        Whereabouts, *REPAIR_MESSAGES, *DURABLE_BROKER_MESSAGES, ReadersPaused, AskUnread, UnreadTold, *LOG_MESSAGES,
+        *REPLICA_MESSAGES,
     ),
-    make_broker=ResproutBroker,
+    make_broker=make_broker,
     families={
         Family.PUBLICATIONS: (Forward, Submit, Lock, Closed),
+        Family.LOGS: (*LOG_MESSAGES, *REPLICA_MESSAGES),
         Family.REPORTS: (Levels, TotalLevels),
         Family.SUBSCRIPTIONS: SPREAD_MESSAGES,
         Family.MEMBERSHIP: (
@@ -100,4 +111,5 @@ RESPROUT = Stack(
     survives=lambda options: everything(options.faults_tolerated),
     keeps_records=lambda options: bool(options.durable),
     keeps_subscriptions=True,
+    keeps_logs=True,
 )  # fmt: skip

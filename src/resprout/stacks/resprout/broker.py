@@ -38,6 +38,7 @@ from resprout.edge.messages import (
     Unsubscribe,
 )
 from resprout.edge.requests import LeaveRequest, LookForRequest
+from resprout.logs.messages import LOG_MESSAGES
 from resprout.order.messages import (
     Closed,
     Forward,
@@ -66,6 +67,7 @@ from resprout.overlay.messages import (
     Tell,
     Told,
 )
+from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
 from resprout.spread.messages import SPREAD_MESSAGES, InterestConfirmed, Interested, Uninterested
 from resprout.stacks.desk import Desk, Handler, on, said_by
 from resprout.stacks.peers import Peer
@@ -278,12 +280,16 @@ class ResproutBroker(Shell):
             *dict.fromkeys(PARCELS, parts.parcels.begin).items(),
             on(ParcelRows, parts.parcels.add), on(ParcelEnd, parts.parcels.complete),
             on(Recollect, self._recollect), *restart,
+            *dict.fromkeys((*LOG_MESSAGES, *REPLICA_MESSAGES), self._pass_over_log).items(),
         ))  # fmt: skip
 
     def _drop(self, name: str, message: Any) -> None:
         """Drop a message that only neighbours may send. Its sender is usually a former neighbour that has not heard
         yet that it was replaced."""
         self.from_non_neighbours += 1
+
+    def _pass_over_log(self, peer: Peer, message: Any) -> None:
+        """About a log, at a broker that was not told of any: perhaps others were restarted with it before this one."""
 
     def _to_council(self, peer: Peer, message: Any) -> None:
         """Hand a message to the overlay, which knows peers by name and has no clock of its own."""

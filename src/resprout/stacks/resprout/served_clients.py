@@ -171,7 +171,8 @@ class ServedClients:
         """Serve a session that brings no subscriptions along."""
         life = self._life
         self._sessions.serve(session, life.successors(), True, life.out)
-        self._book.roll.learn([Life(session.name, session.incarnation)])
+        if not session.is_internal:  # nobody else can be called like it
+            self._book.roll.learn([Life(session.name, session.incarnation)])
 
     def cut_off(self, name: str, reason: str, code: EndCode = EndCode.NONE) -> None:
         """End a session. Without a code the client comes again by itself."""

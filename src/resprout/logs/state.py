@@ -1,0 +1,109 @@
+"""The state of a log: which command becomes which entry. Every replica applies the same commands in the same order.
+
+A command is applied only if its number follows the last one of its feed. Otherwise a leader before has left a hole that
+was filled with nothing, and the feeder sends the commands behind the hole again: applied before, they would be in the
+log ahead of what they may depend on.
+
+A feed that begins hands out again what was not acknowledged to an earlier one. Numbers of one origin rise in every
+feed, so whatever is not above the last number of its origin is in the log already.
+
+The first command of a log is the first one of a subscription that began for it, and no later command is. Otherwise
+entries, or messages, were lost with all that knew them, and the log gets a gap mark.
+"""
+
+from typing import Final
+
+from resprout.core.bundle import Bundle, Origin, from_record, split, to_record
+from resprout.core.errors import WireError
+from resprout.core.message_fields import to_marks
+from resprout.logs.records import LogEntry, StateFields, read_command, read_state, to_bytes
+
+FEEDS_KEPT: Final = 16
+"""A feed that is forgotten is begun anew by its feeder. Two are in use at most: the home's, and that of a broker that
+does not know yet that it was declared dead."""
+ORIGINS_KEPT: Final = 20_000
+"""Publishers of which the last number is remembered, the latest ones: as many as a durable subscription remembers."""
+
+
+class LogState:
+    def __init__(self) -> None:
+        self.next = 0
+        """The offset of the next entry."""
+        self.messages = 0
+        """Messages in all entries before it."""
+        self.id = ""
+        """Tells this log from an earlier one of the same name, of which every replica was lost. Empty before the first
+        command."""
+        self.time_us = 0
+        self.feeds: dict[str, int] = {}
+        """By feed: the number of the last command that was applied."""
+        self._marks: dict[Origin, int] = {}
+
+    def apply(self, data: bytes) -> list[bytes]:
+        """Apply a decided command. Return the records of the entries that it appends."""
+        command = read_command(data)
+        if command is None or command.number != self.feeds.get(command.feed, 0) + 1:
+            return []
+        is_first, self.id = not self.id, self.id or f"{command.feed}@{command.time_us}"
+        self._count(command.feed, command.number)
+        records: list[bytes] = []
+        if is_first and not command.begins:
+            records.append(self._append(command.time_us, -1, b"", 0, "every replica of an earlier log was lost"))
+        elif command.begins and not is_first:
+            records.append(self._append(command.time_us, -1, b"", 0, "the subscription of the log was lost"))
+        if command.gap:
+            return [*records, self._append(command.time_us, -1, b"", 0, command.gap)]
+        bundle = from_record(command.bundle)
+        new = self._new_part(bundle) if bundle is not None else None
+        if new is not None:
+            self._mark(new)
+            record = command.bundle if new is bundle else to_record(new)
+            records.append(self._append(command.time_us, command.tseq, record, new.count, ""))
+        return records
+
+    def _new_part(self, bundle: Bundle) -> Bundle | None:
+        """What an earlier feed has not brought."""
+        reached = self._marks.get(bundle.origin, 0)
+        if bundle.first > reached:
+            return bundle
+        if bundle.last <= reached:
+            return None
+        try:
+            return split(bundle, reached)[1]
+        except WireError:
+            return None
+
+    def _append(self, time_us: int, tseq: int, bundle: bytes, count: int, gap: str) -> bytes:
+        self.time_us = max(self.time_us, time_us)
+        record = to_bytes(LogEntry(self.next, self.messages, self.time_us, tseq, bundle, gap))
+        self.next += 1
+        self.messages += count
+        return record
+
+    def _count(self, feed: str, number: int) -> None:
+        self.feeds[feed] = number
+        if len(self.feeds) > FEEDS_KEPT:
+            del self.feeds[next(iter(self.feeds))]
+
+    def _mark(self, bundle: Bundle) -> None:
+        marks = self._marks
+        marks.pop(bundle.origin, None)
+        marks[bundle.origin] = bundle.last
+        if len(marks) > ORIGINS_KEPT:
+            del marks[next(iter(marks))]
+
+    # -- snapshots -----------------------------------------------------------------------------------------------------
+
+    def dump(self) -> bytes:
+        return to_bytes(
+            StateFields(
+                self.next, self.messages, self.time_us, tuple(self.feeds.items()), to_marks(self._marks), self.id
+            )
+        )
+
+    def load(self, data: bytes) -> None:
+        """ValueError for what is no state."""
+        fields = read_state(data)
+        self.next, self.messages, self.time_us = fields.next, fields.messages, fields.time_us
+        self.feeds, self.id = dict(fields.feeds), fields.id
+        self._marks = {mark.origin: mark.seq for mark in fields.marks}

@@ -1,0 +1,80 @@
+"""Declarations of logs in TOML files: those of scenarios, and those of brokers.
+
+[[log]]
+name = "bank"
+filter = "bank/#"
+replicas = ["b0", "b1", "b2"]
+retain_bytes = 1_000_000_000
+retain = "168h"
+flush = "always"
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from resprout.core.errors import UsageError
+from resprout.core.limits import check_name
+from resprout.filters.predicate import check_filter
+from resprout.journal.interface import Flush
+from resprout.logs.declaration import REPLICAS_MAX, LogDeclaration, check_logs
+from resprout.scenario.reader import TomlTable
+from resprout.stacks.stack import Stack
+
+LOGS_MAX: Final = 100
+_BYTES_MAX: Final = 1 << 50
+_KEYS: Final = ("name", "filter", "replicas", "retain_bytes", "retain", "flush", "segment_bytes")
+
+
+def read_logs(file: TomlTable, stack: Stack[Any]) -> tuple[LogDeclaration, ...]:
+    """The tables `[[log]]` of a file."""
+    tables = file.tables("log", LOGS_MAX, "log")
+    if tables and not stack.keeps_logs:
+        file.fail("log", f"the stack {stack.name!r} does not keep logs")
+    logs = [_read_log(table) for table in tables]
+    if tables:
+        file.attempt("log", check_logs, logs)
+    return tuple(logs)
+
+
+def _read_log(table: TomlTable) -> LogDeclaration:
+    table.only(_KEYS)
+    usual = LogDeclaration("", "", ())
+    replicas = table.texts("replicas", REPLICAS_MAX)
+    for place, broker in enumerate(replicas):
+        table.attempt(("replicas", place), check_name, broker)
+    return LogDeclaration(
+        table.checked("name", check_name),
+        table.checked("filter", check_filter),
+        replicas,
+        table.integer("retain_bytes", 0, _BYTES_MAX, usual.retain_bytes),
+        table.duration("retain", usual.retain_us),
+        Flush(table.choice("flush", Flush, usual.flush)),
+        table.integer("segment_bytes", 4_096, 1 << 31, usual.segment_bytes),
+    )
+
+
+def parse_log(text: str) -> LogDeclaration:
+    """A log on a command line: `bank=bank/#@b0,b1,b2`, or a JSON object. UsageError for anything else."""
+    if text.startswith("{"):
+        try:
+            log = msgspec.json.decode(text, type=LogDeclaration)
+        except msgspec.MsgspecError as error:
+            raise UsageError(f"--log {text}: {error}") from None
+    else:
+        name, _, rest = text.partition("=")
+        topic_filter, _, replicas = rest.rpartition("@")
+        if not name or not topic_filter or not replicas:
+            raise UsageError(f"--log {text}: it is written NAME=FILTER@BROKER,BROKER,BROKER")
+        log = LogDeclaration(name, topic_filter, tuple(replicas.split(",")))
+    check_logs([log])
+    return log
+
+
+def check_replicas(file: TomlTable, logs: Sequence[LogDeclaration], brokers: Sequence[str]) -> None:
+    """In a scenario the brokers of a log are those of the scenario."""
+    for number, log in enumerate(logs):
+        for place, broker in enumerate(log.replicas):
+            if broker not in brokers:
+                file.fail(("log", number, "replicas", place), f"there is no broker {broker!r}")

@@ -1,0 +1,51 @@
+"""Logs of a virtual world: whether they are complete, and what is on the disks of their replicas."""
+
+from collections.abc import Sequence
+
+from resprout.links.links import Links
+from resprout.logs.declaration import LogDeclaration
+from resprout.logs.records import LogEntry, read_entry
+from resprout.sim.world import World
+from resprout.stacks.resprout.log_broker import LogBroker
+from resprout.stacks.resprout.log_host import LogHost
+
+
+class VirtualLogs:
+    def __init__(self, world: World, logs: Sequence[LogDeclaration]) -> None:
+        self._world = world
+        self._logs = tuple(logs)
+
+    def is_busy(self) -> bool:
+        """Whether a log with most of its replicas has something to do: then a run is not over."""
+        return any(self._is_busy(log) for log in self._logs)
+
+    def _is_busy(self, log: LogDeclaration) -> bool:
+        hosts = self._hosts()
+        replicas = [host.replicas[log.name] for name, host in hosts.items() if name in log.replicas]
+        if 2 * len(replicas) <= len(log.replicas):
+            return False
+        feeding = [state for host in hosts.values() if (state := host.is_feeding(log.name)) is not None]
+        if not feeding or any(feeding):
+            return True
+        ends = {replica.entries.end for replica in replicas}
+        return len(ends) > 1 or not all(replica.is_complete for replica in replicas)
+
+    def _hosts(self) -> dict[str, LogHost]:
+        """The brokers that run, by name."""
+        found: dict[str, LogHost] = {}
+        for name, node in self._world.nodes.items():
+            machine = node.process.machine if node.process is not None and node.process.step is not None else None
+            inner = machine.machine if isinstance(machine, Links) else None
+            inner = getattr(inner, "machine", inner)  # behind what keeps events
+            if isinstance(inner, LogBroker):
+                found[name] = inner.logs
+        return found
+
+    def entries(self, log: LogDeclaration, broker: str) -> list[LogEntry]:
+        """What a replica has on its disk."""
+        store = self._world.nodes[broker].disk.stores.get(log.entries)
+        if store is None:
+            return []
+        reader = store.records.journal.reader()
+        found = [read_entry(kept.record) for kept in reader.all_from(reader.first)]
+        return [entry for entry in found if entry is not None]

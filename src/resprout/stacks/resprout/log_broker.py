@@ -1,0 +1,119 @@
+"""A broker of the default stack that hosts logs. A network without logs has none of these.
+
+It adds to the tables of the broker what replicas and feeders hear. Feeders are clients inside the broker: what the
+stack says to them is taken out of its effects, and what they say is said to the stack in further steps.
+"""
+
+import random
+from collections.abc import Sequence
+
+import msgspec
+
+from resprout.core.contract import Close, Effect, Event, Hold, LinkDown, LinkUp, Release, Retire, Send
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.durable_messages import Consume, Consuming, Standing
+from resprout.edge.messages import Extra, ReadEvents, Serving
+from resprout.journal.interface import StoreFetched, StoreOpened
+from resprout.logs.declaration import check_logs
+from resprout.logs.messages import LOG_MESSAGES
+from resprout.replicas.ledger import HeartbeatDue, PatienceOver
+from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
+from resprout.stacks.resprout.broker import ResproutBroker, Tick
+from resprout.stacks.resprout.log_host import LogHost
+from resprout.stacks.resprout.options import ResproutOptions
+from resprout.stacks.stack import BrokerSeat
+
+
+class _FeedersHear(Event):
+    """The stack has said something to feeders, or they have something to say."""
+
+
+class LogBroker(ResproutBroker):
+    def __init__(self, seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> None:
+        check_logs(seat.logs)
+        super().__init__(seat, options, rng)
+        parts = self.parts
+        self.logs = host = LogHost(parts.life, parts.peers, parts.durables, parts.client_book.durables, rng)
+        self._subscriptions = frozenset(log.subscription for log in seat.logs)
+        clients, _, brokers, _ = self.desks
+        brokers.handlers.update(dict.fromkeys(LOG_MESSAGES, host.hear_peer))
+        brokers.handlers.update(dict.fromkeys(REPLICA_MESSAGES, host.hear_peer_replica))
+        self._consume_any = clients.handlers[Consume]
+        clients.handlers[Consume] = self._consume
+        clients.handlers[ReadEvents] = host.reads.ask
+        self.add_handlers(
+            events={
+                StoreOpened: host.opened,
+                StoreFetched: host.fetched,
+                _FeedersHear: lambda event: host.hear_stack(),
+            },
+            timers={HeartbeatDue: host.fired, PatienceOver: host.fired},
+            at_end=((host.local, host.hear_itself),),
+        )
+
+    def _consume(self, session: ClientSession, message: Consume) -> None:
+        """The subscription of a log is for its feeder alone."""
+        if message.subscription in self._subscriptions and not session.is_internal:
+            reason = f"{message.subscription!r} feeds a log: read the log, or subscribe under another name"
+            self.life.out.append(Send(session.name, Consuming(Standing.REFUSED, reason)))
+        else:
+            self._consume_any(session, message)
+
+    def reads_log(self, journal: str) -> bool:
+        """Whether this is how clients call a log that they read."""
+        return journal in self._subscriptions
+
+    def _link_down(self, event: LinkDown) -> None:
+        super()._link_down(event)
+        self.logs.reads.leave(event.peer)
+
+    def _link_up(self, event: LinkUp) -> None:
+        super()._link_up(event)
+        if event.role != "client":
+            self.logs.link_up(event.peer)
+
+    def _tick(self, timer: Tick) -> None:
+        super()._tick(timer)
+        if self.life.attached and not self.life.retired:
+            self.logs.tick()
+
+    # -- feeders -------------------------------------------------------------------------------------------------------
+
+    def start(self, now_us: int) -> Sequence[Effect]:
+        return self._go_on(super().start(now_us), now_us)
+
+    def step(self, event: Event, now_us: int) -> Sequence[Effect]:
+        return self._go_on(super().step(event, now_us), now_us)
+
+    def _go_on(self, effects: Sequence[Effect], now_us: int) -> Sequence[Effect]:
+        """Let feeders hear and say what there is, until there is nothing left."""
+        host = self.logs
+        out = self._without_feeders(effects)
+        while not self.life.retired:
+            host.acknowledge()
+            if host.heard:
+                out += self._without_feeders(super().step(_FeedersHear(), now_us))
+            elif host.said:
+                out += self._without_feeders(super().step(host.said.popleft(), now_us))
+            else:
+                break
+        return out
+
+    def _without_feeders(self, effects: Sequence[Effect]) -> list[Effect]:
+        """Take out what is meant for feeders; everything else stays, in its order."""
+        host, out = self.logs, list[Effect]()
+        for effect in effects:
+            if isinstance(effect, Send | Close | Hold | Release) and host.is_feeder(effect.peer):
+                if isinstance(effect, Send):
+                    host.heard.append((effect.peer, effect.message))
+                elif isinstance(effect, Close):
+                    host.closed(effect.peer)
+                continue
+            if isinstance(effect, Send) and type(effect.message) is Serving:
+                extras = (*effect.message.extras, Extra.READING)
+                effect = Send(effect.peer, msgspec.structs.replace(effect.message, extras=extras))
+            if isinstance(effect, Retire):
+                host.said.clear()
+                host.heard.clear()
+            out.append(effect)
+        return out

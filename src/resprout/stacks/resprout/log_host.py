@@ -1,0 +1,321 @@
+"""Logs at one broker of the default stack: the replicas that it keeps, and the feeders of the feeds that live here.
+
+A replica speaks to others through the sessions between brokers. A feeder is a client inside the broker, which consumes
+the durable subscription of its log (`LogBroker` in `log_broker` brings it what the stack says to it). The leader of a
+log begins the subscription where it is; from then on the feeder is wherever the subscription lives.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final
+
+from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, unpack_attributes, unpack_payloads
+from resprout.core.contract import Effect, Event, LinkDown, LinkUp, ProtocolMessage, Received, Writable
+from resprout.edge.durable_messages import (
+    SPANS_MAX,
+    Acknowledge,
+    Consume,
+    Consuming,
+    Handed,
+    Span,
+    Standing,
+    Terms,
+)
+from resprout.edge.messages import GoTo
+from resprout.journal.interface import StoreFetched, StoreOpened
+from resprout.logs.declaration import LogDeclaration
+from resprout.logs.feeder import LogFeeder
+from resprout.logs.messages import (
+    LogAsk,
+    LogEntries,
+    LogFed,
+    LogFeed,
+    LogFetch,
+    LogFound,
+    LogLed,
+    LogTold,
+    broker_of,
+    speaker_of,
+)
+from resprout.logs.replica import LogReplica
+from resprout.replicas.ledger import HeartbeatDue, PatienceOver
+from resprout.stacks.peers import Peer, Peers
+from resprout.stacks.resprout.durable_book import DurableBook
+from resprout.stacks.resprout.durables import Durables
+from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.log_reads import LogReads
+
+WINDOW: Final = 4_096
+"""Messages that a feeder may have that are not in the log."""
+ROOM_BYTES: Final = 1 << 24
+"""And bytes."""
+INNER: Final = ":log."
+"""In the names of feeders as clients: no other client can be called so."""
+
+
+class _Consumption:
+    """A feeder as a consumer of the durable subscription."""
+
+    def __init__(self, log: LogDeclaration, client: str, begins: bool) -> None:
+        self.log = log
+        self.client = client
+        self.begins = begins
+        """It asked for a subscription that was not there."""
+        self.feeder: LogFeeder | None = None
+        """None until the subscription is confirmed."""
+        self.done: list[Span] = []
+        """What is in the log and not acknowledged yet."""
+
+
+class LogHost:
+    def __init__(self, life: BrokerLife, peers: Peers, durables: Durables, book: DurableBook, rng: Random) -> None:
+        self._life = life
+        self._peers = peers
+        self._durables = durables
+        self._book = book
+        seat = life.seat
+        self.replicas: Final = {
+            log.name: LogReplica(log, seat.name, seat.incarnation, Random(rng.random()), self)
+            for log in seat.logs
+            if seat.name in log.replicas
+        }
+        self._is_begun = False
+        self._feeds: dict[str, _Consumption] = {}
+        """By the name of the feeder as a client."""
+        self._sessions = 0
+        """Of feeders, so far."""
+        self._gaps: dict[str, str] = {}
+        """By log: why messages may be missing, for the next feeder."""
+        self.said: deque[Event] = deque()
+        """By feeders, to the stack as its clients."""
+        self.heard: deque[tuple[str, Any]] = deque()
+        """By feeders, from the stack."""
+        self.local: deque[ProtocolMessage] = deque()
+        """What this broker says to itself."""
+        self._tokens = 0
+        self.reads: Final = LogReads(life, self.replicas, self)
+
+    # -- the port of replicas and feeders ------------------------------------------------------------------------------
+
+    def write(self, effect: Effect) -> None:
+        self._life.records.append(effect)
+
+    def send(self, broker: str, message: ProtocolMessage) -> None:
+        if broker == self._life.seat.name:
+            self.local.append(message)
+        elif not self._life.view.is_dead(broker):
+            self._peers.post(broker, message)
+
+    def do(self, effect: Effect) -> None:
+        self._life.out.append(effect)
+
+    # -- time and sessions ---------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """With the signs of life, once this broker has its place."""
+        now_us = self._life.now_us
+        for replica in self.replicas.values():
+            if not self._is_begun:
+                replica.begin()
+            else:
+                replica.tick(now_us)
+        self._is_begun = True
+        for log in self._life.seat.logs:
+            self._look_at_feed(log)
+        for feed in self._feeds.values():
+            if feed.feeder is not None:
+                feed.feeder.tick()
+        self.reads.tick()
+
+    def link_up(self, broker: str) -> None:
+        for replica in self.replicas.values():
+            replica.link_up(broker)
+        for feed in self._feeds.values():
+            if feed.feeder is not None:
+                feed.feeder.link_up(broker)
+
+    def fired(self, timer: HeartbeatDue | PatienceOver) -> None:
+        replica = self.replicas.get(speaker_of(timer.group)[0])
+        if replica is not None:
+            replica.fired(timer, self._life.now_us)
+
+    # -- stores --------------------------------------------------------------------------------------------------------
+
+    def opened(self, event: StoreOpened) -> None:
+        replica = self.replicas.get(event.store.rpartition(".")[0])
+        if replica is not None:
+            replica.opened(event, self._life.now_us)
+            if replica.trouble:
+                name = replica.declaration.name
+                self._life.note("log", f"{self._life.seat.name} keeps no replica of {name}: {replica.trouble}")
+
+    def fetched(self, event: StoreFetched) -> None:
+        if not self.reads.fetched(event):
+            for replica in self.replicas.values():
+                if replica.fetched(event):
+                    return
+
+    # -- what brokers say ----------------------------------------------------------------------------------------------
+
+    def hear_replica(self, broker: str, message: Any) -> None:
+        log, speaker = speaker_of(message.group)
+        replica = self.replicas.get(log)
+        if replica is not None and broker_of(speaker) == broker and replica.knows(broker):
+            replica.hear_replica(speaker, message, self._life.now_us)
+
+    def hear(self, broker: str, message: Any) -> None:
+        """A message about a log, from any broker."""
+        now_us = self._life.now_us
+        if isinstance(message, LogFed | LogLed):
+            self._answered(broker, message)
+            return
+        if isinstance(message, LogEntries):
+            self.reads.hear(broker, message)
+        replica = self.replicas.get(message.log)
+        if replica is None:
+            return
+        if isinstance(message, LogFeed):
+            replica.hear_feed(broker, message, now_us)
+        elif isinstance(message, LogFetch):
+            self._tokens += 1
+            replica.hear_fetch(broker, message, self._tokens)
+        elif not replica.knows(broker):
+            return  # it keeps no replica of this log
+        elif isinstance(message, LogAsk):
+            replica.hear_ask(broker, message, now_us)
+        elif isinstance(message, LogTold):
+            replica.hear_told(broker, message, now_us)
+        elif isinstance(message, LogFound):
+            replica.hear_found(broker, message, now_us)
+        elif isinstance(message, LogEntries):
+            replica.hear_entries(broker, message)
+
+    def hear_peer(self, peer: Peer, message: Any) -> None:
+        self.hear(peer.name, message)
+
+    def hear_peer_replica(self, peer: Peer, message: Any) -> None:
+        self.hear_replica(peer.name, message)
+
+    def hear_itself(self) -> None:
+        """At the end of a step in which this broker said something to itself."""
+        while self.local:
+            self.hear(self._life.seat.name, self.local.popleft())
+
+    # -- feeds ---------------------------------------------------------------------------------------------------------
+
+    def _look_at_feed(self, log: LogDeclaration) -> None:
+        """Consume the subscription of a log if it lives here; begin it if this broker leads the log and no broker
+        holds it."""
+        if any(feed.log is log for feed in self._feeds.values()):
+            return
+        state = self._book.states.get(log.subscription)
+        is_there = state is not None and not state.over
+        replica = self.replicas.get(log.name)
+        is_due = not is_there and replica is not None and replica.is_leading and self._life.is_settled
+        if log.subscription in self._durables.consumers.held or is_due:
+            self._sessions += 1
+            name = f"{self._life.seat.name}{INNER}{log.name}.{self._sessions}"
+            self._feeds[name] = _Consumption(log, name, begins=not is_there)
+            self.said.append(LinkUp(name, "client", self._life.seat.incarnation, ROOM_BYTES, internal=True))
+            terms = Terms(log.filter, None, group=False)
+            self.said.append(Received(name, Consume(log.subscription, terms, WINDOW)))
+
+    def is_feeding(self, log: str) -> bool | None:
+        """Whether the feeder of a log has something that is not in the log; None when no feeder runs here."""
+        for feed in self._feeds.values():
+            if feed.log.name == log and feed.feeder is not None:
+                return feed.feeder.waiting > 0
+        return None
+
+    def is_feeder(self, client: str) -> bool:
+        return client in self._feeds
+
+    def hear_stack(self) -> None:
+        """What the stack has said to feeders."""
+        while self.heard:
+            client, message = self.heard.popleft()
+            feed = self._feeds.get(client)
+            if feed is None:
+                continue
+            if isinstance(message, Handed):
+                self._handed(feed, message)
+            elif isinstance(message, Consuming):
+                self._consuming(feed, message)
+            elif isinstance(message, GoTo):
+                self._leave(feed)
+
+    def closed(self, client: str) -> None:
+        """The stack has ended the session of a feeder."""
+        self._feeds.pop(client, None)
+
+    def _consuming(self, feed: _Consumption, message: Consuming) -> None:
+        log = feed.log
+        if message.standing is not Standing.CONSUMER:
+            if message.standing is Standing.INCOMPLETE:
+                self._gaps[log.name] = message.reason
+            elif message.standing is not Standing.FENCED:
+                self._life.note("log", f"{log.name} is not fed from here: {message.reason}")
+            self._leave(feed)
+        elif feed.feeder is None:
+            seat, replica = self._life.seat, self.replicas.get(log.name)
+            leader = (replica.leader if replica is not None else "") or log.replicas[0]
+            name = f"{seat.name}.{seat.incarnation}.{self._sessions}"
+            feeder = feed.feeder = LogFeeder(log, name, leader, self, lambda bundle: self._done(feed, bundle))
+            if feed.begins:
+                feeder.begin(self._wall_us)
+            if gap := self._gaps.pop(log.name, ""):
+                feeder.note_gap(gap, self._wall_us)
+            self._life.note("log", f"{log.name} is fed from here")
+
+    @property
+    def _wall_us(self) -> int:
+        return self._life.seat.epoch_us + self._life.now_us
+
+    def _handed(self, feed: _Consumption, message: Handed) -> None:
+        if feed.feeder is not None:
+            for bundle in whole_runs(message.bundle, message.offsets):
+                feed.feeder.hand(bundle, message.tseq, self._wall_us)
+
+    def _done(self, feed: _Consumption, bundle: Bundle) -> None:
+        feed.done.append(Span(*bundle.origin, bundle.first, bundle.last))
+
+    def acknowledge(self) -> None:
+        """What came into logs is acknowledged to their subscriptions."""
+        for feed in self._feeds.values():
+            while feed.done:
+                spans, feed.done = feed.done[:SPANS_MAX], feed.done[SPANS_MAX:]
+                self.said.append(Received(feed.client, Acknowledge(tuple(spans))))
+                self.said.append(Writable(feed.client, ROOM_BYTES))
+
+    def _answered(self, broker: str, message: LogFed | LogLed) -> None:
+        for feed in self._feeds.values():
+            if feed.log.name == message.log and feed.feeder is not None:
+                if isinstance(message, LogFed):
+                    feed.feeder.fed(broker, message)
+                else:
+                    feed.feeder.led(message.leader)
+
+    def _leave(self, feed: _Consumption) -> None:
+        del self._feeds[feed.client]
+        self.said.append(LinkDown(feed.client, "it feeds the log no longer"))
+
+
+def whole_runs(bundle: Bundle, offsets: Sequence[int] | None) -> list[Bundle]:
+    """The messages of a bundle of which some may be left out, as bundles without gaps, with their own numbers."""
+    if offsets is None:
+        return [bundle]
+    payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
+    runs: list[Bundle] = []
+    start = 0
+    for place in range(1, len(offsets) + 1):
+        if place == len(offsets) or offsets[place] != offsets[place - 1] + 1:
+            runs.append(
+                Bundle(
+                    bundle.publisher, bundle.incarnation, bundle.first + offsets[start], place - start, bundle.stamp,
+                    bundle.topic, bundle.keys, bundle.guarantee, pack_attributes(rows[start:place]),
+                    pack_payloads(payloads[start:place]),
+                )
+            )  # fmt: skip
+            start = place
+    return runs
