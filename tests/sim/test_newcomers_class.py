@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from resprout.scenario.model import FaultKind, FaultSpec
-from resprout.sim.swarm import homeless, swarm_trial, try_seeds
+from resprout.sim.swarm import homeless, swarm_trial, try_seed, try_seeds
 from resprout.trace.schema import Row
 from tests.soak import cases
 
@@ -16,6 +16,14 @@ def test_drawn_newcomers_all_find_a_place_and_the_tree_comes_to_rest(first: int)
     outcomes = try_seeds(range(first, first + BLOCK), wanted="newcomers")
     failures = [outcome.report for outcome in outcomes if outcome.failed]
     assert not failures, "\n\n".join(failures)
+
+
+def test_a_line_on_long_links_has_the_time_that_its_joins_take() -> None:
+    """A line of 28 brokers on long links: each name is looked for in the whole line, so the second half joins one by
+    one, about 8 s apart. The last broker had its place after 160 s, and its client subscribed after 165 s. A run has to
+    be calm for 29 s after that, but this one was called stuck after 180 s."""
+    outcome = try_seed(290001162, "newcomers")
+    assert not outcome.failed, outcome.report
 
 
 def test_a_broker_without_a_place_at_the_end_is_homeless_and_one_that_does_not_run_is_not() -> None:

@@ -37,7 +37,12 @@ from resprout.sim.run import FaultAtEvent, FaultModel, Trial, formed_us, rehears
 from resprout.stacks.stack import everything
 
 JOINING_LIMIT_US: Final = 180_000_000
-"""Ample for the slowest workload that is drawn; whoever has no place by then never finds one."""
+"""Ample for the slowest workload that is drawn, where links are short; long links add to it (`LINE_WAYS`). A broker
+that has no place by then never finds one."""
+LINE_WAYS: Final = 4
+"""For each broker, the limit allows so many ways through a line of all brokers on the longest links. Brokers with two
+neighbours each form a line: they join one after another, and each name is looked for in the whole line. A broker that
+has given up its parent walks down the line from the root, with five round trips to each broker on its way."""
 JOIN_US_MAX: Final = 6_000_000
 LATENCIES_US: Final = ((1_000, 3_000), (1_000, 3_000), (0, 0), (100, 30_000), (20_000, 120_000))
 
@@ -74,7 +79,7 @@ def newcomers(seed: int) -> Trial:
     scenario = msgspec.structs.replace(
         scenario,
         name=f"newcomers drawn from seed {seed}",
-        time_limit_us=JOINING_LIMIT_US,
+        time_limit_us=JOINING_LIMIT_US + LINE_WAYS * len(names) ** 2 * most_us,
         options={**scenario.options, "total_degree": degree},
         brokers=tuple(brokers),
         clients=tuple([_at(client, rng.choice(names)) for client in scenario.clients]),
