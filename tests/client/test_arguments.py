@@ -81,7 +81,7 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {"filter": "t"},
         {
             "filter": FILTERS, "where": CONDITIONS, "size": [0, -1, None, "5", True], "allow_gaps": FLAGS,
-            "start": [None, 5, "beginning", "@4", NAIVE],
+            "start": [None, 5, "beginning", "@4", NAIVE], "log": NAMES,
         },
     ),
     "read_events": ({}, {"request": [None, 5, "t"]}),

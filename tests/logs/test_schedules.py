@@ -21,7 +21,7 @@ def test_replicas_of_a_log_keep_every_message_once_and_in_order(first: int) -> N
 
 def test_the_schedules_crash_replicas_and_lose_disks() -> None:
     crashes = wipes = 0
-    for seed in range(1, 21):
+    for seed in range(1, 41):
         schedule = LogSchedule(seed)
         schedule.run()
         crashes += schedule.crashes
@@ -31,7 +31,7 @@ def test_the_schedules_crash_replicas_and_lose_disks() -> None:
 
 def test_the_schedules_find_a_log_that_does_not_look_for_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogState, "_new_part", lambda state, bundle: bundle)
-    with pytest.raises(AssertionError, match="is there twice"):
+    with pytest.raises(AssertionError, match=r"is there twice|no progress"):
         for seed in range(1, 40):
             LogSchedule(seed).run()
 

@@ -61,6 +61,8 @@ def test_every_sweep_loads_with_its_figures_and_draws_all_of_them_from_its_runs(
     facts = [*seed000(seeds=2), *seed001(), *seed004(), *gossip()]
     for name, report in reports.items():
         own = [one for one in facts if one.run.experiment == name]
+        if name in ("seed003", "seed004-7"):  # test_claims has their runs, which are no rows of a sweep
+            continue
         assert own or name == "stacks", name
         undrawn = [figure.title for figure in report.figures if grid_of(figure, own) is None]
         assert undrawn in ([], ["Rounds of requests"]), name  # the rows that were made up have no requests

@@ -203,4 +203,4 @@ def test_a_broker_that_was_not_told_of_a_log_does_not_mind_those_that_were(monke
     log = msgspec.structs.replace(LOG, replicas=("b0", "b1"))
     result = Run(scenario(log=log), None, ()).finish()
     assert not judge(result.rows).violated
-    assert not any(row.kind in ("suspect", "log") for row in result.rows)
+    assert not any(row.kind in ("suspect", "log", "log_fed") for row in result.rows)

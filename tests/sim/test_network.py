@@ -121,7 +121,7 @@ def test_a_bandwidth_needs_sizes() -> None:
     village.settle("b", "a", 10, bandwidth_bps=1000)
     connection = village.link("a", "b")
     village.pull_at(village.world.now_us, "b", Transmit(connection, b"x"))
-    with pytest.raises(UsageError, match="size of a frame"):
+    with pytest.raises(UsageError, match="has no codec"):
         village.world.run(HOUR_US)
 
 

@@ -176,7 +176,7 @@ async def _follow(
     "--from", "start", default="earliest", show_default=True, metavar="OFFSET",
     help="Where to begin: an offset as it is printed, a time such as 2026-03-01T12:00:00Z, earliest or latest.",
 )  # fmt: skip
-@click.option("--log", metavar="NAME", default="", help="Read this log, which any broker does. [what the broker keeps]")
+@click.option("--log", metavar="NAME", help="Read this log, from any broker. [the events of the broker]")
 @count_option("End after N messages.")
 @click.option("--json", "json", is_flag=True, help="Print everything that is known, one JSON object a line.")
 @allow_gaps_option
@@ -185,7 +185,7 @@ def read(
     filter: str,
     where: str | None,
     start: str,
-    log: str,
+    log: str | None,
     count: int | None,
     json: bool,
     allow_gaps: bool,
@@ -220,7 +220,7 @@ async def _pages(
     filter: str,
     where: str | None,
     start: Start,
-    log: str,
+    log: str | None,
     limit: int | None,
     json: bool,
     allow_gaps: bool,

@@ -27,6 +27,7 @@ LEVELS: Final = {
             "recovery",
             "events",
             "leader",
+            "log_fed",
             "topic_ended",
             "http",
             "drain",

@@ -43,13 +43,12 @@ from resprout.edge.requests import (
     Refused,
     StoredMessage,
 )
+from resprout.logs.declaration import LOG_PREFIX
 from resprout.net.host import Host
 
 PAGE_BYTES: Final = 256 << 10
 _BY_TIME: Final = -1
 _LATEST: Final = -2
-LOG_PREFIX: Final = "log."
-"""Before the name of a log, in its offsets."""
 
 LOOK_SECONDS_MIN: Final = 0.05
 LOOK_SECONDS_MAX: Final = 2.0
@@ -130,12 +129,12 @@ def read_start(start: Start | str, argument: str = "start") -> Start:
 
 
 def read_request(
-    filter: str, where: str | None, start: Start | str, size: int, allow_gaps: bool = False, log: str = ""
+    filter: str, where: str | None, start: Start | str, size: int, allow_gaps: bool = False, log: str | None = None
 ) -> ReadRequest:
-    """`log`: the name of a log; empty: the journal of the broker, or what the offset names."""
+    """`log`: the name of a log; None: the journal of the broker, or the one that the offset names."""
     check_filter_and_where(filter, where)
     start = read_start(start)
-    journal = f"{LOG_PREFIX}{check_name(log, 'name of a log')}" if log else ""
+    journal = f"{LOG_PREFIX}{check_name(log, 'name of a log')}" if log is not None else ""
     if journal and isinstance(start, Offset) and start.journal != journal:
         raise UsageError(f"start={start} is no offset of the log {log}")
     check_count(size, "size", 1, NUMBER_MAX)
@@ -183,15 +182,15 @@ class AskingClient(Publisher):
         start: Start | str = "earliest",
         size: int = PAGE_BYTES,
         allow_gaps: bool = False,
-        log: str = "",
+        log: str | None = None,
     ) -> EventsPage:
-        """A page of what the broker that serves this client keeps of the past, where it keeps any (`keep`); with `log`,
-        a page of the log of that name, which any broker reads.
+        """Return a page of the events that the broker of this client stores (`keep`), or of the log named `log`, from
+        any broker.
 
         `start` is an offset, of a message or of the page before (`page.next`), or a time. An offset belongs to the
         journal of one broker, or to a log: it stays valid for as long as that keeps it. An offset of a log is the same
-        at every broker. A page
-        holds about `size` bytes of what is kept, and perhaps no message of it matches: go on until `page.at_end`.
+        at every broker. A page covers about `size` bytes of stored events, and perhaps none of them matches: continue
+        until `page.at_end`.
 
         Raises GapError when events are missing at `start`, because the broker was down or its disk full: a page ends
         before a gap. With `allow_gaps` pages go on behind it, and `page.gaps` names what is missing. Raises ReadError

@@ -326,12 +326,13 @@ class BlockingClient:
         start: Start | str = "earliest",
         size: int = PAGE_BYTES,
         allow_gaps: bool = False,
+        log: str | None = None,
         timeout: float | None = None,
     ) -> EventsPage:
-        """Return a page of the events that the broker keeps; see `resprout.Client.read`."""
+        """Return a page of the events that the broker keeps, or of a log; see `resprout.Client.read`."""
         limit, read = check_seconds(timeout), self._client.read
         return self._background.call(
-            within(limit, NO_ANSWER, read, filter, where, start=start, size=size, allow_gaps=allow_gaps)
+            within(limit, NO_ANSWER, read, filter, where, start=start, size=size, allow_gaps=allow_gaps, log=log)
         )
 
     def read_events(self, request: ReadRequest, *, timeout: float | None = None) -> EventsAnswered:

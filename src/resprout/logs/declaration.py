@@ -10,6 +10,8 @@ from resprout.core.limits import check_name
 from resprout.filters.predicate import check_filter
 from resprout.journal.interface import Flush, JournalOptions
 
+LOG_PREFIX: Final = "log."
+"""Before the name of a log, in the name of its subscription and in its offsets."""
 REPLICAS_MAX: Final = 9
 NAME_BYTES: Final = 40
 """Of a log, and of a broker that keeps one: feeds and replicas have names that are made of them."""
@@ -32,7 +34,7 @@ class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def subscription(self) -> str:
         """The name of the durable subscription that feeds it."""
-        return f"log.{self.name}"
+        return f"{LOG_PREFIX}{self.name}"
 
     @property
     def votes(self) -> str:

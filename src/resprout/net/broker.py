@@ -44,7 +44,6 @@ from resprout.net.sessions import (
     with_signs_of_life,
 )
 from resprout.net.survey import answer
-from resprout.stacks.resprout.log_broker import LogBroker
 from resprout.stacks.shell import Shell
 from resprout.stacks.stack import BrokerSeat, Stack
 
@@ -248,8 +247,8 @@ class RunningBroker:
         )
         node.identity_of = host.identity_of
         node.limits_of = host.limits_of
-        if isinstance(machine, LogBroker):
-            machine.logs.reads.unread = node.unacknowledged_bytes
+        if (logs := getattr(machine, "logs", None)) is not None:  # the stack is not imported here
+            logs.reads.unread = node.unacknowledged_bytes
         if recorder is not None:
             recorder.unread = node.unacknowledged_bytes
             recorder.party_of = lambda client: host.identity_of(node.connection_of(client)) or client
@@ -289,8 +288,8 @@ class RunningBroker:
         machine.guard = lambda session, message: (message, ()) if session.is_internal else guard(session, message)
         if recorder is not None:
             recorder.may_read = lambda client, topic_filter: may_hear(permit(client).rights, client, topic_filter)
-        if isinstance(machine, LogBroker):
-            machine.logs.reads.may_read = lambda client, wanted: may_hear(permit(client).rights, client, wanted)
+        if (logs := getattr(machine, "logs", None)) is not None:
+            logs.reads.may_read = lambda client, wanted: may_hear(permit(client).rights, client, wanted)
 
     def _heard(self, note: Note) -> None:
         self.books.note(note)

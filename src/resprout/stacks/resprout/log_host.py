@@ -266,7 +266,7 @@ class LogHost:
                 feeder.begin(self._wall_us)
             if gap := self._gaps.pop(log.name, ""):
                 feeder.note_gap(gap, self._wall_us)
-            self._life.note("log", f"{log.name} is fed from here")
+            self._life.note("log_fed", f"{log.name} is fed from here")
 
     @property
     def _wall_us(self) -> int:

@@ -31,7 +31,7 @@ from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import EventGap, EventRead, EventsEnd, ReadEvents
 from resprout.filters.predicate import Predicate, check_filter, filter_covers, parse_predicate
 from resprout.journal.interface import FetchStore, StoreFetched
-from resprout.logs.declaration import LogDeclaration
+from resprout.logs.declaration import LOG_PREFIX, LogDeclaration
 from resprout.logs.messages import FETCH_BYTES, LogEntries, LogFetch
 from resprout.logs.port import LogPort
 from resprout.logs.records import LogEntry, read_entry
@@ -89,12 +89,18 @@ class LogReads:
     def ask(self, session: ClientSession, message: ReadEvents) -> None:
         log = self._logs.get(message.journal)
         client = session.name
-        refusal = "events are not kept here: name a log" if log is None else self._refusal(client, message, log)
+        refusal = self._unknown(message.journal) if log is None else self._refusal(client, message, log)
         if refusal or log is None:
             self._refuse(client, message, refusal)
         else:
             self._waiting.append(_LogRead(client, message, log))
             self._look()
+
+    def _unknown(self, journal: str) -> str:
+        names = ", ".join(log.name for log in self._logs.values())
+        if journal.startswith(LOG_PREFIX):
+            return f"there is no log {journal.removeprefix(LOG_PREFIX)}; the logs are: {names}"
+        return f"events are not kept here: name a log ({names})"
 
     def _refusal(self, client: str, message: ReadEvents, log: LogDeclaration) -> str:
         filters = (message.filter, *message.also)
