@@ -105,8 +105,8 @@ def claims_004(found: Found) -> list[tuple[str, str, str]]:
         ),
         (
             "7.3: ring and fingers are regenerated",
-            f"{few_rest} of {len(few_rings)} runs of `scribe` with two or three dead nodes come to rest; of all its runs, up "
-            f"to six dead nodes and churn included, {rest} of {len(rings)}",
+            f"{few_rest} of {len(few_rings)} runs of `scribe` with two or three dead nodes come to rest; {rest} of all "
+            + f"{len(rings)}, up to six dead nodes and churn included",
             verdict(few_rest == len(few_rings)),
         ),
         (
