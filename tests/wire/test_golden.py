@@ -67,6 +67,8 @@ from resprout.logs.messages import (
     LogFetch,
     LogFound,
     LogLed,
+    LogPage,
+    LogRead,
     LogTold,
 )
 from resprout.net.sessions import (
@@ -334,6 +336,7 @@ CONVERSATION: dict[str, Any] = {
         LogAsk("bank", "b1.4", 7), LogTold("bank", "b0.1", ("b0.1", "b1.4"), 3, 9), LogFound("bank", ("b0.1", "b1.4")),
         LogFeed("bank", "b2.3.1.1", 5, b"command"), LogFed("bank", "b2.3.1.1", 4, 5), LogLed("bank", "b0"),
         LogFetch("bank", 7, 65_536), LogEntries("bank", 7, (b"seven", b"eight"), 3, 9),
+        LogRead("bank", 5, -1, 10**15, 65_536, True), LogPage("bank", 5, 41, (b"seven",), 12, 99, 10**15, 77),
     ),
     "a replicated log": data(
         Ask(GROUP, BALLOT), Willing(GROUP, BALLOT), Prepare(GROUP, BALLOT, 7),

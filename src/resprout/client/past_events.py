@@ -56,7 +56,7 @@ LOOK_SECONDS_MAX: Final = 2.0
 
 
 class Offset(msgspec.Struct, frozen=True, order=True):
-    """A place in the journal of one broker."""
+    """A place in a log, or in the journal of one broker."""
 
     journal: str
     position: int
@@ -154,7 +154,8 @@ def page_of(answer: EventsAnswered) -> EventsPage:
     if answer.reason:
         raise GapError(answer.journal, answer.gaps[0]) if answer.gaps else ReadError(answer.reason)
     try:
-        messages = tuple(stored for event in answer.events for stored in messages_of(event))
+        in_log = answer.journal.startswith(LOG_PREFIX)
+        messages = tuple(stored for event in answer.events for stored in messages_of(event, in_log))
     except WireError as error:
         raise ReadError(f"what the broker gave cannot be read: {error}") from None
     following = Offset(answer.journal, answer.following, answer.life)

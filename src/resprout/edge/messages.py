@@ -203,6 +203,8 @@ class ReadEvents(ClientMessage, frozen=True, tag=24):
     allow_gaps: bool = False
     """Read across gaps, and name them in `EventsEnd`. Otherwise a page ends before a gap, and a page that would begin
     with one is refused."""
+    waits: bool = False
+    """Of a log: the answer may wait until there is something behind its end, for some heartbeats."""
 
 
 # broker to client

@@ -83,6 +83,8 @@ class ReadRequest(msgspec.Struct, frozen=True):
     """Nothing is read unless everything on these topics is kept."""
     allow_gaps: bool = False
     """Read across gaps; `EventsAnswered.gaps` names them."""
+    waits: bool = False
+    """Of a log: at its end the answer waits for more, for some heartbeats."""
 
 
 class AcknowledgeRequest(msgspec.Struct, frozen=True):
@@ -189,9 +191,9 @@ class StoredMessage(msgspec.Struct, frozen=True):
     """A message of the past."""
 
     position: int
-    """Of its bundle, in the journal of one broker."""
+    """In a log: its offset. In the journal of one broker: that of its bundle."""
     index: int
-    """Its place in that bundle."""
+    """Its place in that bundle; 0 in a log."""
     life: int
     """Of that broker. Between two of its lives there may be gaps."""
     time_us: int

@@ -24,12 +24,15 @@ from resprout.logs.messages import (
     LogFetch,
     LogFound,
     LogLed,
+    LogPage,
+    LogPort,
+    LogRead,
     LogTold,
     broker_of,
     group_of,
     identity_of,
 )
-from resprout.logs.port import LogPort
+from resprout.logs.reading import Found, FoundPage, LogReader, Wanted
 from resprout.logs.records import ReplicaIdentity, identity_record, ledger_record, read_votes
 from resprout.logs.state import LogState
 from resprout.replicas.ledger import Chosen, HeartbeatDue, Led, News, PatienceOver, Restored
@@ -62,6 +65,7 @@ class LogReplica:
         """Empty until its disk was read."""
         self.entries: Final = LogEntryStore(declaration, port)
         self.state: Final = LogState()
+        self._reader = LogReader(declaration, self.entries, port, self._decided_end)
         self.trouble = ""
         """Why it does not take part."""
         self._life = incarnation
@@ -89,10 +93,12 @@ class LogReplica:
         """Of commands since the last snapshot."""
         self._turn = 0
         """Which member is asked for entries next."""
-        self._told_decided = 0
-        """Slots up to here are decided, as the leader said."""
+        self._told_decided = -1
+        """Slots up to here are decided, as the leader said; -1: it has said nothing."""
         self._lagged_at = -1
         """Slots that were known here at the last tick, if the leader knew more."""
+        self._is_caught_up = False
+        """In this life it has known everything that was decided, as far as the leader said."""
 
     # -- the disk ------------------------------------------------------------------------------------------------------
 
@@ -170,6 +176,14 @@ class LogReplica:
         """Whether every entry that this replica knows of is on its disk."""
         return self.is_member and self.entries.end >= self.state.next
 
+    @property
+    def can_read(self) -> bool:
+        """Whether it may read for clients: one that returned, or follows no leader, may not know what is missing."""
+        return self.is_complete and self._is_caught_up and bool(self.leader)
+
+    def _decided_end(self) -> tuple[int, int]:
+        return self.state.next, self.state.end
+
     def knows(self, broker: str) -> bool:
         """Whether a broker keeps a replica of this log, as it is declared or as it was."""
         return broker in self.declaration.replicas or broker in map(broker_of, self.members)
@@ -214,13 +228,22 @@ class LogReplica:
             self._tell_feeders()
             self._catch_up()
             self._keep_snapshot()
+        self._look_at_readers()
+
+    def _look_at_readers(self) -> None:
+        replica = self._replica
+        if replica is not None and not self._is_caught_up:
+            is_told = 0 <= self._told_decided <= replica.ledger.chosen
+            self._is_caught_up = replica.is_leading or is_told
+        if self.can_read:
+            self._reader.look()
 
     def _apply(self, chosen: Chosen) -> None:
         command = chosen.entry.command
         self._bytes += len(command)
-        offset = self.state.next
+        number = self.state.next
         for place, record in enumerate(self.state.apply(command) if command else ()):
-            self.entries.put(offset + place, record)
+            self.entries.put(number + place, record)
 
     def _restore(self, restored: Restored) -> None:
         try:
@@ -282,6 +305,7 @@ class LogReplica:
         if self._replica is None:
             return
         self.entries.ask_again()
+        self._reader.tick()
         if self.is_member:
             self._ask_for_decisions(self._replica)
             self._catch_up()
@@ -378,12 +402,13 @@ class LogReplica:
             if others:
                 self.entries.fetch(others[self._turn % len(others)])
 
-    def hear_fetch(self, broker: str, message: LogFetch, token: int) -> None:
+    def hear_fetch(self, broker: str, message: LogFetch) -> None:
         if self._replica is not None:
-            self.entries.hear_fetch(broker, message, token)
+            self.entries.hear_fetch(broker, message)
 
     def fetched(self, event: StoreFetched) -> bool:
-        return self.entries.fetched(event)
+        """Return False for a token of another log."""
+        return self.entries.fetched(event) or self._reader.fetched(event)
 
     def hear_entries(self, broker: str, message: LogEntries) -> None:
         if not self.entries.awaits(broker, message):
@@ -396,3 +421,27 @@ class LogReplica:
         if self.is_member and has_more:
             self._catch_up()
             self._keep_snapshot()
+            self._look_at_readers()
+
+    # -- who reads -----------------------------------------------------------------------------------------------------
+
+    def read(self, wanted: Wanted, found: Found) -> None:
+        """For a client; whether it may is `can_read`."""
+        self._reader.read(wanted, found)
+
+    def hear_read(self, broker: str, message: LogRead) -> None:
+        """For a client of another broker."""
+        name, id = self.declaration.name, message.id
+        if not self.can_read:
+            reason = f"the replica of the log {name} at {self.broker} is not complete, or follows no leader"
+            self._port.send(broker, LogPage(name, id, max(0, message.offset), (), 0, 0, 0, 0, reason))
+            return
+
+        def found(page: FoundPage) -> None:
+            records = tuple(page.records)
+            told = LogPage(
+                name, id, page.begin, records, page.first, page.end, page.first_us, self.state.origin, page.reason
+            )
+            self._port.send(broker, told)
+
+        self.read(Wanted(message.offset, message.time_us, message.size, message.waits), found)

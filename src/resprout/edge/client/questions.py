@@ -158,7 +158,7 @@ class ReadRequests:
         self._ids += 1
         asked = ReadEvents(
             self._ids, request.filter, request.where, request.journal, request.position, request.time_us, request.size,
-            request.also, request.until, request.whole, request.allow_gaps,
+            request.also, request.until, request.whole, request.allow_gaps, request.waits,
         )  # fmt: skip
         self.unsent.append((asked, token))
 
@@ -203,21 +203,23 @@ class ReadRequests:
             out.append(Answer(EventsAnswered(reason="the broker was lost before it answered: ask again"), token))
 
 
-def messages_of(message: EventRead) -> list[StoredMessage]:
-    """What one bundle of the past holds. WireError for what no honest broker sends."""
+def messages_of(message: EventRead, in_log: bool = False) -> list[StoredMessage]:
+    """What one bundle of the past holds. In a log each message has a position of its own. WireError for what no honest
+    broker sends."""
     bundle, offsets = message.bundle, message.offsets
     payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
     places = range(bundle.count) if offsets is None else offsets
     is_total = bundle.guarantee is Guarantee.TOTAL and message.tseq >= 0
     return [
         StoredMessage(
-            message.position,
-            place,
+            message.position + place if in_log else message.position,
+            0 if in_log else place,
             message.life,
             message.time_us,
             Message(
                 bundle.publisher, bundle.incarnation, bundle.first + place, bundle.topic, bundle.keys, bundle.guarantee,
-                row, payload, message.position, tseq=message.tseq + place if is_total else -1,
+                row, payload, message.position + place if in_log else message.position,
+                tseq=message.tseq + place if is_total else -1,
             ),
         )
         for place, row, payload in zip(places, rows, payloads, strict=True)

@@ -34,6 +34,8 @@ from resprout.logs.messages import (
     LogFetch,
     LogFound,
     LogLed,
+    LogPage,
+    LogRead,
     LogTold,
     broker_of,
     speaker_of,
@@ -94,6 +96,7 @@ class LogHost:
         self.local: deque[ProtocolMessage] = deque()
         """What this broker says to itself."""
         self._tokens = 0
+        """Given out so far."""
         self.reads: Final = LogReads(life, self.replicas, self)
 
     # -- the port of replicas and feeders ------------------------------------------------------------------------------
@@ -109,6 +112,10 @@ class LogHost:
 
     def do(self, effect: Effect) -> None:
         self._life.out.append(effect)
+
+    def token(self) -> int:
+        self._tokens += 1
+        return self._tokens
 
     # -- time and sessions ---------------------------------------------------------------------------------------------
 
@@ -151,10 +158,9 @@ class LogHost:
                 self._life.note("log", f"{self._life.seat.name} keeps no replica of {name}: {replica.trouble}")
 
     def fetched(self, event: StoreFetched) -> None:
-        if not self.reads.fetched(event):
-            for replica in self.replicas.values():
-                if replica.fetched(event):
-                    return
+        for replica in self.replicas.values():
+            if replica.fetched(event):
+                return
 
     # -- what brokers say ----------------------------------------------------------------------------------------------
 
@@ -170,16 +176,18 @@ class LogHost:
         if isinstance(message, LogFed | LogLed):
             self._answered(broker, message)
             return
-        if isinstance(message, LogEntries):
+        if isinstance(message, LogPage):
             self.reads.hear(broker, message)
+            return
         replica = self.replicas.get(message.log)
         if replica is None:
             return
         if isinstance(message, LogFeed):
             replica.hear_feed(broker, message, now_us)
         elif isinstance(message, LogFetch):
-            self._tokens += 1
-            replica.hear_fetch(broker, message, self._tokens)
+            replica.hear_fetch(broker, message)
+        elif isinstance(message, LogRead):
+            replica.hear_read(broker, message)
         elif not replica.knows(broker):
             return  # it keeps no replica of this log
         elif isinstance(message, LogAsk):
@@ -275,7 +283,8 @@ class LogHost:
     def _handed(self, feed: _Consumption, message: Handed) -> None:
         if feed.feeder is not None:
             for bundle in whole_runs(message.bundle, message.offsets):
-                feed.feeder.hand(bundle, message.tseq, self._wall_us)
+                tseq = message.tseq + bundle.first - message.bundle.first if message.tseq >= 0 else message.tseq
+                feed.feeder.hand(bundle, tseq, self._wall_us)
 
     def _done(self, feed: _Consumption, bundle: Bundle) -> None:
         feed.done.append(Span(*bundle.origin, bundle.first, bundle.last))
