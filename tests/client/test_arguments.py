@@ -72,7 +72,7 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "group": [*NAMES, "another"], "when_full": [5, "away", "disconnect", ["block"]],
             "max_pending": [0, -1, True, "5", 1.5, 5], "window": [0, -1, True, "5", 1.5], "manual_ack": FLAGS,
             "replay_from": [5, "beginning", "yesterday", "@4", NAIVE, ["earliest"]],
-            "allow_gaps": FLAGS, "type": TYPES,
+            "allow_gaps": FLAGS, "log": NAMES, "type": TYPES,
         },
     ),
     "unsubscribe": ({}, {"inbox": [None, "t", 5]}),

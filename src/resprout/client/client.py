@@ -11,7 +11,8 @@ When its broker dies another one takes over, and the program notices nothing: re
 the network had to lose messages, the inboxes concerned end with an error that says so.
 
 `Client` publishes through `client.publisher`, subscribes through `client.subscriptions`, reads the past through
-`client.past_events` and makes requests through `client.requesting`. All of it runs in one event loop.
+`client.past_events`, follows logs through `client.logs`, and makes requests through `client.requesting`. All of it runs
+in one event loop.
 """
 
 import asyncio
@@ -22,8 +23,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 from weakref import WeakSet
-
-import msgspec
 
 from resprout.client.arguments import check_seconds, wrong
 from resprout.client.durable import DurableInbox, WhenFullWord, check_offered_here, consume, read_policy, read_terms
@@ -47,17 +46,10 @@ from resprout.client.errors import (
     gap_text,
     log_event,
 )
+from resprout.client.following import LogInbox
 from resprout.client.inbox import Batch, Inbox, TypedInbox, plain
-from resprout.client.past_events import (
-    PAGE_BYTES,
-    AskingClient,
-    EventsPage,
-    ReplayingInbox,
-    Start,
-    page_of,
-    read_request,
-    replay_text,
-)
+from resprout.client.logs import LogClient
+from resprout.client.past_events import EventsPage, ReplayingInbox, Start, replay_text
 from resprout.client.publisher import Turns
 from resprout.client.requesting import Conversing, Requester
 from resprout.client.subscriptions import ClientSubscriptions, Subscribing, Subscription
@@ -96,7 +88,7 @@ _CLIENTS: "WeakSet[Client]" = WeakSet()
 """The clients of this process."""
 
 
-class Client(AskingClient, Conversing, Subscribing):
+class Client(LogClient, Conversing, Subscribing):
     """A connected client. Made by `resprout.connect`."""
 
     def __init__(
@@ -270,11 +262,6 @@ class Client(AskingClient, Conversing, Subscribing):
         """Tell the program what a subscription that begins in the past has passed over."""
         return lambda journal, gap: self._raise_event(EventsMissing(filter, gap, gap_text(journal, gap)))
 
-    async def _read_whole(self, filter: str, where: str | None, start: Start, allow_gaps: bool) -> EventsPage:
-        """A page of the past; ReadError unless everything that matches is kept."""
-        request = read_request(filter, where, start, PAGE_BYTES, allow_gaps)
-        return page_of(await self.read_events(msgspec.structs.replace(request, whole=True)))
-
     async def unsubscribe(self, inbox: Inbox | TypedInbox[Any]) -> None:
         """End every subscription that feeds the inbox; return once no message of them can come any more.
 
@@ -286,6 +273,9 @@ class Client(AskingClient, Conversing, Subscribing):
             raise wrong("inbox", inbox, "an inbox that subscribe() returned, not a filter")
         self._check_open()
         inbox = plain(inbox)
+        if isinstance(inbox, LogInbox):
+            await inbox.unsubscribe()
+            return
         if isinstance(inbox, DurableInbox):
             if inbox not in self._durables:
                 raise UsageError(f"inbox: {inbox.name!r} is closed, or belongs to another client")
@@ -474,6 +464,7 @@ class Client(AskingClient, Conversing, Subscribing):
         for stream in self._streams.values():
             stream.close(reason)
         self._subscriptions.shut(reason, failure, error)
+        self._end_followed(failure, error)
         self._answer_nothing(reason)
         self._requester.close(reason)
         self._room_again(RoomAgain())

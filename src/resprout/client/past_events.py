@@ -214,6 +214,11 @@ class AskingClient(Publisher):
         finally:
             self._reading.pop(token, None)
 
+    async def _read_whole(self, filter: str, where: str | None, start: Start, allow_gaps: bool) -> EventsPage:
+        """A page of the past; ReadError unless everything that matches is kept."""
+        request = read_request(filter, where, start, PAGE_BYTES, allow_gaps)
+        return page_of(await self.read_events(msgspec.structs.replace(request, whole=True)))
+
     # -- operating -----------------------------------------------------------------------------------------------------
 
     async def forget(self, *names: str, force: bool = False) -> None:

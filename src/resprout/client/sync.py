@@ -164,6 +164,7 @@ class BlockingClient:
         when_full: WhenFullWord | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
+        log: str | None = None,
         timeout: float | None = None,
     ) -> BlockingInbox[Message]: ...
     @overload
@@ -180,6 +181,7 @@ class BlockingClient:
         manual_ack: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
+        log: str | None = None,
         timeout: float | None = None,
     ) -> BlockingDurableInbox[DurableMessage]: ...
     @overload
@@ -197,6 +199,7 @@ class BlockingClient:
         manual_ack: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
+        log: str | None = None,
         type: builtins.type[T],
         timeout: float | None = None,
     ) -> BlockingInbox[TypedMessage[T]]: ...
@@ -214,6 +217,7 @@ class BlockingClient:
         manual_ack: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
+        log: str | None = None,
         type: builtins.type[Any] | None = None,
         timeout: float | None = None,
     ) -> BlockingInbox[Any]:
@@ -227,7 +231,7 @@ class BlockingClient:
             "into": into.inbox if into is not None else None, "durable": durable, "group": group,
             "when_full": when_full, "max_pending": max_pending, "window": window,
             "manual_ack": True if is_durable else manual_ack, "replay_from": replay_from, "allow_gaps": allow_gaps,
-            "type": type,
+            "log": log, "type": type,
         }  # fmt: skip
 
         async def subscribe() -> Any:

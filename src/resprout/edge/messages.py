@@ -433,6 +433,8 @@ class EventsEnd(ProtocolMessage, frozen=True, tag=45):
     """Of the broker that kept the last event that was looked at, whether it matched or not; 0 when there was none."""
     gaps: tuple[EventGap, ...] = ()
     """The gaps that the answer passes over, or the one for which it was refused."""
+    retryable: bool = False
+    """Nothing was read, and the same question may be answered later."""
 
 
 class AudienceTold(ProtocolMessage, frozen=True, tag=31):

@@ -218,6 +218,8 @@ class EventsAnswered(msgspec.Struct, frozen=True):
     """Of the broker that kept the last event that was looked at; 0 when there was none."""
     gaps: tuple[EventGap, ...] = ()
     """The gaps that the answer passes over, or the one for which it was refused."""
+    retryable: bool = False
+    """Nothing was read, and the same question may be answered later."""
 
 
 class ConsumerBegan(msgspec.Struct, frozen=True):

@@ -192,7 +192,7 @@ class ReadRequests:
         token, events = asked
         answer = EventsAnswered(
             tuple(events), message.journal, message.following, message.first, message.end, message.reason,
-            message.life, message.gaps,
+            message.life, message.gaps, message.retryable,
         )  # fmt: skip
         out.append(Answer(answer, token))
 
@@ -200,7 +200,8 @@ class ReadRequests:
         """Answers of the session before do not come any more."""
         lost, self._sent = self._sent, {}
         for token, _ in lost.values():
-            out.append(Answer(EventsAnswered(reason="the broker was lost before it answered: ask again"), token))
+            reason = "the broker was lost before it answered: ask again"
+            out.append(Answer(EventsAnswered(reason=reason, retryable=True), token))
 
 
 def messages_of(message: EventRead, in_log: bool = False) -> list[StoredMessage]:

@@ -54,6 +54,8 @@ class _LogRead:
         self.predicates: tuple[Predicate, ...] = ()
         self.tried: list[str] = []
         """Brokers that were asked, the last one now."""
+        self.is_open = False
+        """A replica that was asked could not say what it has: another answer is possible later."""
         self.id = 0
         """Of the question to the last one, if that is another broker."""
         self.ticks = 0
@@ -126,8 +128,10 @@ class LogReads:
         self._local = [read for read in self._local if read.client != client]
         self._remote = [read for read in self._remote if read.client != client]
 
-    def _refuse(self, client: str, asked: ReadEvents, reason: str) -> None:
-        end = EventsEnd(asked.id, asked.journal, max(0, asked.position), 0, 0, as_reason(reason))
+    def _refuse(self, client: str, asked: ReadEvents, reason: str, retryable: bool = False) -> None:
+        end = EventsEnd(
+            asked.id, asked.journal, max(0, asked.position), 0, 0, as_reason(reason), retryable=retryable
+        )  # fmt: skip
         self._life.out.append(Send(client, end))
 
     # -- replicas ------------------------------------------------------------------------------------------------------
@@ -138,6 +142,7 @@ class LogReads:
             read.ticks += 1
             if read.ticks >= TICKS_PATIENT:
                 self._remote.remove(read)
+                read.is_open = True
                 self._try_next(read)
         self._look()
 
@@ -175,6 +180,7 @@ class LogReads:
             self._local.append(read)
             replica.read(wanted, partial(self._found_here, read, replica))
             return
+        read.is_open = read.is_open or (replica is not None and not replica.can_read)
         leader = (replica.leader,) if replica is not None else ()
         for broker in (*leader, *log.replicas):
             if broker and broker != own and broker not in read.tried and not self._life.view.is_dead(broker):
@@ -186,7 +192,9 @@ class LogReads:
                 ask = LogRead(log.name, read.id, wanted.offset, wanted.time_us, wanted.size, wanted.waits)
                 self._port.send(broker, ask)
                 return
-        self._refuse(read.client, read.asked, reason or f"no replica of the log {log.name} answers")
+        reason = reason or f"no replica of the log {log.name} answers"
+        # whoever follows a log has seen that it had this offset
+        self._refuse(read.client, read.asked, reason, read.is_open or read.asked.waits or not read.tried)
 
     def _found_here(self, read: _LogRead, replica: LogReplica, page: FoundPage) -> None:
         if read in self._local:  # the client may have left
@@ -209,6 +217,7 @@ class LogReads:
     def _found(self, read: _LogRead, page: FoundPage, origin: int) -> None:
         asked, log = read.asked, read.log
         if page.reason:
+            read.is_open = True
             self._try_next(read, page.reason)
         elif asked.position > page.end:
             self._try_next(read, f"the log {log.name} ends at offset {page.end}, and has no offset {asked.position}")
