@@ -84,8 +84,8 @@ class Step:
         """Everything that the step wants, records first."""
         return [*self.records, *self.out] if self.records else self.out
 
-    def note(self, kind: str, detail: str) -> None:
-        self.out.append(Note(kind, {"detail": detail}))
+    def note(self, kind: str, detail: str, **columns: Any) -> None:
+        self.out.append(Note(kind, {"detail": detail, **columns}))
 
     def end_life(self, retire: Retire) -> None:
         """End this life; only the first call counts."""

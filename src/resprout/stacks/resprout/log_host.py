@@ -274,7 +274,7 @@ class LogHost:
                 feeder.begin(self._wall_us)
             if gap := self._gaps.pop(log.name, ""):
                 feeder.note_gap(gap, self._wall_us)
-            self._life.note("log_fed", f"{log.name} is fed from here")
+            self._life.note("log_fed", f"{log.name} is fed from here", attributes={"log": log.name})
 
     @property
     def _wall_us(self) -> int:
