@@ -65,7 +65,7 @@ class Case:
         self._history = History(rows, self.promise)
         self._durables = read_durables(self._history)
         self._logs = read_logs(self._history.logged)
-        self._owed = owed(self._history, self._durables)
+        self._owed = owed(self._history, [*self._durables, *self._logs])
         self._operations = {p.number: o for p in self._history.publications if (o := operation_of(p)) is not None}
 
     # -- what is wrong -------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Case:
         if "barrier" in rules:
             found += check_barrier(history, self._groups, self._order)
         if "receipt" in rules:
-            found += check_receipts(history, self._durables)
+            found += check_receipts(history, [*self._durables, *self._logs])
         if "durable" in rules:
             found += check_durables(history, self._durables, self._owed)
         if not set(LOG_RULES).isdisjoint(rules):

@@ -143,9 +143,7 @@ def _barriers(history: History, log: LogRecord, line: Sequence, groups: Mapping[
             yield _anomaly(history, log, at[number], p, what)
 
 
-def around(
-    history: History, numbers: list[int], places: Mapping[int, int | None]
-) -> dict[int, Between]:
+def around(history: History, numbers: list[int], places: Mapping[int, int | None]) -> dict[int, Between]:
     """For each publication but totals, the places of the totals around it."""
     found: dict[int, Between] = {}
     waiting: list[int] = []

@@ -104,9 +104,20 @@ class LogRecord:
                 found.setdefault(message.position, message)
         return dict(sorted(found.items()))
 
-    def is_judged_for_loss(self, history: History) -> bool:
+    @property
+    def blocks_at_end(self) -> bool:
+        """Whether no majority of its replicas runs, so that nothing is taken from its feed."""
         running = sum(replica.runs for replica in self.replicas.values())
-        is_kept = bool(self.fed) and self.predicate is not None and 2 * running > len(self.brokers)
+        return 2 * running <= len(self.brokers)
+
+    def may_hold(self, p: PublicationRecord) -> bool:
+        return self.blocks_at_end and self.predicate is not None and matches(self.predicate, p)
+
+    def may_block(self, p: PublicationRecord) -> bool:
+        return self.may_hold(p)
+
+    def is_judged_for_loss(self, history: History) -> bool:
+        is_kept = bool(self.fed) and self.predicate is not None and not self.blocks_at_end
         return is_kept and history.is_whole and not history.promise.is_probable
 
 
@@ -334,9 +345,7 @@ def published(history: History, id: MessageId) -> PublicationRecord | None:
     return history.publications[number] if number is not None else None
 
 
-def _anomaly(
-    rule: str, history: History, log: LogRecord, message: LoggedMessage, says: str, what: str
-) -> Anomaly:
+def _anomaly(rule: str, history: History, log: LogRecord, message: LoggedMessage, says: str, what: str) -> Anomaly:
     name = history.naming.message(message.id)
     text = f"{log.name}: {says} {name} at {message.position}, {what}"
     return Anomaly(rule, message.time_us, message.node, (name,), text)

@@ -26,9 +26,7 @@ def declared_rows(time_us: int, world: str, logs: Iterable[LogDeclaration]) -> I
         yield Row(time_us=time_us, node=world, kind=kinds.LOG_DECLARED, filter=log.filter, attributes=about)
 
 
-def kept_rows(
-    time_us: int, node: str, log: str, entries: Sequence[LogEntry], end: int, runs: bool
-) -> Iterator[Row]:
+def kept_rows(time_us: int, node: str, log: str, entries: Sequence[LogEntry], end: int, runs: bool) -> Iterator[Row]:
     """What a replica has on its disk. `end`: the offset behind it where it has no entries."""
     about = {"log": log}
     for entry in entries:
@@ -53,9 +51,7 @@ def offset_of(entry: LogEntry) -> int:
     return entry.message
 
 
-def message_rows(
-    time_us: int, node: str, kind: str, log: str, offset: int, tseq: int, bundle: Bundle
-) -> Iterator[Row]:
+def message_rows(time_us: int, node: str, kind: str, log: str, offset: int, tseq: int, bundle: Bundle) -> Iterator[Row]:
     """One for each message of an entry."""
     found = zip(unpack_payloads(bundle), unpack_attributes(bundle), strict=True)
     for place, (payload, attributes) in enumerate(found):

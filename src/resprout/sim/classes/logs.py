@@ -139,7 +139,9 @@ def _blackout(rng: Random, scenario: Scenario, begin_us: int) -> Trial:
         blow = FaultAtEvent(event, FaultSpec(at_us, FaultKind.CRASH, tuple(names)))
         rng.shuffle(names)
         back = [
-            FaultSpec(at_us + rng.choice((1, rng.randint(1, 300_000), rng.randint(1, 5_000_000))), FaultKind.RECOVER, (n,))
+            FaultSpec(
+                at_us + rng.choice((1, rng.randint(1, 300_000), rng.randint(1, 5_000_000))), FaultKind.RECOVER, (n,)
+            )
             for n in names
         ]
         faults = sorted((*trial.scenario.faults, *back), key=lambda fault: fault.at_us)
@@ -148,9 +150,7 @@ def _blackout(rng: Random, scenario: Scenario, begin_us: int) -> Trial:
     return trial
 
 
-def _spared(
-    rng: Random, trial: Trial, logs: Sequence[LogDeclaration]
-) -> tuple[Scenario, tuple[FaultAtEvent, ...]]:
+def _spared(rng: Random, trial: Trial, logs: Sequence[LogDeclaration]) -> tuple[Scenario, tuple[FaultAtEvent, ...]]:
     """A trial in which each log keeps a majority: more brokers return, and with their disks."""
     spared: set[str] = set()
     every = [*trial.scenario.faults, *[strike.fault for strike in trial.at_events]]
@@ -174,13 +174,13 @@ def _spared(
 
 def _gone(faults: Iterable[FaultSpec]) -> set[str]:
     """Brokers, and clients, that do not return."""
-    went, came = set[str](), set[str]()
-    for fault in faults:
+    gone: set[str] = set()
+    for fault in sorted(faults, key=lambda fault: fault.at_us):
         if fault.kind in (FaultKind.CRASH, FaultKind.LEAVE):
-            went.update(fault.nodes)
+            gone.update(fault.nodes)
         elif fault.kind in (FaultKind.RECOVER, FaultKind.JOIN):
-            came.update(fault.nodes)
-    return went - came
+            gone.difference_update(fault.nodes)
+    return gone
 
 
 def _return(name: str, faults: Sequence[FaultSpec], back_us: int) -> FaultSpec:
