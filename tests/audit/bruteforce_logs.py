@@ -76,7 +76,7 @@ def _kept(log: OneLog) -> set[Finding]:
         places = [log.w.rows[i].position or 0 for i in mine]
         line = [int(log.end(broker)["first"]) - 1, *places, int(log.end(broker)["end"])]
         for n in range(1, len(line)):
-            if line[n] - line[n - 1] != 1 and not (line[n] - line[n - 1] == 2 and line[n] - 1 in gaps):
+            if line[n] <= line[n - 1] or not set(range(line[n - 1] + 1, line[n])) <= set(gaps):
                 found.add(("log_kept", broker, None))
     return found
 
@@ -95,7 +95,7 @@ def _same(log: OneLog) -> set[Finding]:
     for i, broker in product(log.of("log_gap"), log.brokers):
         position = log.w.rows[i].position or 0
         mine = [log.w.rows[j].position for j in log.of("log_gap") if log.w.rows[j].node == broker]
-        inside = int(log.end(broker)["first"]) < position < int(log.end(broker)["end"])
+        inside = int(log.end(broker)["first"]) <= position < int(log.end(broker)["end"])
         if inside and position not in mine:
             found.add(("log_same", broker, None))
     return found

@@ -203,7 +203,7 @@ def _kept_rightly(history: History, log: LogRecord, node: str) -> Iterator[Anoma
     gaps = {gap.position for gap in replica.gaps}
     places = [replica.first - 1, *[message.position for message in replica.messages], replica.end]
     for last, position in pairwise(places):
-        if position != last + 1 and not (position == last + 2 and last + 1 in gaps):
+        if position <= last or any(between not in gaps for between in range(last + 1, position)):
             text = f"{log.name}: {node} keeps nothing between {last} and {position}"
             yield Anomaly("log_kept", replica.time_us, node, (), text)
 
@@ -235,7 +235,7 @@ def _same_gaps(log: LogRecord) -> Iterator[Anomaly]:
         for other in nodes:
             there = log.replicas[other]
             for position, gap in marks[node].items():
-                if there.first < position < there.end and position not in marks[other]:
+                if there.first <= position < there.end and position not in marks[other]:
                     text = f"{log.name}: {node} has a gap mark at {position}, and {other} has none there"
                     yield Anomaly("log_same", gap.time_us, other, (), text)
 

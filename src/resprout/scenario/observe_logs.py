@@ -1,6 +1,6 @@
 """Rows of the trace about logs: their declarations, and what the disks of their replicas hold in the end.
 
-Offsets count messages. A gap mark has the offset of the message behind it, or one of its own.
+Offsets count messages, and a gap mark has an offset of its own.
 """
 
 import zlib
@@ -33,22 +33,13 @@ def kept_rows(time_us: int, node: str, log: str, entries: Sequence[LogEntry], en
         bundle = entry.messages
         if bundle is None:
             yield Row(
-                time_us=time_us, node=node, kind=kinds.LOG_GAP, position=offset_of(entry), attributes=about,
-                detail=entry.gap,
+                time_us=time_us, node=node, kind=kinds.LOG_GAP, position=entry.offset, attributes=about, detail=entry.gap
             )  # fmt: skip
         else:
-            yield from message_rows(time_us, node, kinds.LOG_KEPT, log, offset_of(entry), entry.tseq, bundle)
-    first = offset_of(entries[0]) if entries else end
-    if entries:
-        last = entries[-1].messages
-        end = offset_of(entries[-1]) + (last.count if last is not None else 0)
+            yield from message_rows(time_us, node, kinds.LOG_KEPT, log, entry.offset, entry.tseq, bundle)
+    first, end = (entries[0].offset, entries[-1].following) if entries else (end, end)
     held = {**about, "first": str(first), "end": str(end), **({"runs": "yes"} if runs else {})}
     yield Row(time_us=time_us, node=node, kind=kinds.LOG_END, attributes=held)
-
-
-def offset_of(entry: LogEntry) -> int:
-    """The offset of its first message."""
-    return entry.message
 
 
 def message_rows(time_us: int, node: str, kind: str, log: str, offset: int, tseq: int, bundle: Bundle) -> Iterator[Row]:

@@ -51,7 +51,7 @@ class VirtualLogs:
                 entries = self.entries(log, broker)
                 replica = running[broker].replicas.get(log.name) if broker in running else None
                 if entries or replica is not None:
-                    end = replica.state.messages if replica is not None else 0
+                    end = replica.state.end if replica is not None else 0
                     yield from kept_rows(self._world.now_us, broker, log.name, entries, end, replica is not None)
 
     def entries(self, log: LogDeclaration, broker: str) -> list[LogEntry]:

@@ -200,9 +200,11 @@ class LogArrays:
             return True
         end = log.ends[node]
         line = np.concatenate(([end.first - 1], position, [end.end]))
-        step = np.diff(line)
-        over_gap = (step == 2) & np.isin(line[:-1] + 1, table.position[gaps])
-        return not bool(np.all((step == 1) | over_gap))
+        if np.any(np.diff(line) < 1):
+            return True
+        marks = np.setdiff1d(table.position[gaps], position)
+        inside = np.count_nonzero((marks >= end.first) & (marks < end.end))
+        return bool(len(position) + inside != end.end - end.first)
 
     def _differs(self, log: OneLog, name: int) -> bool:
         table = self._rows.rows
@@ -226,7 +228,7 @@ class LogArrays:
         table = self._rows.rows
         marks = {node: set(table.position[places].tolist()) for node, places in log.gaps.items()}
         return any(
-            end.first < position < end.end and position not in marks.get(node, ())
+            end.first <= position < end.end and position not in marks.get(node, ())
             for positions in marks.values()
             for position in positions
             for node, end in log.ends.items()
