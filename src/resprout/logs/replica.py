@@ -137,6 +137,9 @@ class LogReplica:
         replica = self._replica = Replica(group, self.identity, self._founders, self._rng, self._options)
         out: list[Effect] = []
         self._take(replica.start(now_us, out, ledger), out, now_us)
+        if self.is_member:  # what others said in this session before was not heard
+            for broker in {broker_of(member): None for member in self.members if member != self.identity}:
+                self._port.send(broker, LogAsk(self.declaration.name, self.identity, self.entries.end))
 
     def _write(self, record: bytes) -> None:
         self._port.write(StoreRecord(self.declaration.votes, record))
@@ -334,6 +337,7 @@ class LogReplica:
     def hear_ask(self, broker: str, message: LogAsk, now_us: int) -> None:
         if self._replica is None or broker_of(message.identity) != broker:
             return
+        self._repeats.forget(lambda member: member == message.identity)
         if message.identity in self._founders and message.identity in self.members:
             self._port.send(broker, LogFound(self.declaration.name, self._founders))
             return
