@@ -114,8 +114,10 @@ class LogHost:
     def send(self, broker: str, message: ProtocolMessage) -> None:
         if broker == self._life.seat.name:
             self.local.append(message)
-        elif not self._life.view.is_dead(broker):
+        elif not self._life.view.is_dead_speaker(broker):
             self._peers.post(broker, message)
+        elif isinstance(message, LogFeed) and any(broker in log.replicas for log in self._life.seat.logs):
+            self._peers.open(broker)  # it may have returned far away, and has no reason to call
 
     def do(self, effect: Effect) -> None:
         self._life.out.append(effect)
