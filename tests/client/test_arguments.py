@@ -85,6 +85,12 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         },
     ),
     "read_events": ({}, {"request": [None, 5, "t"]}),
+    "commit": (
+        {"log": "l", "name": "n", "offset": 5},
+        {"log": NAMES, "name": NAMES, "offset": [None, -1, True, "5", 1.5, "log.other@5"], "force": FLAGS},
+    ),
+    "committed": ({"log": "l", "name": "n"}, {"log": NAMES, "name": NAMES}),
+    "forget_position": ({"log": "l", "name": "n"}, {"log": NAMES, "name": NAMES}),
     "forget": ({}, {"names": [None, *NAMES], "force": FLAGS}),
     "close": ({}, {"timeout": TIMES}),
 }  # fmt: skip

@@ -110,8 +110,6 @@ class Client(LogClient, Conversing, Subscribing):
         self._links = links or LinkOptions()
         self._when_full: WhenFull | None = None
         """As the program chose it."""
-        self._durables: set[DurableInbox] = set()
-        """Durable subscriptions that this program consumes."""
         for stream in self._streams.values():
             stream.offer(began.stack, began.receipts)
         self._subscriptions = ClientSubscriptions()

@@ -252,6 +252,10 @@ class ReadError(ClientError):
     """No stored events were read; the text says why."""
 
 
+class CommitError(ClientError):
+    """A position in a log was not stored, or cannot be told; the text says why."""
+
+
 class GapError(ReadError):
     """Stored events are missing; `gap` says which. All events before the gap were handed out.
 

@@ -46,6 +46,11 @@ class LogFollower:
         self.first = EventsPage("", (), Offset("", 0), 0, 0)
         """The first page."""
 
+    @property
+    def position(self) -> int:
+        """The offset behind all that was handed on."""
+        return self._request.position
+
     async def open(self) -> None:
         """Read the first page. ReadError when there is none."""
         until = asyncio.get_running_loop().time() + OPEN_SECONDS

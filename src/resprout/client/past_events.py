@@ -162,6 +162,9 @@ def page_of(answer: EventsAnswered) -> EventsPage:
     return EventsPage(answer.journal, messages, following, answer.first, answer.end, answer.gaps)
 
 
+Answered = ForgetAnswered | EventsAnswered | AudienceAnswered | Refused
+
+
 class AskingClient(Publisher):
     _requester: Requester
 
@@ -251,7 +254,7 @@ class AskingClient(Publisher):
         if self._closed is not None:
             raise ClosedError(self._closed)
 
-    def _answered(self, token: int, news: ForgetAnswered | EventsAnswered | AudienceAnswered | Refused) -> None:
+    def _answered(self, token: int, news: Answered) -> None:
         if isinstance(news, AudienceAnswered):
             self._requester.answered(token, news.anybody)
             return

@@ -198,6 +198,7 @@ class Subscribing:
         start: Start,
         durable: str | None,
         group: str | None,
+        manual_ack: bool,
         allow_gaps: bool,
     ) -> Inbox:
         raise NotImplementedError
@@ -312,7 +313,7 @@ class Subscribing:
         read = log_of(log, start)
         if read is not None:
             _check_reads_log(read, {"into": fed, "when_full": when_full, "max_pending": max_pending, "window": window})
-            inbox = await self._follow(filter, where, read, start, durable, group, allow_gaps)
+            inbox = await self._follow(filter, where, read, start, durable, group, manual_ack, allow_gaps)
         else:
             inbox = await self._subscribe(
                 filter, where, fed, durable, group, when_full, max_pending, window, manual_ack,

@@ -27,6 +27,7 @@ from resprout.core.message_fields import (
     TotalSequence,
 )
 from resprout.edge.durable_messages import DURABLE_MESSAGES, Span, WhenFull
+from resprout.edge.position_messages import POSITION_MESSAGES
 
 _DELIVERED: Final = ReceiptLevel.DELIVERED.bit
 OWN_LIFE: Final = Derived("the life of the client in this session", Otherwise.CUT_OFF, "incarnation")
@@ -233,6 +234,8 @@ class Extra(enum.IntEnum):
     """`Consume`: subscriptions that outlive their subscribers."""
     AUDIENCE = 4
     """`AskAudience`: it knows where nobody listens."""
+    POSITIONS = 5
+    """`AskPosition`: this broker knows logs."""
 
 
 class Serving(ProtocolMessage, frozen=True, tag=32):
@@ -461,5 +464,5 @@ CLIENT_MESSAGES = (
     Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Successors,
     BrokersForgotten, PublicationWaits, HoldTold, SafeCopies, EventRead, EventsEnd, AudienceTold, DeliveriesDropped,
     PlacedDelivery, TopicsReached,
-    *DURABLE_MESSAGES,
+    *DURABLE_MESSAGES, *POSITION_MESSAGES,
 )  # fmt: skip

@@ -107,6 +107,33 @@ class AudienceRequest(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
 
 
+class PositionRequest(msgspec.Struct, frozen=True):
+    """How far a reader of a log has come. Answered by `PositionAnswered` under the same token."""
+
+    log: str
+    name: str
+    offset: int
+    """Where to go on reading; -1: forget the position; -2: only tell it."""
+    version: int = 0
+    """The one that the application has seen; 0: any, or none yet for one that is forced."""
+    forced: bool = False
+    """It may go back, and its version is counted up."""
+    owner: str = ""
+    """Of a forced one: a name that no other change has."""
+
+
+class PositionAnswered(msgspec.Struct, frozen=True):
+    offset: int
+    """As it is stored; -1: there is none."""
+    version: int
+    end: int
+    """The offset behind the last message of the log."""
+    reason: str = ""
+    """Why it was not changed, or cannot be told; empty otherwise."""
+    retryable: bool = False
+    """The same question may be answered later."""
+
+
 class FlushRequest(msgspec.Struct, frozen=True):
     """Send what was added to `ClientMachine.outgoing`."""
 
@@ -120,6 +147,7 @@ ClientRequest = (
     | ForgetRequest
     | ReadRequest
     | AudienceRequest
+    | PositionRequest
     | FlushRequest
 )
 
@@ -329,6 +357,7 @@ ClientNews = (
     | DeliveriesSkipped
     | ForgetAnswered
     | EventsAnswered
+    | PositionAnswered
     | Refused
     | RoomAgain
 )

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Protocol
 import msgspec
 
 from resprout.core.contract import BrokerMessage, Effect, ProtocolMessage
-from resprout.core.message_fields import NUMBER_MAX, BoundedNumber, Microseconds
+from resprout.core.message_fields import BoundedNumber, Microseconds, PositionOffset
 
 FETCH_BYTES: Final = 256 << 10
 """Of entries in one answer, unless a single one is larger."""
@@ -20,8 +20,8 @@ GROUP: Final = "|"
 
 
 class LogAsk(BrokerMessage, frozen=True, tag=312):
-    """By a replica that is no member: who is a member of this log? Answered by `LogTold`, or by `LogFound`. By a
-    member: it has read its disk, and has heard nothing before this."""
+    """By a replica that is no member: who is a member of this log? Answered by `LogTold`, or by `LogFound`. By a member:
+    it has read its disk, and has heard nothing before this."""
 
     log: str
     identity: str
@@ -113,7 +113,7 @@ class LogRead(BrokerMessage, frozen=True, tag=321):
     log: str
     id: BoundedNumber
     """Chosen by the speaker."""
-    offset: Annotated[int, msgspec.Meta(ge=-2, le=NUMBER_MAX)]
+    offset: PositionOffset
     """From here on; -1: from a time on; -2: the end."""
     time_us: Microseconds
     size: Annotated[int, msgspec.Meta(ge=1, le=FETCH_BYTES)]
@@ -145,7 +145,45 @@ class LogPage(BrokerMessage, frozen=True, tag=322):
         return sum(len(record) for record in self.records)
 
 
-LOG_MESSAGES = (LogAsk, LogTold, LogFound, LogFeed, LogFed, LogLed, LogFetch, LogEntries, LogRead, LogPage)
+class LogSettle(BrokerMessage, frozen=True, tag=325):
+    """By the broker of a client, to the leader: change a position that readers have stored, or tell it. Answered by
+    `LogSettled`."""
+
+    log: str
+    id: BoundedNumber
+    """Chosen by the speaker."""
+    name: str
+    offset: PositionOffset
+    """Where to go on reading; -1: forget the position; -2: only tell it."""
+    version: BoundedNumber
+    """The one that the client has seen; 0: any, or none yet for one that is forced."""
+    forced: bool
+    """It may go back."""
+    owner: str
+    """Of a forced one: a name that no other change has."""
+
+
+class LogSettled(BrokerMessage, frozen=True, tag=326):
+    """Answer to `LogSettle`."""
+
+    log: str
+    id: BoundedNumber
+    offset: PositionOffset
+    """As it is stored; -1: there is none."""
+    version: BoundedNumber
+    end: BoundedNumber
+    """The offset behind the last message."""
+    leader: str
+    """Who leads the log, if the speaker does not; empty when it is not known."""
+    is_leading: bool
+    """Whether the speaker leads, and this is its answer."""
+    reason: str = ""
+    """Why it was not changed; empty when it was."""
+
+
+LOG_MESSAGES = (
+    LogAsk, LogTold, LogFound, LogFeed, LogFed, LogLed, LogFetch, LogEntries, LogRead, LogPage, LogSettle, LogSettled,
+)  # fmt: skip
 
 
 class LogPort(Protocol):

@@ -6,6 +6,7 @@ import msgspec
 
 from resprout.core.bundle import Bundle, from_record, to_record
 from resprout.core.message_fields import Marks
+from resprout.logs.positions import StoredPosition
 
 
 class LogCommand(msgspec.Struct, frozen=True, array_like=True):
@@ -57,6 +58,7 @@ class StateFields(msgspec.Struct, frozen=True, array_like=True):
     feeds: tuple[tuple[str, int], ...]
     marks: Marks
     id: str
+    positions: tuple[StoredPosition, ...] = ()
 
 
 class ReplicaIdentity(msgspec.Struct, frozen=True, array_like=True):

@@ -27,6 +27,8 @@ from resprout.logs.messages import (
     LogPage,
     LogPort,
     LogRead,
+    LogSettle,
+    LogSettled,
     LogTold,
     broker_of,
     group_of,
@@ -34,6 +36,7 @@ from resprout.logs.messages import (
 )
 from resprout.logs.reading import Found, FoundPage, LogReader, Wanted
 from resprout.logs.records import ReplicaIdentity, identity_record, ledger_record, read_votes
+from resprout.logs.settling import PositionSettling
 from resprout.logs.state import LogState
 from resprout.replicas.ledger import Chosen, HeartbeatDue, Led, News, PatienceOver, Restored
 from resprout.replicas.messages import Accept, Fetch, Lead, ReplicaOptions
@@ -65,6 +68,7 @@ class LogReplica:
         """Empty until its disk was read."""
         self.entries: Final = LogEntryStore(declaration, port)
         self.state: Final = LogState()
+        self._settling = PositionSettling(self.state, port)
         self._reader = LogReader(declaration, self.entries, port, self._decided_end)
         self.trouble = ""
         """Why it does not take part."""
@@ -226,9 +230,12 @@ class LogReplica:
                 self._restore(one)
             elif isinstance(one, Led):
                 self._proposed.clear()
+                self._settling.forget()
         if news:
             self._tell_decided()
             self._tell_feeders()
+            if self.is_leading:
+                self._settling.look()
             self._catch_up()
             self._keep_snapshot()
         self._look_at_readers()
@@ -449,3 +456,19 @@ class LogReplica:
             self._port.send(broker, told)
 
         self.read(Wanted(message.offset, message.time_us, message.size, message.waits), found)
+
+    def hear_settle(self, broker: str, message: LogSettle, now_us: int, time_us: int) -> None:
+        """A position of a reader; `time_us` since 1970."""
+        replica = self._replica
+        if replica is None or not replica.has_lease(now_us):
+            told = LogSettled(self.declaration.name, message.id, -1, 0, 0, self.leader, is_leading=False)
+            self._port.send(broker, told)
+            return
+
+        def propose(command: bytes) -> bool:
+            out: list[Effect] = []
+            taken, news = replica.propose(command, now_us, out)
+            self._take(news, out, now_us)
+            return taken
+
+        self._settling.hear(broker, message, time_us, propose)

@@ -7,6 +7,8 @@ log ahead of what they may depend on.
 A feed that begins hands out again what was not acknowledged to an earlier one. Numbers of one origin rise in every
 feed, so whatever is not above the last number of its origin is in the log already.
 
+Positions of readers (`positions`) are commands of no feed.
+
 The first command of a log is the first one of a subscription that began for it, and no later command is. Otherwise
 entries, or messages, were lost with all that knew them, and the log gets a gap mark.
 """
@@ -17,6 +19,7 @@ from typing import Final
 from resprout.core.bundle import Bundle, Origin, from_record, split, to_record
 from resprout.core.errors import WireError
 from resprout.core.message_fields import to_marks
+from resprout.logs.positions import Positions, read_position_command
 from resprout.logs.records import LogEntry, StateFields, read_command, read_state, to_bytes
 
 FEEDS_KEPT: Final = 16
@@ -38,6 +41,7 @@ class LogState:
         self.time_us = 0
         self.feeds: dict[str, int] = {}
         """By feed: the number of the last command that was applied."""
+        self.positions: Final = Positions()
         self._marks: dict[Origin, int] = {}
 
     @property
@@ -47,6 +51,9 @@ class LogState:
 
     def apply(self, data: bytes) -> list[bytes]:
         """Apply a decided command. Return the records of the entries that it appends."""
+        if (position := read_position_command(data)) is not None:
+            self.positions.apply(position, self.end)
+            return []
         command = read_command(data)
         if command is None or command.number != self.feeds.get(command.feed, 0) + 1:
             return []
@@ -106,7 +113,15 @@ class LogState:
 
     def dump(self) -> bytes:
         return to_bytes(
-            StateFields(self.next, self.end, self.time_us, tuple(self.feeds.items()), to_marks(self._marks), self.id)
+            StateFields(
+                self.next,
+                self.end,
+                self.time_us,
+                tuple(self.feeds.items()),
+                to_marks(self._marks),
+                self.id,
+                tuple(self.positions.by_name.values()),
+            )
         )
 
     def load(self, data: bytes) -> None:
@@ -114,4 +129,5 @@ class LogState:
         fields = read_state(data)
         self.next, self.end, self.time_us = fields.next, fields.end, fields.time_us
         self.feeds, self.id = dict(fields.feeds), fields.id
+        self.positions.load(fields.positions)
         self._marks = {mark.origin: mark.seq for mark in fields.marks}

@@ -247,8 +247,8 @@ class RunningBroker:
         )
         node.identity_of = host.identity_of
         node.limits_of = host.limits_of
-        if (logs := getattr(machine, "logs", None)) is not None:  # the stack is not imported here
-            logs.reads.unread = node.unacknowledged_bytes
+        if isinstance(machine, Shell) and machine.log_access is not None:
+            machine.log_access.unread = node.unacknowledged_bytes
         if recorder is not None:
             recorder.unread = node.unacknowledged_bytes
             recorder.party_of = lambda client: host.identity_of(node.connection_of(client)) or client
@@ -286,10 +286,9 @@ class RunningBroker:
         door = self._door
         guard = Guard(permit, host.reception.refused, door.keeps, door.is_for_anybody)
         machine.guard = lambda session, message: (message, ()) if session.is_internal else guard(session, message)
-        if recorder is not None:
-            recorder.may_read = lambda client, topic_filter: may_hear(permit(client).rights, client, topic_filter)
-        if (logs := getattr(machine, "logs", None)) is not None:
-            logs.reads.may_read = lambda client, wanted: may_hear(permit(client).rights, client, wanted)
+        for reader in (recorder, machine.log_access):
+            if reader is not None:
+                reader.may_read = lambda client, topic_filter: may_hear(permit(client).rights, client, topic_filter)
 
     def _heard(self, note: Note) -> None:
         self.books.note(note)

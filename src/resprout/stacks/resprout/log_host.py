@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, unpack_attributes, unpack_payloads
 from resprout.core.contract import Effect, Event, LinkDown, LinkUp, ProtocolMessage, Received, Writable
+from resprout.edge.broker.ports import LogAccess
 from resprout.edge.durable_messages import (
     SPANS_MAX,
     Acknowledge,
@@ -36,6 +37,8 @@ from resprout.logs.messages import (
     LogLed,
     LogPage,
     LogRead,
+    LogSettle,
+    LogSettled,
     LogTold,
     broker_of,
     speaker_of,
@@ -46,6 +49,7 @@ from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.durable_book import DurableBook
 from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.log_positions import LogPositions
 from resprout.stacks.resprout.log_reads import LogReads
 
 WINDOW: Final = 4_096
@@ -71,7 +75,9 @@ class _Consumption:
 
 
 class LogHost:
-    def __init__(self, life: BrokerLife, peers: Peers, durables: Durables, book: DurableBook, rng: Random) -> None:
+    def __init__(
+        self, life: BrokerLife, peers: Peers, durables: Durables, book: DurableBook, rng: Random, access: LogAccess
+    ) -> None:
         self._life = life
         self._peers = peers
         self._durables = durables
@@ -97,7 +103,8 @@ class LogHost:
         """What this broker says to itself."""
         self._tokens = 0
         """Given out so far."""
-        self.reads: Final = LogReads(life, self.replicas, self)
+        self.reads: Final = LogReads(life, self.replicas, self, access)
+        self.positions: Final = LogPositions(life, self.replicas, self, access)
 
     # -- the port of replicas and feeders ------------------------------------------------------------------------------
 
@@ -136,6 +143,7 @@ class LogHost:
             if feed.feeder is not None:
                 feed.feeder.tick()
         self.reads.tick()
+        self.positions.tick()
 
     def link_up(self, broker: str) -> None:
         for replica in self.replicas.values():
@@ -181,6 +189,9 @@ class LogHost:
         if isinstance(message, LogPage):
             self.reads.hear(broker, message)
             return
+        if isinstance(message, LogSettled):
+            self.positions.hear(broker, message)
+            return
         replica = self.replicas.get(message.log)
         if replica is None:
             return
@@ -190,6 +201,8 @@ class LogHost:
             replica.hear_fetch(broker, message)
         elif isinstance(message, LogRead):
             replica.hear_read(broker, message)
+        elif isinstance(message, LogSettle):
+            replica.hear_settle(broker, message, now_us, self._wall_us)
         elif not replica.knows(broker):
             return  # it keeps no replica of this log
         elif isinstance(message, LogAsk):

@@ -5,13 +5,13 @@ does not read for clients: it may not know what is missing. A read that one repl
 
 Offsets count messages, and an answer may begin and end in the middle of an entry.
 
-Reading is as good as subscribing: a client that may not do the one may not do the other (`may_read`). Answers are
+Reading is as good as subscribing: a client that may not do the one may not do the other (`LogAccess`). Answers are
 outside the window of a session, so a client is given the next one only when it has received most of the last. The steps
 that its condition took have to be paid off with time before it is given more.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -19,6 +19,7 @@ from resprout.core.bundle import Bundle, split
 from resprout.core.contract import Send
 from resprout.core.errors import UsageError, WireError
 from resprout.edge.broker.event_record import as_reason
+from resprout.edge.broker.ports import LogAccess
 from resprout.edge.broker.recorder import (
     FILTERS_MAX,
     GAPS_MAX,
@@ -67,14 +68,12 @@ class _LogRead:
 
 
 class LogReads:
-    def __init__(self, life: BrokerLife, replicas: dict[str, LogReplica], port: LogPort) -> None:
+    def __init__(self, life: BrokerLife, replicas: dict[str, LogReplica], port: LogPort, access: LogAccess) -> None:
         self._life = life
         self._replicas = replicas
         self._port = port
+        self._access = access
         self._logs = {log.subscription: log for log in life.seat.logs}
-        self.may_read: Callable[[str, str], bool] = lambda client, topic_filter: True
-        self.unread: Callable[[str], int] = lambda client: 0
-        """Tells how many bytes were sent to a client that it has not acknowledged."""
         self._waiting: deque[_LogRead] = deque()
         """Their clients have not received earlier answers, or have not paid for them."""
         self._local: list[_LogRead] = []
@@ -111,7 +110,7 @@ class LogReads:
                 check_filter(topic_filter)
             except UsageError as error:
                 return str(error)
-            if not self.may_read(client, topic_filter):
+            if not self._access.may_read(client, topic_filter):
                 return f"{client} may not subscribe to {topic_filter}"
             if not filter_covers(log.filter, topic_filter):
                 return f"the log {log.name} keeps {log.filter}, and not all of {topic_filter}"
@@ -151,7 +150,7 @@ class LogReads:
         now_us, waiting = self._life.now_us, self._waiting
         self._waiting = deque()
         for read in waiting:
-            if self._paid_us.get(read.client, 0) > now_us or self.unread(read.client) > UNREAD_BYTES:
+            if self._paid_us.get(read.client, 0) > now_us or self._access.unread(read.client) > UNREAD_BYTES:
                 self._waiting.append(read)
                 continue
             where = read.asked.where
