@@ -111,8 +111,8 @@ def test_whoever_the_rules_let_consume_it_consumes_it_and_does_not_end_it() -> N
 
 
 def test_rights_to_another_name_do_not_let_a_consumer_in_that_waits() -> None:
-    """Rights belong to the name that is asked for. A session asks once (`ClientSession.check_turn`), which alone kept the
-    rights to a second name from holding for the first while that waited."""
+    """Rights belong to the name that is asked for. Only the rule that a session asks once (`ClientSession.check_turn`)
+    kept the rights to a second name from holding for the first while that waited."""
     network = Guarded(mallory=Rights(subscribe=("jobs/#",), consume=("scratch",)))
     broker = network.tree.brokers["b0"]
     session = ClientSession("mallory.w0", 1, 1 << 20, identity="mallory")
