@@ -319,6 +319,7 @@ class _Life:
             settings.parent, settings.contacts, settings.name, settings.stack.name, self._voice.say,
             tuple(members.values()), FOUND_SECONDS if founds else None, self._keyring, only_placed=self._force_found,
             key=self._door.network_key, has_rules=self._door.has_rules,
+            max_payload=settings.stack.max_payload(settings.options),
         )  # fmt: skip
 
     def _tell_members(self, members: Iterable[str]) -> None:

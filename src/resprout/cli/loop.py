@@ -166,8 +166,8 @@ async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
     while chunk := await helper.do(lambda: os.read(descriptor, READ_BYTES)):
         *lines, rest = (rest + chunk).split(b"\n")
         count += len(lines)
-        if len(rest) > limits.PAYLOAD_BYTES:
-            raise UsageError(f"line {count + 1} is longer than {limits.PAYLOAD_BYTES} bytes")
+        if len(rest) > limits.PAYLOAD_BYTES_MAX:
+            raise UsageError(f"line {count + 1} is longer than {limits.PAYLOAD_BYTES_MAX} bytes")
         if lines:
             yield lines
     if rest:

@@ -432,7 +432,7 @@ async def consume(
         rng=random.Random(secrets.randbits(64)),
         options=links,
         first_epoch=random_epoch(),
-        bodies=EncodedBodies(CODEC),
+        bodies=EncodedBodies(CODEC, limits.PAYLOAD_BYTES_MAX),
         incarnation_max=incarnation_max,
     )
     own = Host(carried, CODEC, Here(session, "client", incarnation), host.where, inbox.hear, door=host.door)
