@@ -1,4 +1,4 @@
-"""From addresses to a connected client."""
+"""Connects a client to a broker, given addresses."""
 
 import asyncio
 import os
@@ -93,7 +93,8 @@ def connect(
 
 
 def read_keyring(tls: Tls | str | os.PathLike[str] | None, name: str | None) -> Keyring | None:
-    """Of a client of this name. UsageError when the files are not good, or prove another one's name."""
+    """Return the keyring of a client with this name. Raises UsageError if the files are invalid or prove another
+    name."""
     if tls is None:
         return None
     files = tls if isinstance(tls, Tls) else tls_of_client(Path(tls), name)
