@@ -38,10 +38,10 @@ allow_gaps_option = click.option(
 
 @click.command()
 @click.argument("filter")
-@click.option("--where", metavar="EXPR", help='Only messages whose attributes fulfil this, e.g. "amount > 100".')
+@click.option("--where", metavar="EXPR", help='Only messages whose attributes match, e.g. "amount > 100".')
 @count_option("End after N messages.")
 @click.option("--json", "json", is_flag=True, help="Print messages with all fields, one JSON object a line.")
-@click.option("--raw", is_flag=True, help="Print unchanged payloads only, each followed by a line end.")
+@click.option("--raw", is_flag=True, help="Print unchanged payloads only, each followed by a newline.")
 @click.option("--durable", metavar="NAME", help="Name of a durable subscription, which resumes where it stopped.")
 @click.option(
     "--group", metavar="NAME", help="Share a durable subscription: each message goes to one consumer of the group."
@@ -175,7 +175,7 @@ async def _follow(
 
 @click.command()
 @click.argument("filter")
-@click.option("--where", metavar="EXPR", help='Only messages whose attributes fulfil this, e.g. "amount > 100".')
+@click.option("--where", metavar="EXPR", help='Only messages whose attributes match, e.g. "amount > 100".')
 @click.option(
     "--from", "start", default="earliest", show_default=True, metavar="OFFSET",
     help="Where to begin: an offset as it is printed, a time such as 2026-03-01T12:00:00Z, earliest or latest.",

@@ -109,7 +109,9 @@ class Client(LogClient, Conversing, Subscribing):
         self._is_connected = True
         self._links = links or LinkOptions()
         self._when_full: WhenFull | None = None
-        """As the program chose it."""
+        """The policy that the program chose for all its subscriptions."""
+        self._durables: set[DurableInbox] = set()
+        """Durable subscriptions that this program consumes."""
         for stream in self._streams.values():
             stream.offer(began.stack, began.receipts)
         self._subscriptions = ClientSubscriptions()
@@ -243,7 +245,7 @@ class Client(LogClient, Conversing, Subscribing):
             await subscription.confirmed
         except asyncio.CancelledError:
             if not subscription.confirmed.cancelled():
-                subscription.confirmed.exception()  # seen: nobody else will ask for it
+                subscription.confirmed.exception()  # retrieved, so that asyncio does not log it
             if self._subscriptions.find(request) is subscription:
                 self._subscriptions.give_up(subscription)
                 self._end(subscription)
@@ -287,9 +289,8 @@ class Client(LogClient, Conversing, Subscribing):
             await asyncio.gather(*(asyncio.shield(ended) for ended in waits))
 
     async def end_subscription(self, name: str) -> None:
-        """End a durable subscription for everybody, with all that waits for it, without consuming it. Where clients
-        prove who they are, this is for its owner, and for those who may `manage` it. SubscribeError when there is
-        none."""
+        """End a durable subscription for all consumers and discard its backlog. Where clients prove their identity,
+        only its owner, and identities that may `manage` it, can do this. Raises SubscribeError if it does not exist."""
         check_name(name, "name of a durable subscription")
         self._check_open()
         check_offered_here(self._machine.serving)
@@ -310,7 +311,7 @@ class Client(LogClient, Conversing, Subscribing):
                 if self._taking.waiting:
                     self._take()
                 self._flush()
-                with contextlib.suppress(TimeoutError):  # whoever needs to know has waited for the receipt
+                with contextlib.suppress(TimeoutError):  # a program that needs to know has waited for the receipt
                     async with asyncio.timeout(timeout):
                         for stream in self._streams.values():
                             with contextlib.suppress(PublishError):
@@ -336,7 +337,7 @@ class Client(LogClient, Conversing, Subscribing):
     # -- what the machine says -----------------------------------------------------------------------------------------
 
     def hear(self, effect: Upward) -> None:
-        """For the host: deliveries and news."""
+        """Take deliveries and news from the host."""
         if type(effect) is Deliver:
             self._deliver(effect.messages)
         elif type(effect) is Answer:

@@ -96,13 +96,13 @@ class ClientSubscriptions:
             one.confirmed.set_result(None)
 
     def give_up(self, one: Subscription) -> None:
-        """Whoever asked for it will never see its inbox."""
+        """Drop a subscription whose inbox the caller will never get."""
         self._stop_feeding(one)
         self._given_up += 1
         self._changed()
 
     def remove(self, request: SubscribeRequest, reason: str) -> None:
-        """Nothing of it comes any more. Whoever still waits for its confirmation is told the reason."""
+        """Forget a subscription. A task that waits for its confirmation gets the reason."""
         one = self._all.pop(request, None)
         if one is None:
             return
@@ -114,8 +114,8 @@ class ClientSubscriptions:
         one.settle(SubscribeError(reason))
 
     def refuse(self, request: SubscribeRequest, reason: str) -> list[Subscription]:
-        """As `remove`. Where it was confirmed before, its inbox ends with the reason, whatever else feeds it;
-        returns the subscriptions that are given up by that."""
+        """Forget a subscription that was refused. If it was confirmed before, end its inbox with the reason, and return
+        the other subscriptions that fed this inbox."""
         one = self._all.get(request)
         inbox = one.inbox if one is not None and one.confirmed.done() else None
         if inbox is not None:
@@ -127,8 +127,8 @@ class ClientSubscriptions:
         return others
 
     def lose(self, reason: str) -> list[Subscription]:
-        """What was confirmed may have missed something: the inboxes concerned end with the reason, whatever else feeds
-        them. Returns the subscriptions that are given up by that."""
+        """End the inboxes of all confirmed subscriptions with the reason, because messages may be missing. Return the
+        subscriptions that fed them."""
         concerned = dict.fromkeys(one.inbox for one in self._all.values() if one.confirmed.done())
         lost: list[Subscription] = []
         for inbox in concerned:
@@ -155,7 +155,7 @@ class ClientSubscriptions:
 
     def _stop_feeding(self, one: Subscription) -> None:
         inbox, one.inbox = one.inbox, None
-        assert inbox is not None, "nobody is fed by what was given up"
+        assert inbox is not None, "a subscription without an inbox is not confirmed"
         place = (inbox, one.predicate)
         self._uses[place] -= 1
         if not self._uses[place]:

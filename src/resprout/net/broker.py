@@ -76,6 +76,7 @@ class RunningBroker:
         self._spec = spec
         self._stack = stack
         self._options = options
+        self._max_payload = stack.max_payload(options)
         self._links = with_signs_of_life(links)
         self._told = heard
         self._began = began
@@ -86,7 +87,7 @@ class RunningBroker:
         self.books = Bookkeeper(spec.name, stack, self._book, spec.metered)
         self.books.folder = folder
         self._membership = Membership(
-            spec, stack.name, self._book, folder, door, lambda: self.host, self._heard, self._ended
+            spec, stack.name, self._max_payload, self._book, folder, door, lambda: self.host, self._heard, self._ended
         )
         self._disk = DiskSpace(spec, folder, lambda: self._host, self._membership.retry, self._heard)
         self.rooms = self.books.rooms = self._disk.rooms
@@ -216,14 +217,14 @@ class RunningBroker:
             rng=random.Random(seed + 1),
             options=self._links,
             first_epoch=random_epoch(),
-            bodies=EncodedBodies(self._codec),
+            bodies=EncodedBodies(self._codec, self._max_payload),
             incarnation_max=incarnation_max,
             deliveries_last=True,
         )
         host = self._host = Host(
             node,
             self._codec,
-            Here(name, "broker", self.incarnation, stack=self._stack.name),
+            Here(name, "broker", self.incarnation, stack=self._stack.name, max_payload=self._max_payload),
             self._book.find,
             self._upward,
             delays_s=dict(spec.delays_s),
