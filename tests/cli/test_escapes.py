@@ -182,7 +182,7 @@ def test_escaping_json_costs_a_call_for_a_run_of_letters_and_not_for_each(monkey
     each time that somebody looked at its page."""
     calls: list[int] = []
     dumps = json.dumps
-    monkeypatch.setattr(json, "dumps", lambda text: (calls.append(1), dumps(text))[1])
+    monkeypatch.setattr(json, "dumps", lambda text: dumps(text) if calls.append(1) is None else "")
     overrides = "\u202e" * 100_000
     text = f'["{overrides}x{overrides}"]'
     assert json.loads(escape_json(text)) == json.loads(text)
