@@ -72,8 +72,8 @@ def rules(scenario: Scenario) -> set[str]:
     return found | ({"stuck"} if result.ended != "quiescent" else set())
 
 
-def message(publisher: str, sender: str, clocks: Changes, topic: str = "t", first: int = 1) -> Multicast:
-    return Multicast(Desk("cbcast").bundle(publisher, topic, first=first), 1, sender, clocks)
+def message(publisher: str, sender: str, clocks: Changes, *skipped: int, topic: str = "t", first: int = 1) -> Multicast:
+    return Multicast(Desk("cbcast").bundle(publisher, topic, first=first), 1, sender, skipped, clocks)
 
 
 FIRST = message("x", "b7/1", (("t", (("b7/1", 1),)),))
@@ -146,6 +146,7 @@ class Carried:
             self.step(name, LinkUp(f"c{name}", "client", 1, ROOM))
             for message in (Attend(0), Subscribe(1, "#", None)):
                 self.step(name, Received(f"c{name}", message))
+        self.settle()
 
     def step(self, name: str, event: Any) -> None:
         self.do(name, self.machines[name].step(event, 0))

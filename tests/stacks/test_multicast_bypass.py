@@ -5,7 +5,8 @@ import pytest
 
 from resprout.sim.swarm import try_seed
 from resprout.stacks.stack import find_stack
-from resprout_lab.blocks.multicast.around import BypassTree, Copy, LinkCopies
+from resprout_lab.blocks.multicast.around import BypassTree
+from resprout_lab.blocks.multicast.copies import Copy, LinkCopies
 from tests.stacks.multicast_net import crash, row, rules
 
 both = pytest.mark.parametrize("stack", ["cbcast", "causal-barriers"])

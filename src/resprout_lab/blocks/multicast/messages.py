@@ -5,9 +5,9 @@ from typing import Final
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.message_fields import BundleMessage
-from resprout_lab.blocks import parts_of
-from resprout_lab.blocks.causal_order import Changes, as_changes
+from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.blocks.crossing import Progress
+from resprout_lab.blocks.recorded import ASKING_MESSAGES
 from resprout_lab.blocks.tree import PlacesNear
 
 HEADER_MAX: Final = 1 << 18
@@ -18,12 +18,15 @@ _ENTRY: Final = 10
 
 
 class MulticastMessage(BundleMessage, frozen=True):
-    """A publication, on to everybody but the one that says it. What orders it is the stack's."""
+    """A publication, on to everybody who wants it. What orders it is the stack's."""
 
     bundle: Bundle
     hops: int
     sender: str
     """The member that multicasts it: the life of the broker at which it was published."""
+    skipped: tuple[int, ...]
+    """Messages that its header names and that did not go over this link, because nobody behind it wanted them: their
+    places in `MulticastOrder.entries`."""
 
     @property
     def group(self) -> str:
@@ -35,15 +38,8 @@ class MulticastMessage(BundleMessage, frozen=True):
         raise NotImplementedError
 
 
-class NotOwed(ProtocolMessage, frozen=True, tag=185):
-    """So much has passed before this link began: nobody behind it need wait for that. Both sides begin with it, in as
-    many messages as it takes; what is news is passed on."""
-
-    clocks: Changes
-
-    @property
-    def bulk(self) -> int:
-        return length_of(self.clocks)
+class GroupsTold(ProtocolMessage, frozen=True, tag=313):
+    """You were told all that is wanted here and behind me. Until then everything goes over the link."""
 
 
 class Around(ProtocolMessage, frozen=True, tag=188):
@@ -59,16 +55,9 @@ class Flushed(ProtocolMessage, frozen=True, tag=189):
     dead: str
 
 
-MULTICAST_MESSAGES: Final = (NotOwed, PlacesNear, Around, Flushed, Progress)
+MULTICAST_MESSAGES: Final = (*ASKING_MESSAGES, GroupsTold, PlacesNear, Around, Flushed, Progress)
 
 
 def length_of(clocks: Changes) -> int:
     """Characters, more or less as they travel."""
     return sum(len(group) + _ENTRY + sum(len(member) + _ENTRY for member, _ in entries) for group, entries in clocks)
-
-
-def in_parts(clocks: Changes) -> list[Changes]:
-    """The same, of which each part fits into a message."""
-    entries = [((group, member), number) for group, rows in clocks for member, number in rows]
-    parts = parts_of(entries, HEADER_MAX, lambda entry: sum(map(len, entry[0])) + 2 * _ENTRY)
-    return [as_changes(part) for part in parts]
