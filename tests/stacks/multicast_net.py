@@ -13,6 +13,7 @@ from resprout.edge.messages import Attend, Delivery, Publish, Subscribe
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim.run import run_scenario
+from resprout.spread.messages import InterestConfirmed, Interested
 from resprout.stacks.stack import BrokerSeat, find_stack
 from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.blocks.multicast.messages import MulticastMessage
@@ -107,6 +108,10 @@ class OneBroker:
     def say(self, name: str, *messages: Any) -> None:
         for message in messages:
             self.step(Received(name, message))
+
+    def confirm(self, name: str) -> None:
+        """This neighbour, and everybody behind it, has recorded what it was asked."""
+        self.say(name, *[InterestConfirmed(ask.id) for ask in self.said(name, Interested)])
 
     def publish(self, topic: str = "t") -> None:
         self.say("p", Publish(self.bundles.bundle("p", topic)))

@@ -62,8 +62,9 @@ def at(client: ClientSpec, broker: str) -> ClientSpec:
 
 
 def beside(**options: int) -> OneBroker:
-    """Beyond `b1` there are `b5` and `b6`."""
+    """Beyond `b1` there are `b5` and `b6`; it has confirmed what the reader here wants."""
     net = OneBroker(ROOM, "cbcast", **options)
+    net.confirm("b1")
     net.say("b1", PlacesNear((Place("b1", 1, 1, None, ("b0", "b5", "b6"), ""),)))
     return net
 

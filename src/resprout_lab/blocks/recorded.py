@@ -113,6 +113,14 @@ class RecordedSubscriptions:
         del self._by_id[name]
         return self._check_all()
 
+    def recorded_at(self, name: str) -> Subscriptions:
+        """What this neighbour, and everybody behind it, has recorded."""
+        recorded = Subscriptions()
+        for predicate, ask in self._asks[name].items():
+            if ask.recorded:
+                recorded.add(name, predicate, predicate)
+        return recorded
+
     def set_aside(self, name: str, ghost: str) -> None:
         """The neighbour is gone. What it wanted and has not confirmed stands under another name, and nothing new is
         confirmed, until `remove_link` or `stop_asking` is called with that name."""

@@ -16,12 +16,14 @@ other j that m has a row for, CB[j] = CB[j] + CB of m for j, but that k itself h
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from resprout.core.bundle import Bundle
 from resprout.core.contract import SetTimer, Timer
 from resprout.core.errors import PeerError
+from resprout.core.message_fields import Mark
+from resprout.core.seen import Seen
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate, heard_predicate
 from resprout.stacks.peers import Peer
@@ -140,8 +142,8 @@ class NewsDue(Timer, frozen=True):
 class MemberWishes(RecordedSubscriptions):
     """Also which topic filters clients of this broker have."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, seen: Callable[[], Iterable[Mark]]) -> None:
+        super().__init__(seen)
         self.own: dict[str, int] = {}
         """By filter: the subscriptions."""
 
@@ -166,13 +168,15 @@ class BarrierBroker(MulticastBroker[BarrierMulticast]):
         """Of each broker its latest life: earlier ones are dead, and no targets."""
         self._news: dict[str, str] = {}
         """Names of members that are new or have changed, and who told of them: that one knows."""
-        self._mine = MemberWishes()
+        marks = Seen()
+        self._mine = MemberWishes(marks.marks)
         super().__init__(
             "causal-barriers",
             seat,
             self._direct,
             BarrierMulticast,
             options,
+            marks=marks,
             wishes=self._mine,
             handlers={MembersKnown: self._learn},
             timers={NewsDue: self._tell_news},

@@ -78,6 +78,10 @@ class BypassTree(MappedTree):
         """There are links to all that stand around it, and everything has come that it may have owed."""
         return not self._unflushed.get(dead)
 
+    def is_around(self, name: str) -> bool:
+        """It is linked around a dead broker."""
+        return any(one == name for one, _ in self._met)
+
     def is_uncertain(self, name: str) -> bool:
         """It is linked around a dead broker, and what others have of that one's has not all come."""
         return any(self._unflushed.get(dead) for one, dead in self._met if one == name)

@@ -7,7 +7,7 @@ registers such a stack with what all causal multicasts offer, survive and say.
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Annotated, Any, Final, Generic, NamedTuple
 
 import msgspec
@@ -15,33 +15,36 @@ import msgspec
 from resprout.core.contract import Machine, ProtocolMessage, Retire
 from resprout.core.errors import PeerError
 from resprout.core.guarantee import Guarantee, ReceiptLevel
-from resprout.core.seen import SeenRanges
+from resprout.core.seen import Seen, SeenRanges
 from resprout.edge.broker.ghosts import home_of
 from resprout.edge.broker.owed import Owed
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.messages import CLIENT_MESSAGES, Attend, Publish, Serving, Successor
-from resprout.spread.messages import Interested
+from resprout.spread.messages import InterestConfirmed, Interested
 from resprout.stacks.desk import Handler
 from resprout.stacks.peers import Peer
 from resprout.stacks.stack import BrokerSeat, Family, Stack, Survival, WaitTimes
 from resprout_lab.blocks import Period
-from resprout_lab.blocks.causal_order import ITEMS_HELD_MAX
+from resprout_lab.blocks.causal_order import ITEMS_HELD_MAX, check_changes
 from resprout_lab.blocks.crossing import Progress
 from resprout_lab.blocks.detector import SuspectDue
 from resprout_lab.blocks.multicast.around import AllFlushed, BypassTree, Met
 from resprout_lab.blocks.multicast.copies import Copy, Entries, LinkCopies
+from resprout_lab.blocks.multicast.late import LatePlaces, in_order
 from resprout_lab.blocks.multicast.messages import (
     MULTICAST_MESSAGES,
     Around,
     Flushed,
     GroupsTold,
     MulticastMessage,
+    NotOwed,
+    in_parts,
 )
 from resprout_lab.blocks.multicast.order import Arrival, M, MulticastOrder
 from resprout_lab.blocks.recorded import ASKING_MESSAGES, Asking, RecordedSubscriptions
 from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.blocks.serving import ServingShell
-from resprout_lab.blocks.subscriptions import Matches
+from resprout_lab.blocks.subscriptions import Matches, Subscriptions
 from resprout_lab.blocks.tree import TREE_MESSAGES, LinkBegan, LinkEnded, PlacesNear
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
@@ -72,6 +75,8 @@ class _Owed(NamedTuple):
     copies: list[Copy]
     unpaid: dict[str, None]
     """Those that are no links of this broker yet. There may be more: who joined the dead one just before it died."""
+    recorded: Subscriptions
+    """What was wanted here or behind here, and the dead one had confirmed."""
 
 
 class MulticastBroker(ServingShell, Generic[M]):
@@ -83,14 +88,16 @@ class MulticastBroker(ServingShell, Generic[M]):
         kind: type[M],
         options: MulticastOptions,
         *,
+        marks: Seen | None = None,
         wishes: RecordedSubscriptions | None = None,
         handlers: Mapping[type, Handler] | None = None,
         timers: Mapping[type, Any] | None = None,
         at_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """`kind` carries publications, `handlers` are for what else neighbours say, `timers` for what else is due,
-        `at_end` is called at the end of each step."""
-        self._wishes = wishes or RecordedSubscriptions()
+        """`kind` carries publications, `marks` say how far publishers have come here. `handlers` are for what else
+        neighbours say, `timers` for what else is due, `at_end` is called at the end of each step."""
+        self._marks = marks or Seen()
+        self._wishes = wishes or RecordedSubscriptions(self._marks.marks)
         super().__init__(Serving(stack, GUARANTEES, 1, receipts=RECEIPTS), self._wishes, options.buffer)
         self._tree = tree = BypassTree(seat, self._step, self._outbox, options.suspect_us)
         self._asking = asking = Asking(self._step, self._sessions, self._wishes, self._ask)
@@ -103,11 +110,18 @@ class MulticastBroker(ServingShell, Generic[M]):
         """Links that have not told all that is wanted behind them: everything goes there."""
         self._unsafe: deque[Copy] = deque()
         """Publications of clients here that no other broker is known to have."""
+        self._own_sent: dict[str, int] = {}
+        """By link: the last publication of a client here that was sent over it (`Copy.no`)."""
         self._owed: dict[str, _Owed] = {}
         """By dead neighbour: what it may have owed to its others and to its clients, and all that has come since."""
-        self._uncertain: list[tuple[Arrival[M], Entries]] = []
-        """What came over links around a dead broker, and what was skipped there: another neighbour of that one may
-        still send it. These wait outside all bounds, because their neighbour must be heard until it says `Flushed`."""
+        self._uncertain: list[Arrival[M]] = []
+        """What came over links around a dead broker. These wait outside all bounds, because their neighbour must be
+        heard until it says `Flushed`."""
+        self._unskipped: Entries = []
+        """What was skipped on such links: another neighbour of the dead broker may still send it."""
+        self._late = LatePlaces(OWED_KEPT)
+        self._told_passed: dict[str, int] = {}
+        """By link: the version of the clock of which it was told what it is not owed."""
         self._rests_on = 2
         """Brokers that have what is shown next."""
         self._sessions.copies_of = lambda item: self._rests_on
@@ -118,6 +132,7 @@ class MulticastBroker(ServingShell, Generic[M]):
                 kind: self._hear,
                 Interested: self._asked,
                 GroupsTold: self._told,
+                NotOwed: self._not_owed,
                 Progress: self._got,
                 **(handlers or {}),
             },
@@ -193,9 +208,10 @@ class MulticastBroker(ServingShell, Generic[M]):
             if not is_known:
                 item.needed += 1
                 self._order.note(arrival)
-                self._uncertain.append((arrival, skipped))
+                self._uncertain.append(arrival)
+                self._unskipped.extend(skipped)
             return
-        self._order.skip(skipped)
+        self._skip(skipped)
         if is_known:
             self._copies.came(peer.name, copy)
         elif not self._order.put(arrival):
@@ -214,12 +230,24 @@ class MulticastBroker(ServingShell, Generic[M]):
                 self._let_go(dead)
         source, links = copy.item.source, self._tree.links
         names = [name for name in links if name != source and (name in wanted or name in self._untold)]
+        if copy.is_late:
+            names = [name for name in names if self._tree.is_around(name)]
         if not names and not copy.item.hops:
             names = list(islice(links, 1))
         for name in names:
             self._send(name, copy)
 
     def _send(self, name: str, copy: Copy) -> None:
+        """A publication of a client here takes those before it along that no other broker has. Otherwise it could
+        survive this broker where they do not, although it depends on them."""
+        if not copy.item.hops:
+            last, self._own_sent[name] = self._own_sent.get(name, 0), copy.no
+            lone = [one for one in takewhile(lambda one: one.no > last, reversed(self._unsafe)) if one.no < copy.no]
+            for before in reversed(lone):
+                self._send_one(name, before)
+        self._send_one(name, copy)
+
+    def _send_one(self, name: str, copy: Copy) -> None:
         skipped = self._copies.sent(name, copy)
         message = msgspec.structs.replace(copy.message, skipped=skipped) if skipped else copy.message
         self._passing.pass_on(name, copy.item, message)
@@ -234,12 +262,19 @@ class MulticastBroker(ServingShell, Generic[M]):
             wanted = self._wishes.table.matches(copy.item.bundle)
             self._pass_on(copy, wanted)
             if self._seen.is_new(copy.item.bundle):
-                self._show(copy.item, wanted)
+                self._show(copy.item, {} if copy.is_late else wanted)
+                if copy.is_late:
+                    self._late.put(copy)
             self._kept.let_go(copy.item)
 
     def _show(self, item: KeptItem, wanted: Matches) -> None:
         """Its readers are those of this moment: while it was held back, some may have come and gone."""
+        self._marks.raise_to(item.bundle.origin, item.bundle.last)
         self._show_to(wanted, item)
+
+    def _skip(self, entries: Entries) -> None:
+        self._late.skipped([one for one in entries if self._order.counts_less(*one)], self._kept.next_no)
+        self._order.skip(entries)
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
@@ -249,6 +284,8 @@ class MulticastBroker(ServingShell, Generic[M]):
 
     def _begin(self, name: str) -> None:
         self._copies.begin(name)
+        self._own_sent.pop(name, None)
+        self._told_passed.pop(name, None)
         self._untold[name] = None
         self._greet(name)
         self._asking.begin_link(name)
@@ -258,8 +295,21 @@ class MulticastBroker(ServingShell, Generic[M]):
         """What a stack says first over a new link."""
 
     def _ask(self, name: str, message: ProtocolMessage) -> None:
-        if name in self._tree.links:  # and not one that was set aside
-            self._outbox.send(name, message)
+        if name not in self._tree.links:  # it was set aside
+            return
+        if isinstance(message, InterestConfirmed):
+            told, self._told_passed[name] = self._told_passed.get(name, 0), self._order.version
+            for part in in_parts(self._order.since(told)):
+                self._outbox.send(name, NotOwed(part))
+        self._outbox.send(name, message)
+
+    def _not_owed(self, peer: Peer, message: NotOwed) -> None:
+        check_changes(message.clocks)
+        passed = [((group, member), number) for group, rows in message.clocks for member, number in rows]
+        if self._tree.is_uncertain(peer.name):
+            self._unskipped.extend(passed)
+        else:
+            self._skip_all(passed)
 
     def _asked(self, peer: Peer, message: Interested) -> None:
         self._order.joined()
@@ -276,7 +326,7 @@ class MulticastBroker(ServingShell, Generic[M]):
         self._passing.end(name)
         if (others := self._tree.others(name)) is not None:
             life = self._tree.last_life(name)
-            self._owed[name] = _Owed(life, copies, dict.fromkeys(others))
+            self._owed[name] = _Owed(life, copies, dict.fromkeys(others), self._wishes.recorded_at(name))
             self._wishes.set_aside(name, f"{name}/{life}")
             self._settle()
         else:
@@ -296,21 +346,29 @@ class MulticastBroker(ServingShell, Generic[M]):
 
     def _all_flushed(self, outcome: AllFlushed) -> None:
         uncertain, self._uncertain = self._uncertain, []
-        for arrival, _ in uncertain:
-            arrival.copy.item.needed -= 1
-            self._kept.keep(arrival.copy.item)
+        unskipped, self._unskipped = self._unskipped, []
+        for arrival in uncertain:
+            copy = arrival.copy
+            copy.is_late = not self._order.counts_less(arrival.entry, copy.number) or not self._was_owed(copy)
+            copy.item.needed -= 1
+            self._kept.keep(copy.item)
             self._order.put(arrival, is_forced=True)
         self._deliver()
-        self._skip_all([entry for _, skipped in uncertain for entry in skipped])
+        self._skip_all(unskipped)
+        self._late.settle()
         self._tree.answer(outcome)
         self._settle()
+
+    def _was_owed(self, copy: Copy) -> bool:
+        """A dead broker would have sent it here."""
+        return any(owed.recorded.matches(copy.item.bundle) for owed in self._owed.values())
 
     def _skip_all(self, skipped: Entries) -> None:
         """Nobody has these, but for those that have come and wait for others that nobody has."""
         while skipped:
             waiting = self._order.first_held
             absent = [one for one in skipped if one[1] < waiting.get(one[0], one[1] + 1)] or skipped
-            self._order.skip(absent)
+            self._skip(absent)
             self._deliver()
             skipped = [one for one in skipped if self._order.counts_less(*one)]
 
@@ -376,10 +434,9 @@ class MulticastBroker(ServingShell, Generic[M]):
         if owed is None or not is_known or not attend.subscriptions:
             return
         lacking = Owed(attend)
-        items = {copy.item.no: copy.item for copy in owed.copies if copy.item.shown}
-        for _, item in sorted(items.items()):
-            if offsets := lacking.offsets(item.bundle):
-                self._sessions.hand_over(session, item, offsets, out)
+        for copy in in_order([copy for copy in owed.copies if copy.item.shown]):
+            if offsets := lacking.offsets(copy.item.bundle):
+                self._sessions.hand_over(session, copy.item, offsets, out)
 
 
 def member_of(seat: BrokerSeat) -> str:
@@ -408,7 +465,7 @@ def multicast_stack(
         families={
             Family.PUBLICATIONS: (carrier,),
             Family.MEMBERSHIP: (*TREE_MESSAGES, PlacesNear, *about_members),
-            Family.SUBSCRIPTIONS: (*ASKING_MESSAGES, GroupsTold),
+            Family.SUBSCRIPTIONS: (*ASKING_MESSAGES, GroupsTold, NotOwed),
             Family.REPORTS: (Progress,),
             Family.REPAIR: (Around, Flushed),
             Family.CLIENTS: CLIENT_MESSAGES,

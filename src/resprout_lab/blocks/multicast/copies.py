@@ -25,7 +25,7 @@ Entries = list[tuple[ClockEntry, int]]
 class Copy:
     """A publication at this broker."""
 
-    __slots__ = ("entries", "item", "lacking", "message", "no", "number", "others")
+    __slots__ = ("entries", "is_late", "item", "lacking", "message", "no", "number", "others")
 
     def __init__(self, no: int, item: KeptItem, message: MulticastMessage, number: int, entries: Entries) -> None:
         self.no = no
@@ -39,6 +39,13 @@ class Copy:
         """Neighbours that were sent it and have not said that they have it."""
         self.others = 0
         """Those that have."""
+        self.is_late = False
+        """It came around a dead broker, and was not wanted here when that one had it: readers here may have had what
+        depends on it. It goes to others around that broker, and to its clients."""
+
+    @property
+    def entry(self) -> ClockEntry:
+        return self.message.group, self.message.sender
 
     def done_but_for(self, peer: str) -> bool:
         """The peer counts as well: nothing is said of what it has not got."""
@@ -83,8 +90,7 @@ class LinkCopies:
             if number > heard_of.get(entry, 0):
                 heard_of[entry] = number
                 new.append(place)
-        own = copy.message.group, copy.message.sender
-        heard_of[own] = max(copy.number, heard_of.get(own, 0))
+        heard_of[copy.entry] = max(copy.number, heard_of.get(copy.entry, 0))
         return tuple(new)
 
     def hear(self, name: str, message: Progress) -> None:

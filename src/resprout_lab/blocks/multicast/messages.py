@@ -5,7 +5,8 @@ from typing import Final
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.core.message_fields import BundleMessage
-from resprout_lab.blocks.causal_order import Changes
+from resprout_lab.blocks import parts_of
+from resprout_lab.blocks.causal_order import Changes, as_changes
 from resprout_lab.blocks.crossing import Progress
 from resprout_lab.blocks.recorded import ASKING_MESSAGES
 from resprout_lab.blocks.tree import PlacesNear
@@ -42,6 +43,17 @@ class GroupsTold(ProtocolMessage, frozen=True, tag=313):
     """You were told all that is wanted here and behind me. Until then everything goes over the link."""
 
 
+class NotOwed(ProtocolMessage, frozen=True, tag=185):
+    """So much has passed before your subscription was recorded here, the next that I confirm: what has not come to you
+    by now was not wanted then. Only what has changed since the last time."""
+
+    clocks: Changes
+
+    @property
+    def bulk(self) -> int:
+        return length_of(self.clocks)
+
+
 class Around(ProtocolMessage, frozen=True, tag=188):
     """This broker, next to both of us, is dead: we are neighbours now. The first message of the link. A broker that is
     told so of itself was suspected, and begins another life."""
@@ -55,9 +67,16 @@ class Flushed(ProtocolMessage, frozen=True, tag=189):
     dead: str
 
 
-MULTICAST_MESSAGES: Final = (*ASKING_MESSAGES, GroupsTold, PlacesNear, Around, Flushed, Progress)
+MULTICAST_MESSAGES: Final = (*ASKING_MESSAGES, GroupsTold, NotOwed, PlacesNear, Around, Flushed, Progress)
 
 
 def length_of(clocks: Changes) -> int:
     """Characters, more or less as they travel."""
     return sum(len(group) + _ENTRY + sum(len(member) + _ENTRY for member, _ in entries) for group, entries in clocks)
+
+
+def in_parts(clocks: Changes) -> list[Changes]:
+    """The same, of which each part fits into a message."""
+    entries = [((group, member), number) for group, rows in clocks for member, number in rows]
+    parts = parts_of(entries, HEADER_MAX, lambda entry: sum(map(len, entry[0])) + 2 * _ENTRY)
+    return [as_changes(part) for part in parts]

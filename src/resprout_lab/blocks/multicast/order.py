@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
 from resprout.core.seen import Ranges
-from resprout_lab.blocks.causal_order import ENTRIES_MAX, HoldBack, VectorClock
+from resprout_lab.blocks.causal_order import ENTRIES_MAX, Changes, HoldBack, VectorClock
 from resprout_lab.blocks.multicast.copies import ClockEntry, Copy, Entries
 from resprout_lab.blocks.multicast.messages import MulticastMessage
 
@@ -30,7 +30,7 @@ class Arrival(NamedTuple, Generic[M]):
 
     @property
     def entry(self) -> ClockEntry:
-        return self.message.group, self.message.sender
+        return self.copy.entry
 
 
 class MulticastOrder(ABC, Generic[M]):
@@ -103,6 +103,15 @@ class MulticastOrder(ABC, Generic[M]):
         for arrival in self._held:
             found[arrival.entry] = min(arrival.number, found.get(arrival.entry, arrival.number))
         return found
+
+    @property
+    def version(self) -> int:
+        """Counts the changes of the clock."""
+        return self._clock.version
+
+    def since(self, version: int) -> Changes:
+        """What was delivered or skipped here after that version."""
+        return self._clock.since(version)
 
     def counts_less(self, entry: ClockEntry, number: int) -> bool:
         return self._clock.at(*entry) < number
