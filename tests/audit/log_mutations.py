@@ -171,7 +171,7 @@ def exchange_at_a_replica(rows: Rows, rng: random.Random) -> Rows | None:
         return None
     log, one, other = pair
     there = {(log, one), (log, other)} <= _shared(rows)
-    return _exchanged(rows, *pair, lambda row: row.node == "b2") if there else None
+    return _exchanged(rows, log, one, other, lambda row: row.node == "b2") if there else None
 
 
 @mutation("log_same")
