@@ -54,6 +54,8 @@ JOINS_IN_VAIN_MAX: Final = 10
 ATTEMPTS_PER_MESSAGE: Final = 20
 """Until an episode gives up on a liar that is no longer heard."""
 SETTLING_BEATS: Final = 12
+FOUNDING_BEATS: Final = 12
+"""Until the logs are founded and fed."""
 STEPS_OF_A_ROUND: Final = 1_000
 STEPS_MAX: Final = 60_000
 """Until a network of this size must have come to rest."""
@@ -148,7 +150,8 @@ class FuzzedTree(Tree):
             last = max(self.incarnations[name], self.outlived)
             self.incarnations[name] = min(last, NUMBER_MAX - 1)  # no `Hello` with a higher number passes the codec
         broker = super()._new_broker(name)
-        broker.guard = Guard(lambda client: Permit(LIARS_RIGHTS if client == "evil" else ALL_RIGHTS), _ignore)
+        guard = Guard(lambda client: Permit(LIARS_RIGHTS if client == "evil" else ALL_RIGHTS), _ignore)
+        broker.guard = lambda session, message: (message, ()) if session.is_internal else guard(session, message)
         return broker
 
     @property
@@ -339,6 +342,9 @@ class Episode:
             self.tree.ask(name, SubscribeRequest("t"))
         if self.role == "client":
             self.tree.ask("evil", SubscribeRequest("t"))
+        for _ in range(FOUNDING_BEATS):
+            self.tree.run(STEPS_MAX)
+            self.tree.detector()
         self.tree.run(STEPS_MAX)
         self._publish()
         self.tree.run(STEPS_MAX)
