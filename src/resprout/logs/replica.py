@@ -47,6 +47,8 @@ SNAPSHOT_SLOTS: Final = 512
 """Slots between two snapshots: what was decided since then is in memory, and is read again after a restart."""
 SNAPSHOT_BYTES: Final = 16 << 20
 """So many bytes of commands are as good a reason for one."""
+READS_OF_BROKER_MAX: Final = 512
+"""Reads that one broker may have waiting at a replica."""
 LAG_MAX: Final = 64
 """A replica becomes a member when it lacks no more entries than this: the rest comes with the first decisions."""
 
@@ -97,6 +99,8 @@ class LogReplica:
         """Of commands since the last snapshot."""
         self._turn = 0
         """Which member is asked for entries next."""
+        self._reads_of: dict[str, int] = {}
+        """By broker: reads that wait for their answers."""
         self._told_decided = -1
         """Slots up to here are decided, as the leader said; -1: it has said nothing."""
         self._lagged_at = -1
@@ -281,6 +285,8 @@ class LogReplica:
             self._port.send(broker, LogLed(self.declaration.name, self.leader))
             return
         feed, number = message.feed, message.number
+        for other in [other for other, at in self._feeders.items() if at == broker and other != feed]:
+            del self._feeders[other]  # a broker has one feeder of a log
         self._feeders[feed] = broker
         applied = self.state.feeds.get(feed, 0)
         expected = max(self._proposed.get(feed, 0), applied) + 1
@@ -443,12 +449,20 @@ class LogReplica:
     def hear_read(self, broker: str, message: LogRead) -> None:
         """For a client of another broker."""
         name, id = self.declaration.name, message.id
-        if not self.can_read:
+        waiting = self._reads_of.get(broker, 0)
+        if not self.can_read or waiting >= READS_OF_BROKER_MAX:
             reason = f"the replica of the log {name} at {self.broker} is not complete, or follows no leader"
+            if self.can_read:
+                reason = f"{waiting} reads of {broker} wait at the replica of the log {name} at {self.broker}"
             self._port.send(broker, LogPage(name, id, max(0, message.offset), (), 0, 0, 0, 0, reason))
             return
 
+        self._reads_of[broker] = waiting + 1
+
         def found(page: FoundPage) -> None:
+            self._reads_of[broker] -= 1
+            if not self._reads_of[broker]:
+                del self._reads_of[broker]
             records = tuple(page.records)
             told = LogPage(
                 name, id, page.begin, records, page.first, page.end, page.first_us, self.state.origin, page.reason

@@ -49,6 +49,7 @@ from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.durable_book import DurableBook
 from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.log_checks import check_fed, check_log_message, check_replica_message
 from resprout.stacks.resprout.log_positions import LogPositions
 from resprout.stacks.resprout.log_reads import LogReads
 
@@ -197,14 +198,14 @@ class LogHost:
             return
         if isinstance(message, LogFeed):
             replica.hear_feed(broker, message, now_us)
-        elif isinstance(message, LogFetch):
-            replica.hear_fetch(broker, message)
         elif isinstance(message, LogRead):
             replica.hear_read(broker, message)
         elif isinstance(message, LogSettle):
             replica.hear_settle(broker, message, now_us, self._wall_us)
         elif not replica.knows(broker):
             return  # it keeps no replica of this log
+        elif isinstance(message, LogFetch):
+            replica.hear_fetch(broker, message)
         elif isinstance(message, LogAsk):
             replica.hear_ask(broker, message, now_us)
         elif isinstance(message, LogTold):
@@ -215,10 +216,14 @@ class LogHost:
             replica.hear_entries(broker, message)
 
     def hear_peer(self, peer: Peer, message: Any) -> None:
-        self.hear(peer.name, message)
+        if not peer.is_newcomer:  # its name is not settled
+            check_log_message(peer.name, message)
+            self.hear(peer.name, message)
 
     def hear_peer_replica(self, peer: Peer, message: Any) -> None:
-        self.hear_replica(peer.name, message)
+        if not peer.is_newcomer:
+            check_replica_message(peer.name, message)
+            self.hear_replica(peer.name, message)
 
     def hear_itself(self) -> None:
         """At the end of a step in which this broker said something to itself."""
@@ -315,7 +320,10 @@ class LogHost:
     def _answered(self, broker: str, message: LogFed | LogLed) -> None:
         for feed in self._feeds.values():
             if feed.log.name == message.log and feed.feeder is not None:
+                if broker not in (*feed.log.replicas, feed.feeder.leader):
+                    continue  # it keeps no replica, and cannot know
                 if isinstance(message, LogFed):
+                    check_fed(broker, message, feed.feeder)
                     feed.feeder.fed(broker, message)
                 else:
                     feed.feeder.led(message.leader)
