@@ -20,8 +20,8 @@ GROUP: Final = "|"
 
 
 class LogAsk(BrokerMessage, frozen=True, tag=312):
-    """By a replica that is no member: who is a member of this log? Answered by `LogTold`, or by `LogFound`. By a member:
-    it has read its disk, and has heard nothing before this."""
+    """By a replica that is no member: who is a member of this log? Answered by `LogTold`, or by `LogFound`. By a
+    member: it has read its disk, and has heard nothing before this."""
 
     log: str
     identity: str
