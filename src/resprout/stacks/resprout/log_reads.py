@@ -261,7 +261,9 @@ class LogReads:
                 self._life.out.append(Send(client, event))
             following += bundle.count
         self._charge(client, steps)
-        answer = EventsEnd(asked.id, asked.journal, following, page.first, page.end, reason, origin, tuple(gaps))
+        answer = EventsEnd(
+            asked.id, asked.journal, following, page.first, page.end, reason, origin, tuple(gaps), begin=begin
+        )  # fmt: skip
         self._life.out.append(Send(client, answer))
 
 
