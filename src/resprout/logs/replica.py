@@ -34,7 +34,7 @@ from resprout.logs.messages import (
     group_of,
     identity_of,
 )
-from resprout.logs.reading import Found, FoundPage, LogReader, Wanted
+from resprout.logs.reading import FoundPage, LogReader, Wanted
 from resprout.logs.records import ReplicaIdentity, identity_record, ledger_record, read_votes
 from resprout.logs.settling import PositionSettling
 from resprout.logs.state import LogState
@@ -71,7 +71,7 @@ class LogReplica:
         self.entries: Final = LogEntryStore(declaration, port)
         self.state: Final = LogState()
         self._settling = PositionSettling(self.state, port)
-        self._reader = LogReader(declaration, self.entries, port, self._decided_end)
+        self.reader: Final = LogReader(declaration, self.entries, port, self._decided_end)
         self.trouble = ""
         """Why it does not take part."""
         self._life = incarnation
@@ -105,6 +105,12 @@ class LogReplica:
         """Slots up to here are decided, as the leader said; -1: it has said nothing."""
         self._lagged_at = -1
         """Slots that were known here at the last tick, if the leader knew more."""
+        self.leaderless_since_us: int | None = None
+        """Since when it knows no leader that a majority follows; None while it does."""
+        self.behind_since_us: int | None = None
+        """Since when it lacks something that the leader has; None when it had everything at the last tick but one."""
+        self._wanted_slot = 0
+        """Slots that the leader had at the last tick."""
         self._is_caught_up = False
         """In this life it has known everything that was decided, as far as the leader said."""
 
@@ -250,7 +256,7 @@ class LogReplica:
             is_told = 0 <= self._told_decided <= replica.ledger.chosen
             self._is_caught_up = replica.is_leading or is_told
         if self.can_read:
-            self._reader.look()
+            self.reader.look()
 
     def _apply(self, chosen: Chosen) -> None:
         command = chosen.entry.command
@@ -321,7 +327,8 @@ class LogReplica:
         if self._replica is None:
             return
         self.entries.ask_again()
-        self._reader.tick()
+        self.reader.tick()
+        self._look_at_health(self._replica, now_us)
         if self.is_member:
             self._ask_for_decisions(self._replica)
             self._catch_up()
@@ -331,6 +338,22 @@ class LogReplica:
         for broker in self.declaration.replicas:
             if broker != self.broker and not self.is_member:
                 self._port.send(broker, LogAsk(self.declaration.name, self.identity, self.entries.end))
+
+    def _look_at_health(self, replica: Replica, now_us: int) -> None:
+        """What is under way is not behind: it is late when it was known a tick ago, and is still not here."""
+        is_late = replica.ledger.chosen < self._wanted_slot or self.entries.end < self.state.next or not self.is_member
+        self._wanted_slot = max(self._told_decided, replica.ledger.chosen)
+        since_us = now_us if self.leaderless_since_us is None else self.leaderless_since_us
+        self.leaderless_since_us = None if self.has_leader(now_us) else since_us
+        since_us = now_us if self.behind_since_us is None else self.behind_since_us
+        self.behind_since_us = since_us if is_late else None
+
+    def has_leader(self, now_us: int) -> bool:
+        """Whether it follows a leader, or leads with a majority behind it."""
+        replica = self._replica
+        if replica is None:
+            return False
+        return replica.has_lease(now_us) if replica.is_leading else replica.leader is not None
 
     def _ask_for_decisions(self, replica: Replica) -> None:
         """Without progress since the last tick: what was said of decisions crossed an answer that had none."""
@@ -425,7 +448,7 @@ class LogReplica:
 
     def fetched(self, event: StoreFetched) -> bool:
         """Return False for a token of another log."""
-        return self.entries.fetched(event) or self._reader.fetched(event)
+        return self.entries.fetched(event) or self.reader.fetched(event)
 
     def hear_entries(self, broker: str, message: LogEntries) -> None:
         if not self.entries.awaits(broker, message):
@@ -441,10 +464,6 @@ class LogReplica:
             self._look_at_readers()
 
     # -- who reads -----------------------------------------------------------------------------------------------------
-
-    def read(self, wanted: Wanted, found: Found) -> None:
-        """For a client; whether it may is `can_read`."""
-        self._reader.read(wanted, found)
 
     def hear_read(self, broker: str, message: LogRead) -> None:
         """For a client of another broker."""
@@ -469,7 +488,7 @@ class LogReplica:
             )
             self._port.send(broker, told)
 
-        self.read(Wanted(message.offset, message.time_us, message.size, message.waits), found)
+        self.reader.read(Wanted(message.offset, message.time_us, message.size, message.waits), found)
 
     def hear_settle(self, broker: str, message: LogSettle, now_us: int, time_us: int) -> None:
         """A position of a reader; `time_us` since 1970."""

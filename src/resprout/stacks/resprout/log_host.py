@@ -256,6 +256,13 @@ class LogHost:
                 return feed.feeder.waiting > 0
         return None
 
+    def unfed(self, log: str) -> int | None:
+        """Bundles that the feeder of a log has, and that are not in the log; None when no feeder runs here."""
+        for feed in self._feeds.values():
+            if feed.log.name == log and feed.feeder is not None:
+                return feed.feeder.waiting
+        return None
+
     def is_feeder(self, client: str) -> bool:
         return client in self._feeds
 
