@@ -309,7 +309,7 @@ class Episode:
     def run(self) -> Finding | None:
         try:
             with no_endless_step(self.tree, STEP_SECONDS_MAX):
-                self._begin()
+                self.begin()
                 attempts_max = ATTEMPTS_PER_MESSAGE * self._wanted
                 while self.heard < self._wanted and self.forged + self.refused_by_the_wire < attempts_max:
                     if self.tree.outlived >= NUMBER_MAX or self._joined_in_vain >= JOINS_IN_VAIN_MAX:
@@ -336,7 +336,7 @@ class Episode:
 
     # -- the conversation --------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         self.tree.start()
         for name in HONEST:
             self.tree.ask(name, SubscribeRequest("t"))

@@ -24,7 +24,7 @@ COMMAND = to_bytes(LogCommand("b1.1.1.1", 1, 0, -1, gap="forged"))
 def episode() -> Episode:
     """The brokers b0 and b2 keep the log `kept`, and b1 lies. Its feed lives at b0, which leads it."""
     begun = Episode("member", 1, 0)
-    begun._begin()
+    begun.begin()
     assert _host(begun).is_feeding("kept") is False and _replica(begun).is_leading
     return begun
 
@@ -56,7 +56,7 @@ def _replica(episode: Episode) -> LogReplica:
 )
 def test_a_member_that_speaks_for_others_is_cut_off(lie: Any) -> None:
     begun = Episode("member", 1, 0)
-    begun._begin()
+    begun.begin()
     before = _replica(begun).state.dump()
     begun.tree.forge("b1", "b0", lie)
     begun.tree.let_arrive("b1", "b0")
@@ -72,12 +72,12 @@ def test_a_member_that_keeps_no_replica_has_no_effect_on_those_that_do(lie: Any,
     before = (replica.state.dump(), replica.leader, replica.members)
     (host.hear_replica if isinstance(lie, Accept) else host.hear)("b1", lie)
     assert (replica.state.dump(), replica.leader, replica.members) == before
-    assert next(feed.feeder.leader for feed in host._feeds.values() if feed.feeder and feed.log.name == "kept") == "b0"
+    assert next(feed.feeder.leader for feed in host.feeds.values() if feed.feeder and feed.log.name == "kept") == "b0"
 
 
 def test_only_a_replica_says_what_is_in_the_log_and_no_more_than_it_was_sent(episode: Episode) -> None:
     host = _host(episode)
-    feeder = next(feed.feeder for feed in host._feeds.values() if feed.feeder and feed.log.name == "kept")
+    feeder = next(feed.feeder for feed in host.feeds.values() if feed.feeder and feed.log.name == "kept")
     host.hear("b1", LogFed("kept", feeder.feed, FAR))
     with pytest.raises(BoundError):
         host.hear("b2", LogFed("kept", feeder.feed, FAR))
@@ -98,12 +98,12 @@ def test_a_leader_remembers_one_feed_of_each_broker(episode: Episode) -> None:
     for number in range(100):
         feed = f"b1.1.1.{number}"
         replica.hear_feed("b1", LogFeed("kept", feed, 5, to_bytes(LogCommand(feed, 5, 0, -1))), 0)
-    assert sum(broker == "b1" for broker in replica._feeders.values()) <= 1
+    assert sum(broker == "b1" for broker in replica.feeders.values()) <= 1
 
 
 def test_a_broker_has_so_many_reads_at_a_replica_and_no_more(episode: Episode) -> None:
     host, replica = _host(episode), _replica(episode)
-    replica._reads_of["b0"] = READS_OF_BROKER_MAX
+    replica.reads_of["b0"] = READS_OF_BROKER_MAX
     replica.hear_read("b0", LogRead("kept", 1, 0, 0, 100))
     told = host.local.pop()
     assert isinstance(told, LogPage) and "wait at the replica" in told.reason
