@@ -70,15 +70,14 @@ class LogPositions:
         self._life.out.append(Send(client, PositionTold(message.id, -1, 0, 0, reason, retryable)))
 
     def _send(self, id: int, asked: _Asked, leader: str = "") -> None:
-        """To the leader, or else to the next replica in turn that is not known to be dead."""
-        replicas = [each for each in asked.log.replicas if not self._life.view.is_dead(each)]
+        """To the leader, or else to the next replica in turn. One that is known as dead may have returned far away: it
+        is asked last."""
         if leader and not self._life.view.is_dead(leader):
             broker = leader
-        elif replicas:
+        else:
+            replicas = sorted(asked.log.replicas, key=self._life.view.is_dead)
             broker = replicas[asked.turn % len(replicas)]
             asked.turn += 1
-        else:
-            return
         asked.silent_ticks = 0
         message = asked.message
         ask = LogSettle(message.log, id, message.name, message.offset, message.version, message.forced, message.owner)

@@ -181,8 +181,9 @@ class LogReads:
             return
         read.is_open = read.is_open or (replica is not None and not replica.can_read)
         leader = (replica.leader,) if replica is not None else ()
-        for broker in (*leader, *log.replicas):
-            if broker and broker != own and broker not in read.tried and not self._life.view.is_dead(broker):
+        # one that is known as dead may have returned far away: it is asked last
+        for broker in sorted((*leader, *log.replicas), key=self._life.view.is_dead):
+            if broker and broker != own and broker not in read.tried:
                 read.tried.append(broker)
                 read.ticks = 0
                 self._ids += 1
