@@ -90,7 +90,7 @@ class LogReplica:
         """By broker: the identity of a replica that could become a member."""
         self._proposed: dict[str, int] = {}
         """While leading, by feed: the number of the last command that was proposed."""
-        self._feeders: dict[str, str] = {}
+        self.feeders: dict[str, str] = {}
         """By feed: the broker of its feeder."""
         self._fed: dict[str, int] = {}
         """By feed: the number up to which its feeder was told."""
@@ -99,7 +99,7 @@ class LogReplica:
         """Of commands since the last snapshot."""
         self._turn = 0
         """Which member is asked for entries next."""
-        self._reads_of: dict[str, int] = {}
+        self.reads_of: dict[str, int] = {}
         """By broker: reads that wait for their answers."""
         self._told_decided = -1
         """Slots up to here are decided, as the leader said; -1: it has said nothing."""
@@ -291,9 +291,9 @@ class LogReplica:
             self._port.send(broker, LogLed(self.declaration.name, self.leader))
             return
         feed, number = message.feed, message.number
-        for other in [other for other, at in self._feeders.items() if at == broker and other != feed]:
-            del self._feeders[other]  # a broker has one feeder of a log
-        self._feeders[feed] = broker
+        for other in [other for other, at in self.feeders.items() if at == broker and other != feed]:
+            del self.feeders[other]  # a broker has one feeder of a log
+        self.feeders[feed] = broker
         applied = self.state.feeds.get(feed, 0)
         expected = max(self._proposed.get(feed, 0), applied) + 1
         if number <= applied:
@@ -312,10 +312,10 @@ class LogReplica:
         if not self.is_leading:
             self._fed.clear()
             return
-        for feed, broker in list(self._feeders.items()):
+        for feed, broker in list(self.feeders.items()):
             applied = self.state.feeds.get(feed, 0)
             if feed not in self.state.feeds and feed not in self._proposed:
-                del self._feeders[feed]
+                del self.feeders[feed]
             elif applied > self._fed.get(feed, 0):
                 self._fed[feed] = applied
                 self._port.send(broker, LogFed(self.declaration.name, feed, applied))
@@ -468,7 +468,7 @@ class LogReplica:
     def hear_read(self, broker: str, message: LogRead) -> None:
         """For a client of another broker."""
         name, id = self.declaration.name, message.id
-        waiting = self._reads_of.get(broker, 0)
+        waiting = self.reads_of.get(broker, 0)
         if not self.can_read or waiting >= READS_OF_BROKER_MAX:
             reason = f"the replica of the log {name} at {self.broker} is not complete, or follows no leader"
             if self.can_read:
@@ -476,12 +476,12 @@ class LogReplica:
             self._port.send(broker, LogPage(name, id, max(0, message.offset), (), 0, 0, 0, 0, reason))
             return
 
-        self._reads_of[broker] = waiting + 1
+        self.reads_of[broker] = waiting + 1
 
         def found(page: FoundPage) -> None:
-            self._reads_of[broker] -= 1
-            if not self._reads_of[broker]:
-                del self._reads_of[broker]
+            self.reads_of[broker] -= 1
+            if not self.reads_of[broker]:
+                del self.reads_of[broker]
             records = tuple(page.records)
             told = LogPage(
                 name, id, page.begin, records, page.first, page.end, page.first_us, self.state.origin, page.reason
