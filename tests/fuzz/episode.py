@@ -346,7 +346,7 @@ class Episode:
             self.tree.run(STEPS_MAX)
             self.tree.detector()
         self.tree.run(STEPS_MAX)
-        self._publish()
+        self.publish()
         self.tree.run(STEPS_MAX)
         if self.role == "client":
             self.tree.put_in_place("evil", Silent())
@@ -358,13 +358,13 @@ class Episode:
         for _ in range(rng.choice(BURSTS)):
             self._lie(at_once)
         if rng.random() < 0.5:
-            self._publish()
+            self.publish()
         for _ in range(rng.randint(0, 12)):
             tree.one()
         if rng.random() < 0.07:
             tree.go_on(STEPS_OF_A_ROUND)
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
         name = self._rng.choice(sorted(HONEST))
         payload = f"{name} {len(self._published[name])}".encode()
         self._published[name].append(payload)

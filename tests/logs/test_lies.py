@@ -7,11 +7,12 @@ import pytest
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.errors import BoundError
 from resprout.core.guarantee import Guarantee
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.logs.messages import LogAsk, LogFed, LogFeed, LogFound, LogLed, LogPage, LogRead, LogTold
 from resprout.logs.records import LogCommand, bundle_command, to_bytes
 from resprout.logs.replica import READS_OF_BROKER_MAX, LogReplica
 from resprout.logs.state import LogState
-from resprout.replicas.messages import Accept, Ballot, Promise
+from resprout.replicas.messages import Accept, Ballot, Decisions, Fetch, Promise
 from resprout.stacks.resprout.log_broker import LogBroker
 from resprout.stacks.resprout.log_host import LogHost
 from tests.fuzz.episode import Episode
@@ -72,12 +73,14 @@ def test_a_member_that_keeps_no_replica_has_no_effect_on_those_that_do(lie: Any,
     before = (replica.state.dump(), replica.leader, replica.members)
     (host.hear_replica if isinstance(lie, Accept) else host.hear)("b1", lie)
     assert (replica.state.dump(), replica.leader, replica.members) == before
-    assert next(feed.feeder.leader for feed in host.feeds.values() if feed.feeder and feed.log.name == "kept") == "b0"
+    feeder = host.feeder_of("kept")
+    assert feeder is not None and feeder.leader == "b0"
 
 
 def test_only_a_replica_says_what_is_in_the_log_and_no_more_than_it_was_sent(episode: Episode) -> None:
     host = _host(episode)
-    feeder = next(feed.feeder for feed in host.feeds.values() if feed.feeder and feed.log.name == "kept")
+    feeder = host.feeder_of("kept")
+    assert feeder is not None
     host.hear("b1", LogFed("kept", feeder.feed, FAR))
     with pytest.raises(BoundError):
         host.hear("b2", LogFed("kept", feeder.feed, FAR))
@@ -107,3 +110,21 @@ def test_a_broker_has_so_many_reads_at_a_replica_and_no_more(episode: Episode) -
     replica.hear_read("b0", LogRead("kept", 1, 0, 0, 100))
     told = host.local.pop()
     assert isinstance(told, LogPage) and "wait at the replica" in told.reason
+
+
+def test_a_replica_that_names_a_client_as_the_leader_opens_no_session_with_it(episode: Episode) -> None:
+    tree = episode.tree
+    _host(episode).hear("b2", LogLed("kept", "p"))
+    episode.publish()
+    tree.run(10_000)
+    assert ("b0", "p") not in tree.wishes
+
+
+def test_whoever_asks_for_what_is_far_ahead_is_given_what_it_can_read() -> None:
+    """Or an honest replica would be cut off for its answer (fuzzed, seed 1004)."""
+    begun = Episode("member", 1, 0)
+    begun.begin()
+    begun.tree.forge("b1", "b0", Fetch("shared|b1.1", NUMBER_MAX))
+    begun.tree.let_arrive("b1", "b0")
+    told = [message for message in begun.tree.recorded if isinstance(message, Decisions)]
+    assert told and all(message.first <= NUMBER_MAX for message in told)

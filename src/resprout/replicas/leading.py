@@ -81,8 +81,9 @@ class Learner:
         if message.after < ledger.snapshot.slot:
             desk.say(peer, Install(desk.group, ledger.snapshot))
         else:  # an answer without entries, too: whoever asked may ask the same again later
-            entries = desk.batch(list(ledger.decided(message.after + 1, ledger.chosen)))
-            desk.say(peer, Decisions(desk.group, message.after + 1, entries))
+            first = min(message.after, ledger.chosen) + 1  # a liar may ask for what follows the last number of all
+            entries = desk.batch(list(ledger.decided(first, ledger.chosen)))
+            desk.say(peer, Decisions(desk.group, first, entries))
 
     def hear_decisions(self, peer: str, message: Decisions) -> None:
         """Not all of it may have fitted into one message."""

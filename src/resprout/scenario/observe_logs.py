@@ -33,14 +33,8 @@ def kept_rows(time_us: int, node: str, log: str, entries: Sequence[LogEntry], en
     for entry in entries:
         bundle = entry.messages
         if bundle is None:
-            yield Row(
-                time_us=time_us,
-                node=node,
-                kind=kinds.LOG_GAP,
-                position=entry.offset,
-                attributes=about,
-                detail=entry.gap,
-            )
+            kind, at = kinds.LOG_GAP, entry.offset
+            yield Row(time_us=time_us, node=node, kind=kind, position=at, attributes=about, detail=entry.gap)
         else:
             yield from message_rows(time_us, node, kinds.LOG_KEPT, log, entry.offset, entry.tseq, bundle)
     first, end = (entries[0].offset, entries[-1].following) if entries else (end, end)

@@ -115,10 +115,18 @@ class LogHost:
     def send(self, broker: str, message: ProtocolMessage) -> None:
         if broker == self._life.seat.name:
             self.local.append(message)
+        elif not self._is_broker(broker):
+            return
         elif not self._life.view.is_dead_speaker(broker):
             self._peers.post(broker, message)
-        elif isinstance(message, LogFeed) and any(broker in log.replicas for log in self._life.seat.logs):
+        elif isinstance(message, LogFeed):
             self._peers.open(broker)  # it may have returned far away, and has no reason to call
+
+    def _is_broker(self, name: str) -> bool:
+        """Whether it is declared as a replica, or known to be a broker: a replica that lies may name a client as the
+        leader, or as a member."""
+        is_declared = any(name in log.replicas for log in self._life.seat.logs)
+        return is_declared or self._peers.get(name) is not None or name in self._life.view.places
 
     def do(self, effect: Effect) -> None:
         self._life.out.append(effect)
@@ -251,10 +259,13 @@ class LogHost:
 
     def is_feeding(self, log: str) -> bool | None:
         """Whether the feeder of a log has something that is not in the log; None when no feeder runs here."""
-        for feed in self.feeds.values():
-            if feed.log.name == log and feed.feeder is not None:
-                return feed.feeder.waiting > 0
-        return None
+        feeder = self.feeder_of(log)
+        return feeder.waiting > 0 if feeder is not None else None
+
+    def feeder_of(self, log: str) -> LogFeeder | None:
+        """The one that runs here."""
+        feeders = [feed.feeder for feed in self.feeds.values() if feed.log.name == log]
+        return next((feeder for feeder in feeders if feeder is not None), None)
 
     def unfed(self, log: str) -> int | None:
         """Bundles that the feeder of a log has, and that are not in the log; None when no feeder runs here."""
