@@ -40,10 +40,9 @@ _NAMES: Final[Mapping[tuple[str, int], int]] = {("MQIsdp", 3): V3_1, ("MQTT", 4)
 _PRIVATE: Final = 0x80
 """Bridges set this bit of the version of MQTT 3, and connect without it if that is refused."""
 
-_FROM_SERVER: Final = frozenset(range(0x80, 0xA3))
 _PUBLISHED: Final = frozenset((0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99))
 _RELEASED: Final = frozenset((0x00, 0x92))
-_REASONS: Final[Mapping[int, frozenset[int]]] = {
+REASON_CODES: Final[Mapping[int, frozenset[int]]] = {
     CONNACK: frozenset((0x00, *range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B, 0x9C, 0x9D, 0x9F)),
     PUBACK: _PUBLISHED,
     PUBREC: _PUBLISHED,
@@ -214,7 +213,7 @@ def _suback(data: bytes, at: int, end: int, version: int) -> packets.Suback:
     allowed = _GRANTED_OF_MQTT_3
     if version == V5:
         values, at = read_properties(data, at, end, SUBACK)
-        allowed = _REASONS[SUBACK]
+        allowed = REASON_CODES[SUBACK]
     return packets.Suback(packet_id, _reasons(data[at:end], allowed), values)
 
 
@@ -239,7 +238,7 @@ def _unsuback(data: bytes, at: int, end: int, version: int) -> packets.Unsuback:
         _check_end(at, end)
         return packets.Unsuback(packet_id)
     values, at = read_properties(data, at, end, UNSUBACK)
-    return packets.Unsuback(packet_id, _reasons(data[at:end], _REASONS[UNSUBACK]), values)
+    return packets.Unsuback(packet_id, _reasons(data[at:end], REASON_CODES[UNSUBACK]), values)
 
 
 def _pingreq(data: bytes, at: int, end: int, version: int) -> packets.Pingreq:
@@ -278,7 +277,7 @@ def _reasons(raw: bytes, allowed: frozenset[int]) -> tuple[int, ...]:
 
 
 def _check_reason(kind: int, reason: int) -> None:
-    if reason not in _REASONS[kind]:
+    if reason not in REASON_CODES[kind]:
         raise protocol_error(f"packet type {kind} with reason code 0x{reason:02x}")
 
 
