@@ -97,7 +97,8 @@ class Incoming:
         """PUBREL: the packet identifier is free again."""
         entry = self._state.received.get(packet_id)
         if entry is None:
-            self._speaker.send(Pubcomp(packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND), "", out)
+            reason = Reason.PACKET_IDENTIFIER_NOT_FOUND if self._speaker.version == V5 else Reason.SUCCESS
+            self._speaker.send(Pubcomp(packet_id, reason), "", out)
             return
         if entry.reason < 0:
             raise protocol_error("PUBREL before PUBREC")

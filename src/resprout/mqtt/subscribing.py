@@ -152,7 +152,8 @@ class Subscribing:
         self._speaker.send(Suback(asked.packet_id, tuple(reasons)), "", out)
 
     def _unsuback(self, asked: Asked, out: list[Action]) -> None:
-        self._speaker.send(Unsuback(asked.packet_id, tuple(asked.reasons)), "", out)
+        reasons = tuple(asked.reasons) if self._speaker.version == V5 else ()
+        self._speaker.send(Unsuback(asked.packet_id, reasons), "", out)
 
 
 def _why_missing(topic_filter: str) -> Reason:
