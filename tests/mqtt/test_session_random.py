@@ -1,0 +1,326 @@
+"""A correct client and a tree, with connections that break anywhere: what the standard promises holds in the end.
+
+And hostile clients, which send any packets in any order: the machine answers or ends the connection, and nothing else.
+"""
+
+import random
+from collections import deque
+from typing import Any
+
+import pytest
+
+from resprout.mqtt import packets
+from resprout.mqtt.actions import AskSubscriptions, EndSubscriptions, OpenSession, PublishMessage
+from resprout.mqtt.decoder import PacketDecoder
+from resprout.mqtt.encoder import encode
+from resprout.mqtt.limits import ServerLimits
+from resprout.mqtt.packets import V3_1_1, V5, Properties, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Wish
+from resprout.mqtt.session import Phase
+from tests.mqtt.rig import Rig, tree_message
+from tests.mqtt.test_round_trip import GOLDEN
+from tests.soak import cases
+
+LIMITS = ServerLimits(receive_maximum=8, flight_max=6, waiting_max=5, topic_alias_max=2)
+TOPICS = ("t/a", "t/b", "t/c")
+
+
+class Client:
+    """A client that keeps its session, and does as the standard says."""
+
+    def __init__(self, dice: random.Random, version: int) -> None:
+        self.dice = dice
+        self.version = version
+        self.upward: deque[Any] = deque()
+        """Packets on their way to the server."""
+        self.unacknowledged: dict[int, Publish] = {}
+        self.releasing: dict[int, None] = {}
+        """Packet identifiers between PUBREC and PUBCOMP."""
+        self.held: set[int] = set()
+        """Packet identifiers of the server with QoS 2 that it has not released."""
+        self.received: list[tuple[int, bytes]] = []
+        self.published = 0
+        self.quota = 0
+        self.receive_maximum = 0
+        self.unfinished: set[int] = set()
+        """Packet identifiers of the server that count against the receive maximum."""
+        self.aliases: dict[int, str] = {}
+        self.last_id = 0
+
+    def connected(self, server_maximum: int, receive_maximum: int) -> None:
+        self.upward.clear()
+        self.quota = server_maximum - len(self.unacknowledged)
+        self.receive_maximum = receive_maximum
+        self.unfinished.clear()
+        self.aliases.clear()
+        for packet_id in self.releasing:
+            self.upward.append(Pubrel(packet_id))
+        for publish in self.unacknowledged.values():
+            self.upward.append(
+                Publish(publish.topic, publish.payload, publish.qos, publish.packet_id, publish.retain, True)
+            )
+
+    def publish(self) -> None:
+        qos = self.dice.randrange(3)
+        if qos and self.quota - len(self.releasing) <= 0:
+            return
+        packet_id = 0
+        if qos:
+            packet_id = self.last_id % 30 + 1
+            while packet_id in self.unacknowledged or packet_id in self.releasing:
+                packet_id = packet_id % 30 + 1
+            self.last_id = packet_id
+        self.published += 1
+        publish = Publish(self.dice.choice(TOPICS), b"%d" % self.published, qos, packet_id)
+        if qos:
+            self.unacknowledged[packet_id] = publish
+            self.quota -= 1
+        self.upward.append(publish)
+
+    def hear(self, packet: Any) -> None:
+        match packet:
+            case Publish():
+                self._published(packet)
+            case Puback():
+                assert self.unacknowledged.pop(packet.packet_id).qos == 1
+                self.quota += 1
+            case Pubrec():
+                if packet.packet_id not in self.releasing:
+                    assert self.unacknowledged.pop(packet.packet_id).qos == 2
+                    self.quota += 1
+                    self.releasing[packet.packet_id] = None
+                self.upward.append(Pubrel(packet.packet_id))
+            case Pubcomp():
+                self.releasing.pop(packet.packet_id, None)
+            case Pubrel():
+                self.held.discard(packet.packet_id)
+                self.unfinished.discard(packet.packet_id)
+                self.upward.append(Pubcomp(packet.packet_id))
+            case _:
+                raise AssertionError(packet)
+
+    def _published(self, packet: Publish) -> None:
+        alias = packet.properties.topic_alias
+        if alias is not None:
+            assert alias <= 2
+            if packet.topic:
+                self.aliases[alias] = packet.topic
+        topic = packet.topic or self.aliases[alias or 0]
+        assert topic in TOPICS
+        if packet.qos:
+            assert packet.packet_id not in self.unfinished
+            self.unfinished.add(packet.packet_id)
+            assert len(self.unfinished) <= self.receive_maximum
+        if packet.qos == 2 and packet.packet_id in self.held:
+            assert packet.dup
+        else:
+            self.received.append((packet.qos, packet.payload))
+        if packet.qos == 1:
+            self.unfinished.discard(packet.packet_id)
+            self.upward.append(Puback(packet.packet_id))
+        elif packet.qos == 2:
+            self.held.add(packet.packet_id)
+            self.upward.append(Pubrec(packet.packet_id))
+
+
+class Play:
+    def __init__(self, seed: int, version: int) -> None:
+        self.dice = random.Random(seed)
+        self.client = Client(self.dice, version)
+        self.downward: deque[Any] = deque()
+        self.rig = Rig(version, LIMITS)
+        self.given: list[tuple[int, bytes]] = []
+        self.taken = 0
+        self.published: list[PublishMessage] = []
+        self.unsafe: list[PublishMessage] = []
+        self.breaks = 0
+        self._connect(None)
+        self.rig.hear(Subscribe(1, (Wish("t/#", 2),)))
+        self.rig.confirm()
+        self._collect()
+        self.downward.clear()
+
+    def _connect(self, state: Any) -> None:
+        values: dict[str, Any] = {}
+        most = 65_535
+        if self.rig.version == V5:
+            values = {"session_expiry": 1_000, "topic_alias_maximum": self.dice.choice((0, 2))}
+            if self.dice.random() < 0.7:
+                most = values["receive_maximum"] = self.dice.randrange(1, 8)
+        self.rig.ask(clean=False, **values)
+        self.rig.take_one(OpenSession)
+        self.rig.run(self.rig.machine.opened(state, "c", 0))
+        self._collect()
+        assert isinstance(self.downward.popleft(), packets.Connack)
+        self.client.connected(LIMITS.receive_maximum, most)
+
+    def _collect(self) -> None:
+        self.downward += self.rig.sent
+        self.rig.sent.clear()
+        self.taken += self.rig.taken
+        self.rig.taken = 0
+        assert self.taken <= len(self.given)
+        new = self.rig.take(PublishMessage)
+        self.published += new
+        self.unsafe += [each for each in new if each.waits]
+        assert not self.rig.is_closed, self.rig.actions
+
+    def step(self, is_draining: bool = False) -> bool:
+        """Do one thing that can be done; False if there is nothing to do but to begin something new."""
+        choices = []
+        if self.client.upward:
+            choices += [self.pass_up] * 3
+        if self.downward:
+            choices += [self.pass_down] * 3
+        if self.unsafe:
+            choices += [self.make_safe] * 2
+        if not is_draining:
+            choices += [self.client.publish, self.give]
+            if self.dice.random() < 0.04:
+                choices = [self.break_connection]
+        if not choices:
+            return False
+        self.dice.choice(choices)()
+        self._collect()
+        return True
+
+    def pass_up(self) -> None:
+        self.rig.hear(self.client.upward.popleft())
+
+    def pass_down(self) -> None:
+        self.client.hear(self.downward.popleft())
+
+    def make_safe(self) -> None:
+        self.rig.safe(self.unsafe.pop(self.dice.randrange(len(self.unsafe))))
+
+    def give(self) -> None:
+        if self.rig.machine.room:
+            qos = self.dice.randrange(3)
+            payload = b"%d" % len(self.given)
+            self.given.append((qos, payload))
+            self.rig.run(self.rig.machine.deliver(tree_message(self.dice.choice(TOPICS), payload, qos=qos), 0))
+
+    def break_connection(self) -> None:
+        """Packets on their way in both directions are lost, and the client comes back."""
+        self.breaks += 1
+        self.rig.lose()
+        self._collect()
+        self.downward.clear()
+        while self.unsafe and self.dice.random() < 0.5:
+            self.make_safe()
+        state = self.rig.state
+        self.rig = self.rig.again(LIMITS)
+        self._connect(state)
+
+
+@pytest.mark.parametrize("version", [V3_1_1, V5])
+@pytest.mark.parametrize("seed", range(10))
+def test_promises_hold_whatever_breaks(version: int, seed: int) -> None:
+    play = Play(seed, version)
+    for _ in range(cases(1_500, 30_000)):
+        play.step()
+    while play.step(is_draining=True):
+        pass
+    assert play.breaks > 20
+    check_downward(play)
+    check_upward(play)
+    assert play.taken == len(play.given)
+    assert not play.rig.state.outgoing.in_flight
+    assert not play.rig.state.received
+    assert not play.rig.state.publications
+
+
+def check_downward(play: Play) -> None:
+    """What the tree gave has come to the client: QoS 0 at most once, 1 at least once, 2 once, in order for each."""
+    for qos in range(3):
+        given = [payload for each, payload in play.given if each == qos]
+        received = [payload for each, payload in play.client.received if each == qos]
+        first = list(dict.fromkeys(received))
+        if qos == 0:
+            assert len(received) == len(first)
+            assert first == [payload for payload in given if payload in set(first)]
+        else:
+            assert first == given
+            if qos == 2:
+                assert received == given
+        assert len(given) > 20
+
+
+def check_upward(play: Play) -> None:
+    """What the client published has come to the tree, the same way."""
+    by_qos: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    for publication in play.published:
+        by_qos[int(publication.attributes.get("mqtt.qos", 2))].append(int(publication.payload))
+    assert by_qos[2] == sorted(set(by_qos[2]))
+    assert by_qos[0] == sorted(set(by_qos[0]))
+    first = list(dict.fromkeys(by_qos[1]))
+    assert first == sorted(first)
+    lost = set(range(1, play.client.published + 1)) - set(by_qos[0]) - set(by_qos[1]) - set(by_qos[2])
+    assert len(by_qos[1]) > 20
+    assert len(by_qos[2]) > 20
+    assert not play.client.unacknowledged
+    assert len(lost) < play.client.published / 3, "only QoS 0 is lost"
+
+
+@pytest.mark.parametrize("version", [V3_1_1, V5])
+@pytest.mark.parametrize("seed", range(5))
+def test_hostile_packets_in_any_order(version: int, seed: int) -> None:
+    """Packets that are valid alone, with few packet identifiers, in the middle of deliveries and answers."""
+    dice = random.Random(seed)
+    ends = 0
+    for _ in range(cases(60, 2_000)):
+        rig = Rig(version, LIMITS)
+        values: dict[str, Any] = {"session_expiry": 100} if version == V5 else {}
+        rig.connect(clean=False, **values)
+        rig.subscribe("#")
+        for _ in range(40):
+            tokens = [each.token for each in rig.take(PublishMessage) if each.waits]
+            for token in tokens:
+                if dice.random() < 0.7:
+                    rig.run(rig.machine.safe(token, rig.now))
+            for asked in rig.take(AskSubscriptions):
+                reasons = [dice.choice((0, 0x87)) for _ in asked.wishes]
+                rig.run(rig.machine.subscribed(asked.token, reasons, [tree_message("r", qos=1)], rig.now))
+            for ended in rig.take(EndSubscriptions):
+                rig.run(rig.machine.unsubscribed(ended.token, [0] * len(ended.filters), rig.now))
+            if rig.machine.room:
+                rig.deliver("x", qos=dice.randrange(3))
+            rig.hear(hostile(dice, version))
+            if rig.machine.phase is not Phase.OPEN:
+                break
+        ends += rig.machine.phase is not Phase.OPEN
+        assert rig.state.outgoing.given <= LIMITS.flight_max + LIMITS.waiting_max
+        rig.lose()
+    assert ends > 10
+
+
+def hostile(dice: random.Random, version: int) -> Any:
+    packet_id = dice.randrange(1, 8)
+    match dice.randrange(10):
+        case 0:
+            (packet,) = PacketDecoder(version=version).feed(
+                bytes.fromhex(dice.choice([golden for each, _, golden in GOLDEN if each == version]))
+            )
+            return packet
+        case 1:
+            return Puback(packet_id)
+        case 2:
+            return Pubrec(packet_id)
+        case 3:
+            return Pubrel(packet_id)
+        case 4:
+            return Pubcomp(packet_id)
+        case 5:
+            return packets.Unsubscribe(packet_id, (dice.choice(("x", "#", "a#")),))
+        case 6:
+            return Subscribe(packet_id, (Wish(dice.choice(("x", "+", "$share/g/x", "a/#/")), dice.randrange(3)),))
+        case _:
+            qos = dice.randrange(3)
+            values = Properties(topic_alias=dice.randrange(1, 3)) if version == V5 and dice.random() < 0.2 else None
+            return Publish("x", b"y", qos, packet_id if qos else 0, properties=values or packets.NO_PROPERTIES)
+
+
+def test_hostile_packets_are_valid_themselves() -> None:
+    dice = random.Random(1)
+    for _ in range(200):
+        packet = hostile(dice, V5)
+        assert PacketDecoder(version=V5).feed(encode(packet, V5)) == [packet]
