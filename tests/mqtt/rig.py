@@ -4,6 +4,7 @@ Packets go through the codec in both directions, so what the machine sends is va
 connection.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from resprout.mqtt.actions import (
     EndSubscriptions,
     OpenSession,
     PublishMessage,
+    Remember,
     SendPacket,
     Take,
 )
@@ -32,6 +34,7 @@ WALL = 1_800_000_000_000_000
 DEFAULT = ServerLimits()
 
 A = TypeVar("A")
+_numbers = itertools.count(1)
 
 
 class Rig:
@@ -46,6 +49,8 @@ class Rig:
         """All other actions that the test has not taken."""
         self.taken = 0
         """Messages that are done, as far as the tree is concerned."""
+        self.dumps: list[bytes] = []
+        """What the session had to remember."""
 
     # -- the client ----------------------------------------------------------------------------------------------------
 
@@ -155,7 +160,10 @@ class Rig:
     def run(self, actions: Sequence[Action]) -> list[Any]:
         out: list[Any] = []
         for action in actions:
-            if isinstance(action, SendPacket):
+            if isinstance(action, Remember):
+                assert actions.count(action) == 1
+                self.dumps.append(self.state.dump())
+            elif isinstance(action, SendPacket):
                 assert not self.is_closed, "nothing is sent after the end"
                 out += self._through_wire(action.packet)
             elif isinstance(action, Take):
@@ -191,4 +199,4 @@ def tree_message(topic: str = "t", payload: bytes = b"x", publisher: str = "p", 
     """Attributes of the mapping are given without their prefix; `user` is a dictionary of others."""
     found: dict[str, AttributeValue] = dict(attributes.pop("user", {}))
     found |= {f"mqtt.{name}": value for name, value in attributes.items()}
-    return Message(publisher, 1, 1, topic, (), Guarantee.CAUSAL, found, payload, 0)
+    return Message(publisher, 1, next(_numbers), topic, (), Guarantee.CAUSAL, found, payload, 0)

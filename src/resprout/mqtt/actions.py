@@ -45,6 +45,8 @@ class PublishMessage(msgspec.Struct, frozen=True, gc=False):
     """The word that the client wrote, which may be none of the guarantees."""
     attributes: dict[str, AttributeValue]
     waits: bool
+    packet_id: int = 0
+    """With QoS 2: the packet identifier, which the session must not forget before PUBREL."""
 
 
 class AskSubscriptions(msgspec.Struct, frozen=True, gc=False):
@@ -61,6 +63,12 @@ class EndSubscriptions(msgspec.Struct, frozen=True, gc=False):
     token: int
     filters: tuple[str, ...]
     """As the client wrote them: a shared one begins with `$share/`."""
+
+
+class Remember(msgspec.Struct, frozen=True, gc=False):
+    """Make `SessionState.dump` safe in the tree before any later packet of this connection is sent, and before any
+    later `Take` is executed. Publications that came before must be in the tree if the dump is: the client publishes
+    it, in its order."""
 
 
 class Take(msgspec.Struct, frozen=True, gc=False):
@@ -86,6 +94,7 @@ Action: TypeAlias = (
     | PublishMessage
     | AskSubscriptions
     | EndSubscriptions
+    | Remember
     | Take
     | PublishWill
     | EndSession

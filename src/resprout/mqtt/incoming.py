@@ -91,7 +91,8 @@ class Incoming:
         if entry is not None:
             token = self._state.next_token()
             self._state.publications[token] = entry
-        out.append(PublishMessage(token, topic, packet.payload, guarantee_of(values), attributes, qos > 0))
+        packet_id = packet.packet_id if qos == 2 else 0
+        out.append(PublishMessage(token, topic, packet.payload, guarantee_of(values), attributes, qos > 0, packet_id))
 
     def release(self, packet_id: int, out: list[Action]) -> None:
         """PUBREL: the packet identifier is free again."""

@@ -36,6 +36,8 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Retained messages that wait for a client, above which no SUBSCRIBE is granted that wants more."""
     subscriptions_max: int = 10_000
     """Subscriptions of one session."""
+    subscription_bytes_max: int = 256 << 10
+    """Bytes of the filters of one session: a session that survives its broker is remembered in one message."""
     asked_max: int = 1_024
     """SUBSCRIBE and UNSUBSCRIBE packets of one client that are not answered."""
     early_max: int = 1_024

@@ -45,6 +45,7 @@ GUARANTEE: Final = "resprout-guarantee"
 SET_BY_SERVER: Final = 2
 """Attributes that may be added to those of a message later."""
 
+_SPECIAL: Final = frozenset((PAYLOAD_FORMAT, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION_DATA))
 _PIECE_LETTERS: Final = ATTRIBUTE_TEXT_BYTES // 4
 """As many letters fit into an attribute, whatever they are."""
 _EXPIRY_MAX_US: Final = 1 << 60
@@ -134,8 +135,18 @@ def expires_us(attributes: Attributes) -> int:
 
 def properties_of(attributes: Attributes) -> Properties:
     """The properties of a message, but for its expiry. Attributes of native clients become user properties."""
-    if not attributes:
+    if not attributes or (len(attributes) == 1 and QOS in attributes):  # most messages
         return NO_PROPERTIES
+    found: dict[str, Any] = {}
+    if any(map(_SPECIAL.__contains__, attributes)):
+        found = _special_properties(attributes)
+    if user := _user(attributes):
+        found["user"] = user
+    return Properties(**found) if found else NO_PROPERTIES
+
+
+def _special_properties(attributes: Attributes) -> dict[str, Any]:
+    """Those that are no user properties."""
     found: dict[str, Any] = {}
     if attributes.get(PAYLOAD_FORMAT) == 1:
         found["payload_format"] = 1
@@ -146,9 +157,7 @@ def properties_of(attributes: Attributes) -> Properties:
         found["response_topic"] = response_topic
     if (data := _binary(attributes, CORRELATION_DATA)) is not None:
         found["correlation_data"] = data
-    if user := _user(attributes):
-        found["user"] = user
-    return Properties(**found) if found else NO_PROPERTIES
+    return found
 
 
 def _text(attributes: Attributes, name: str) -> str | None:

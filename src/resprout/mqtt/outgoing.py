@@ -9,14 +9,19 @@ from collections import deque
 from functools import lru_cache
 from typing import Final
 
-from resprout.core.message import Message
+from resprout.core.message import Message, MessageId
 from resprout.mqtt.actions import Action, SendPacket, Take
 from resprout.mqtt.encoder import encode
 from resprout.mqtt.mapping import expires_us, is_retained, properties_of, qos_of
 from resprout.mqtt.packets import NO_PROPERTIES, PACKET_ID_MAX, V5, Properties, Publish, Pubrel
 from resprout.mqtt.reasons import FAILURE, Reason, protocol_error
-from resprout.mqtt.records import Match, Outbound
+from resprout.mqtt.records import Flight, Match, Outbound
 
+FINISHED_KEPT: Final = 128
+"""Messages with QoS 2 that are remembered although the client has them: more than the tree has not heard of."""
+
+_Key = tuple[str, MessageId]
+"""The filter of the subscription by which a message came, and its id."""
 _SECOND_US: Final = 1_000_000
 
 
@@ -47,6 +52,14 @@ class Outgoing:
         self._given: deque[Outbound] = deque()
         """Those of the tree that are not all done, in order."""
         self._last_id = 0
+        self._expected: dict[_Key, int] = {}
+        """Packet identifiers of messages that an earlier broker sent, and that the tree will give again."""
+        self._reserved: dict[int, _Key] = {}
+        """The same, by packet identifier."""
+        self._finished: dict[_Key, None] = {}
+        """Messages with QoS 2 that the client has. If the tree does not know that yet, it may give them again."""
+        self.remembers = False
+        """Whether the session survives its broker, and has to know its messages again."""
         self.counts = Counts()
         self.retained_waiting = 0
         self._is_live = False
@@ -94,21 +107,26 @@ class Outgoing:
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def deliver(self, message: Message, match: Match | None, wall_us: int, out: list[Action]) -> None:
+    def deliver(self, message: Message, match: Match | None, wall_us: int, out: list[Action], source: str = "") -> None:
         """Send a message of the tree when its turn comes."""
+        if (self._expected or self._finished) and self._known(message, match, source, wall_us, out):
+            return
         if match is None:
             self.counts.unwanted += 1
             self._skip(message, out)
             return
         attributes = message.attributes
         qos = min(match.qos, qos_of(attributes)) if match.qos else 0
+        if qos == 0 and message.redelivered:  # perhaps the client has it, and it may come once at most
+            self._skip(message, out)
+            return
         retain = match.retain_as_published and is_retained(attributes)
         if qos == 0 and not self._queue and not self._again and not self._given and self._is_live:
             item = Outbound(message, 0, retain, match.identifiers, expires_us(attributes), False)
             self._send(item, wall_us, out)
             out.append(Take(1))
             return
-        item = Outbound(message, qos, retain, match.identifiers, expires_us(attributes), True)
+        item = Outbound(message, qos, retain, match.identifiers, expires_us(attributes), True, source)
         self._given.append(item)
         self._queue.append(item)
         if self._is_live:
@@ -121,6 +139,27 @@ class Outgoing:
         self.retained_waiting += 1
         if self._is_live:
             self._advance(wall_us, out)
+
+    def _known(self, message: Message, match: Match | None, source: str, wall_us: int, out: list[Action]) -> bool:
+        """Handle a message that an earlier broker sent: again with the same packet identifier, or not at all if the
+        client has it. Return False for any other message."""
+        key = (source, message.id)
+        if key in self._finished:
+            self._skip(message, out)
+            return True
+        packet_id = self._expected.pop(key, 0)
+        if not packet_id:
+            return False
+        del self._reserved[packet_id]
+        identifiers = () if match is None else match.identifiers
+        retain = match is not None and match.retain_as_published and is_retained(message.attributes)
+        item = Outbound(message, 2, retain, identifiers, expires_us(message.attributes), True, source, packet_id, True)
+        self._given.append(item)
+        self._flight[packet_id] = item
+        self._again.append(item)
+        if self._is_live:
+            self._advance(wall_us, out)
+        return True
 
     def _skip(self, message: Message, out: list[Action]) -> None:
         item = Outbound(message, 0, False, (), 0, True, is_done=True)
@@ -137,7 +176,7 @@ class Outgoing:
         queue = self._queue
         while queue:
             item = queue[0]
-            if item.qos and (self._quota <= 0 or len(self._flight) >= PACKET_ID_MAX):
+            if item.qos and (self._quota <= 0 or len(self._flight) + len(self._reserved) >= PACKET_ID_MAX):
                 return
             queue.popleft()
             if not item.is_given:
@@ -171,6 +210,7 @@ class Outgoing:
     def _publish(self, item: Outbound, packet_id: int, wall_us: int) -> Publish | None:
         """The packet; None when it is larger than the client allows."""
         message = item.message
+        assert message is not None, "one without a message is never sent again"
         topic = message.topic
         if self._version != V5:
             return Publish(topic, message.payload, item.qos, packet_id, item.retain, item.is_sent)
@@ -209,7 +249,7 @@ class Outgoing:
         packet_id = self._last_id
         while True:
             packet_id = packet_id % PACKET_ID_MAX + 1
-            if packet_id not in self._flight:
+            if packet_id not in self._flight and packet_id not in self._reserved:
                 self._last_id = packet_id
                 return packet_id
 
@@ -228,6 +268,8 @@ class Outgoing:
 
     def received(self, packet_id: int, reason: int, wall_us: int, out: list[Action]) -> None:
         """PUBREC: the client has the message, or does not want it."""
+        if packet_id in self._reserved:
+            self._adopt(packet_id)
         item = self._flight.get(packet_id)
         if item is None:
             if reason < FAILURE:
@@ -245,6 +287,8 @@ class Outgoing:
             item.is_released = True
             if item in self._again:
                 self._again.remove(item)
+            if self.remembers and item.message is not None:
+                self._keep_finished((item.source, item.message.id))
             self._finish(item, out)
         out.append(SendPacket(Pubrel(packet_id)))
 
@@ -257,6 +301,18 @@ class Outgoing:
             raise protocol_error("PUBCOMP without PUBREC")
         self._remove(item)
         self._advance(wall_us, out)
+
+    def _adopt(self, packet_id: int) -> None:
+        """The client has a message that the tree has not given again yet."""
+        key = self._reserved.pop(packet_id)
+        del self._expected[key]
+        self._keep_finished(key)
+        self._flight[packet_id] = Outbound(None, 2, False, (), 0, False, key[0], packet_id, True, is_released=True)
+
+    def _keep_finished(self, key: _Key) -> None:
+        self._finished[key] = None
+        if len(self._finished) > FINISHED_KEPT:
+            del self._finished[next(iter(self._finished))]
 
     def _remove(self, item: Outbound) -> None:
         del self._flight[item.packet_id]
@@ -279,6 +335,35 @@ class Outgoing:
             count += 1
         if count:
             out.append(Take(count))
+
+    # -- what survives a broker ----------------------------------------------------------------------------------------
+
+    def remembered(self) -> list[Flight]:
+        """Messages with QoS 2 that another broker has to know."""
+        found = [Flight(packet_id, key[0], *key[1], False) for packet_id, key in self._reserved.items()]
+        done = dict(self._finished)
+        for packet_id, item in self._flight.items():
+            if item.qos == 2 and item.message is not None:
+                done.pop((item.source, item.message.id), None)
+                found.append(Flight(packet_id, item.source, *item.message.id, item.is_released))
+            elif item.is_released:
+                found.append(Flight(packet_id, item.source, "", 0, "", 0, True))
+        return found + [Flight(0, key[0], *key[1], True) for key in done]
+
+    def restore(self, flights: list[Flight]) -> None:
+        """Know the messages that an earlier broker sent."""
+        for flight in flights:
+            key = (flight.source, MessageId(flight.publisher, flight.epoch, flight.stream, flight.seq))
+            if flight.is_released:
+                if flight.publisher:
+                    self._keep_finished(key)
+                if flight.packet_id:
+                    self._flight[flight.packet_id] = Outbound(
+                        None, 2, False, (), 0, False, flight.source, flight.packet_id, True, is_released=True
+                    )
+            elif key not in self._expected:
+                self._expected[key] = flight.packet_id
+                self._reserved[flight.packet_id] = key
 
 
 @lru_cache(maxsize=1_024)

@@ -29,7 +29,8 @@ class Match(msgspec.Struct, frozen=True, gc=False):
 class Outbound(msgspec.Struct):
     """A message on its way to the client."""
 
-    message: Message
+    message: Message | None
+    """None for one that the client has, and that an earlier broker knew."""
     qos: int
     retain: bool
     identifiers: tuple[int, ...]
@@ -37,6 +38,8 @@ class Outbound(msgspec.Struct):
     """By the wall clock; 0 for never."""
     is_given: bool
     """Whether the tree waits for it to be done; retained messages come from elsewhere."""
+    source: str = ""
+    """The filter of the subscription by which it came, if the tree said so."""
     packet_id: int = 0
     is_sent: bool = False
     """Whether the client may have it."""
@@ -45,6 +48,19 @@ class Outbound(msgspec.Struct):
     is_counted: bool = False
     """Whether it counts against the receive maximum of this connection."""
     is_done: bool = False
+
+
+class Flight(msgspec.Struct, frozen=True, array_like=True):
+    """What has to be remembered of a message with QoS 2 on its way to the client."""
+
+    packet_id: int
+    """0 if PUBCOMP has come: the message must not be sent again."""
+    source: str
+    publisher: str
+    epoch: int
+    stream: str
+    seq: int
+    is_released: bool
 
 
 class Inbound(msgspec.Struct):

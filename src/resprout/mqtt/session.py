@@ -16,7 +16,16 @@ from typing import Any, Final
 
 from resprout.core.message import Message
 from resprout.mqtt import packets
-from resprout.mqtt.actions import Action, CloseConnection, EndSession, OpenSession, PublishWill, SendPacket
+from resprout.mqtt.actions import (
+    Action,
+    CloseConnection,
+    EndSession,
+    OpenSession,
+    PublishWill,
+    Remember,
+    SendPacket,
+    Take,
+)
 from resprout.mqtt.connecting import accept, check_connect, disconnect, expiry_of, keep_alive_of, refuse
 from resprout.mqtt.decoder import Heard
 from resprout.mqtt.incoming import Incoming
@@ -125,7 +134,7 @@ class ServerSession:
                 self._fail(MqttError(Reason.QUOTA_EXCEEDED, "too many packets before CONNACK"), now_us, out)
         elif phase is Phase.GREETING:
             self._greet(heard, now_us, out)
-        return out
+        return self._guarded(out)
 
     def _greet(self, heard: Heard, now_us: int, out: list[Action]) -> None:
         try:
@@ -207,6 +216,17 @@ class ServerSession:
     def _auth(self, packet: packets.Auth, now_us: int, out: list[Action]) -> None:
         raise protocol_error("AUTH without an authentication method in CONNECT")
 
+    def _guarded(self, out: list[Action]) -> list[Action]:
+        """The actions with a `Remember` where the session survives its broker, before the first packet after which the
+        client relies on that, and before any `Take`. The driver dumps the state after this call, so one is enough."""
+        if self.state is None or not self.state.outgoing.remembers:
+            return out
+        place = next((place for place, action in enumerate(out) if _relies(action)), -1)
+        if place >= 0:
+            takes = [place for place, action in enumerate(out) if isinstance(action, Take)]
+            out.insert(min([place, *takes]), Remember())
+        return out
+
     def _open_state(self) -> SessionState:
         assert self.state is not None
         return self.state
@@ -242,9 +262,11 @@ class ServerSession:
         out.append(SendPacket(accept(connect, self.limits, is_present, client_id, self._expiry)))
         quota = min(connect.properties.receive_maximum or PACKET_ID_MAX, self.limits.flight_max)
         aliases = min(connect.properties.topic_alias_maximum or 0, self.limits.topic_alias_max)
+        state.outgoing.remembers = self._expiry > 0
         state.outgoing.begin(
             connect.version, quota, speaker.bytes_max, aliases, now_us + self._offset_us, out
         )  # fmt: skip
+        out = self._guarded(out)
         early, self._early = self._early, []
         for heard in early:
             out += self.hear(heard, now_us)
@@ -306,13 +328,13 @@ class ServerSession:
     # -- outcomes of the tree ------------------------------------------------------------------------------------------
 
     def deliver(self, message: Message, now_us: int, source: str = "") -> list[Action]:
-        """Send a message to the client when its turn comes; `Take` says when it is done. `source`: the filter of the
-        shared subscription by which it came."""
+        """Send a message to the client when its turn comes; `Take` says when it is done. `source`: the filter of
+        the subscription by which it came, if the tree gives it for this one alone."""
         out: list[Action] = []
         state = self._open_state()
         match = state.subscriptions.match(message.topic, message.publisher == state.name, source)
-        state.outgoing.deliver(message, match, now_us + self._offset_us, out)
-        return out
+        state.outgoing.deliver(message, match, now_us + self._offset_us, out, source)
+        return self._guarded(out)
 
     def safe(self, token: int, now_us: int) -> list[Action]:
         out: list[Action] = []
@@ -334,12 +356,12 @@ class ServerSession:
         """By filter that was asked for: 0, or why not. `retained`: all retained messages that any of them matches."""
         out: list[Action] = []
         self._open_parts()[1].subscribed(token, reasons, retained, now_us + self._offset_us, out)
-        return out
+        return self._guarded(out)
 
     def unsubscribed(self, token: int, reasons: Sequence[int], now_us: int) -> list[Action]:
         out: list[Action] = []
         self._open_parts()[1].unsubscribed(token, reasons, out)
-        return out
+        return self._guarded(out)
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
@@ -399,3 +421,13 @@ class ServerSession:
         self.phase = Phase.OVER
         self.next_deadline_us = None
         self._early = []
+
+
+def _relies(action: Action) -> bool:
+    """Whether the client relies on the session from this packet on: its subscriptions, or a packet identifier."""
+    if not isinstance(action, SendPacket):
+        return False
+    packet = action.packet
+    if isinstance(packet, Publish):
+        return packet.qos == 2 and not packet.dup
+    return isinstance(packet, packets.Pubrel | packets.Pubcomp | packets.Suback | packets.Unsuback)

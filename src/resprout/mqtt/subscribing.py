@@ -15,7 +15,7 @@ from resprout.mqtt.reasons import FAILURE, MqttError, Reason, protocol_error
 from resprout.mqtt.records import Asked, Subscription
 from resprout.mqtt.speaking import Speaker
 from resprout.mqtt.state import SessionState
-from resprout.mqtt.subscriptions import granted, match_of, read_filter
+from resprout.mqtt.subscriptions import granted, match_of, read_filter, size_of_filter
 
 
 class Subscribing:
@@ -79,6 +79,9 @@ class Subscribing:
             raise MqttError(
                 Reason.QUOTA_EXCEEDED, f"{limits.subscriptions_max} subscriptions of a session is the limit"
             )
+        size = state.subscriptions.bytes + size_of_filter(wish.filter)
+        if size > limits.subscription_bytes_max and state.subscriptions.get(wish.filter) is None:
+            raise MqttError(Reason.QUOTA_EXCEEDED, f"{limits.subscription_bytes_max} bytes of filters is the limit")
         if wish.retain_handling != 2 and state.outgoing.retained_waiting > limits.retained_waiting_max:
             raise MqttError(Reason.QUOTA_EXCEEDED, "retained messages of earlier subscriptions are not sent yet")
         return Subscription(granted(wish, limits.maximum_qos), topic_filter, group, identifier)

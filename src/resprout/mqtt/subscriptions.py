@@ -21,6 +21,9 @@ READ_ONLY: Final = "$SYS"
 MATCHES_KEPT: Final = 64
 """Topics whose match is remembered, for each session."""
 
+FILTER_BYTES: Final = 16
+"""What is remembered of a subscription beside its filter."""
+
 
 def read_filter(topic_filter: str) -> tuple[str, str]:
     """Return the topic filter and the name of the shared subscription, or ""; MqttError when it is no filter."""
@@ -38,6 +41,11 @@ def read_filter(topic_filter: str) -> tuple[str, str]:
     return topic_filter, group
 
 
+def size_of_filter(topic_filter: str) -> int:
+    """What a subscription counts for in `Subscriptions.bytes`."""
+    return FILTER_BYTES + len(topic_filter.encode())
+
+
 class _Slot:
     """The place of a filter in the index."""
 
@@ -53,6 +61,8 @@ class Subscriptions:
         self._index: FilterMap[_Slot] = FilterMap(_Slot)
         """Those that are not shared."""
         self._matches: dict[str, Match | None] = {}
+        self.bytes = 0
+        """Of all filters, with what else is remembered of them."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -66,7 +76,10 @@ class Subscriptions:
 
     def put(self, subscription: Subscription) -> None:
         """Add a subscription, or replace the one with the same filter."""
-        self._all[subscription.wish.filter] = subscription
+        topic_filter = subscription.wish.filter
+        if topic_filter not in self._all:
+            self.bytes += size_of_filter(topic_filter)
+        self._all[topic_filter] = subscription
         if not subscription.group:
             slot = self._index.find(subscription.topic_filter) or self._index.insert(subscription.topic_filter)
             slot.subscription = subscription
@@ -74,6 +87,8 @@ class Subscriptions:
 
     def remove(self, topic_filter: str) -> Subscription | None:
         subscription = self._all.pop(topic_filter, None)
+        if subscription is not None:
+            self.bytes -= size_of_filter(topic_filter)
         if subscription is not None and not subscription.group:
             self._index.delete(subscription.topic_filter)
             self._matches.clear()
@@ -81,10 +96,10 @@ class Subscriptions:
 
     def match(self, topic: str, is_own: bool, source: str = "") -> Match | None:
         """How to send a message; None when no subscription wants it any more. `is_own`: the client published it.
-        `source`: the shared subscription by which it came."""
+        `source`: the filter of the subscription by which it came, if it came for this one alone."""
         if source:
-            shared = self._all.get(source)
-            return None if shared is None else _match([shared])
+            only = self._all.get(source)
+            return None if only is None or (is_own and only.wish.no_local) else _match([only])
         if is_own:
             return _match([each for each in self._matching(topic) if not each.wish.no_local])
         if topic in self._matches:
