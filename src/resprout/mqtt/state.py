@@ -93,7 +93,7 @@ class SessionState:
             for flight in dump.flights:
                 _check_flight(flight)
             state.outgoing.restore(dump.flights)
-        except (msgspec.DecodeError, MqttError, UsageError, UnicodeEncodeError) as error:
+        except (msgspec.DecodeError, MqttError, UsageError, UnicodeError) as error:
             raise WireError(f"no dump of an MQTT session: {error}") from None
         return state
 
