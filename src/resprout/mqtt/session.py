@@ -35,10 +35,10 @@ from resprout.mqtt.packets import PACKET_ID_MAX, V5, Connect, Disconnect, Pingre
 from resprout.mqtt.reasons import MqttError, Reason, protocol_error
 from resprout.mqtt.speaking import Speaker
 from resprout.mqtt.state import SessionState
-from resprout.mqtt.subscribing import Subscribing
+from resprout.mqtt.subscribing import SubscribeHandling
 
 _PONG: Final = SendPacket(Pingresp())
-_Parts = tuple[Incoming, Subscribing]
+_Parts = tuple[Incoming, SubscribeHandling]
 
 
 EARLY_BYTES_MAX: Final = 1 << 20
@@ -250,7 +250,7 @@ class ServerSession:
         state.connection += 1
         self.state = state
         speaker = self._speaker
-        self._parts = (Incoming(state, self.limits, speaker), Subscribing(state, self.limits, speaker))
+        self._parts = (Incoming(state, self.limits, speaker), SubscribeHandling(state, self.limits, speaker))
         if self.phase is Phase.OVER:  # the connection is gone, before the client could have a will
             self._detach(now_us, out)
             return out

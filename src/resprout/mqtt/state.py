@@ -72,8 +72,12 @@ class SessionState:
     def dump(self) -> bytes:
         """Subscriptions and packet identifiers, without messages. It counts for publications that the tree has not
         answered, too: they are in the tree wherever the dump is, because the client published it after them."""
-        subscriptions = [(each.wish.filter, _options(each.wish), each.identifier) for each in self.subscriptions]
-        return _encode(_Dump(DUMP_VERSION, subscriptions, list(self.received), self.outgoing.remembered()))
+        subscriptions = self.subscriptions
+        if not subscriptions.encoded:  # they may be thousands, and seldom change
+            rows = [(each.wish.filter, _options(each.wish), each.identifier) for each in subscriptions]
+            subscriptions.encoded = _encode(rows)
+        flights = self.outgoing.remembered()
+        return _encode((DUMP_VERSION, msgspec.Raw(subscriptions.encoded), list(self.received), flights))
 
     @classmethod
     def load(cls, data: bytes, client_id: str, name: str) -> "SessionState":

@@ -18,7 +18,7 @@ from resprout.mqtt.state import SessionState
 from resprout.mqtt.subscriptions import granted, match_of, read_filter, size_of_filter
 
 
-class Subscribing:
+class SubscribeHandling:
     def __init__(self, state: SessionState, limits: ServerLimits, speaker: Speaker) -> None:
         self._state = state
         self._limits = limits

@@ -61,6 +61,8 @@ class Subscriptions:
         self._index: FilterMap[_Slot] = FilterMap(_Slot)
         """Those that are not shared."""
         self._matches: dict[str, Match | None] = {}
+        self.encoded = b""
+        """What `SessionState.dump` made of them; empty when they have changed."""
         self.bytes = 0
         """Of all filters, with what else is remembered of them."""
 
@@ -80,6 +82,7 @@ class Subscriptions:
         if topic_filter not in self._all:
             self.bytes += size_of_filter(topic_filter)
         self._all[topic_filter] = subscription
+        self.encoded = b""
         if not subscription.group:
             slot = self._index.find(subscription.topic_filter) or self._index.insert(subscription.topic_filter)
             slot.subscription = subscription
@@ -89,6 +92,7 @@ class Subscriptions:
         subscription = self._all.pop(topic_filter, None)
         if subscription is not None:
             self.bytes -= size_of_filter(topic_filter)
+            self.encoded = b""
         if subscription is not None and not subscription.group:
             self._index.delete(subscription.topic_filter)
             self._matches.clear()
