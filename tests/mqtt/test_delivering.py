@@ -6,7 +6,7 @@ import pytest
 
 from resprout.mqtt.actions import CloseConnection
 from resprout.mqtt.limits import SECOND_US, ServerLimits
-from resprout.mqtt.packets import V3_1_1, V5, Properties, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from resprout.mqtt.packets import V3_1_1, V5, Properties, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Wish
 from resprout.mqtt.reasons import Reason
 from tests.mqtt.examples import VERSIONS
 from tests.mqtt.rig import WALL, Rig
@@ -283,6 +283,20 @@ def test_packets_with_reasons_fit_into_the_maximum_packet_size() -> None:
     (puback,) = rig.publish("$SYS/x", qos=1, packet_id=1)
     assert puback.reason == Reason.TOPIC_NAME_INVALID
     assert puback.properties == Properties()
+
+
+def test_a_packet_that_cannot_be_left_out_and_does_not_fit() -> None:
+    rig = Rig()
+    rig.ask(maximum_packet_size=10)
+    rig.run(rig.machine.opened(None, "c", 0))
+    assert rig.sent == []
+    assert rig.take_one(CloseConnection).reason == Reason.PACKET_TOO_LARGE
+    rig = Rig()
+    rig.connect(maximum_packet_size=25)
+    rig.hear(Subscribe(1, tuple([Wish(str(number), 0) for number in range(30)])))
+    (disconnect,) = rig.confirm()
+    assert disconnect.reason == Reason.PACKET_TOO_LARGE
+    assert rig.is_closed
 
 
 def test_an_alias_that_makes_a_packet_too_large_is_left_out() -> None:

@@ -251,7 +251,14 @@ class ServerSession:
         self.state = state
         speaker = self._speaker
         self._parts = (Incoming(state, self.limits, speaker), SubscribeHandling(state, self.limits, speaker))
+        connack = accept(connect, self.limits, is_present, client_id, self._expiry)
         if self.phase is Phase.OVER:  # the connection is gone, before the client could have a will
+            self._detach(now_us, out)
+            return out
+        if not speaker.fits(connack):
+            out.append(
+                CloseConnection(Reason.PACKET_TOO_LARGE, "the client does not allow a packet as large as CONNACK")
+            )
             self._detach(now_us, out)
             return out
         self.phase = Phase.OPEN
@@ -259,7 +266,7 @@ class ServerSession:
         self._will = connect.will
         self._silence_us = keep_alive_of(connect, self.limits) * SECOND_US * 3 // 2
         self.next_deadline_us = now_us + self._silence_us if self._silence_us else None
-        out.append(SendPacket(accept(connect, self.limits, is_present, client_id, self._expiry)))
+        out.append(SendPacket(connack))
         quota = min(connect.properties.receive_maximum or PACKET_ID_MAX, self.limits.flight_max)
         aliases = min(connect.properties.topic_alias_maximum or 0, self.limits.topic_alias_max)
         state.outgoing.remembers = self._expiry > 0
@@ -338,7 +345,10 @@ class ServerSession:
 
     def safe(self, token: int, now_us: int) -> list[Action]:
         out: list[Action] = []
-        self._open_parts()[0].safe(token, out)
+        try:
+            self._open_parts()[0].safe(token, out)
+        except MqttError as error:
+            self._fail_if_open(error, now_us, out)
         return out
 
     def publish_refused(self, token: int, reason: int, text: str, now_us: int) -> list[Action]:
@@ -348,20 +358,29 @@ class ServerSession:
         try:
             self._open_parts()[0].refused(token, reason, text, out)
         except MqttError as error:
-            if self.phase is Phase.OPEN:
-                self._fail(error, now_us, out)
+            self._fail_if_open(error, now_us, out)
         return out
 
     def subscribed(self, token: int, reasons: Sequence[int], retained: Sequence[Message], now_us: int) -> list[Action]:
         """By filter that was asked for: 0, or why not. `retained`: all retained messages that any of them matches."""
         out: list[Action] = []
-        self._open_parts()[1].subscribed(token, reasons, retained, now_us + self._offset_us, out)
+        try:
+            self._open_parts()[1].subscribed(token, reasons, retained, now_us + self._offset_us, out)
+        except MqttError as error:
+            self._fail_if_open(error, now_us, out)
         return self._guarded(out)
 
     def unsubscribed(self, token: int, reasons: Sequence[int], now_us: int) -> list[Action]:
         out: list[Action] = []
-        self._open_parts()[1].unsubscribed(token, reasons, out)
+        try:
+            self._open_parts()[1].unsubscribed(token, reasons, out)
+        except MqttError as error:
+            self._fail_if_open(error, now_us, out)
         return self._guarded(out)
+
+    def _fail_if_open(self, error: MqttError, now_us: int, out: list[Action]) -> None:
+        if self.phase is Phase.OPEN:
+            self._fail(error, now_us, out)
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from resprout.mqtt.packets import (
     Suback,
     Unsuback,
 )
+from resprout.mqtt.reasons import MqttError, Reason
 
 Explained: TypeAlias = Puback | Pubrec | Pubrel | Pubcomp | Suback | Unsuback | Disconnect | Connack
 
@@ -39,7 +40,8 @@ class Speaker:
         """Whether a connection is open, and may be sent packets."""
 
     def send(self, packet: Explained, text: str, out: list[Action]) -> None:
-        """Send the packet, with the text as its reason string if the client wants it and it fits."""
+        """Send the packet, with the text as its reason string if the client wants it and it fits. A CONNACK or a
+        DISCONNECT that is larger than the client allows is left out; for any other packet that is an MqttError."""
         if text and self.version == V5 and (self.problem_information or isinstance(packet, Disconnect | Connack)):
             values = _explaining(packet.properties, text)
             explained = _with(packet, values)
@@ -47,6 +49,9 @@ class Speaker:
                 packet = explained
         if self.fits(packet):
             out.append(SendPacket(packet))
+        elif not isinstance(packet, Disconnect | Connack):
+            text = f"{type(packet).__name__.upper()} is larger than the maximum packet size of the client"
+            raise MqttError(Reason.PACKET_TOO_LARGE, text)
 
     def fits(self, packet: Explained) -> bool:
         return not self.bytes_max or len(encode(packet, self.version)) <= self.bytes_max
