@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from resprout.client.errors import (
         ClientError,
         ClosedError,
+        CommitError,
         Connected,
         ConnectError,
         ConnectionState,
@@ -76,6 +77,7 @@ __all__ = [
     "Client",
     "ClientError",
     "ClosedError",
+    "CommitError",
     "ConnectError",
     "Connected",
     "ConnectionState",
@@ -138,6 +140,7 @@ _HOMES = {
     "Client": "resprout.client.client",
     "ClientError": "resprout.client.errors",
     "ClosedError": "resprout.client.errors",
+    "CommitError": "resprout.client.errors",
     "ConnectError": "resprout.client.errors",
     "Connected": "resprout.client.errors",
     "ConnectionState": "resprout.client.errors",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from resprout.core.bundle import topics_of
 from resprout.filters.predicate import topic_matches
 from resprout.trace.schema import Row
-from tests.audit import bank_mutations, durable_mutations  # noqa: F401 - they put themselves on the list
+from tests.audit import bank_mutations, durable_mutations, log_mutations  # noqa: F401 - they put themselves on the list
 from tests.audit.spoiling import (
     REGISTERED,
     Id,
@@ -314,7 +314,7 @@ def deliver_what_was_refused(rows: Rows, rng: random.Random) -> Rows | None:
 
 
 MUTATIONS: dict[str, tuple[str, Mutation]] = dict(
-    sorted(REGISTERED.items(), key=lambda one: (one[1][0] == "durable", one[1][0].startswith("bank")))
+    sorted(REGISTERED.items(), key=lambda one: [one[1][0].startswith(apart) for apart in ("log_", "durable", "bank")])
 )
-"""By name: the rule that must notice, and the mutation. Those of the bank and of durable subscriptions come last: cases
-are drawn in this order."""
+"""By name: the rule that must notice, and the mutation. Those of the bank, of durable subscriptions and of logs come last:
+cases are drawn in this order."""

@@ -8,10 +8,12 @@ from resprout.audit.judge import judge
 from resprout.audit.verdict import CLEAN, RULES
 from tests.audit.bank_model import Bank, bank_trace
 from tests.audit.durable_model import durable_trace
+from tests.audit.log_model import log_trace
 from tests.audit.model import good_traces
 from tests.audit.mutations import MUTATIONS
 
 DURABLE = [name for name, (rule, _) in MUTATIONS.items() if rule == "durable"]
+LOGS = [name for name, (rule, _) in MUTATIONS.items() if rule.startswith("log_")]
 BANK = [name for name, (rule, _) in MUTATIONS.items() if rule.startswith("bank_")]
 
 
@@ -61,7 +63,27 @@ def test_a_spoiled_durable_subscription_is_noticed(name: str) -> None:
     assert done >= 5
 
 
-@pytest.mark.parametrize("name", [name for name in MUTATIONS if name not in (*BANK, *DURABLE)])
+def test_correct_logs_are_clean() -> None:
+    for seed in range(24):
+        verdict = judge(log_trace(seed))
+        assert verdict.anomalies == [], seed
+        assert {check.status for check in verdict.checks if check.rule.startswith("log_")} == {CLEAN}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_spoiled_log_is_noticed_by_the_right_rule(name: str) -> None:
+    rule, mutate = MUTATIONS[name]
+    done = 0
+    for seed in range(1000, 1040):
+        spoiled = mutate(log_trace(seed), random.Random(seed))
+        if spoiled is not None and done < 12:
+            done += 1
+            broken = {anomaly.rule for anomaly in judge(spoiled).anomalies}
+            assert rule in broken and all(each.startswith("log_") for each in broken), (seed, broken)
+    assert done >= 5
+
+
+@pytest.mark.parametrize("name", [name for name in MUTATIONS if name not in (*BANK, *DURABLE, *LOGS)])
 def test_a_spoiled_trace_is_noticed_by_the_right_rule(name: str) -> None:
     rule, mutate = MUTATIONS[name]
     done = 0

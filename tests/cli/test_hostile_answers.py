@@ -90,6 +90,28 @@ def test_a_member_whose_answer_cannot_be_read_is_missing_and_the_others_are_show
     assert "b0  127.0.0.1" in out and "└─ b1  no answer" in out and "cannot be read" in out
 
 
+LISTS = {
+    "recent": [{"time": float(at), "kind": "note", "detail": f"d{at}"} for at in range(300)],
+    "departed": [{"name": f"d{at}", "time": 1.0} for at in range(300)],
+    "history": [[at, 1.0, 1.0, 1] for at in range(300)],
+    "notices": [f"n{at}" for at in range(5_000)],
+    "repairs": [{"dead": [f"b{at}"], "by": None} for at in range(5_000)],
+}
+
+
+@pytest.mark.parametrize("name", [*LISTS, "refusals"])
+def test_lists_in_an_account_have_bounds(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """The live page looked for each of 40,000 events among all others, and built a row for each of 150,000 reasons: it
+    stood still for whoever looked at any broker of the network."""
+    counters = msgspec.to_builtins(account_of("127.0.0.1:1"))["counters"]
+    refusals = {f"reason {at}": 1 for at in range(300)}
+    change = {name: LISTS[name]} if name in LISTS else {"counters": {**counters, "refusals": refusals}}
+    with hostile_broker(liar(**change)) as address:
+        assert run(["status", "--server", address]) != 0
+    _, err = capfd.readouterr()
+    assert "cannot be read" in err and "length <=" in err
+
+
 def test_brokers_that_a_member_makes_up_are_asked_until_their_answers_are_too_long(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

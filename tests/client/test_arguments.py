@@ -72,7 +72,7 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "group": [*NAMES, "another"], "when_full": [5, "away", "disconnect", ["block"]],
             "max_pending": [0, -1, True, "5", 1.5, 5], "window": [0, -1, True, "5", 1.5], "manual_ack": FLAGS,
             "replay_from": [5, "beginning", "yesterday", "@4", NAIVE, ["earliest"]],
-            "allow_gaps": FLAGS, "type": TYPES,
+            "allow_gaps": FLAGS, "log": NAMES, "type": TYPES,
         },
     ),
     "unsubscribe": ({}, {"inbox": [None, "t", 5]}),
@@ -85,6 +85,12 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         },
     ),
     "read_events": ({}, {"request": [None, 5, "t"]}),
+    "commit": (
+        {"log": "l", "name": "n", "offset": 5},
+        {"log": NAMES, "name": NAMES, "offset": [None, -1, True, "5", 1.5, "log.other@5"], "force": FLAGS},
+    ),
+    "committed": ({"log": "l", "name": "n"}, {"log": NAMES, "name": NAMES}),
+    "forget_position": ({"log": "l", "name": "n"}, {"log": NAMES, "name": NAMES}),
     "forget": ({}, {"names": [None, *NAMES], "force": FLAGS}),
     "close": ({}, {"timeout": TIMES}),
 }  # fmt: skip

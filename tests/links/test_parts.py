@@ -3,11 +3,24 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from resprout.core.contract import Close, LinkDown, Received, Send, Stirred, TimerFired, Transmit, Trickled
+from resprout.core.errors import PeerError
 from resprout.links.flight import LEAST_BYTES, PART_BYTES_MIN, START_BYTES
-from resprout.links.frames import BODY_BYTES_MAX, Data, Express, Part, Parted, SessionWelcome, Slice, WatchDue
+from resprout.links.frames import (
+    BODY_BYTES_MAX,
+    Assembly,
+    Data,
+    Express,
+    Part,
+    Parted,
+    SessionWelcome,
+    SharedBodies,
+    Slice,
+    WatchDue,
+)
 from resprout.links.links import STIRRED_US
 from resprout.links.options import LinkOptions
 from tests.links.puppet import Desk, Parcel, Sign, data, frames
@@ -235,6 +248,17 @@ def test_a_session_that_ends_says_everything_first() -> None:
 def test_a_message_too_large_for_parts_is_left_to_the_connection_to_refuse() -> None:
     huge = Parcel(1, BODY_BYTES_MAX + 1)
     assert frames(sender().ask(Send("c1", huge)))[0].messages == (huge,)
+
+
+def test_bodies_may_be_as_large_as_a_node_is_configured_for() -> None:
+    larger = BODY_BYTES_MAX + (8 << 20)
+    usual, large = Assembly(SharedBodies()), Assembly(SharedBodies(larger))
+    first = Part(1, 0, larger, False, Slice(Parcel(1, larger), 0, PART_BYTES_MIN))  # type: ignore[arg-type]
+    assert not large.add(first)
+    with pytest.raises(PeerError, match="of a message of"):
+        usual.add(first)
+    with pytest.raises(PeerError, match="of a message of"):
+        large.add(msgspec.structs.replace(first, size=larger + 1))
 
 
 def test_a_link_that_was_idle_begins_again_with_little() -> None:

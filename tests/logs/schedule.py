@@ -9,8 +9,6 @@ from functools import partial
 from random import Random
 from typing import Any
 
-import msgspec
-
 from resprout.core.bundle import Bundle, pack_payloads, unpack_payloads
 from resprout.core.contract import Effect, Note, ProtocolMessage, SetTimer
 from resprout.core.guarantee import Guarantee
@@ -78,6 +76,7 @@ class Node:
         self.replica: LogReplica | None = None
         self.writes: list[Effect] = []
         self.out: list[tuple[str, ProtocolMessage] | Effect] = []
+        self.tokens = 0
 
     def write(self, effect: Effect) -> None:
         self.writes.append(effect)
@@ -87,6 +86,10 @@ class Node:
 
     def do(self, effect: Effect) -> None:
         self.out.append(effect)
+
+    def token(self) -> int:
+        self.tokens += 1
+        return self.tokens
 
 
 class Feed:
@@ -116,13 +119,12 @@ class LogSchedule(Time):
         self.cut: set[str] = set()
         self.timers: dict[tuple[str, int, Any], int] = {}
         self.kept: dict[int, bytes] = {}
-        """By offset: what any replica has ever kept there."""
+        """By number of the entry: what any replica has ever kept there."""
         self.needs: dict[tuple[str, int], tuple[tuple[str, int], ...]] = {}
         """By message: those that every subscriber sees before it."""
         self.published: list[Bundle] = []
         self.acknowledged: dict[str, int] = {}
         self.feeds: list[Feed] = []
-        self.tokens = 0
         self.is_rushed = False
         """A second home was appointed before the log knew that the first one began it: then it suspects a gap."""
         self.crashes = self.wipes = 0
@@ -196,8 +198,8 @@ class LogSchedule(Time):
             store = node.stores[effect.store]
             if effect.store == self.log.entries:
                 entry = read_entry(effect.record)
-                assert entry is not None and entry.offset == store.end, "an offset is its position"
-                assert self.kept.setdefault(store.end, effect.record) == effect.record, f"offset {store.end} differs"
+                assert entry is not None and entry.number == store.end, "a number is its position"
+                assert self.kept.setdefault(store.end, effect.record) == effect.record, f"entry {store.end} differs"
             store.records.append(effect.record)
         elif isinstance(effect, StoreForget):
             for each in node.stores.values():
@@ -282,8 +284,7 @@ class LogSchedule(Time):
         elif isinstance(message, LogFound):
             replica.hear_found(sender, message, self.now_us)
         elif isinstance(message, LogFetch):
-            self.tokens += 1
-            replica.hear_fetch(sender, message, self.tokens)
+            replica.hear_fetch(sender, message)
         elif isinstance(message, LogEntries):
             replica.hear_entries(sender, message)
         else:
@@ -460,18 +461,20 @@ class LogSchedule(Time):
         """Every message once, behind all that it depends on, with equal offsets at all replicas."""
         assert sorted(self.kept) == list(range(len(self.kept)))
         seen: dict[tuple[str, int], int] = {}
-        messages = 0
-        for offset, record in sorted(self.kept.items()):
-            entry = msgspec.msgpack.decode(record)
-            bundle = (found := read_entry(record)) is not None and found.messages
-            assert found is not None and found.message == messages and entry[0] == offset
-            if not bundle:
+        end = 0
+        for place, record in sorted(self.kept.items()):
+            found = read_entry(record)
+            assert found is not None and (found.number, found.offset) == (place, end)
+            end = found.following
+            bundle = found.messages
+            if bundle is None:
                 assert self.is_rushed and found.gap in GAPS_AT_START, f"a gap without need: {found.gap}"
+                assert found.count == 1
                 continue
-            messages += bundle.count
+            assert found.count == bundle.count
             for number in range(bundle.first, bundle.last + 1):
                 assert (bundle.publisher, number) not in seen, f"{bundle.publisher}.{number} is there twice"
-                seen[bundle.publisher, number] = offset
+                seen[bundle.publisher, number] = found.offset + number - bundle.first
         for each in self.published:
             for number in range(each.first, each.last + 1):
                 assert (each.publisher, number) in seen, f"{each.publisher}.{number} is missing"

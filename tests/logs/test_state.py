@@ -36,11 +36,11 @@ def test_entries_count_offsets_and_messages() -> None:
     state = began()
     first = entries(state.apply(bundle_command("f", 2, 10, -1, bundle(1, 3))))
     second = entries(state.apply(bundle_command("f", 3, 9, 4, bundle(4))))
-    assert [(each.offset, each.message, each.time_us, each.tseq) for each in first + second] == [
-        (0, 0, 10, -1),
-        (1, 3, 10, 4),
+    assert [(each.number, each.offset, each.count, each.time_us, each.tseq) for each in first + second] == [
+        (0, 0, 3, 10, -1),
+        (1, 3, 1, 10, 4),
     ]
-    assert (state.next, state.messages) == (2, 4)
+    assert (state.next, state.end) == (2, 4)
 
 
 def test_a_command_behind_a_hole_is_skipped_until_the_hole_is_filled() -> None:
@@ -58,6 +58,13 @@ def test_a_later_feed_appends_only_what_an_earlier_one_has_not_brought() -> None
     assert numbers(entry) == [b"4", b"5"]
     messages = entry.messages
     assert messages is not None and (messages.first, messages.last) == (4, 5)
+
+
+def test_a_total_that_an_earlier_feed_has_brought_in_part_keeps_the_places_of_the_rest() -> None:
+    state = began()
+    state.apply(bundle_command("f", 2, 10, 70, bundle(1, 2)))
+    (entry,) = entries(state.apply(bundle_command("g", 1, 11, 70, bundle(1, 4))))
+    assert (entry.tseq, entry.offset, entry.count) == (72, 2, 2)
 
 
 def test_another_life_of_a_publisher_is_another_origin() -> None:
@@ -79,7 +86,7 @@ def test_a_snapshot_goes_on_where_the_state_was() -> None:
 
 def test_a_log_that_lost_all_replicas_begins_with_a_gap() -> None:
     (gap, entry) = entries(LogState().apply(bundle_command("f", 1, 10, -1, bundle(5))))
-    assert "lost" in gap.gap and gap.messages is None and entry.offset == 1
+    assert "lost" in gap.gap and gap.messages is None and (gap.count, entry.offset) == (1, 1)
 
 
 def test_a_subscription_that_begins_again_is_a_gap() -> None:

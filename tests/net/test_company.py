@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from resprout.core import limits
 from resprout.core.errors import UsageError
 from resprout.net import membership as company_module
 from resprout.net.address import Address
@@ -18,9 +19,14 @@ from tests.net.stage import LOOPBACK, run, somebody, until
 
 
 async def listening(
-    stack: AsyncExitStack, name: str, role: str = "broker", met: int = 0, of_stack: str = "ginger"
+    stack: AsyncExitStack,
+    name: str,
+    role: str = "broker",
+    met: int = 0,
+    of_stack: str = "ginger",
+    max_payload: int = limits.PAYLOAD_BYTES,
 ) -> Address:
-    here = Here(name, role, 1, stack=of_stack)
+    here = Here(name, role, 1, stack=of_stack, max_payload=max_payload)
     host = Host(Puppet(), CODEC, here, lambda _: None, lambda _: None, latest_incarnation=lambda asker: met)
     stack.push_async_callback(host.close)
     return await host.listen(LOOPBACK)
@@ -109,6 +115,11 @@ def test_what_waiting_does_not_change_is_refused_unless_somebody_else_answers() 
             flood = await listening(stack, "b2", of_stack="flood")
             with pytest.raises(UsageError, match="b2 has the stack 'flood', b1 has 'ginger'; a network has one"):
                 await find_company(flood, [b0], "b1", quiet)
+            large = await listening(stack, "b4", max_payload=8 << 20)
+            with pytest.raises(
+                UsageError, match="b4 accepts payloads of 8388608 bytes, b1 of 1048576; set the same max"
+            ):
+                await find_company(large, [b0], "b1", quiet)
             older = await listening(stack, "b3", of_stack="")
             assert (await find_company(older, [], "b1", quiet)).parent == "b3", "it does not say, and may be right"
 

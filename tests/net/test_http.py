@@ -13,9 +13,11 @@ from resprout.core.errors import UsageError
 from resprout.net.accounts import TreeSurvey
 from resprout.net.address import Address
 from resprout.net.door import Door
+from resprout.net.http import pages as pages_module
 from resprout.net.http import server as http_server
-from resprout.net.http.pages import check_pages_closed
+from resprout.net.http.pages import LETTERS_AT_ONCE, check_pages_closed, rendered
 from resprout.net.identity.scram import verifier_of_token
+from tests.cli.hostile_broker import account_of
 from tests.net.pages import get, said, served, values
 from tests.net.stage import bare, broker, run, until
 
@@ -83,6 +85,30 @@ def test_health_is_told_to_everybody_and_readiness_waits_for_a_place(tmp_path: P
             assert (await get(at, "/readyz")).status == 503
 
     run(scene())
+
+
+def test_answers_that_are_too_long_for_a_page_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that makes up brokers answered for each with 4 MiB: all that were asked at the same time were taken."""
+    monkeypatch.setattr(pages_module, "SURVEY_BYTES", 1_000)
+
+    async def scene() -> None:
+        async with broker("b0") as b0, broker("b1", parent=("b0", b0.address)) as b1, served(b0) as at:
+            await until(lambda: b1.broker.books.status().serving)
+            found = msgspec.json.decode((await get(at, "/status.json")).body, type=TreeSurvey)
+            assert [one.name for one in found.brokers] == ["b0"]
+            (missing,) = found.missing
+            assert missing.name == "b1" and "too long" in missing.reason
+
+    run(scene())
+
+
+def test_a_status_is_escaped_in_portions_and_stays_what_it_was() -> None:
+    account = account_of("127.0.0.1:1")
+    notices = tuple("\u202e" * 100 + "x" * (at % 7) + "ä" for at in range(1_500))
+    found = TreeSurvey("b0", 1, "n", notices, 1.0, (account,))
+    body = rendered(found)
+    assert len(msgspec.json.encode(found).decode()) > 2 * LETTERS_AT_ONCE
+    assert body.isascii() and msgspec.json.decode(body, type=TreeSurvey) == found
 
 
 def test_the_status_is_the_survey_that_commands_read() -> None:

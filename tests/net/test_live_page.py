@@ -70,6 +70,8 @@ def test_the_page_shows_the_tree_and_moves_when_a_broker_dies(tmp_path: Path) ->
                 await until(lambda: all(one.broker.books.status().serving for one in (b2, b3)))
                 pages.show(b0.broker)
                 b0.broker.books.note(Note("note", {"detail": MARKUP}))
+                for kind in ("__proto__", "hasOwnProperty", "constructor"):  # a member names its events as it likes
+                    b0.broker.books.note(Note(kind, {"detail": f"an event of the kind {kind}"}))
                 busy = asyncio.get_running_loop().create_task(_traffic(teller, reader))
                 async with bare(b0.address) as stranger:
                     stranger.writer.write(b"<b>who?</b>" * 10)
@@ -131,6 +133,10 @@ async def _watch(page: Page, pages: Pages, victim: BrokerProcess) -> None:
     assert MARKUP in await page.evaluate("document.querySelector('#events').textContent")
     await asyncio.sleep(1.5 if PICTURES is not None else 0)
     await picture(page, "1-light")
+    for kind in ("__proto__", "hasOwnProperty", "constructor"):
+        assert f"b0: an event of the kind {kind}." in await page.evaluate(
+            "document.querySelector('#events').textContent"
+        )
     before = await page.evaluate("""document.querySelector('#tree [data-name="b2"]').getAttribute("transform")""")
     victim.kill()
     await page.until(f'{EDGES} === \'["b0>b1","b0>b2","b0>b3","b0>b4"]\'')

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -134,14 +135,39 @@ def test_a_log_is_read_from_any_broker_with_the_same_offsets(tmp_path: Path) -> 
                         await r.read("ev/#", log="ev", start="log.ev@9999")
                     with pytest.raises(ReadError, match="keeps ev/#"):
                         await r.read("other/#", log="ev")
-                    with pytest.raises(ReadError, match="no subscription begins with the log"):
-                        await r.subscribe("ev/#", replay_from="log.ev@0")
                     with pytest.raises(ReadError, match=r"name a log \(ev\)"):
                         await r.read("ev/#")
                     with pytest.raises(ReadError, match="there is no log other; the logs are: ev"):
                         await r.read("ev/#", log="other")
             assert [payload for _, payload in found[0]] == sent
             assert found.count(found[0]) == 4
+
+    run(scene())
+
+
+def test_an_offset_names_a_message_and_a_time_the_first_one_since(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with replica("b0", tmp_path) as b0, replica("b1", tmp_path, b0) as b1, replica("b2", tmp_path, b0) as b2:
+            await is_fed(b0, b1, b2)
+            async with resprout.connect(str(b1), name="p") as p:
+                early = [b"e%d" % number for number in range(6)]
+                receipt = await p.publish_bundle("ev/x", early, guarantee="total")
+                await receipt.safe()
+                await have(tmp_path, LOG.replicas, early)
+                first = await p.read("ev/#", log="ev")
+                late = [b"l%d" % number for number in range(6)]
+                receipt = await p.publish_bundle("ev/x", late)
+                await receipt.safe()
+                await have(tmp_path, LOG.replicas, early + late)
+                assert [each.position for each in first.messages] == list(range(6))
+                whole = await p.read("ev/#", log="ev")
+                for number in range(12):
+                    page = await p.read("ev/#", log="ev", start=f"log.ev@{number}")
+                    assert page.messages == whole.messages[number:]
+                since = datetime.fromtimestamp(whole.messages[6].time_us / 1e6, UTC)
+                page = await p.read("ev/#", log="ev", start=since)
+                assert [each.message.payload for each in page.messages] == late
+                assert page.offset_of(page.messages[0]).position == 6
 
     run(scene())
 

@@ -5,7 +5,7 @@ from resprout.order.entry import RecentlyAcked
 from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.order.messages import Levels
-from resprout.order.reports import Retained
+from resprout.order.reports import FEW_ENTRIES, Retained
 from resprout.order.totals.levels import TotalAcks
 from tests.order.examples import bundle
 
@@ -52,3 +52,22 @@ def test_what_a_neighbour_may_still_keep_counts_until_it_has_certainly_heard_the
     acked.turn(20, 10)
     log.append(bundle(4), None, None, 0, 1, 0, ())
     assert retained.marks() == {("p", "ordered", 1): 4}
+
+
+def test_publications_and_subscriptions_in_turn_do_not_have_the_whole_log_looked_at_each_time() -> None:
+    """Two clients that published and subscribed in turn had all entries looked at for each subscription: beside them,
+    the subscription of another client was not confirmed within a minute."""
+    log = Log(1)
+    retained = Retained(log, {}, TotalAcks(log, 1, lambda entry: None), RecentlyAcked())
+    for number in range(1, 4 * FEW_ENTRIES + 1):
+        log.append(bundle(number), None, None, 0, 1, 0, ("reader",))
+    first = retained.marks()
+    before = dict(first)
+    for number in range(1, FEW_ENTRIES // 4):
+        log.append(bundle(number, publisher="q"), None, None, 0, 1, 0, ("reader",))
+        assert retained.marks() == {**before, ("q", "ordered", 1): number}
+    assert retained.searches == 1 and first == before, "whoever asked before has what was there then"
+    for number in range(FEW_ENTRIES // 4, 4 * FEW_ENTRIES):
+        log.append(bundle(number, publisher="q"), None, None, 0, 1, 0, ("reader",))
+        retained.marks()
+    assert retained.searches <= 6, "a search for every so many new entries, of which there are more each time"

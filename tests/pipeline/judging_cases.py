@@ -17,6 +17,7 @@ from resprout.trace.schema import Row, TraceError
 from resprout.trace.store import RunInfo, TraceWriter
 from tests.audit.bank_model import Bank, bank_trace
 from tests.audit.durable_model import durable_trace
+from tests.audit.log_model import log_trace
 from tests.audit.model import System, good_trace
 from tests.audit.mutations import MUTATIONS
 from tests.audit.spoiling import change
@@ -67,6 +68,7 @@ def good_cases(count: int) -> Iterator[Case]:
         yield Case(f"good-{seed}", good_trace(seed, 220))
         yield Case(f"bank-{seed}", bank_trace(seed, claims=seed % 2 == 0), Bank.INITIAL)
         yield Case(f"durable-{seed}", durable_trace(seed))
+        yield Case(f"log-{seed}", log_trace(seed))
         yield Case(f"loose-bank-{seed}", bank_trace(seed, claims=seed % 2 == 0, loose=True), Bank.INITIAL)
 
 
@@ -86,6 +88,8 @@ def mutants(per_mutation: int) -> Iterator[Case]:
 def _base(rule: str, seed: int) -> list[Row]:
     if rule.startswith("bank_"):
         return bank_trace(seed)
+    if rule.startswith("log_"):
+        return log_trace(seed)
     return durable_trace(seed) if rule == "durable" else good_trace(seed, 220)
 
 
@@ -127,6 +131,13 @@ def senseless_cases() -> Iterator[Case]:
     yield Case("nameless durable", spoiled("handed", of=durable, attributes={}))
     yield Case("consumes no filter", spoiled("consume", of=durable, filter=None))
     yield Case("consumes a bad filter", spoiled("consume", of=durable, filter="a/#/b"))
+    logs = log_trace(0)
+    yield Case("nameless log", spoiled("log_kept", of=logs, attributes={}))
+    yield Case("kept nothing", spoiled("log_kept", of=logs, seq=None))
+    yield Case("kept nowhere", spoiled("log_kept", of=logs, position=None))
+    yield Case("ends nowhere", spoiled("log_end", of=logs, attributes={"log": "all", "first": "x", "end": "3"}))
+    yield Case("page of nothing", spoiled("log_page", of=logs, filter=None))
+    yield Case("log of a bad filter", spoiled("log_declared", of=logs, filter="a/#/b"))
     yield Case("no incarnation", spoiled("applied", of=bank, incarnation=None))
     yield Case("bad outcome", spoiled("applied", of=bank, attributes={"outcome": "perhaps"}))
     yield Case("bad balance", spoiled("applied", of=bank, attributes={"outcome": "ok", "bank/fr|1": "'much'"}))

@@ -86,7 +86,8 @@ def check(rows: list[Row], kept: dict[str, list[LogEntry]]) -> list[Message]:
     """The same at all replicas, every publication once, and in the order of each subscriber's totals and origins."""
     (first, *others) = kept.values()
     assert all(other == first for other in others)
-    assert [entry.offset for entry in first] == list(range(len(first)))
+    assert [entry.number for entry in first] == list(range(len(first)))
+    assert [entry.offset for entry in first] == [0, *[entry.following for entry in first[:-1]]]
     log = messages(first)
     assert len(log) == len(set(log))
     published = {_message(row) for row in rows if row.kind == "publish"}

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 
 from resprout.scenario.model import BrokerSpec, ClientSpec, RandomOptions, Scenario, SubscriptionSpec, WorkloadSpec
@@ -69,6 +70,13 @@ def test_every_publication_in_a_saturated_chain_is_told_delivered(mbit: int, pay
 def test_a_message_of_one_mebibyte_on_the_thinnest_link_outlasts_the_lease() -> None:
     result = check_that_all_goes_well(everybody_tells_everybody(chain(2, MBIT), 1, 1 << 20))
     assert result.stats.time_us > 10_000_000, "a lease is 3 s"
+
+
+def test_a_message_larger_than_every_window_outlasts_many_leases() -> None:
+    scenario = everybody_tells_everybody(chain(3, 2 * MBIT), 1, 12 << 20)
+    large = msgspec.structs.replace(scenario, options={"max_payload": "16MiB"})
+    result = check_that_all_goes_well(large)
+    assert result.stats.time_us > 100_000_000, "a lease is 3 s"
 
 
 def test_small_messages_on_one_link_have_their_turn_beside_a_large_one_on_another() -> None:

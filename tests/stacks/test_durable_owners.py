@@ -5,9 +5,10 @@ import random
 import pytest
 
 from resprout.edge.broker.guard import Guard, Permit
-from resprout.edge.durable_messages import EndSubscription, Standing, Terms, WhenFull
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.durable_messages import Consume, EndSubscription, Standing, Terms, WhenFull
 from resprout.edge.requests import ConsumerOver, EndRequest
-from resprout.edge.rights import Rights
+from resprout.edge.rights import Rights, fault_of_consumer, fault_of_end
 from resprout.overlay.messages import Life
 from resprout.stacks.resprout import ResproutBroker, ResproutOptions
 from resprout.stacks.resprout.durable_state import DurableState
@@ -107,6 +108,20 @@ def test_whoever_the_rules_let_consume_it_consumes_it_and_does_not_end_it() -> N
     network.tree.ask("alice.w0", EndRequest())  # type: ignore[arg-type]
     settle(network.tree)
     assert over(network.tree, "alice.w0") is Standing.ENDED, "it is its owner's"
+
+
+def test_rights_to_another_name_do_not_let_a_consumer_in_that_waits() -> None:
+    """Rights belong to the name that is asked for. Only the rule that a session asks once (`ClientSession.check_turn`)
+    kept the rights to a second name from holding for the first while that waited."""
+    network = Guarded(mallory=Rights(subscribe=("jobs/#",), consume=("scratch",)))
+    broker = network.tree.brokers["b0"]
+    session = ClientSession("mallory.w0", 1, 1 << 20, identity="mallory")
+    assert broker.guard is not None
+    broker.guard(session, Consume("orders", Terms("jobs/#", None, True, WhenFull.DROP_OLDEST, 9), 10))
+    broker.guard(session, Consume("scratch", Terms("vault/#", None, True, WhenFull.DROP_OLDEST, 9), 10))
+    assert "it belongs to another identity" in fault_of_consumer(session, "orders", "alice")
+    assert not fault_of_consumer(session, "scratch", "alice")
+    assert "it belongs to another identity" in fault_of_end(session, "orders", "alice")
 
 
 def test_a_consumer_of_others_is_not_told_what_they_asked_for() -> None:

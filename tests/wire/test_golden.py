@@ -58,6 +58,7 @@ from resprout.edge.messages import (
     Unsubscribe,
     Unsubscribed,
 )
+from resprout.edge.position_messages import AskPosition, PositionTold
 from resprout.links.frames import Goodbye
 from resprout.logs.messages import (
     LogAsk,
@@ -67,6 +68,10 @@ from resprout.logs.messages import (
     LogFetch,
     LogFound,
     LogLed,
+    LogPage,
+    LogRead,
+    LogSettle,
+    LogSettled,
     LogTold,
 )
 from resprout.net.sessions import (
@@ -291,6 +296,10 @@ CONVERSATION: dict[str, Any] = {
         ListenersHeard(("c0",)), ClientBegan("c0", 3),
         Levels((9,), (6,), (), (4,), 2, (Ahead(0, 4, 5), Ahead(-1, 7, 7))),
     ),
+    "positions in logs": data(
+        AskPosition(5, "bank", "billing", 41, 3, True, "c0ffee"), AskPosition(6, "bank", "billing", -2),
+        PositionTold(5, 41, 4, 99), PositionTold(6, -1, 0, 0, "no replica leads the log bank now", True),
+    ),
     "whether anybody listens": data(AskAudience(5, ("price/bread", "bank/fr")), AudienceTold(5, False)),
     "the past": data(
         ReadEvents(7, "bank/+", "amount > 100", "b2.0badcafe", 41, 0, 4_096),
@@ -334,6 +343,9 @@ CONVERSATION: dict[str, Any] = {
         LogAsk("bank", "b1.4", 7), LogTold("bank", "b0.1", ("b0.1", "b1.4"), 3, 9), LogFound("bank", ("b0.1", "b1.4")),
         LogFeed("bank", "b2.3.1.1", 5, b"command"), LogFed("bank", "b2.3.1.1", 4, 5), LogLed("bank", "b0"),
         LogFetch("bank", 7, 65_536), LogEntries("bank", 7, (b"seven", b"eight"), 3, 9),
+        LogSettle("bank", 6, "billing", 41, 3, True, "c0ffee"),
+        LogSettled("bank", 6, 41, 4, 99, "b1", False, "not here"),
+        LogRead("bank", 5, -1, 10**15, 65_536, True), LogPage("bank", 5, 41, (b"seven",), 12, 99, 10**15, 77),
     ),
     "a replicated log": data(
         Ask(GROUP, BALLOT), Willing(GROUP, BALLOT), Prepare(GROUP, BALLOT, 7),

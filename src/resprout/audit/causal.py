@@ -98,7 +98,7 @@ class _Violation(NamedTuple):
 
 def check_causal(history: History, owed: bytearray, explained_max: int = EXPLAINED_MAX) -> tuple[list[Anomaly], int]:
     """The first violations, explained; and how many there are in all."""
-    links = _links(history)
+    links = direct_causes(history)
     missing = {} if history.promise.is_probable else _missing(history, owed)
     first: list[_Violation] = []
     count = 0
@@ -116,13 +116,13 @@ def _violations(
     if not judged:
         return
     places = _places(history, life)
-    latest = _latest(links, places)
+    latest = latest_of(links, places)
     lost = _spread(missing, len(places))
-    lost_latest = _latest(links, lost) if missing else lost
+    lost_latest = latest_of(links, lost) if missing else lost
     late = {number for number in judged if latest[number] > life.first[number].position}
     without = {number for number in judged if lost_latest[number] > life.first[number].row} - late
-    causes = _sources(links, places) if late else []
-    lost_causes = _sources(links, lost) if without else []
+    causes = sources_of(links, places) if late else []
+    lost_causes = sources_of(links, lost) if without else []
     for number in judged:
         cause = causes[number] if number in late else lost_causes[number] if number in without else -1
         if cause >= 0:
@@ -175,7 +175,7 @@ class _Heard:
         return known
 
 
-def _links(history: History) -> DirectCauses:
+def direct_causes(history: History) -> DirectCauses:
     """For each publication, the dependencies that imply all others."""
     publications = history.publications
     heard = _Heard(history)
@@ -208,7 +208,7 @@ def _spread(sparse: dict[int, int], size: int) -> list[int]:
     return full
 
 
-def _latest(links: DirectCauses, own: list[int]) -> list[int]:
+def latest_of(links: DirectCauses, own: list[int]) -> list[int]:
     """L: for each publication the highest `own` of anything it depends on, -1 when there is none."""
     latest: list[int] = []
     reach = own.copy()
@@ -224,7 +224,7 @@ def _latest(links: DirectCauses, own: list[int]) -> list[int]:
     return latest
 
 
-def _sources(links: DirectCauses, own: list[int]) -> list[int]:
+def sources_of(links: DirectCauses, own: list[int]) -> list[int]:
     """For each publication, which one L comes from; the oldest where several have the same `own`, so that one that is
     missing is the cause of whatever depends on it. -1 for none."""
     sources: list[int] = []

@@ -56,6 +56,10 @@ UNREST: Final = frozenset(
 )  # fmt: skip
 """Kinds of rows after which brokers may know different things for a while."""
 _OVER: Final = (kinds.CRASH, kinds.LEAVE)
+LOGGED: Final = (
+    kinds.LOG_DECLARED, kinds.LOG_FED, kinds.LOG_KEPT, kinds.LOG_GAP, kinds.LOG_END, kinds.LOG_READ, kinds.LOG_PAGE,
+)  # fmt: skip
+"""Kinds of rows about logs."""
 
 
 class Shock(NamedTuple):
@@ -135,6 +139,8 @@ class History:
         """(row, life, the row itself) of operations that replicas have executed."""
         self.consumed: list[tuple[int, Row]] = []
         """Rows of consumers of durable subscriptions; and crashes and leaves, from the first of them on."""
+        self.logged: list[tuple[int, Row]] = []
+        """Rows about logs."""
         self.tseq: dict[int, int | None] = {}
         """By total, the place that the run claims; None where subscribers were told different ones."""
         self.claims: dict[int, ClaimedPlace] = {}
@@ -153,6 +159,7 @@ class History:
         self._strays: dict[MessageId, list[Stray]] = {}
         self._wanted: list[WantedBy] = []
         rows = _in_time_order(rows)
+        self._first_shock_us = next((row.time_us for row in rows if row.kind in UNREST), NEVER)
         self.calm = CalmTimes(Shock(r.time_us, r.kind, r.node, r.detail or "") for r in rows if r.kind in UNREST)
         self.naming = Naming((r.publisher or "", r.incarnation or 0, "", 0) for r in rows if r.kind == kinds.PUBLISH)
         self._read(rows)
@@ -162,6 +169,10 @@ class History:
     def is_whole(self) -> bool:
         """The run came to rest with all links whole and no node frozen, so nothing is waited for."""
         return self.ended == kinds.QUIESCENT and not (self._torn or self._halves or self._frozen)
+
+    def shaken_before(self, time_us: int) -> bool:
+        """Whether anything happened to a node or a link before that."""
+        return self._first_shock_us < time_us
 
     def name(self, number: int) -> str:
         return self.naming.message(self.publications[number].id)
@@ -204,6 +215,7 @@ class History:
             kinds.DROPS_TOLD: self._consume,
             kinds.ACKNOWLEDGED: self._consume,
             kinds.CONSUME_OVER: self._consume,
+            **dict.fromkeys(LOGGED, self._log),
             kinds.CUT: self._tear,
             kinds.PARTITION: self._tear,
             kinds.HEAL: self._heal,
@@ -334,6 +346,9 @@ class History:
 
     def _consume(self, number: int, row: Row) -> None:
         self.consumed.append((number, row))
+
+    def _log(self, number: int, row: Row) -> None:
+        self.logged.append((number, row))
 
     def _end_life(self, number: int, row: Row) -> None:
         if self.consumed:

@@ -11,9 +11,11 @@ from typing import Final
 
 from resprout.audit import bank
 from resprout.audit.bank import AppliedOperation, Circles, complete_replicas, loose_circles, operation_of, read_applied
-from resprout.audit.causal import check_causal, check_fifo
+from resprout.audit.causal import DirectCauses, check_causal, check_fifo, direct_causes
 from resprout.audit.durable import NO_DURABLES, check_durables, read_durables, unjudged_note
 from resprout.audit.history import History
+from resprout.audit.log_order import check_order
+from resprout.audit.logs import LOG_RULES, check_logs, log_notes, log_skips, read_logs
 from resprout.audit.loss import PROBABLE, check_loss, check_receipts, count_deliveries, not_judged, owed
 from resprout.audit.totals import (
     ByLife,
@@ -62,7 +64,8 @@ class Case:
         self.promise = Promises() if promise is None else promise
         self._history = History(rows, self.promise)
         self._durables = read_durables(self._history)
-        self._owed = owed(self._history, self._durables)
+        self._logs = read_logs(self._history.logged)
+        self._owed = owed(self._history, [*self._durables, *self._logs])
         self._operations = {p.number: o for p in self._history.publications if (o := operation_of(p)) is not None}
 
     # -- what is wrong -------------------------------------------------------------------------------------------------
@@ -87,9 +90,13 @@ class Case:
         if "barrier" in rules:
             found += check_barrier(history, self._groups, self._order)
         if "receipt" in rules:
-            found += check_receipts(history, self._durables)
+            found += check_receipts(history, [*self._durables, *self._logs])
         if "durable" in rules:
             found += check_durables(history, self._durables, self._owed)
+        if not set(LOG_RULES).isdisjoint(rules):
+            found += check_logs(history, self._logs, self._owed)
+            for log in self._logs:
+                found += check_order(history, log, self._causes, self._groups, self._order)
         if history.applied and any(rule.startswith("bank_") for rule in rules):
             found += self._bank_anomalies()
         return found, more
@@ -112,6 +119,7 @@ class Case:
             notes["barrier"] = f"{unjudged} of {keys} keys not judged: their totals contradict each other"
         if unjudged := sum(not each.is_judged_for_loss(self._history) for each in self._durables):
             notes["durable"] = unjudged_note(unjudged, len(self._durables))
+        notes |= log_notes(self._history, self._logs)
         if self._history.applied and (loose := len(loose_circles(self._history, self._operations, self._circles))):
             notes |= dict.fromkeys(bank.TOGETHER, bank.loose_note(loose, self.promise))
         return notes
@@ -141,7 +149,7 @@ class Case:
             reasons["receipt"] = "nobody was given a receipt"
         if not self._durables:
             reasons["durable"] = NO_DURABLES
-        return reasons | self._skipped_of_bank()
+        return reasons | log_skips(self._logs) | self._skipped_of_bank()
 
     def _skipped_of_bank(self) -> dict[str, str]:
         history = self._history
@@ -174,6 +182,10 @@ class Case:
         }
 
     # -- what several of them need -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _causes(self) -> DirectCauses:
+        return direct_causes(self._history)
 
     @cached_property
     def _groups(self) -> Mapping[Pair, ByLife]:

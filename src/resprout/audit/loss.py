@@ -26,11 +26,10 @@ Receipts (`check_receipts`); each publication is checked by itself:
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from resprout.audit.durable import DurableRecord
 from resprout.audit.history import History
 from resprout.audit.records import NEVER, MessageId, PublicationRecord, identity_of, seconds
 from resprout.audit.verdict import MET_TIME_LIMIT, Anomaly, NamedLife, Witness
@@ -40,6 +39,20 @@ from resprout.trace.schema import Row, TraceError
 PROBABLE: Final = "the run promises probability: what is missing counts for the reliability"
 
 _STEPS = {"accepted": 0, "safe": 1, "delivered": 2}
+
+
+class Holder(Protocol):
+    """A durable subscription, or a log, which is fed by one: what nobody takes from it waits."""
+
+    @property
+    def blocks_at_end(self) -> bool:
+        """Whether publishers of its topics may have to wait for good."""
+
+    def may_hold(self, p: PublicationRecord) -> bool:
+        """Return whether it may delay the receipt `delivered` of a publication."""
+
+    def may_block(self, p: PublicationRecord) -> bool:
+        """Return whether a publication may wait at its publisher because of it."""
 
 
 class MissingDelivery(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -111,7 +124,7 @@ def is_owed(
     return not is_refused and (is_safe or is_delivered or (is_correct and not has_failed and not is_held))
 
 
-def find_held(history: History, durables: Iterable[DurableRecord]) -> set[int]:
+def find_held(history: History, durables: Iterable[Holder]) -> set[int]:
     """Return the publications that wait at their publishers for durable subscriptions that nobody consumes.
 
     Such a subscription blocks publishers of its topics when its share or its disk is full. A publication that matches
@@ -130,7 +143,7 @@ def find_held(history: History, durables: Iterable[DurableRecord]) -> set[int]:
     return held
 
 
-def owed(history: History, durables: Iterable[DurableRecord] = ()) -> bytearray:
+def owed(history: History, durables: Iterable[Holder] = ()) -> bytearray:
     """For each publication, whether it is owed where it is due."""
     held = find_held(history, durables)
     safe, failed = set(), set()
@@ -178,7 +191,7 @@ def count_deliveries(history: History, owed: bytearray) -> Came:
     return Came(expected, came, told)
 
 
-def check_receipts(history: History, durables: Sequence[DurableRecord] = ()) -> Iterator[Anomaly]:
+def check_receipts(history: History, durables: Sequence[Holder] = ()) -> Iterator[Anomaly]:
     reached: dict[MessageId, str] = {}
     for number, row in history.receipts:
         id = (row.publisher or "", row.incarnation or 0, row.stream or "", row.seq or 0)
@@ -204,9 +217,7 @@ def check_receipts(history: History, durables: Sequence[DurableRecord] = ()) -> 
         yield from _never_told(history, durables, reached)
 
 
-def _never_told(
-    history: History, durables: Sequence[DurableRecord], reached: Mapping[MessageId, str]
-) -> Iterator[Anomaly]:
+def _never_told(history: History, durables: Sequence[Holder], reached: Mapping[MessageId, str]) -> Iterator[Anomaly]:
     given = history.promise.receipts
     failed = {identity_of(number, row) for number, row in history.receipts if row.receipt == "failed"}
     for id, receipt in reached.items():

@@ -27,6 +27,12 @@ RULES: Final[dict[str, str]] = {
     "tseq": "every total has a place of its own, and bound ones come in the order of their places",
     "receipt": "receipts are true, and the last one is told",
     "durable": "what is owed to a durable subscription is handed out, once unless it says so, and in order",
+    "log_kept": "a replica of a log keeps what was published and matches, each message once, without holes",
+    "log_complete": "what is owed to a log is in it, at every replica that runs in the end",
+    "log_same": "an offset of a log has one message, for all replicas and readers",
+    "log_order": "a log agrees with the order that subscribers saw",
+    "log_gap": "a log has a gap only where something failed before",
+    "log_read": "a page of a log has every message that was asked for, in order",
     "bank_applied": "replicas execute what they were given, once and in order",
     "bank_conserved": "money is neither made nor lost",
     "bank_negative": "no balance falls below zero",
@@ -37,7 +43,7 @@ RULES: Final[dict[str, str]] = {
 }
 """Every rule and its promise in words, in the order of reports."""
 
-APART: Final = ("bank_", "durable")
+APART: Final = ("bank_", "log_", "durable")
 """How rules begin about what most traces do not have. That they were not judged there is not worth a word."""
 
 CLEAN: Final = "clean"

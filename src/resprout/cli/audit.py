@@ -181,7 +181,7 @@ def watch(
 
 
 def _rows_come(folder: Path, over: threading.Event) -> bool:
-    """Not, when somebody has had enough of waiting for them."""
+    """Wait for the first rows in a folder. Return False after an interrupt."""
     with asked_to_end(over):
         if not has_rows(folder):
             waits = f"waiting for rows in {folder}: `resprout run --live {folder}` writes them, Ctrl-C ends"
@@ -246,7 +246,7 @@ class Teller:
                 tell_json(live.as_dict(anomaly))
             else:
                 tell(line)
-        except BrokenPipeError:  # whoever read it has enough; the summary will notice too, where that can be handled
+        except BrokenPipeError:  # the reader has closed it; printing the summary fails, too, where that is handled
             self.over.set()
 
 

@@ -80,9 +80,9 @@ LAST_WORDS_SECONDS: Final = 5.0
     help="Declare a log, such as bank=bank/#@b0,b1,b2, as all brokers do; may be repeated.",
 )  # fmt: skip
 @click.option("--http", metavar="HOST:PORT", help="Serve a live page, /metrics, /healthz and /readyz there.")
-@click.option("--http-open", is_flag=True, help="Let everybody look at these, also from other machines.")
+@click.option("--http-open", is_flag=True, help="Serve these to every machine.")
 @click.option("--stack", metavar="NAME", help="The protocol that it runs. [resprout]")
-@click.option("--config", type=LocalPath(), metavar="FILE", help="Read all of this from a TOML file.")
+@click.option("--config", type=LocalPath(), metavar="FILE", help="Read these settings from a TOML file.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="OPTION=VALUE",
     help="Set an option: of the stack (faults_tolerated=2), of the links (links.window_bytes=65536), of the journal.",
@@ -319,6 +319,7 @@ class _Life:
             settings.parent, settings.contacts, settings.name, settings.stack.name, self._voice.say,
             tuple(members.values()), FOUND_SECONDS if founds else None, self._keyring, only_placed=self._force_found,
             key=self._door.network_key, has_rules=self._door.has_rules,
+            max_payload=settings.stack.max_payload(settings.options),
         )  # fmt: skip
 
     def _tell_members(self, members: Iterable[str]) -> None:
@@ -352,7 +353,7 @@ class _Life:
         pages = self._settings.http
         if pages is not None and not is_loopback(pages):
             if self._settings.http_opens:
-                self._warn(f"whoever reaches {pages} may look at its pages (--http-open)")
+                self._warn(f"every machine that reaches {pages} can read its pages (--http-open)")
             elif self._door.has_rules:
                 self._warn(f"secrets that are shown to {pages} travel in the open: put something with TLS before it")
 
@@ -407,7 +408,7 @@ def _listed(members: Iterable[str]) -> str:
 @click.option("--name", default="tap", show_default=True, metavar="NAME", help="What it is called in the network.")
 @click.option("--listen", default="localhost:0", show_default=True, metavar="HOST:PORT", help="Where it listens.")
 @click.option("--tls", type=LocalPath(), metavar="DIR", help="Speak TLS only, with its certificate in this folder.")
-@click.option("--rules", type=LocalPath(), metavar="FILE", help="Which clients are known, and what each may read.")
+@click.option("--rules", type=LocalPath(), metavar="FILE", help="Known clients and what each may read.")
 @click.option("--network-key", type=LocalPath(), metavar="FILE", help="The key of the network, where there is no TLS.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="OPTION=VALUE",
@@ -432,7 +433,7 @@ def tap(
 
     It joins as a leaf, and is a broker like any other: `resprout read --server` it to see what it keeps. Options that
     all brokers must have alike are given with --set. It is the same as `resprout broker --join --data --keep`. A tree
-    with rules, a key or TLS takes it only with the same: whoever reads from it may read what its --rules allow.
+    with rules, a key or TLS accepts it only with the same. Readers of the tap may read what its --rules allow.
 
     \b
         resprout tap --join localhost:7450 --data /var/lib/resprout/tap 'bank/#'

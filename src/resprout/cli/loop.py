@@ -145,7 +145,7 @@ class Helper:
                 error = trouble
             try:
                 self._loop.call_soon_threadsafe(_settle, done, result, error)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+            except RuntimeError:  # the loop is closed: no task waits any more
                 return
 
 
@@ -166,8 +166,8 @@ async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
     while chunk := await helper.do(lambda: os.read(descriptor, READ_BYTES)):
         *lines, rest = (rest + chunk).split(b"\n")
         count += len(lines)
-        if len(rest) > limits.PAYLOAD_BYTES:
-            raise UsageError(f"line {count + 1} is longer than {limits.PAYLOAD_BYTES} bytes")
+        if len(rest) > limits.PAYLOAD_BYTES_MAX:
+            raise UsageError(f"line {count + 1} is longer than {limits.PAYLOAD_BYTES_MAX} bytes")
         if lines:
             yield lines
     if rest:
@@ -186,7 +186,8 @@ class Output:
         self._helper = Helper("output")
 
     async def write(self, lines: Iterable[str | bytes]) -> None:
-        """Write each on a line of its own: text escaped, bytes as they are. BrokenPipeError when nobody reads."""
+        """Write each on a line of its own: text escaped, bytes as they are.
+        Raises BrokenPipeError when the reader has closed it."""
         data = b"".join([_as_bytes(line) + b"\n" for line in lines])
         await self._helper.do(lambda: self._write(data))
 

@@ -74,13 +74,13 @@ class StartedBroker(msgspec.Struct, frozen=True):
     help="A folder for what must survive the brokers' processes: one in it for each.",
 )  # fmt: skip
 @click.option("--tls", type=LocalPath(), metavar="DIR", help="Speak TLS, with the certificates in this folder.")
-@click.option("--rules", type=LocalPath(), metavar="FILE", help="Which clients are known, and what each may do.")
+@click.option("--rules", type=LocalPath(), metavar="FILE", help="Known clients and their permissions.")
 @click.option(
     "--network-key", type=LocalPath(), metavar="FILE",
     help="The key by which brokers prove themselves, so that others can join. [a random key]",
 )  # fmt: skip
 @click.option(
-    "--insecure", is_flag=True, help="Let everybody connect, though others can reach --host; no warning on loopback."
+    "--insecure", is_flag=True, help="Accept every connection, also from other machines; no warning on loopback."
 )
 @click.option(
     "--http-port", type=click.IntRange(0, 65_535), metavar="N",
@@ -108,7 +108,7 @@ def up(
         resprout up bank --emulate-latency
 
     Clients, workloads and faults of the scenario are left out; bandwidths are not emulated. When a broker dies the
-    others go on, and what they do about it is told on standard error. The exit status is 1 when none is left.
+    others continue; standard error shows how they repair the tree. The exit status is 1 when no broker is left.
     """
     if scenario is not None:
         chosen = load_scenario(scenario, overrides)
@@ -165,7 +165,7 @@ class _Teller:
         self._start_us = now_us()
 
     def tell(self, broker: str, kind: str) -> None:
-        """A fault that somebody asked for."""
+        """Execute a fault that a command asked for."""
         if self._start_us is not None:
             self._story.hear(now_us() - self._start_us, broker, kind, None)
 
@@ -288,7 +288,7 @@ class Story:
         orphans = [name for name in self._members(dead) if self._parents.get(name) in dead and name != it.node]
         if not self._has_tree:
             return f"repair begins: {it.node} does without {_listed(dead)}"
-        work = f"takes over {_listed(orphans)}" if orphans else "has nobody to take over"
+        work = f"takes over {_listed(orphans)}" if orphans else "has no broker to take over"
         return f"repair begins: {it.node} {work}"
 
     def _repair_ends(self, it: StoryHappening) -> str | None:
@@ -345,7 +345,7 @@ class Story:
 
 def _listed(names: Sequence[str] | Mapping[str, object]) -> str:
     """b1, b2 and b3."""
-    *most, last = names or ("nobody",)
+    *most, last = names or ("no broker",)
     return f"{', '.join(most)} and {last}" if most else last
 
 
@@ -384,8 +384,8 @@ def run(
 
     Each broker is a process, and so is each client (16 processes at most: then several clients share one). Latencies
     and cuts are emulated, bandwidths are not; crashes and freezes are signals. Faults and repairs are told as they
-    happen. Exit status 1 when the run did not come to rest before its time limit, or when a process died that nobody
-    killed.
+    happen. Exit status 1 when the run did not come to rest before its time limit, or when a process died that no
+    fault had killed.
     """
     chosen = choose_scenario(scenario, draw, stack, seed, overrides)
     if draw is not None and not as_json:

@@ -44,7 +44,7 @@ _DECORATORS: Final = (
         "--login", type=LocalPath(), metavar="FILE", envvar="RESPROUT_LOGIN", show_envvar=True,
         help="A file with NAME:SECRET, for brokers that have rules.",
     ),
-    click.option("--name", metavar="NAME", help="Be known by this name in the network.  [default: a random one]"),
+    click.option("--name", metavar="NAME", help="Name of this client in the network.  [default: a random one]"),
 )  # fmt: skip
 
 

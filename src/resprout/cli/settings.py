@@ -4,18 +4,18 @@
     listen = "0.0.0.0:7450"
     parent = "b0.example.org:7450"
     contacts = ["b2.example.org:7450"]        # whom to ask for a place when the parent is not there; also `join`
-    found = true                              # begin a network, if the folder remembers none and nobody answers
+    found = true                              # found a network if the folder remembers none and no known broker answers
     site = "s0"                               # the group of brokers that replicate each other, for stacks of such
     advertise = "b1.example.org:7450"         # where others reach it, when that is not where it listens
     data = "/var/lib/resprout/b1"             # for what must survive the process
     tls = "/etc/resprout/certificates"        # a folder, or a table of three files: see `_tls`
     client_certificates = true                # clients need one, too
-    rules = "/etc/resprout/rules.toml"        # which clients are known, and what each may do
+    rules = "/etc/resprout/rules.toml"        # known clients and their permissions
     network_key = "/etc/resprout/network.key" # by which brokers prove themselves where there is no TLS
-    insecure = false                          # true: let everybody connect, though it listens to other machines
+    insecure = false                          # true: accept every connection, also from other machines
     drain_seconds = 30                        # for how long at most it hands over what it has when it is to end
     http = "localhost:8450"                   # a live page, metrics and signs of health
-    http_open = false                         # true: let everybody look at these
+    http_open = false                         # true: serve these to every machine
 
     [options]               # of the stack
     faults_tolerated = 2
@@ -100,12 +100,12 @@ class Settings(msgspec.Struct, frozen=True):
     clients_certified: bool = False
     """A client needs a certificate."""
     rules: Path | None = None
-    """Who is known, and what each may do."""
+    """The file with known clients and their permissions."""
     limits: CrowdLimits = CrowdLimits()
     network_key: Path | None = None
     """By which brokers prove themselves without TLS."""
     insecure: bool = False
-    """It lets in whoever comes, even from other machines."""
+    """Whether it accepts every connection, also from other machines."""
     drain_s: int = DRAIN_US // 1_000_000
     """For how long it may hand over what it has, when it is asked to end."""
     http: Address | None = None

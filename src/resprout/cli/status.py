@@ -63,7 +63,7 @@ def status(access: Access, as_json: bool) -> int:
 
 
 class AskingCommand:
-    """Asks in the name of whoever runs the command."""
+    """Ask under the name of the user of the command."""
 
     def __init__(self, access: Access) -> None:
         self._addresses = [address_of_peer(one.strip()) for one in access.server.split(",")]
@@ -134,7 +134,7 @@ def news_lines(survey: TreeSurvey) -> list[str]:
     """Repairs that go on, limits that clients have come up against, and what people should know."""
     repairs = dict.fromkeys(
         [
-            f"{repair.by or 'nobody yet'} repairs {', '.join(repair.dead)}"
+            f"{repair.by or 'no broker yet'} repairs {', '.join(repair.dead)}"
             for one in survey.brokers
             for repair in one.repairs
         ]
@@ -285,7 +285,7 @@ def _reader_lines(found: TopicReceivers) -> list[str]:
     if found.roles:
         lines.append("; ".join([f"{role} {', '.join(names)}" for role, names in sorted(found.roles.items())]))
     for one in found.brokers:
-        clients = ", ".join(one.clients) or "nobody"
+        clients = ", ".join(one.clients) or "no client"
         maybe = f"; if attributes fit: {', '.join(one.conditional)}" if one.conditional else ""
         lines.append(f"{' > '.join(one.path)}  {clients}{maybe}")
     return [*lines, *[f"not asked: {line}" for line in found.unanswered]]

@@ -38,10 +38,10 @@ allow_gaps_option = click.option(
 
 @click.command()
 @click.argument("filter")
-@click.option("--where", metavar="EXPR", help='Only messages whose attributes fulfil this, e.g. "amount > 100".')
+@click.option("--where", metavar="EXPR", help='Only messages whose attributes match, e.g. "amount > 100".')
 @count_option("End after N messages.")
 @click.option("--json", "json", is_flag=True, help="Print messages with all fields, one JSON object a line.")
-@click.option("--raw", is_flag=True, help="Print unchanged payloads only, each followed by a line end.")
+@click.option("--raw", is_flag=True, help="Print unchanged payloads only, each followed by a newline.")
 @click.option("--durable", metavar="NAME", help="Name of a durable subscription, which resumes where it stopped.")
 @click.option(
     "--group", metavar="NAME", help="Share a durable subscription: each message goes to one consumer of the group."
@@ -52,6 +52,7 @@ allow_gaps_option = click.option(
     "Only these can spill.",
 )  # fmt: skip
 @click.option("--replay-from", metavar="WHERE", help="Begin with stored events: 'earliest', an offset or a time.")
+@click.option("--log", metavar="NAME", help="Follow this log, from --replay-from on. [the latest]")
 @allow_gaps_option
 @access_arguments
 @verbose_option
@@ -65,6 +66,7 @@ def sub(
     group: str | None,
     when_full: WhenFullWord | None,
     replay_from: str | None,
+    log: str | None,
     allow_gaps: bool,
     access: Access,
     verbose: bool,
@@ -79,6 +81,7 @@ def sub(
         resprout sub bank/+ --where "amount > 100 and currency = 'EUR'" --json
         resprout sub logs/app --raw --count 100 > sample.log
         resprout sub 'bank/#' --replay-from earliest --server tap.example:7450
+        resprout sub 'bank/#' --log bank --replay-from log.bank@41
         resprout sub 'orders/#' --durable billing
         resprout sub 'jobs/#' --group workers
         resprout sub 'orders/#' --durable archive --when-full spill
@@ -92,7 +95,7 @@ def sub(
         if group is not None:
             raise UsageError("a group does not begin in the past: --replay-from is for others")
         read_start(replay_from, "--replay-from")
-    elif allow_gaps and durable is None:
+    elif allow_gaps and durable is None and log is None:
         raise UsageError("--allow-gaps is for what begins in the past: --replay-from says where")
     if when_full is not None:
         if durable is None and group is None:
@@ -104,7 +107,7 @@ def sub(
     _check(filter, where)
     show = as_json if json else as_payload if raw else as_text
     is_told = verbose or sys.stderr.isatty()
-    work = _follow(filter, where, count, show, access, is_told, durable, group, when_full, replay_from, allow_gaps)
+    work = _follow(filter, where, count, show, access, is_told, durable, group, when_full, replay_from, allow_gaps, log)
     run_loop(_print_arriving(work))
     return 0
 
@@ -140,20 +143,21 @@ async def _follow(
     when_full: WhenFullWord | None,
     replay_from: str | None,
     allow_gaps: bool,
+    log: str | None,
 ) -> None:
     output = Output(sys.stdout.fileno())
     async with connected(access, _warn) as client:
         inbox: Inbox
         if durable is None and group is None:
             inbox = await client.subscribe(
-                filter, where, when_full=when_full, replay_from=replay_from, allow_gaps=allow_gaps
+                filter, where, when_full=when_full, replay_from=replay_from, allow_gaps=allow_gaps, log=log
             )
         else:
             # With manual acks exactly what was printed counts as processed. Of the last batch, messages beyond --count
             # stay for the next consumer.
             inbox = await client.subscribe(
                 filter, where, durable=durable, group=group, when_full=when_full, manual_ack=True,
-                replay_from=replay_from, allow_gaps=allow_gaps,
+                replay_from=replay_from, allow_gaps=allow_gaps, log=log,
             )  # fmt: skip
         if verbose:
             tell(f"subscribed to {filter}" + (f" where {where}" if where else ""), err=True)
@@ -171,7 +175,7 @@ async def _follow(
 
 @click.command()
 @click.argument("filter")
-@click.option("--where", metavar="EXPR", help='Only messages whose attributes fulfil this, e.g. "amount > 100".')
+@click.option("--where", metavar="EXPR", help='Only messages whose attributes match, e.g. "amount > 100".')
 @click.option(
     "--from", "start", default="earliest", show_default=True, metavar="OFFSET",
     help="Where to begin: an offset as it is printed, a time such as 2026-03-01T12:00:00Z, earliest or latest.",

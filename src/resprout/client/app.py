@@ -64,7 +64,7 @@ _TOPICS: Final = "__resprout_topics__"
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """What happens when a handler raises."""
+    """Action after a handler raises."""
 
     retries: int
     delay_s: float

@@ -11,7 +11,8 @@ When its broker dies another one takes over, and the program notices nothing: re
 the network had to lose messages, the inboxes concerned end with an error that says so.
 
 `Client` publishes through `client.publisher`, subscribes through `client.subscriptions`, reads the past through
-`client.past_events` and makes requests through `client.requesting`. All of it runs in one event loop.
+`client.past_events`, follows logs through `client.logs`, and makes requests through `client.requesting`. All of it runs
+in one event loop.
 """
 
 import asyncio
@@ -22,8 +23,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 from weakref import WeakSet
-
-import msgspec
 
 from resprout.client.arguments import check_seconds, wrong
 from resprout.client.durable import DurableInbox, WhenFullWord, check_offered_here, consume, read_policy, read_terms
@@ -47,17 +46,10 @@ from resprout.client.errors import (
     gap_text,
     log_event,
 )
+from resprout.client.following import LogInbox
 from resprout.client.inbox import Batch, Inbox, TypedInbox, plain
-from resprout.client.past_events import (
-    PAGE_BYTES,
-    AskingClient,
-    EventsPage,
-    ReplayingInbox,
-    Start,
-    page_of,
-    read_request,
-    replay_text,
-)
+from resprout.client.logs import LogClient
+from resprout.client.past_events import EventsPage, ReplayingInbox, Start, replay_text
 from resprout.client.publisher import Turns
 from resprout.client.requesting import Conversing, Requester
 from resprout.client.subscriptions import ClientSubscriptions, Subscribing, Subscription
@@ -96,7 +88,7 @@ _CLIENTS: "WeakSet[Client]" = WeakSet()
 """The clients of this process."""
 
 
-class Client(AskingClient, Conversing, Subscribing):
+class Client(LogClient, Conversing, Subscribing):
     """A connected client. Made by `resprout.connect`."""
 
     def __init__(
@@ -117,7 +109,7 @@ class Client(AskingClient, Conversing, Subscribing):
         self._is_connected = True
         self._links = links or LinkOptions()
         self._when_full: WhenFull | None = None
-        """As the program chose it."""
+        """The policy that the program chose for all its subscriptions."""
         self._durables: set[DurableInbox] = set()
         """Durable subscriptions that this program consumes."""
         for stream in self._streams.values():
@@ -253,7 +245,7 @@ class Client(AskingClient, Conversing, Subscribing):
             await subscription.confirmed
         except asyncio.CancelledError:
             if not subscription.confirmed.cancelled():
-                subscription.confirmed.exception()  # seen: nobody else will ask for it
+                subscription.confirmed.exception()  # retrieved, so that asyncio does not log it
             if self._subscriptions.find(request) is subscription:
                 self._subscriptions.give_up(subscription)
                 self._end(subscription)
@@ -270,11 +262,6 @@ class Client(AskingClient, Conversing, Subscribing):
         """Tell the program what a subscription that begins in the past has passed over."""
         return lambda journal, gap: self._raise_event(EventsMissing(filter, gap, gap_text(journal, gap)))
 
-    async def _read_whole(self, filter: str, where: str | None, start: Start, allow_gaps: bool) -> EventsPage:
-        """A page of the past; ReadError unless everything that matches is kept."""
-        request = read_request(filter, where, start, PAGE_BYTES, allow_gaps)
-        return page_of(await self.read_events(msgspec.structs.replace(request, whole=True)))
-
     async def unsubscribe(self, inbox: Inbox | TypedInbox[Any]) -> None:
         """End every subscription that feeds the inbox; return once no message of them can come any more.
 
@@ -286,6 +273,9 @@ class Client(AskingClient, Conversing, Subscribing):
             raise wrong("inbox", inbox, "an inbox that subscribe() returned, not a filter")
         self._check_open()
         inbox = plain(inbox)
+        if isinstance(inbox, LogInbox):
+            await inbox.unsubscribe()
+            return
         if isinstance(inbox, DurableInbox):
             if inbox not in self._durables:
                 raise UsageError(f"inbox: {inbox.name!r} is closed, or belongs to another client")
@@ -299,9 +289,8 @@ class Client(AskingClient, Conversing, Subscribing):
             await asyncio.gather(*(asyncio.shield(ended) for ended in waits))
 
     async def end_subscription(self, name: str) -> None:
-        """End a durable subscription for everybody, with all that waits for it, without consuming it. Where clients
-        prove who they are, this is for its owner, and for those who may `manage` it. SubscribeError when there is
-        none."""
+        """End a durable subscription for all consumers and discard its backlog. Where clients prove their identity,
+        only its owner, and identities that may `manage` it, can do this. Raises SubscribeError if it does not exist."""
         check_name(name, "name of a durable subscription")
         self._check_open()
         check_offered_here(self._machine.serving)
@@ -322,7 +311,7 @@ class Client(AskingClient, Conversing, Subscribing):
                 if self._taking.waiting:
                     self._take()
                 self._flush()
-                with contextlib.suppress(TimeoutError):  # whoever needs to know has waited for the receipt
+                with contextlib.suppress(TimeoutError):  # a program that needs to know has waited for the receipt
                     async with asyncio.timeout(timeout):
                         for stream in self._streams.values():
                             with contextlib.suppress(PublishError):
@@ -348,7 +337,7 @@ class Client(AskingClient, Conversing, Subscribing):
     # -- what the machine says -----------------------------------------------------------------------------------------
 
     def hear(self, effect: Upward) -> None:
-        """For the host: deliveries and news."""
+        """Take deliveries and news from the host."""
         if type(effect) is Deliver:
             self._deliver(effect.messages)
         elif type(effect) is Answer:
@@ -474,6 +463,7 @@ class Client(AskingClient, Conversing, Subscribing):
         for stream in self._streams.values():
             stream.close(reason)
         self._subscriptions.shut(reason, failure, error)
+        self._end_followed(failure, error)
         self._answer_nothing(reason)
         self._requester.close(reason)
         self._room_again(RoomAgain())

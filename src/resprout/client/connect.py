@@ -1,4 +1,4 @@
-"""From addresses to a connected client."""
+"""Connects a client to a broker, given addresses."""
 
 import asyncio
 import os
@@ -12,6 +12,7 @@ import msgspec
 from resprout.client.arguments import check_count, check_handler, check_kind, check_seconds, wrong
 from resprout.client.client import Client
 from resprout.client.errors import ConnectError, ConnectionState, OnEvent
+from resprout.core import limits
 from resprout.core.contract import Answer, Note
 from resprout.core.errors import UsageError
 from resprout.core.limits import check_name
@@ -92,7 +93,8 @@ def connect(
 
 
 def read_keyring(tls: Tls | str | os.PathLike[str] | None, name: str | None) -> Keyring | None:
-    """Of a client of this name. UsageError when the files are not good, or prove another one's name."""
+    """Return the keyring of a client with this name. Raises UsageError if the files are invalid or prove another
+    name."""
     if tls is None:
         return None
     files = tls if isinstance(tls, Tls) else tls_of_client(Path(tls), name)
@@ -188,7 +190,7 @@ class Connecting:
             rng=random.Random(secrets.randbits(64)),
             options=self._links,
             first_epoch=random_epoch() if self._epoch is None else rising_epoch(),
-            bodies=EncodedBodies(CODEC),
+            bodies=EncodedBodies(CODEC, limits.PAYLOAD_BYTES_MAX),
             incarnation_max=incarnation_max,
         )
         began: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
@@ -208,7 +210,14 @@ class Connecting:
                 began.set_exception(ConnectError(f"{address}: {effect.body.reason}"))
 
         known = {here.name: address}
-        host = Host(links, CODEC, Here(name, "client", incarnation), known.get, first_news, door=self._door)
+        host = Host(
+            links,
+            CODEC,
+            Here(name, "client", incarnation, max_payload=limits.PAYLOAD_BYTES_MAX),
+            known.get,
+            first_news,
+            door=self._door,
+        )
         host.start()
         try:
             async with asyncio.timeout_at(deadline):

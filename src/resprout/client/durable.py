@@ -81,7 +81,7 @@ MAX_PENDING: Final = 10_000
 
 
 class DurableInbox(Inbox):
-    """As an inbox, but messages are to be acknowledged. Made by `Client.subscribe`.
+    """An inbox whose messages must be acknowledged. Made by `Client.subscribe`.
 
     Raises FencedError when another consumer has taken over the subscription, ClosedError when it was ended elsewhere or
     messages may be missing. `close` lets go of the subscription, which stays; `Client.unsubscribe` ends it.
@@ -99,7 +99,7 @@ class DurableInbox(Inbox):
         """`read`: of the past, for a subscription that begins there; `missing` is told of gaps in it."""
         super().__init__(_nothing, loop, _unsubscribe)
         self.name = name
-        """Of the subscription."""
+        """Name of the subscription."""
         self.dropped = 0
         """Messages that were dropped because too many waited, as far as this consumer was told."""
         self.began: asyncio.Future[None] = loop.create_future()
@@ -216,7 +216,7 @@ class DurableInbox(Inbox):
     # -- the past ------------------------------------------------------------------------------------------------------
 
     def _begin_past(self, began: ConsumerBegan) -> None:
-        """Somebody has to read it first: this one."""
+        """Read past events first if the broker says that this consumer has to."""
         if began.replay and self._read is not None:
             start = read_start(began.replay)
             self._past = ReplayedPast(start, self._read, self._missing, lambda: bool(self._batches), lambda: self._over)
@@ -239,7 +239,8 @@ class DurableInbox(Inbox):
         return durable_message(message, self)
 
     def _is_new(self, message: Message) -> bool:
-        """What was read is not handed out again, and counts as processed."""
+        """Return whether the program has not had a message yet. A message that it read among past events is
+        acknowledged."""
         if self._past is None or self._past.is_new(message):
             return True
         self._acknowledge((message,))
@@ -261,11 +262,11 @@ class DurableInbox(Inbox):
         self._host = host
 
     async def over_for_all(self) -> None:
-        """Of one that has come to say so."""
+        """Wait until the subscription has ended for all consumers. For an inbox that was made to end it."""
         await self.ended
         if self._standing is not Standing.ENDED:
             self.began.result()
-        self.began.exception()  # it never began, and nobody will ask
+        self.began.exception()  # it never began: retrieved, so that asyncio does not log it
 
     def hear(self, effect: "Upward") -> None:
         if isinstance(effect, Deliver):
@@ -317,7 +318,7 @@ class DurableInbox(Inbox):
             self.end(f"the durable subscription {self.name!r} is over here: {news.reason}")
 
     def _discard(self) -> None:
-        """What was not handed to the program is for others: it must not be processed here, too."""
+        """Drop messages that the program has not had: another consumer gets them."""
         self._batches.clear()
         self._next = self._size
 
@@ -389,7 +390,7 @@ def check_offered_here(serving: Serving | None) -> None:
 
 
 def consumer_name(client: str, subscription: str) -> str:
-    """Of the session: one that belongs to this client, also where rules say what its clients may be called."""
+    """Return the name of the session: one that the rules for this client's name allow."""
     name = f"{client}.{subscription}"
     if len(name) <= limits.NAME_BYTES:
         return name
@@ -432,7 +433,7 @@ async def consume(
         rng=random.Random(secrets.randbits(64)),
         options=links,
         first_epoch=random_epoch(),
-        bodies=EncodedBodies(CODEC),
+        bodies=EncodedBodies(CODEC, limits.PAYLOAD_BYTES_MAX),
         incarnation_max=incarnation_max,
     )
     own = Host(carried, CODEC, Here(session, "client", incarnation), host.where, inbox.hear, door=host.door)
@@ -447,7 +448,8 @@ async def consume(
 
 
 def _reading_at(home: Callable[[], str], read: Callable[[str, Start], Awaitable[EventsPage]]) -> ReadPage:
-    """What is given has the same order as what is read only where both come from one broker."""
+    """Return a function that reads past events at the consumer's own broker: only there do past events and deliveries
+    have the same order."""
 
     async def read_there(start: Start) -> EventsPage:
         return await read(home(), start)

@@ -63,10 +63,10 @@ class PublicationDelayed(msgspec.Struct, frozen=True):
     """A publication, and those after it, wait for long; sent again when the reason changes."""
 
     id: MessageId
-    """That of its receipt."""
+    """Id of the publication, as in its receipt."""
     reason: str
-    """For people: "waits for b3, which is not heard", or "waits for subscriber log-1 at b2, which has too much unread
-    of data/#"."""
+    """Text for people: "waits for b3, which is not heard", or "waits for subscriber log-1 at b2, which has too much
+    unread of data/#"."""
 
 
 class SlowConsumer(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class EventsMissing(msgspec.Struct, frozen=True):
     filter: str
     gap: EventGap
     reason: str
-    """For people: which events are missing, and why."""
+    """Text for people: which events are missing, and why."""
 
 
 ClientEvent = (
@@ -189,7 +189,7 @@ class SlowConsumerError(ClosedError):
 class PublishError(ClientError):
     """A publication did not reach the receipt that was waited for.
 
-    `definite`: it has not been delivered to anybody and never will be. Otherwise it may still be delivered.
+    `definite`: it has not been delivered to any subscriber and never will be. Otherwise it may still be delivered.
     """
 
     def __init__(self, reason: str, definite: bool) -> None:
@@ -250,6 +250,10 @@ class ForgetError(ClientError):
 
 class ReadError(ClientError):
     """No stored events were read; the text says why."""
+
+
+class CommitError(ClientError):
+    """A position in a log was not stored, or cannot be told; the text says why."""
 
 
 class GapError(ReadError):

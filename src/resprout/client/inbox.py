@@ -81,7 +81,7 @@ class Inbox:
         return self._each()
 
     async def _each(self) -> AsyncIterator[Message]:
-        """What `async for` runs: the same as `__anext__` again and again, without a call for every message."""
+        """Yield messages as `__anext__` does, without a call for every message. `async for` runs this."""
         while True:
             while self._next == self._size and not self._open_batch():
                 try:
@@ -89,7 +89,7 @@ class Inbox:
                 except StopAsyncIteration:
                     return
             current, last = self._current, self._size - 1
-            # Somebody else may take from the same batch, or open the next one, while this one is out with a message.
+            # Another task may take from the same batch, or open the next one, while this one is out with a message.
             while self._next < last and self._current is current:
                 message = current[self._next]
                 self._next += 1
@@ -236,7 +236,7 @@ class Inbox:
             await future
         except asyncio.CancelledError:
             if not future.cancelled():
-                self._wake_one()  # this wake-up was for a message that somebody else can take
+                self._wake_one()  # this wake-up was for a message that another task can take
             else:
                 with contextlib.suppress(ValueError):
                     self._waiters.remove(future)
@@ -263,7 +263,7 @@ class PydanticModel(Protocol):
 
 
 Payload = bytes | bytearray | memoryview | dict[Any, Any] | list[Any] | msgspec.Struct | AnyDataclass | PydanticModel
-"""What may be published: bytes, or a structure that travels as JSON."""
+"""Types that can be published: bytes, or a structure that travels as JSON."""
 
 
 def payload_of(value: Payload, argument: str = "payload") -> bytes:
@@ -423,7 +423,8 @@ def ack_all(inbox: Inbox, messages: Sequence[Any]) -> None:
 
 
 def inbox_of_type(typed: Inbox | TypedInbox[Any] | None, kind: type[Any]) -> Inbox | None:
-    """What feeds a typed inbox. UsageError when it is not of this type, or when there can be none of it."""
+    """Return the inbox that feeds a typed inbox. Raises UsageError if it has another type, or the type is
+    unsupported."""
     decoder_of(kind)
     if typed is not None and not (isinstance(typed, TypedInbox) and typed.kind is kind):
         raise wrong("into", typed, f"an inbox of the same type, {kind!r}")

@@ -5,7 +5,7 @@
             ...
 
 The brokers are real and are reached over TCP on this machine's loopback, each at a port that was free; they share the
-event loop of whoever started them, and nothing is left when the block ends. Not for production: everything is lost with
+event loop of the caller, and nothing is left when the block ends. Not for production: everything is lost with
 the process. Where the options of the stack need a disk, the brokers have folders that are deleted at the end.
 """
 
@@ -58,9 +58,9 @@ class Local:
         self._options = self._stack.parse_options(options)
         self._listen = Address(host, 0)
         self._key = new_network_key()
-        """Nobody else on this machine can join."""
+        """Key of the network, so that no other broker on this machine can join."""
         self._disks: TemporaryDirectory[str] | None = None
-        """For stacks that keep records."""
+        """Temporary data folders, for stacks that keep records."""
         self._running: list[RunningBroker] = []
         self._addresses: list[Address] = []
 
@@ -71,14 +71,14 @@ class Local:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Of all brokers, `b0` first."""
+        """Addresses of all brokers, `b0` first."""
         if not self._addresses:
             raise UsageError("the brokers are not running: use them inside `async with resprout.local() as network`")
         return tuple(str(address) for address in self._addresses)
 
     @property
     def brokers(self) -> tuple[RunningBroker, ...]:
-        """Those that run, `b0` first: to look at them, or to `close` one and see how clients go on."""
+        """Running brokers, `b0` first: to inspect them, or to `close` one and see how clients continue."""
         return tuple(self._running)
 
     def connect(
@@ -127,4 +127,4 @@ class Local:
 
 
 def _ignore(note: Note) -> None:
-    """Rows for a trace that nobody keeps."""
+    """Ignore rows for a trace."""

@@ -56,12 +56,12 @@ LOOK_SECONDS_MAX: Final = 2.0
 
 
 class Offset(msgspec.Struct, frozen=True, order=True):
-    """A place in the journal of one broker."""
+    """A place in a log, or in the journal of one broker."""
 
     journal: str
     position: int
     life: int = 0
-    """Of the broker, for those who tell its lives apart; a position is unique without it."""
+    """Incarnation of the broker; a position is unique without it."""
 
     def __str__(self) -> str:
         return f"{self.journal}@{self.position}"
@@ -74,13 +74,13 @@ class EventsPage(msgspec.Struct, frozen=True):
     journal: str
     messages: tuple[StoredMessage, ...]
     next: Offset
-    """Where the next page begins."""
+    """Start of the next page."""
     first: int
     """The first position that is kept."""
     end: int
     """The position behind the last."""
     gaps: tuple[EventGap, ...] = ()
-    """Those that this page passes over (`allow_gaps`)."""
+    """Gaps that this page skips (`allow_gaps`)."""
 
     @property
     def at_end(self) -> bool:
@@ -154,11 +154,15 @@ def page_of(answer: EventsAnswered) -> EventsPage:
     if answer.reason:
         raise GapError(answer.journal, answer.gaps[0]) if answer.gaps else ReadError(answer.reason)
     try:
-        messages = tuple(stored for event in answer.events for stored in messages_of(event))
+        in_log = answer.journal.startswith(LOG_PREFIX)
+        messages = tuple(stored for event in answer.events for stored in messages_of(event, in_log))
     except WireError as error:
         raise ReadError(f"what the broker gave cannot be read: {error}") from None
     following = Offset(answer.journal, answer.following, answer.life)
     return EventsPage(answer.journal, messages, following, answer.first, answer.end, answer.gaps)
+
+
+Answered = ForgetAnswered | EventsAnswered | AudienceAnswered | Refused
 
 
 class AskingClient(Publisher):
@@ -169,7 +173,7 @@ class AskingClient(Publisher):
         self._forgetting: dict[int, asyncio.Future[str]] = {}
         """Requests that are not answered yet, by token; the answer is a reason why not, or empty."""
         self._reading: dict[int, asyncio.Future[EventsAnswered]] = {}
-        """The same of what is read."""
+        """Unanswered requests to read events, by token."""
         self._tokens = itertools.count(1)
 
     # -- the past ------------------------------------------------------------------------------------------------------
@@ -199,8 +203,8 @@ class AskingClient(Publisher):
         return page_of(await self.read_events(read_request(filter, where, start, size, allow_gaps, log)))
 
     async def read_events(self, request: ReadRequest) -> EventsAnswered:
-        """The same as the broker gives it: bundles, and a reason where `read` raises ReadError. For those who make
-        columns of many messages."""
+        """Return a page as the broker sends it: bundles, and a reason where `read` raises ReadError. For programs that
+        make columns of many messages."""
         if not isinstance(request, ReadRequest):
             raise wrong("request", request, "a ReadRequest; client.read() makes one from its arguments")
         self._check_open()
@@ -213,15 +217,20 @@ class AskingClient(Publisher):
         finally:
             self._reading.pop(token, None)
 
+    async def _read_whole(self, filter: str, where: str | None, start: Start, allow_gaps: bool) -> EventsPage:
+        """A page of the past; ReadError unless everything that matches is kept."""
+        request = read_request(filter, where, start, PAGE_BYTES, allow_gaps)
+        return page_of(await self.read_events(msgspec.structs.replace(request, whole=True)))
+
     # -- operating -----------------------------------------------------------------------------------------------------
 
     async def forget(self, *names: str, force: bool = False) -> None:
         """Tell the network that brokers it waits for will never return: a part that is cut off for good, or a silent
         host in a tree too small for a majority. Returns when that was passed on; the repair follows.
 
-        Every client may do this, unless rules say who is an operator. Nor does anybody check it: where brokers are
-        forgotten that still work, together and with clients of their own, there are two networks until they hear each
-        other again. The forgotten ones then join as new brokers, and what only they knew is lost.
+        Every client may do this, unless rules name the operators. The network does not check it: if the forgotten
+        brokers still work, there are two networks until they hear each other again. The forgotten brokers then join as
+        new ones, and messages that only they had are lost.
 
         Raises ForgetError, and nothing was done, when the broker refuses: it does not know a name, hears that broker
         itself (unless `force`, for one that hangs), or is named itself. Raises UsageError for what no broker can be
@@ -245,7 +254,7 @@ class AskingClient(Publisher):
         if self._closed is not None:
             raise ClosedError(self._closed)
 
-    def _answered(self, token: int, news: ForgetAnswered | EventsAnswered | AudienceAnswered | Refused) -> None:
+    def _answered(self, token: int, news: Answered) -> None:
         if isinstance(news, AudienceAnswered):
             self._requester.answered(token, news.anybody)
             return
@@ -273,8 +282,8 @@ def replay_text(start: Start) -> str:
 
 
 class ReplayedPast:
-    """What is read, until what comes is enough. `has_come`: something waits; `is_over`: nothing more will come;
-    `missing` is told of gaps that are passed over."""
+    """Past events, which are read until the deliveries continue them. `has_come` returns whether a delivery waits,
+    `is_over` whether none will come any more; `missing` is told of skipped gaps."""
 
     def __init__(
         self,
@@ -293,7 +302,7 @@ class ReplayedPast:
         self._has_come = has_come
         self._is_over = is_over
         self._reached: dict[Origin, int] = {}
-        """Of each origin: the last number that was read."""
+        """By origin: the last number that was read."""
         self._look_s = LOOK_SECONDS_MIN
         self._reading = asyncio.Lock()
 
@@ -348,8 +357,9 @@ class ReplayedPast:
 
 
 class ReplayingInbox(Inbox):
-    """As an inbox. Raises GapError where events are missing, and ReadError when the past cannot be read to its end: its
-    broker was lost, or does not keep it any more. `replaying` is true until everything of the past was handed out."""
+    """An inbox that begins with past events. Raises GapError where events are missing, and ReadError when past events
+    cannot be read to their end: the broker was lost, or has deleted them. `replaying` is true until all past events
+    were handed out."""
 
     def __init__(
         self,

@@ -17,8 +17,8 @@ Turns are counted (`Pulse`) and not only timed, because event loops do not tell 
 anything new is the end, and comes within microseconds when the program has nothing more to publish. A loop does not
 tell which turn it is in, nor how long its turns take. Where many clients share a loop, a turn may take milliseconds
 because each of them sends something in each. `Pulse` counts processor time: a machine with other work must not look
-like a program with other work. Reading it costs as much as a publication, so it is read only in turns in which somebody
-needs it.
+like a program with other work. Reading it costs as much as a publication, so it is read only in turns in which it
+is needed.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Receipts: places in ranges of numbers.
 
-A receipt is a reference and a number; nothing else exists per publication until somebody waits. The network reports
+A receipt is a reference and a number; nothing else exists per publication until a task waits. The network reports
 "everything up to 4711 is safe", so one number per stream and kind tells the state of every receipt; only `delivered`
-may go on behind publications that somebody has not read.
+may go on behind publications that a subscriber has not read.
 """
 
 import asyncio
@@ -142,19 +142,19 @@ class Stream:
         self._refused: dict[int, str] = {}
         self._closed: str | None = None
         self._waits = ""
-        """What this publication, and everything after it, waits for."""
+        """Reason why this publication, and everything after it, waits."""
         self._waits_from = 0
         self.awaited = ALL_LEVELS
-        """The receipts that somebody has waited for since something left; before the first publication, somebody may
-        wait for any."""
+        """The receipts that a task has waited for since a publication left; before the first publication, all of
+        them."""
         self._answers = 0
         """How many waiting tasks were told since the last flush."""
         self._last = 0
         """The number of the last publication that left."""
         self._told = 0
-        """How often the broker was told that somebody waits."""
+        """How often the broker was told that a task waits."""
         self._lately = [-LATELY] * len(ReceiptLevel)
-        """By level: `_told` when somebody last waited for it."""
+        """By level: `_told` when a task last waited for it."""
 
     def offer(self, stack: str, given: tuple[ReceiptLevel, ...]) -> None:
         """Set which receipts the network gives."""
@@ -217,7 +217,7 @@ class Stream:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for a receipt now, or has done so since the last `take_awaited`."""
+        """Whether a task waits for a receipt now, or has done so since the last `take_awaited`."""
         return self.awaited != 0 or any(self._waiting)
 
     @property
@@ -233,7 +233,7 @@ class Stream:
         )
 
     def take_awaited(self, last: int) -> int:
-        """Return the receipts that somebody waits for, and start anew: everything up to the number `last` leaves now.
+        """Return the receipts that tasks wait for, and reset them: everything up to the number `last` leaves now.
         A program that waits for one level now and another then has both told at once."""
         self._last = last
         if not self.awaited and not any(self._waiting):

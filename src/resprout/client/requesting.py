@@ -6,7 +6,7 @@
         await request.reply(b"4.20")
 
 A request is a publication with two attributes: where to reply (`$reply/NAME`, a topic of the client that asks) and a
-number that nobody can guess. A reply is a publication with that number. So both survive the crash of a broker as any
+number that cannot be guessed. A reply is a publication with that number. So both survive the crash of a broker as any
 publication does, and neither is promised more: a request may be served twice when its client gave up and asked again,
 and of several replies the first counts.
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REQUEST_SECONDS: Final = 10.0
-"""For a reply to come, where nobody says otherwise."""
+"""Default time to wait for a reply."""
 REPLY_TO: Final = "reply_to"
 REQUEST_ID: Final = "request_id"
 FAILED: Final = "request_failed"
@@ -55,7 +55,7 @@ class Requester:
         self._client = client
         self._ask = ask
         self._asked: dict[int, asyncio.Future[bool]] = {}
-        """By token: whether anybody listens."""
+        """By token: whether a subscriber exists."""
         self._awaited: dict[str, asyncio.Future[Message]] = {}
         """By number of a request."""
         self._inbox: Inbox | None = None
@@ -110,7 +110,7 @@ class Requester:
         return message
 
     async def _first(self, reply: "asyncio.Future[Message]", refusal: "asyncio.Future[None]") -> Message:
-        """The reply; or the error of a publication that nobody will ever get."""
+        """Return the reply, or raise the error of a publication that was refused."""
         await asyncio.wait((reply, refusal), return_when=asyncio.FIRST_COMPLETED)
         if not reply.done():
             await refusal
@@ -120,7 +120,7 @@ class Requester:
         return Service(self._client, topic, where, kind)
 
     def answered(self, token: int, anybody: bool) -> bool:
-        """What the broker says; False when it was asked something else."""
+        """Take the broker's answer. Return False if the token belongs to another question."""
         asked = self._asked.get(token)
         if asked is not None and not asked.done():
             asked.set_result(anybody)
@@ -187,7 +187,7 @@ class ServedRequest(Generic[T]):
 
     @property
     def value(self) -> T:
-        """With a type: what the payload holds. MistypedPayloadError when it does not fit."""
+        """The decoded payload, if the service has a type. Raises MistypedPayloadError if it does not fit."""
         if self._typed is None:
             raise UsageError("a value has a type: client.serve(topic, type=...)")
         return self._typed.value
@@ -271,7 +271,7 @@ class Service(Generic[T]):
 
     @property
     def inbox(self) -> Inbox:
-        """What it reads from, once it is ready."""
+        """The inbox of the service, once it is ready."""
         assert self._inbox is not None, "it is ready first"
         return self._inbox
 

@@ -10,12 +10,14 @@ its inbox, until then: messages that still come for it are dropped.
 import asyncio
 import builtins
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
-from resprout.client.arguments import check_count, check_filter_and_where, check_flag, check_kind
+from resprout.client.arguments import check_count, check_filter_and_where, check_flag, check_kind, wrong
 from resprout.client.durable import DurableInbox, WhenFullWord, check_durable_only
 from resprout.client.errors import ClosedError, SubscribeError
 from resprout.client.inbox import Inbox, TypedInbox, inbox_of_type
+from resprout.client.logs import log_of
 from resprout.client.past_events import Start, read_start
 from resprout.core.errors import UsageError
 from resprout.core.message import Message
@@ -94,13 +96,13 @@ class ClientSubscriptions:
             one.confirmed.set_result(None)
 
     def give_up(self, one: Subscription) -> None:
-        """Whoever asked for it will never see its inbox."""
+        """Drop a subscription whose inbox the caller will never get."""
         self._stop_feeding(one)
         self._given_up += 1
         self._changed()
 
     def remove(self, request: SubscribeRequest, reason: str) -> None:
-        """Nothing of it comes any more. Whoever still waits for its confirmation is told the reason."""
+        """Forget a subscription. A task that waits for its confirmation gets the reason."""
         one = self._all.pop(request, None)
         if one is None:
             return
@@ -112,8 +114,8 @@ class ClientSubscriptions:
         one.settle(SubscribeError(reason))
 
     def refuse(self, request: SubscribeRequest, reason: str) -> list[Subscription]:
-        """As `remove`. Where it was confirmed before, its inbox ends with the reason, whatever else feeds it;
-        returns the subscriptions that are given up by that."""
+        """Forget a subscription that was refused. If it was confirmed before, end its inbox with the reason, and return
+        the other subscriptions that fed this inbox."""
         one = self._all.get(request)
         inbox = one.inbox if one is not None and one.confirmed.done() else None
         if inbox is not None:
@@ -125,8 +127,8 @@ class ClientSubscriptions:
         return others
 
     def lose(self, reason: str) -> list[Subscription]:
-        """What was confirmed may have missed something: the inboxes concerned end with the reason, whatever else feeds
-        them. Returns the subscriptions that are given up by that."""
+        """End the inboxes of all confirmed subscriptions with the reason, because messages may be missing. Return the
+        subscriptions that fed them."""
         concerned = dict.fromkeys(one.inbox for one in self._all.values() if one.confirmed.done())
         lost: list[Subscription] = []
         for inbox in concerned:
@@ -153,7 +155,7 @@ class ClientSubscriptions:
 
     def _stop_feeding(self, one: Subscription) -> None:
         inbox, one.inbox = one.inbox, None
-        assert inbox is not None, "nobody is fed by what was given up"
+        assert inbox is not None, "a subscription without an inbox is not confirmed"
         place = (inbox, one.predicate)
         self._uses[place] -= 1
         if not self._uses[place]:
@@ -188,6 +190,19 @@ class Subscribing:
     ) -> Inbox:
         raise NotImplementedError
 
+    async def _follow(
+        self,
+        filter: str,
+        where: str | None,
+        log: str,
+        start: Start,
+        durable: str | None,
+        group: str | None,
+        manual_ack: bool,
+        allow_gaps: bool,
+    ) -> Inbox:
+        raise NotImplementedError
+
     @overload
     async def subscribe(
         self,
@@ -198,6 +213,7 @@ class Subscribing:
         when_full: WhenFullWord | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
+        log: str | None = None,
     ) -> Inbox: ...
     @overload
     async def subscribe(
@@ -213,6 +229,7 @@ class Subscribing:
         manual_ack: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
+        log: str | None = None,
     ) -> DurableInbox: ...
     @overload
     async def subscribe(
@@ -229,6 +246,7 @@ class Subscribing:
         manual_ack: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
+        log: str | None = None,
         type: builtins.type[T],
     ) -> TypedInbox[T]: ...
     async def subscribe(
@@ -245,6 +263,7 @@ class Subscribing:
         manual_ack: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
+        log: str | None = None,
         type: builtins.type[Any] | None = None,
     ) -> Inbox | TypedInbox[Any]:
         """Subscribe; return an inbox once the subscription is confirmed. Every later match is delivered.
@@ -256,6 +275,10 @@ class Subscribing:
         "latest", like None, replays nothing. Raises ReadError if that broker does not store all of them. At a gap,
         where the broker was down or its disk full, the inbox raises GapError; with `allow_gaps` it continues after the
         gap, and the client gets the event `EventsMissing`.
+
+        With `log`, the inbox reads the log of that name (docs/logs.md) from `replay_from` on, and then what is added.
+        Any broker will do. Order and offsets are those of the log, and it goes on at another broker when its own dies.
+        It raises GapError as above, and ReadError when the log does not keep what comes next any more.
 
         `when_full` is the policy for a program that reads too slowly (docs/client.md): "disconnect", the default, ends
         its session, and inboxes raise SlowConsumerError; "drop_oldest" drops messages and reports how many; "block"
@@ -276,7 +299,7 @@ class Subscribing:
             check_count(window, "window", 1, NUMBER_MAX)
         if durable is None and group is None:
             check_durable_only({"max_pending": max_pending, "window": window, "manual_ack": manual_ack})
-            if allow_gaps and replay_from is None:
+            if allow_gaps and replay_from is None and log is None:
                 raise UsageError(
                     "allow_gaps=True is for subscriptions that begin in the past: give replay_from as well"
                 )
@@ -287,10 +310,22 @@ class Subscribing:
         else:
             fed = into
         start = read_start(replay_from, "replay_from") if replay_from is not None else "latest"
-        inbox = await self._subscribe(
-            filter, where, fed, durable, group, when_full, max_pending, window, manual_ack,
-            start if start != "latest" else None, allow_gaps,
-        )  # fmt: skip
+        read = log_of(log, start)
+        if read is not None:
+            _check_reads_log(read, {"into": fed, "when_full": when_full, "max_pending": max_pending, "window": window})
+            inbox = await self._follow(filter, where, read, start, durable, group, manual_ack, allow_gaps)
+        else:
+            inbox = await self._subscribe(
+                filter, where, fed, durable, group, when_full, max_pending, window, manual_ack,
+                start if start != "latest" else None, allow_gaps,
+            )  # fmt: skip
         if type is None:
             return inbox
         return into if isinstance(into, TypedInbox) else TypedInbox(inbox, type)
+
+
+def _check_reads_log(log: str, arguments: Mapping[str, object]) -> None:
+    """UsageError for what a subscription that reads a log does not have."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise wrong(name, value, f"is not for subscriptions that read a log ({log}): the log keeps what waits")

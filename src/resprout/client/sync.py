@@ -32,7 +32,7 @@ from resprout.client.connect import connect as connect_async
 from resprout.client.durable import WhenFullWord
 from resprout.client.errors import ClosedError, ConnectionState, OnEvent
 from resprout.client.inbox import Payload, TypedMessage
-from resprout.client.past_events import PAGE_BYTES, EventsPage, Start
+from resprout.client.past_events import PAGE_BYTES, EventsPage, Offset, Start
 from resprout.client.receipts import Receipt
 from resprout.client.requesting import REQUEST_SECONDS
 from resprout.core.guarantee import Guarantee, GuaranteeName
@@ -164,6 +164,7 @@ class BlockingClient:
         when_full: WhenFullWord | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
+        log: str | None = None,
         timeout: float | None = None,
     ) -> BlockingInbox[Message]: ...
     @overload
@@ -180,6 +181,7 @@ class BlockingClient:
         manual_ack: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
+        log: str | None = None,
         timeout: float | None = None,
     ) -> BlockingDurableInbox[DurableMessage]: ...
     @overload
@@ -197,6 +199,7 @@ class BlockingClient:
         manual_ack: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
+        log: str | None = None,
         type: builtins.type[T],
         timeout: float | None = None,
     ) -> BlockingInbox[TypedMessage[T]]: ...
@@ -214,6 +217,7 @@ class BlockingClient:
         manual_ack: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
+        log: str | None = None,
         type: builtins.type[Any] | None = None,
         timeout: float | None = None,
     ) -> BlockingInbox[Any]:
@@ -227,7 +231,7 @@ class BlockingClient:
             "into": into.inbox if into is not None else None, "durable": durable, "group": group,
             "when_full": when_full, "max_pending": max_pending, "window": window,
             "manual_ack": True if is_durable else manual_ack, "replay_from": replay_from, "allow_gaps": allow_gaps,
-            "type": type,
+            "log": log, "type": type,
         }  # fmt: skip
 
         async def subscribe() -> Any:
@@ -338,6 +342,21 @@ class BlockingClient:
     def read_events(self, request: ReadRequest, *, timeout: float | None = None) -> EventsAnswered:
         """Return past events as the broker sends them: in bundles. See `resprout.Client.read_events`."""
         return self._call(timeout, NO_ANSWER, self._client.read_events, request)
+
+    def commit(
+        self, log: str, name: str, offset: Offset | str | int, *, force: bool = False, timeout: float | None = None
+    ) -> Offset:
+        """Store how far a reader of a log has come; see `resprout.Client.commit`."""
+        limit, commit = check_seconds(timeout), self._client.commit
+        return self._background.call(within(limit, NO_ANSWER, commit, log, name, offset, force=force))
+
+    def committed(self, log: str, name: str, *, timeout: float | None = None) -> Offset | None:
+        """Return the position that is stored under a name, None if there is none. See `resprout.Client.committed`."""
+        return self._call(timeout, NO_ANSWER, self._client.committed, log, name)
+
+    def forget_position(self, log: str, name: str, *, timeout: float | None = None) -> None:
+        """Delete the position that is stored under a name."""
+        self._call(timeout, NO_ANSWER, self._client.forget_position, log, name)
 
     def forget(self, *names: str, force: bool = False, timeout: float | None = None) -> None:
         """Tell the network that these brokers never return; see `resprout.Client.forget` before you use it. ForgetError

@@ -20,6 +20,7 @@ The base package is what a client and a broker need. An import that fails for a 
 
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
@@ -27,6 +28,7 @@ from typing import Final, TypeVar
 
 LINE_LETTERS_MAX: Final = 16_384
 """The length of a line for people, after which it is cut; the longest lists of names stay below it."""
+_NOT_PLAIN: Final = re.compile(r"[^\n\r\t\x20-\x7e]+")
 _CUT: Final = 40
 """Letters that tell how much was cut."""
 
@@ -48,21 +50,16 @@ def escape(text: str, keep: str = "\t", letters_max: int | None = None) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Return the same JSON, with letters that are not printable written as `\\u....`: its value stays what it was."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else _json_code_of(letter) for letter in text)
+    """Return the same JSON, with letters that are not printable written as `\\u....`: its value stays what it was. If
+    there are such letters, all others that are not ASCII are written so, too: a run of them costs one call.
+
+    Spaces and line ends between values stay: within a string they cannot be raw.
+    """
+    return text if text.isprintable() else _NOT_PLAIN.sub(lambda run: json.dumps(run[0])[1:-1], text)
 
 
 def _code_of(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
-
-
-def _json_code_of(letter: str) -> str:
-    """Spaces and line ends between values stay: within a string they cannot be raw."""
-    if letter in "\n\r\t":
-        return letter
-    return f"\\u{ord(letter):04x}" if letter < "\x80" else json.dumps(letter)[1:-1]
 
 
 def _escape_record(record: logging.LogRecord) -> bool:

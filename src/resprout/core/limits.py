@@ -32,11 +32,15 @@ ATTRIBUTE_NAME_BYTES: Final = 128
 ATTRIBUTE_TEXT_BYTES: Final = 1024
 
 PAYLOAD_BYTES: Final = 1 << 20
-"""One message's payload."""
+"""One message's payload, unless the brokers are configured otherwise (`max_payload`)."""
+PAYLOAD_BYTES_MAX: Final = 64 << 20
+"""The largest `max_payload` that a broker can be configured with."""
 
 BUNDLE_MESSAGES: Final = 1024
-BUNDLE_BYTES: Final = PAYLOAD_BYTES + 4096
-"""Both columns of a bundle together: at least one message of the largest size always fits."""
+_ATTRIBUTES_AND_HEADERS: Final = 4096
+BUNDLE_BYTES: Final = PAYLOAD_BYTES + _ATTRIBUTES_AND_HEADERS
+"""Both columns of a bundle together: at least one message of `PAYLOAD_BYTES` always fits. A bundle with one message may
+have more where `max_payload` is larger (`bundle_bytes`)."""
 
 WHERE_BYTES: Final = 4096
 WHERE_DEPTH: Final = 32
@@ -48,6 +52,9 @@ FRAME_BYTES: Final = 4 << 20
 
 FRAME_ITEMS: Final = 256
 """Messages in one frame: what a broker does in one go for one peer before it looks after the others."""
+
+_KEYS_AND_COLUMNS: Final = 128 << 10
+"""More than everything in a message beside its payload takes: columns, and at most 64 keys with their topics."""
 
 INTERNED_NAMES: Final = 65_536
 """Names that one connection remembers in each direction; later ones travel in full."""
@@ -61,7 +68,28 @@ Attributes = Mapping[str, AttributeValue]
 _PLAIN = frozenset((str, int, float, bool))
 _QUOTED_LETTERS = 40
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_SIZE = re.compile(r"([0-9]{1,15}) *(KiB|MiB|GiB|)")
+_SHIFTS: Final = {"": 0, "KiB": 10, "MiB": 20, "GiB": 30}
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes that a text such as `64MiB`, `512 KiB` or `4096` stands for."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{shown(text)} is no size: write bytes, or a number with KiB, MiB or GiB, such as 64MiB")
+    return int(match[1]) << _SHIFTS[match[2]]
+
+
+def bundle_bytes(max_payload: int, count: int = 1) -> int:
+    """Return how many bytes both columns of a bundle with `count` messages may have where payloads may have
+    `max_payload` bytes."""
+    return BUNDLE_BYTES if count > 1 or max_payload <= PAYLOAD_BYTES else max_payload + _ATTRIBUTES_AND_HEADERS
+
+
+def body_bytes(max_payload: int) -> int:
+    """Return how many bytes a message that travels in parts may have where payloads may have `max_payload` bytes."""
+    return max(FRAME_BYTES, max_payload + _KEYS_AND_COLUMNS)
 
 
 class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):

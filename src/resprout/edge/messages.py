@@ -27,6 +27,7 @@ from resprout.core.message_fields import (
     TotalSequence,
 )
 from resprout.edge.durable_messages import DURABLE_MESSAGES, Span, WhenFull
+from resprout.edge.position_messages import POSITION_MESSAGES
 
 _DELIVERED: Final = ReceiptLevel.DELIVERED.bit
 OWN_LIFE: Final = Derived("the life of the client in this session", Otherwise.CUT_OFF, "incarnation")
@@ -203,6 +204,8 @@ class ReadEvents(ClientMessage, frozen=True, tag=24):
     allow_gaps: bool = False
     """Read across gaps, and name them in `EventsEnd`. Otherwise a page ends before a gap, and a page that would begin
     with one is refused."""
+    waits: bool = False
+    """Of a log: the answer may wait until there is something behind its end, for some heartbeats."""
 
 
 # broker to client
@@ -231,6 +234,8 @@ class Extra(enum.IntEnum):
     """`Consume`: subscriptions that outlive their subscribers."""
     AUDIENCE = 4
     """`AskAudience`: it knows where nobody listens."""
+    POSITIONS = 5
+    """`AskPosition`: this broker knows logs."""
 
 
 class Serving(ProtocolMessage, frozen=True, tag=32):
@@ -431,6 +436,8 @@ class EventsEnd(ProtocolMessage, frozen=True, tag=45):
     """Of the broker that kept the last event that was looked at, whether it matched or not; 0 when there was none."""
     gaps: tuple[EventGap, ...] = ()
     """The gaps that the answer passes over, or the one for which it was refused."""
+    retryable: bool = False
+    """Nothing was read, and the same question may be answered later."""
 
 
 class AudienceTold(ProtocolMessage, frozen=True, tag=31):
@@ -457,5 +464,5 @@ CLIENT_MESSAGES = (
     Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Successors,
     BrokersForgotten, PublicationWaits, HoldTold, SafeCopies, EventRead, EventsEnd, AudienceTold, DeliveriesDropped,
     PlacedDelivery, TopicsReached,
-    *DURABLE_MESSAGES,
+    *DURABLE_MESSAGES, *POSITION_MESSAGES,
 )  # fmt: skip

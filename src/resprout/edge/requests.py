@@ -83,6 +83,8 @@ class ReadRequest(msgspec.Struct, frozen=True):
     """Nothing is read unless everything on these topics is kept."""
     allow_gaps: bool = False
     """Read across gaps; `EventsAnswered.gaps` names them."""
+    waits: bool = False
+    """Of a log: at its end the answer waits for more, for some heartbeats."""
 
 
 class AcknowledgeRequest(msgspec.Struct, frozen=True):
@@ -105,6 +107,33 @@ class AudienceRequest(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
 
 
+class PositionRequest(msgspec.Struct, frozen=True):
+    """How far a reader of a log has come. Answered by `PositionAnswered` under the same token."""
+
+    log: str
+    name: str
+    offset: int
+    """Where to go on reading; -1: forget the position; -2: only tell it."""
+    version: int = 0
+    """The one that the application has seen; 0: any, or none yet for one that is forced."""
+    forced: bool = False
+    """It may go back, and its version is counted up."""
+    owner: str = ""
+    """Of a forced one: a name that no other change has."""
+
+
+class PositionAnswered(msgspec.Struct, frozen=True):
+    offset: int
+    """As it is stored; -1: there is none."""
+    version: int
+    end: int
+    """The offset behind the last message of the log."""
+    reason: str = ""
+    """Why it was not changed, or cannot be told; empty otherwise."""
+    retryable: bool = False
+    """The same question may be answered later."""
+
+
 class FlushRequest(msgspec.Struct, frozen=True):
     """Send what was added to `ClientMachine.outgoing`."""
 
@@ -118,6 +147,7 @@ ClientRequest = (
     | ForgetRequest
     | ReadRequest
     | AudienceRequest
+    | PositionRequest
     | FlushRequest
 )
 
@@ -189,9 +219,9 @@ class StoredMessage(msgspec.Struct, frozen=True):
     """A message of the past."""
 
     position: int
-    """Of its bundle, in the journal of one broker."""
+    """In a log: its offset. In the journal of one broker: that of its bundle."""
     index: int
-    """Its place in that bundle."""
+    """Its place in that bundle; 0 in a log."""
     life: int
     """Of that broker. Between two of its lives there may be gaps."""
     time_us: int
@@ -216,6 +246,8 @@ class EventsAnswered(msgspec.Struct, frozen=True):
     """Of the broker that kept the last event that was looked at; 0 when there was none."""
     gaps: tuple[EventGap, ...] = ()
     """The gaps that the answer passes over, or the one for which it was refused."""
+    retryable: bool = False
+    """Nothing was read, and the same question may be answered later."""
 
 
 class ConsumerBegan(msgspec.Struct, frozen=True):
@@ -325,6 +357,7 @@ ClientNews = (
     | DeliveriesSkipped
     | ForgetAnswered
     | EventsAnswered
+    | PositionAnswered
     | Refused
     | RoomAgain
 )

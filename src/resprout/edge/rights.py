@@ -128,7 +128,7 @@ class DurableGrant(msgspec.Struct, frozen=True):
 def fault_of_consumer(session: ClientSession, name: str, owner: str | None) -> str:
     """Why a client may not consume the subscription; empty when it may. `owner`: empty for one without, None when there
     is no such subscription yet."""
-    grant: DurableGrant | None = session.grant
+    grant = _grant(session, name)
     if grant is None or grant.lists or (owner and owner == session.identity) or (not owner and grant.creates):
         return ""
     if owner is None:
@@ -140,7 +140,7 @@ def fault_of_consumer(session: ClientSession, name: str, owner: str | None) -> s
 
 def fault_of_end(session: ClientSession, name: str, owner: str) -> str:
     """Why a client may not end the subscription; empty when it may."""
-    grant: DurableGrant | None = session.grant
+    grant = _grant(session, name)
     if grant is None or grant.manages or (owner and owner == session.identity):
         return ""
     if not owner and (grant.lists or grant.creates):
@@ -149,12 +149,17 @@ def fault_of_end(session: ClientSession, name: str, owner: str) -> str:
     return f"{session.name} may not end {name!r}: it belongs to another identity, and no `manage` rule lists it"
 
 
-def sees_terms(session: ClientSession, owner: str) -> bool:
+def sees_terms(session: ClientSession, name: str, owner: str) -> bool:
     """Whether a client that asks for something else under the same name may be told what is there."""
-    grant: DurableGrant | None = session.grant
+    grant = _grant(session, name)
     return grant is None or grant.sees_terms or (bool(owner) and owner == session.identity)
 
 
-def adopter(session: ClientSession) -> str:
+def adopter(session: ClientSession, name: str) -> str:
     """Who owns a subscription without an owner once this client consumes it; empty: still nobody."""
-    return session.identity if session.grant is not None and session.grant.adopts else ""
+    grant = _grant(session, name)
+    return session.identity if grant is not None and grant.adopts else ""
+
+
+def _grant(session: ClientSession, name: str) -> DurableGrant | None:
+    return session.grant(name) if session.grant is not None else None

@@ -37,6 +37,7 @@ PROTOCOL_VERSION = 1
 still understands all that the one before says."""
 
 BODY_BYTES_MAX: Final = limits.FRAME_BYTES
+"""Bytes of one message in parts, unless brokers are configured with a larger `max_payload` (`Bodies.bytes_max`)."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag=1, array_like=True):
@@ -183,9 +184,14 @@ class Body(Protocol):
 class Bodies(Protocol):
     """How messages become bodies, and slices of bodies messages."""
 
+    @property
+    def bytes_max(self) -> int:
+        """Bytes that one body may have, sent or received: `BODY_BYTES_MAX` or more."""
+        ...
+
     def pack(self, number: int, message: Any) -> Body:
         """Equal messages have equal bodies: a resumed transfer goes on in the middle of one. Raises UsageError for what
-        has no form, or takes more than `BODY_BYTES_MAX`."""
+        has no form, or takes more than `bytes_max`."""
         ...
 
     def unpack(self, number: int, slices: list[Any]) -> Any:
@@ -214,10 +220,13 @@ class Slice:
 class SharedBodies:
     """Nothing is encoded: every slice knows its message."""
 
+    def __init__(self, bytes_max: int = BODY_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+
     def pack(self, number: int, message: Any) -> Body:
         size = max(1, message.cost + message.bulk)
-        if size > BODY_BYTES_MAX:
-            raise UsageError(f"{type(message).__name__} takes {size} bytes; parts make {BODY_BYTES_MAX} at most")
+        if size > self.bytes_max:
+            raise UsageError(f"{type(message).__name__} takes {size} bytes; parts make {self.bytes_max} at most")
         return Slice(message, 0, size)
 
     def unpack(self, number: int, slices: list[Any]) -> Any:
@@ -228,7 +237,7 @@ class SharedBodies:
 
 
 class Assembly:
-    """The message that is coming in parts, if any. Keeps at most one body: `BODY_BYTES_MAX`."""
+    """The message that is coming in parts, if any. Keeps at most one body: `Bodies.bytes_max`."""
 
     __slots__ = ("_bodies", "_size", "_slices", "have")
 
@@ -248,7 +257,7 @@ class Assembly:
         """True when the message is complete. Raises PeerError for what does not fit to the parts before it."""
         size, chunk = part.size, part.chunk
         end = part.at + len(chunk)
-        if not 0 < len(chunk) <= end <= size <= BODY_BYTES_MAX or (end < size and len(chunk) < PART_BYTES_MIN):
+        if not 0 < len(chunk) <= end <= size <= self._bodies.bytes_max or (end < size and len(chunk) < PART_BYTES_MIN):
             raise PeerError(f"a part from {part.at} to {end} of a message of {size} bytes")
         if self.have and size != self._size:
             raise PeerError(f"a message of {self._size} bytes goes on with {size} bytes")

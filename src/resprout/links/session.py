@@ -108,7 +108,7 @@ class Session:
     """Sequence numbers, outbox and window of one session."""
 
     __slots__ = (
-        "_ack_messages_max", "_allowance", "_bodies", "_broker_messages_max", "_outbox_bytes_max",
+        "_ack_messages_max", "_allowance", "_bodies", "_broker_messages_max", "_larger_bytes", "_outbox_bytes_max",
         "_outbox_messages_max", "_window",
         "acknowledged", "announced", "assembly", "body", "confirmed", "confirmed_bytes", "confirmed_weight",
         "departed", "ends", "epoch", "express", "flight", "full_at", "full_at_bytes", "full_at_weight", "grant",
@@ -126,6 +126,8 @@ class Session:
         self._ack_messages_max = options.ack_messages_max
         self._outbox_messages_max = options.outbox_messages_max
         self._outbox_bytes_max = options.outbox_bytes_max
+        self._larger_bytes = bodies.bytes_max - BODY_BYTES_MAX
+        """How much larger than usual one message may be; it comes on top of the bounds on bytes in the outbox."""
         self._broker_messages_max = options.broker_messages_max
 
         self.sent = 0
@@ -151,7 +153,7 @@ class Session:
         self.express = ExpressLane()
         self.full_at = self._outbox_messages_max
         """When `sent` or `sent_bytes` is beyond these, too much waits in the outbox."""
-        self.full_at_bytes = self._outbox_bytes_max
+        self.full_at_bytes = self._outbox_bytes_max + self._larger_bytes
         self.full_at_weight = 1 << 62
         """The same for `weight`, for clients: answers that are outside the window are bounded, too."""
         self.outbox: deque[Any] = deque()
@@ -189,7 +191,7 @@ class Session:
         self.role = role
         self.incarnation = incarnation
         if role == "client":
-            self.full_at_weight = FREE_BYTES_MAX
+            self.full_at_weight = FREE_BYTES_MAX + self._larger_bytes
         else:
             self.full_at = self._outbox_messages_max = self._broker_messages_max
         self.confirm(received, grant)
@@ -373,9 +375,9 @@ class Session:
             self.confirmed = received
             self.confirmed_weight = self.acknowledged
             self.full_at = received + self._outbox_messages_max
-            self.full_at_bytes = self.confirmed_bytes + self._outbox_bytes_max
+            self.full_at_bytes = self.confirmed_bytes + self._outbox_bytes_max + self._larger_bytes
             if self.role == "client":
-                self.full_at_weight = self.confirmed_weight + FREE_BYTES_MAX
+                self.full_at_weight = self.confirmed_weight + FREE_BYTES_MAX + self._larger_bytes
             if self.shipped < received:  # it came on an earlier connection, or the peer lies
                 self.shipped = received
                 self.departed = max(self.departed, self.confirmed_weight)
@@ -389,7 +391,7 @@ class Session:
     def confirm_part(self, parted: Parted) -> None:
         """Take an acknowledgement of a part of a message."""
         self.confirm(parted.received, parted.grant)
-        if not self.outbox or parted.part > BODY_BYTES_MAX:
+        if not self.outbox or parted.part > self._bodies.bytes_max:
             raise PeerError(f"acknowledged {parted.part} bytes of a message that was never sent")
         come = min(self.weights[0], self.confirmed_weight + parted.part)
         if come > self.departed:

@@ -1,16 +1,15 @@
-"""The entries of a log at one replica: appended in the order of offsets, and fetched from others if some are missing.
+"""The entries of a log at one replica: appended in the order of their numbers; those that are missing are fetched.
 
 A replica that learns a snapshot knows how many entries there are, and may not have the latest of them. It fetches them
 from the disks of other replicas. Entries that are decided meanwhile wait in memory, as far as they may, and are fetched
-otherwise. Positions in the store are offsets.
+otherwise. Positions in the store are the numbers of entries.
 """
 
 from typing import Final
 
 from resprout.journal.interface import FetchStore, OpenStore, ResetStore, StoreFetched, StoreOpened, StoreRecord
 from resprout.logs.declaration import LogDeclaration
-from resprout.logs.messages import FETCH_BYTES, LogEntries, LogFetch
-from resprout.logs.port import LogPort
+from resprout.logs.messages import FETCH_BYTES, LogEntries, LogFetch, LogPort
 from resprout.logs.records import read_entry
 
 WAITING_BYTES: Final = 4 << 20
@@ -25,12 +24,12 @@ class LogEntryStore:
         self._port = port
         self.first = 0
         self.end = 0
-        """The store has the offsets from `first` up to the one before `end`."""
+        """The store has the entries from number `first` up to the one before `end`."""
         self._waiting: dict[int, bytes] = {}
-        """By offset: decided entries behind one that is missing."""
+        """By number: decided entries behind one that is missing."""
         self._waiting_bytes = 0
         self._asked: tuple[str, int] | None = None
-        """The broker that was asked for entries, and the offset."""
+        """The broker that was asked for entries, and the number of the first."""
         self._readers: dict[int, tuple[str, LogFetch]] = {}
         """By token: who waits for what from the disk."""
 
@@ -42,13 +41,13 @@ class LogEntryStore:
 
     # -- what is decided -----------------------------------------------------------------------------------------------
 
-    def put(self, offset: int, record: bytes) -> None:
+    def put(self, number: int, record: bytes) -> None:
         """Keep a decided entry; one that is there already is left as it is."""
-        if offset == self.end:
+        if number == self.end:
             self._append(record)
             self._take_waiting()
-        elif offset > self.end and self._waiting_bytes + len(record) <= WAITING_BYTES:
-            self._waiting[offset] = record
+        elif number > self.end and self._waiting_bytes + len(record) <= WAITING_BYTES:
+            self._waiting[number] = record
             self._waiting_bytes += len(record)
 
     def _append(self, record: bytes) -> None:
@@ -60,8 +59,8 @@ class LogEntryStore:
             self._waiting_bytes -= len(record)
             self._append(record)
         if self._waiting:
-            for offset in [offset for offset in self._waiting if offset < self.end]:
-                self._waiting_bytes -= len(self._waiting.pop(offset))
+            for number in [number for number in self._waiting if number < self.end]:
+                self._waiting_bytes -= len(self._waiting.pop(number))
 
     # -- fetched from others -------------------------------------------------------------------------------------------
 
@@ -77,35 +76,35 @@ class LogEntryStore:
 
     def awaits(self, broker: str, message: LogEntries) -> bool:
         """Whether this answers the latest question."""
-        return self._asked == (broker, message.offset)
+        return self._asked == (broker, message.number)
 
     def hear_entries(self, message: LogEntries) -> bool:
         """Take the answer. Return whether it has brought anything. If the others have dropped what is missing here,
-        this store begins anew where theirs begin: the offsets stay."""
+        this store begins anew where theirs begin: numbers and offsets stay."""
         self._asked = None
         before = self.end
         if message.first > self.end:
             self._begin_at(message.first)
         for place, record in enumerate(message.records):
             entry = read_entry(record)
-            if entry is None or entry.offset != message.offset + place:
+            if entry is None or entry.number != message.number + place:
                 return self.end > before
-            if entry.offset == self.end:
+            if entry.number == self.end:
                 self._append(record)
         self._take_waiting()
         return self.end > before
 
-    def _begin_at(self, offset: int) -> None:
-        self._port.write(ResetStore(self._declaration.entries, offset))
-        self.first = self.end = offset
+    def _begin_at(self, number: int) -> None:
+        self._port.write(ResetStore(self._declaration.entries, number))
+        self.first = self.end = number
 
     # -- read by others ------------------------------------------------------------------------------------------------
 
-    def hear_fetch(self, broker: str, message: LogFetch, token: int) -> None:
-        """`token`: a number that no other log of this broker uses."""
+    def hear_fetch(self, broker: str, message: LogFetch) -> None:
         if len(self._readers) < READS_MAX:
+            token = self._port.token()
             self._readers[token] = (broker, message)
-            self._port.do(FetchStore(token, self._declaration.entries, message.offset, message.size))
+            self._port.do(FetchStore(token, self._declaration.entries, message.number, message.size))
 
     def fetched(self, event: StoreFetched) -> bool:
         """Answer whoever asked. Return False for a token of another log."""
@@ -113,15 +112,15 @@ class LogEntryStore:
         if asked is None:
             return False
         broker, message = asked
-        records = _run_from(message.offset, event) if not event.reason else ()
-        self._port.send(broker, LogEntries(message.log, message.offset, records, event.first, event.end))
+        records = _run_from(message.number, event) if not event.reason else ()
+        self._port.send(broker, LogEntries(message.log, message.number, records, event.first, event.end))
         return True
 
 
-def _run_from(offset: int, event: StoreFetched) -> tuple[bytes, ...]:
+def _run_from(number: int, event: StoreFetched) -> tuple[bytes, ...]:
     records: list[bytes] = []
     for kept in event.records:
-        if kept.position != offset + len(records):
+        if kept.position != number + len(records):
             break
         records.append(kept.record)
     return tuple(records)

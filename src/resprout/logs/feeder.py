@@ -12,8 +12,7 @@ import msgspec
 
 from resprout.core.bundle import Bundle
 from resprout.logs.declaration import LogDeclaration
-from resprout.logs.messages import LogFed, LogFeed
-from resprout.logs.port import LogPort
+from resprout.logs.messages import LogFed, LogFeed, LogPort
 from resprout.logs.records import LogCommand, bundle_command, read_command, to_bytes
 
 BURST: Final = 512

@@ -1,14 +1,15 @@
-"""What brokers say to each other about logs, beside what the replicas of `replicas` say. Tags 312 to 319.
+"""What brokers say to each other about logs, beside what the replicas of `replicas` say. Tags 312 to 319 and 321 to
+329.
 
 Any of these may be lost with a session. Nothing rests on an answer: whoever needs one asks again.
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 
 import msgspec
 
-from resprout.core.contract import BrokerMessage
-from resprout.core.message_fields import BoundedNumber
+from resprout.core.contract import BrokerMessage, Effect, ProtocolMessage
+from resprout.core.message_fields import BoundedNumber, Microseconds, PositionOffset
 
 FETCH_BYTES: Final = 256 << 10
 """Of entries in one answer, unless a single one is larger."""
@@ -19,12 +20,13 @@ GROUP: Final = "|"
 
 
 class LogAsk(BrokerMessage, frozen=True, tag=312):
-    """By a replica that is no member: who is a member of this log? Answered by `LogTold`, or by `LogFound`."""
+    """By a replica that is no member: who is a member of this log? Answered by `LogTold`, or by `LogFound`. By a member:
+    it has read its disk, and has heard nothing before this."""
 
     log: str
     identity: str
     end: BoundedNumber
-    """It has every entry before this offset."""
+    """It has every entry before the one with this number."""
 
     @property
     def background(self) -> bool:
@@ -32,7 +34,8 @@ class LogAsk(BrokerMessage, frozen=True, tag=312):
 
 
 class LogTold(BrokerMessage, frozen=True, tag=313):
-    """Answer to `LogAsk`: the identity of this replica, the members if it knows them, and the entries that it has."""
+    """Answer to `LogAsk`: the identity of this replica, the members if it knows them, and the numbers of the
+    entries that it has."""
 
     log: str
     identity: str
@@ -83,18 +86,18 @@ class LogLed(BrokerMessage, frozen=True, tag=317):
 
 
 class LogFetch(BrokerMessage, frozen=True, tag=318):
-    """The entries from this offset on, please. Answered by `LogEntries`."""
+    """By a replica: the entries from this number on, please. Answered by `LogEntries`."""
 
     log: str
-    offset: BoundedNumber
+    number: BoundedNumber
     size: Annotated[int, msgspec.Meta(ge=1, le=FETCH_BYTES)]
 
 
 class LogEntries(BrokerMessage, frozen=True, tag=319):
-    """Answer to `LogFetch`: records from this offset on, and which offsets the replica has."""
+    """Answer to `LogFetch`: records from this number on, and which numbers the replica has."""
 
     log: str
-    offset: BoundedNumber
+    number: BoundedNumber
     records: tuple[bytes, ...]
     first: BoundedNumber
     end: BoundedNumber
@@ -104,7 +107,99 @@ class LogEntries(BrokerMessage, frozen=True, tag=319):
         return sum(len(record) for record in self.records)
 
 
-LOG_MESSAGES = (LogAsk, LogTold, LogFound, LogFeed, LogFed, LogLed, LogFetch, LogEntries)
+class LogRead(BrokerMessage, frozen=True, tag=321):
+    """By the broker of a reader: what is there from an offset or a time on? Answered by `LogPage`."""
+
+    log: str
+    id: BoundedNumber
+    """Chosen by the speaker."""
+    offset: PositionOffset
+    """From here on; -1: from a time on; -2: the end."""
+    time_us: Microseconds
+    size: Annotated[int, msgspec.Meta(ge=1, le=FETCH_BYTES)]
+    waits: bool = False
+    """At the end, the answer may wait for more."""
+
+    @property
+    def background(self) -> bool:
+        return self.waits
+
+
+class LogPage(BrokerMessage, frozen=True, tag=322):
+    """Answer to `LogRead`: entries, from the one that holds the offset `begin`, and which offsets the replica has."""
+
+    log: str
+    id: BoundedNumber
+    begin: BoundedNumber
+    records: tuple[bytes, ...]
+    first: BoundedNumber
+    end: BoundedNumber
+    first_us: Microseconds
+    origin: BoundedNumber
+    """Tells this log from an earlier one of the same name."""
+    reason: str = ""
+    """Why this replica cannot read; empty when it can."""
+
+    @property
+    def bulk(self) -> int:
+        return sum(len(record) for record in self.records)
+
+
+class LogSettle(BrokerMessage, frozen=True, tag=325):
+    """By the broker of a client, to the leader: change a position that readers have stored, or tell it. Answered by
+    `LogSettled`."""
+
+    log: str
+    id: BoundedNumber
+    """Chosen by the speaker."""
+    name: str
+    offset: PositionOffset
+    """Where to go on reading; -1: forget the position; -2: only tell it."""
+    version: BoundedNumber
+    """The one that the client has seen; 0: any, or none yet for one that is forced."""
+    forced: bool
+    """It may go back."""
+    owner: str
+    """Of a forced one: a name that no other change has."""
+
+
+class LogSettled(BrokerMessage, frozen=True, tag=326):
+    """Answer to `LogSettle`."""
+
+    log: str
+    id: BoundedNumber
+    offset: PositionOffset
+    """As it is stored; -1: there is none."""
+    version: BoundedNumber
+    end: BoundedNumber
+    """The offset behind the last message."""
+    leader: str
+    """Who leads the log, if the speaker does not; empty when it is not known."""
+    is_leading: bool
+    """Whether the speaker leads, and this is its answer."""
+    reason: str = ""
+    """Why it was not changed; empty when it was."""
+
+
+LOG_MESSAGES = (
+    LogAsk, LogTold, LogFound, LogFeed, LogFed, LogLed, LogFetch, LogEntries, LogRead, LogPage, LogSettle, LogSettled,
+)  # fmt: skip
+
+
+class LogPort(Protocol):
+    """What a log asks of the broker that hosts it."""
+
+    def write(self, effect: Effect) -> None:
+        """Change a store, before anything that this step sends leaves the broker."""
+
+    def send(self, broker: str, message: ProtocolMessage) -> None:
+        """Say something to another broker. It may be lost, with everything that was said to it before."""
+
+    def do(self, effect: Effect) -> None:
+        """Set a timer, read a store, or note something."""
+
+    def token(self) -> int:
+        """Return a number for a read of a store that no other read of this broker has."""
 
 
 def broker_of(identity: str) -> str:

@@ -6,6 +6,7 @@ import msgspec
 
 from resprout.core.bundle import Bundle, from_record, to_record
 from resprout.core.message_fields import Marks
+from resprout.logs.positions import StoredPosition
 
 
 class LogCommand(msgspec.Struct, frozen=True, array_like=True):
@@ -25,16 +26,24 @@ class LogCommand(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):
-    """What a replica keeps at an offset."""
+    """What a replica keeps: the messages of a bundle, which have an offset each, or a gap mark, which has one."""
 
+    number: int
+    """Entries of the log before this one: its position in the store."""
     offset: int
-    message: int
-    """Messages of the log before this entry."""
+    """Of its first message, or of the gap mark."""
     time_us: int
     """It never falls from one entry to the next."""
     tseq: int
     bundle: bytes = b""
     gap: str = ""
+    count: int = 1
+    """Offsets that it takes."""
+
+    @property
+    def following(self) -> int:
+        """The offset behind it."""
+        return self.offset + self.count
 
     @property
     def messages(self) -> Bundle | None:
@@ -44,11 +53,12 @@ class LogEntry(msgspec.Struct, frozen=True, array_like=True):
 
 class StateFields(msgspec.Struct, frozen=True, array_like=True):
     next: int
-    messages: int
+    end: int
     time_us: int
     feeds: tuple[tuple[str, int], ...]
     marks: Marks
     id: str
+    positions: tuple[StoredPosition, ...] = ()
 
 
 class ReplicaIdentity(msgspec.Struct, frozen=True, array_like=True):

@@ -24,13 +24,19 @@ from resprout.logs.messages import (
     LogFetch,
     LogFound,
     LogLed,
+    LogPage,
+    LogPort,
+    LogRead,
+    LogSettle,
+    LogSettled,
     LogTold,
     broker_of,
     group_of,
     identity_of,
 )
-from resprout.logs.port import LogPort
+from resprout.logs.reading import Found, FoundPage, LogReader, Wanted
 from resprout.logs.records import ReplicaIdentity, identity_record, ledger_record, read_votes
+from resprout.logs.settling import PositionSettling
 from resprout.logs.state import LogState
 from resprout.replicas.ledger import Chosen, HeartbeatDue, Led, News, PatienceOver, Restored
 from resprout.replicas.messages import Accept, Fetch, Lead, ReplicaOptions
@@ -62,6 +68,8 @@ class LogReplica:
         """Empty until its disk was read."""
         self.entries: Final = LogEntryStore(declaration, port)
         self.state: Final = LogState()
+        self._settling = PositionSettling(self.state, port)
+        self._reader = LogReader(declaration, self.entries, port, self._decided_end)
         self.trouble = ""
         """Why it does not take part."""
         self._life = incarnation
@@ -89,10 +97,12 @@ class LogReplica:
         """Of commands since the last snapshot."""
         self._turn = 0
         """Which member is asked for entries next."""
-        self._told_decided = 0
-        """Slots up to here are decided, as the leader said."""
+        self._told_decided = -1
+        """Slots up to here are decided, as the leader said; -1: it has said nothing."""
         self._lagged_at = -1
         """Slots that were known here at the last tick, if the leader knew more."""
+        self._is_caught_up = False
+        """In this life it has known everything that was decided, as far as the leader said."""
 
     # -- the disk ------------------------------------------------------------------------------------------------------
 
@@ -127,6 +137,9 @@ class LogReplica:
         replica = self._replica = Replica(group, self.identity, self._founders, self._rng, self._options)
         out: list[Effect] = []
         self._take(replica.start(now_us, out, ledger), out, now_us)
+        if self.is_member:  # what others said in this session before was not heard
+            for broker in {broker_of(member): None for member in self.members if member != self.identity}:
+                self._port.send(broker, LogAsk(self.declaration.name, self.identity, self.entries.end))
 
     def _write(self, record: bytes) -> None:
         self._port.write(StoreRecord(self.declaration.votes, record))
@@ -170,6 +183,14 @@ class LogReplica:
         """Whether every entry that this replica knows of is on its disk."""
         return self.is_member and self.entries.end >= self.state.next
 
+    @property
+    def can_read(self) -> bool:
+        """Whether it may read for clients: one that returned, or follows no leader, may not know what is missing."""
+        return self.is_complete and self._is_caught_up and bool(self.leader)
+
+    def _decided_end(self) -> tuple[int, int]:
+        return self.state.next, self.state.end
+
     def knows(self, broker: str) -> bool:
         """Whether a broker keeps a replica of this log, as it is declared or as it was."""
         return broker in self.declaration.replicas or broker in map(broker_of, self.members)
@@ -209,18 +230,30 @@ class LogReplica:
                 self._restore(one)
             elif isinstance(one, Led):
                 self._proposed.clear()
+                self._settling.forget()
         if news:
             self._tell_decided()
             self._tell_feeders()
+            if self.is_leading:
+                self._settling.look()
             self._catch_up()
             self._keep_snapshot()
+        self._look_at_readers()
+
+    def _look_at_readers(self) -> None:
+        replica = self._replica
+        if replica is not None and not self._is_caught_up:
+            is_told = 0 <= self._told_decided <= replica.ledger.chosen
+            self._is_caught_up = replica.is_leading or is_told
+        if self.can_read:
+            self._reader.look()
 
     def _apply(self, chosen: Chosen) -> None:
         command = chosen.entry.command
         self._bytes += len(command)
-        offset = self.state.next
+        number = self.state.next
         for place, record in enumerate(self.state.apply(command) if command else ()):
-            self.entries.put(offset + place, record)
+            self.entries.put(number + place, record)
 
     def _restore(self, restored: Restored) -> None:
         try:
@@ -282,6 +315,7 @@ class LogReplica:
         if self._replica is None:
             return
         self.entries.ask_again()
+        self._reader.tick()
         if self.is_member:
             self._ask_for_decisions(self._replica)
             self._catch_up()
@@ -303,6 +337,7 @@ class LogReplica:
     def hear_ask(self, broker: str, message: LogAsk, now_us: int) -> None:
         if self._replica is None or broker_of(message.identity) != broker:
             return
+        self._repeats.forget(lambda member: member == message.identity)
         if message.identity in self._founders and message.identity in self.members:
             self._port.send(broker, LogFound(self.declaration.name, self._founders))
             return
@@ -378,12 +413,13 @@ class LogReplica:
             if others:
                 self.entries.fetch(others[self._turn % len(others)])
 
-    def hear_fetch(self, broker: str, message: LogFetch, token: int) -> None:
+    def hear_fetch(self, broker: str, message: LogFetch) -> None:
         if self._replica is not None:
-            self.entries.hear_fetch(broker, message, token)
+            self.entries.hear_fetch(broker, message)
 
     def fetched(self, event: StoreFetched) -> bool:
-        return self.entries.fetched(event)
+        """Return False for a token of another log."""
+        return self.entries.fetched(event) or self._reader.fetched(event)
 
     def hear_entries(self, broker: str, message: LogEntries) -> None:
         if not self.entries.awaits(broker, message):
@@ -396,3 +432,43 @@ class LogReplica:
         if self.is_member and has_more:
             self._catch_up()
             self._keep_snapshot()
+            self._look_at_readers()
+
+    # -- who reads -----------------------------------------------------------------------------------------------------
+
+    def read(self, wanted: Wanted, found: Found) -> None:
+        """For a client; whether it may is `can_read`."""
+        self._reader.read(wanted, found)
+
+    def hear_read(self, broker: str, message: LogRead) -> None:
+        """For a client of another broker."""
+        name, id = self.declaration.name, message.id
+        if not self.can_read:
+            reason = f"the replica of the log {name} at {self.broker} is not complete, or follows no leader"
+            self._port.send(broker, LogPage(name, id, max(0, message.offset), (), 0, 0, 0, 0, reason))
+            return
+
+        def found(page: FoundPage) -> None:
+            records = tuple(page.records)
+            told = LogPage(
+                name, id, page.begin, records, page.first, page.end, page.first_us, self.state.origin, page.reason
+            )
+            self._port.send(broker, told)
+
+        self.read(Wanted(message.offset, message.time_us, message.size, message.waits), found)
+
+    def hear_settle(self, broker: str, message: LogSettle, now_us: int, time_us: int) -> None:
+        """A position of a reader; `time_us` since 1970."""
+        replica = self._replica
+        if replica is None or not replica.has_lease(now_us):
+            told = LogSettled(self.declaration.name, message.id, -1, 0, 0, self.leader, is_leading=False)
+            self._port.send(broker, told)
+            return
+
+        def propose(command: bytes) -> bool:
+            out: list[Effect] = []
+            taken, news = replica.propose(command, now_us, out)
+            self._take(news, out, now_us)
+            return taken
+
+        self._settling.hear(broker, message, time_us, propose)

@@ -7,15 +7,19 @@ log ahead of what they may depend on.
 A feed that begins hands out again what was not acknowledged to an earlier one. Numbers of one origin rise in every
 feed, so whatever is not above the last number of its origin is in the log already.
 
+Positions of readers (`positions`) are commands of no feed.
+
 The first command of a log is the first one of a subscription that began for it, and no later command is. Otherwise
 entries, or messages, were lost with all that knew them, and the log gets a gap mark.
 """
 
+import zlib
 from typing import Final
 
 from resprout.core.bundle import Bundle, Origin, from_record, split, to_record
 from resprout.core.errors import WireError
 from resprout.core.message_fields import to_marks
+from resprout.logs.positions import Positions, read_position_command
 from resprout.logs.records import LogEntry, StateFields, read_command, read_state, to_bytes
 
 FEEDS_KEPT: Final = 16
@@ -28,19 +32,28 @@ ORIGINS_KEPT: Final = 20_000
 class LogState:
     def __init__(self) -> None:
         self.next = 0
-        """The offset of the next entry."""
-        self.messages = 0
-        """Messages in all entries before it."""
+        """The number of the next entry."""
+        self.end = 0
+        """The offset of the next message."""
         self.id = ""
         """Tells this log from an earlier one of the same name, of which every replica was lost. Empty before the first
         command."""
         self.time_us = 0
         self.feeds: dict[str, int] = {}
         """By feed: the number of the last command that was applied."""
+        self.positions: Final = Positions()
         self._marks: dict[Origin, int] = {}
+
+    @property
+    def origin(self) -> int:
+        """A number made of `id`; 0 before the first command."""
+        return zlib.crc32(self.id.encode()) | 1 if self.id else 0
 
     def apply(self, data: bytes) -> list[bytes]:
         """Apply a decided command. Return the records of the entries that it appends."""
+        if (position := read_position_command(data)) is not None:
+            self.positions.apply(position, self.end)
+            return []
         command = read_command(data)
         if command is None or command.number != self.feeds.get(command.feed, 0) + 1:
             return []
@@ -48,17 +61,18 @@ class LogState:
         self._count(command.feed, command.number)
         records: list[bytes] = []
         if is_first and not command.begins:
-            records.append(self._append(command.time_us, -1, b"", 0, "every replica of an earlier log was lost"))
+            records.append(self._append_gap(command.time_us, "every replica of an earlier log was lost"))
         elif command.begins and not is_first:
-            records.append(self._append(command.time_us, -1, b"", 0, "the subscription of the log was lost"))
+            records.append(self._append_gap(command.time_us, "the subscription of the log was lost"))
         if command.gap:
-            return [*records, self._append(command.time_us, -1, b"", 0, command.gap)]
+            return [*records, self._append_gap(command.time_us, command.gap)]
         bundle = from_record(command.bundle)
         new = self._new_part(bundle) if bundle is not None else None
         if new is not None:
             self._mark(new)
             record = command.bundle if new is bundle else to_record(new)
-            records.append(self._append(command.time_us, command.tseq, record, new.count, ""))
+            cut = bundle.count - new.count if bundle is not None and command.tseq >= 0 else 0
+            records.append(self._append(command.time_us, command.tseq + cut, record, "", new.count))
         return records
 
     def _new_part(self, bundle: Bundle) -> Bundle | None:
@@ -73,11 +87,14 @@ class LogState:
         except WireError:
             return None
 
-    def _append(self, time_us: int, tseq: int, bundle: bytes, count: int, gap: str) -> bytes:
+    def _append_gap(self, time_us: int, reason: str) -> bytes:
+        return self._append(time_us, -1, b"", reason, 1)
+
+    def _append(self, time_us: int, tseq: int, bundle: bytes, gap: str, count: int) -> bytes:
         self.time_us = max(self.time_us, time_us)
-        record = to_bytes(LogEntry(self.next, self.messages, self.time_us, tseq, bundle, gap))
+        record = to_bytes(LogEntry(self.next, self.end, self.time_us, tseq, bundle, gap, count))
         self.next += 1
-        self.messages += count
+        self.end += count
         return record
 
     def _count(self, feed: str, number: int) -> None:
@@ -97,13 +114,20 @@ class LogState:
     def dump(self) -> bytes:
         return to_bytes(
             StateFields(
-                self.next, self.messages, self.time_us, tuple(self.feeds.items()), to_marks(self._marks), self.id
+                self.next,
+                self.end,
+                self.time_us,
+                tuple(self.feeds.items()),
+                to_marks(self._marks),
+                self.id,
+                tuple(self.positions.by_name.values()),
             )
         )
 
     def load(self, data: bytes) -> None:
         """ValueError for what is no state."""
         fields = read_state(data)
-        self.next, self.messages, self.time_us = fields.next, fields.messages, fields.time_us
+        self.next, self.end, self.time_us = fields.next, fields.end, fields.time_us
         self.feeds, self.id = dict(fields.feeds), fields.id
+        self.positions.load(fields.positions)
         self._marks = {mark.origin: mark.seq for mark in fields.marks}

@@ -4,6 +4,8 @@ As JSON it is stable: fields are added, and never change their meaning. What a s
 seconds since 1970, rates are per second over the last ten, latencies in milliseconds over the last minute.
 """
 
+from typing import Annotated, Final
+
 import msgspec
 
 from resprout.stacks.status import (
@@ -16,6 +18,13 @@ from resprout.stacks.status import (
     RepairSeen,
     SpillSeen,
 )
+
+LISTED_MAX: Final = 4_096
+"""Entries in each list of an account that an honest broker bounds itself: of brokers, clients, repairs and notices."""
+LINES_MAX: Final = 256
+"""The same of lists that it keeps short: what it noted, points of its history, brokers that went, reasons."""
+_Listed: Final = msgspec.Meta(max_length=LISTED_MAX)
+_Lines: Final = msgspec.Meta(max_length=LINES_MAX)
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -56,7 +65,7 @@ class Counters(msgspec.Struct, frozen=True):
     publications_refused: Count
     subscriptions_refused: Count
     """Told to clients in their sessions; those that rules forbid are among the refusals, too."""
-    refusals: dict[str, Count]
+    refusals: Annotated[dict[str, Count], _Lines]
     """Who was turned away, or refused something, by reason."""
 
 
@@ -122,20 +131,20 @@ class NotedLine(msgspec.Struct, frozen=True):
 class HistoryPoint(msgspec.Struct, frozen=True, array_like=True):
     """Five seconds of a broker: an array in JSON, because there are 120 of them."""
 
-    time: int
+    time: Count
     """Their end, a multiple of five."""
-    publications: float
+    publications: Amount
     """Messages per second from clients here."""
-    deliveries: float
+    deliveries: Amount
     """Messages per second to clients here, each copy."""
-    clients: int
+    clients: Count
 
 
 class DepartedBroker(msgspec.Struct, frozen=True):
     """A broker that was known, and has died or left."""
 
     name: str
-    time: float
+    time: Amount
     """When its absence was noticed, within five seconds."""
     parent: str | Absent | None = msgspec.UNSET
     """The parent that it had."""
@@ -156,8 +165,8 @@ class BrokerAccount(msgspec.Struct, frozen=True):
     life_since: Amount
     ready: bool
     """It has its place, and serves clients."""
-    neighbours: tuple[NeighbourAccount, ...]
-    clients: tuple[ClientAccount, ...]
+    neighbours: Annotated[tuple[NeighbourAccount, ...], _Listed]
+    clients: Annotated[tuple[ClientAccount, ...], _Listed]
     """The first thousand."""
     clients_count: Count
     connections: Count
@@ -165,13 +174,13 @@ class BrokerAccount(msgspec.Struct, frozen=True):
     """Of all sessions."""
     rates: Rates
     counters: Counters
-    members: tuple[MemberSeen, ...]
+    members: Annotated[tuple[MemberSeen, ...], _Listed]
     """Brokers that it knows, as it knows them."""
-    repairs: tuple[RepairSeen, ...]
+    repairs: Annotated[tuple[RepairSeen, ...], _Listed]
     """That go on now."""
-    recent: tuple[NotedLine, ...]
+    recent: Annotated[tuple[NotedLine, ...], _Lines]
     """What it has noted lately, the last one last."""
-    notices: tuple[str, ...]
+    notices: Annotated[tuple[str, ...], _Listed]
     """What people should know about it."""
     parent: str | Absent | None = msgspec.UNSET
     site: str | Absent = msgspec.UNSET
@@ -196,9 +205,9 @@ class BrokerAccount(msgspec.Struct, frozen=True):
     """Subscribers that were cut off in this life of the broker, because they did not read."""
     dropped_messages: Count = 0
     """Messages that were dropped for subscribers that want it so."""
-    history: tuple[HistoryPoint, ...] = ()
+    history: Annotated[tuple[HistoryPoint, ...], _Lines] = ()
     """The last ten minutes, the latest point last."""
-    departed: tuple[DepartedBroker, ...] = ()
+    departed: Annotated[tuple[DepartedBroker, ...], _Lines] = ()
     """Brokers that this one knew, and that have gone in these minutes."""
 
 

@@ -76,6 +76,7 @@ class RunningBroker:
         self._spec = spec
         self._stack = stack
         self._options = options
+        self._max_payload = stack.max_payload(options)
         self._links = with_signs_of_life(links)
         self._told = heard
         self._began = began
@@ -86,7 +87,7 @@ class RunningBroker:
         self.books = Bookkeeper(spec.name, stack, self._book, spec.metered)
         self.books.folder = folder
         self._membership = Membership(
-            spec, stack.name, self._book, folder, door, lambda: self.host, self._heard, self._ended
+            spec, stack.name, self._max_payload, self._book, folder, door, lambda: self.host, self._heard, self._ended
         )
         self._disk = DiskSpace(spec, folder, lambda: self._host, self._membership.retry, self._heard)
         self.rooms = self.books.rooms = self._disk.rooms
@@ -216,14 +217,14 @@ class RunningBroker:
             rng=random.Random(seed + 1),
             options=self._links,
             first_epoch=random_epoch(),
-            bodies=EncodedBodies(self._codec),
+            bodies=EncodedBodies(self._codec, self._max_payload),
             incarnation_max=incarnation_max,
             deliveries_last=True,
         )
         host = self._host = Host(
             node,
             self._codec,
-            Here(name, "broker", self.incarnation, stack=self._stack.name),
+            Here(name, "broker", self.incarnation, stack=self._stack.name, max_payload=self._max_payload),
             self._book.find,
             self._upward,
             delays_s=dict(spec.delays_s),
@@ -247,8 +248,8 @@ class RunningBroker:
         )
         node.identity_of = host.identity_of
         node.limits_of = host.limits_of
-        if (logs := getattr(machine, "logs", None)) is not None:  # the stack is not imported here
-            logs.reads.unread = node.unacknowledged_bytes
+        if isinstance(machine, Shell) and machine.log_access is not None:
+            machine.log_access.unread = node.unacknowledged_bytes
         if recorder is not None:
             recorder.unread = node.unacknowledged_bytes
             recorder.party_of = lambda client: host.identity_of(node.connection_of(client)) or client
@@ -286,10 +287,9 @@ class RunningBroker:
         door = self._door
         guard = Guard(permit, host.reception.refused, door.keeps, door.is_for_anybody)
         machine.guard = lambda session, message: (message, ()) if session.is_internal else guard(session, message)
-        if recorder is not None:
-            recorder.may_read = lambda client, topic_filter: may_hear(permit(client).rights, client, topic_filter)
-        if (logs := getattr(machine, "logs", None)) is not None:
-            logs.reads.may_read = lambda client, wanted: may_hear(permit(client).rights, client, wanted)
+        for reader in (recorder, machine.log_access):
+            if reader is not None:
+                reader.may_read = lambda client, topic_filter: may_hear(permit(client).rights, client, topic_filter)
 
     def _heard(self, note: Note) -> None:
         self.books.note(note)

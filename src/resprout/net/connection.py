@@ -19,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from resprout.core.errors import UsageError, WireError
-from resprout.core.limits import ClientLimits
+from resprout.core.limits import PAYLOAD_BYTES, ClientLimits
 from resprout.edge.broker.guard import Permit
 from resprout.links.frames import Data, Hello
 from resprout.net.door import Pending, Prelude
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 WRITE_BYTES_MAX = 64 << 20
 """Bytes that may wait in this process for one peer to read them. Several windows: only control messages, or a peer that
-has stopped reading altogether, get there."""
+has stopped reading altogether, get there. Where payloads may be larger than usual, one of them comes on top."""
 
 GREETING_SECONDS_MAX = 10.0
 """A connection that somebody opened must have said `Hello` by then."""
@@ -128,7 +128,7 @@ class TcpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
+        self._transport.set_write_buffer_limits(high=WRITE_BYTES_MAX + self._host.here.max_payload - PAYLOAD_BYTES)
         plug = transport.get_extra_info("socket")
         self._descriptor = plug.fileno() if plug is not None else -1
         if plug is not None:

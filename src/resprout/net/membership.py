@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from resprout.core import limits
 from resprout.core.contract import Note, Remember, Request
 from resprout.core.errors import ResproutError, UsageError
 from resprout.edge.requests import LookForRequest
@@ -83,15 +84,16 @@ async def look_for_company(
     only_placed: bool = False,
     key: NetworkKey | None = None,
     has_rules: bool = False,
+    max_payload: int = limits.PAYLOAD_BYTES,
 ) -> FoundCompany | None:
     """Those who listen there; `say` is told once who is waited for. `members` were in the network when this broker was:
     perhaps something else listens there by now. Without `patience_s`, however long it takes until one does. With it,
     for a broker that does without: None when nobody has answered by then, or when all hosts say that nobody listens.
     `keyring`, `key`: what it proves itself with. `has_rules`: it knows what clients may do. `only_placed`: one that
-    looks for its network itself does not count.
+    looks for its network itself does not count. `max_payload`: bytes that a payload may have at this broker.
 
-    UsageError when waiting is of no use: no such host, something else listens there, or a broker of the same name or
-    of another stack.
+    UsageError when waiting is of no use: no such host, something else listens there, or a broker of the same name, of
+    another stack, or with another `max_payload`.
     """
     asked = [(address, "parent") for address in (parent,) if address is not None]
     asked += [(address, "contact") for address in dict.fromkeys(contacts) if address != parent]
@@ -100,7 +102,7 @@ async def look_for_company(
     delay_s = RETRY_SECONDS_MIN
     loop = asyncio.get_running_loop()
     until = loop.time() + patience_s if patience_s is not None else None
-    asker = _Asker(me, stack, keyring, key, has_rules)
+    asker = _Asker(me, stack, keyring, key, has_rules, max_payload)
     while True:
         answers, refusals = await _ask_all(asked, asker)
         if only_placed:
@@ -163,6 +165,7 @@ class _Asker(msgspec.Struct, frozen=True):
     keyring: Keyring | None
     key: NetworkKey | None
     has_rules: bool
+    max_payload: int
 
 
 async def _ask(address: Address, what: str, asker: _Asker) -> Here:
@@ -178,6 +181,8 @@ async def _ask(address: Address, what: str, asker: _Asker) -> Here:
     if is_of_another:  # neither would understand a word of the other
         theirs = repr(shorten(here.stack))
         raise UsageError(f"{what} {address}: {here.name} has the stack {theirs}, {me} has {stack!r}; a network has one")
+    if here.max_payload != asker.max_payload:  # a payload of the one would end the session with the other
+        raise UsageError(f"{what} {_differ(address, here, me, asker.max_payload)}")
     if here.has_key and asker.key is None:
         raise UsageError(f"{what} {address}: {here.name} believes only brokers with its key: give --network-key FILE")
     if here.has_rules and not asker.has_rules:  # clients of this side would do what the rules forbid
@@ -186,6 +191,11 @@ async def _ask(address: Address, what: str, asker: _Asker) -> Here:
         every = "give all of them --network-key or --tls"
         raise UsageError(f"{what} {address}: {here.name} has rules and can check no broker: {every}")
     return here
+
+
+def _differ(address: Address, here: Here, me: str, max_payload: int) -> str:
+    limits_of_both = f"{here.name} accepts payloads of {here.max_payload} bytes, {me} of {max_payload}"
+    return f"{address}: {limits_of_both}; set the same max_payload at all brokers"
 
 
 def _compare(answers: Sequence[tuple[Address, Here]], say: Callable[[str], None]) -> None:
@@ -287,6 +297,7 @@ class Membership:
         self,
         spec: BrokerToRun,
         stack: str,
+        max_payload: int,
         book: AddressBook,
         folder: DataFolder | None,
         door: Door,
@@ -296,6 +307,7 @@ class Membership:
     ) -> None:
         self._spec = spec
         self._stack = stack
+        self._max_payload = max_payload
         self._book = book
         self._folder = folder
         self._door = door
@@ -383,7 +395,14 @@ class Membership:
                         told = str(error)
                         self._heard(Note("note", {"detail": told}))
                     continue
-                if here.role == "broker" and here.name != name and here.stack in ("", self._stack):
+                if here.role != "broker" or here.name == name or here.stack not in ("", self._stack):
+                    continue
+                if here.max_payload != self._max_payload:
+                    trouble = _differ(address, here, name, self._max_payload)
+                    if trouble != told:
+                        told = trouble
+                        self._heard(Note("note", {"detail": told}))
+                else:
                     self._book.locate(here.name, str(address))
                     self._host().handle(Request(LookForRequest((here.name,))))
             await asyncio.sleep(SEEK_SECONDS)

@@ -290,7 +290,7 @@ class Inquiries:
         door = host.door
         connection.send(Here(
             here.name, here.role, here.incarnation, met, host.network, host.notices(), here.stack, door.has_rules,
-            door.network_key is not None,
+            door.network_key is not None, here.max_payload,
         ))  # fmt: skip
         connection.close("answered")
         self._asked(host.door.as_proven(asked, connection.proven))

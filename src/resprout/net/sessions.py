@@ -12,11 +12,13 @@ learned, so an interrupted transfer resumes in its middle on another connection.
 
 import secrets
 import time
+from collections.abc import Iterable
 from functools import cache
 from typing import Annotated, Any, Final
 
 import msgspec
 
+from resprout.core import limits
 from resprout.core.errors import PeerError
 from resprout.core.message_fields import BoundedNumber, Derived, Otherwise
 from resprout.edge.messages import CLIENT_MESSAGES
@@ -46,6 +48,11 @@ _latest_incarnation = 0
 """Of all clients of this process: no two have the same, however fast they follow each other."""
 
 
+PIECE_BYTES: Final = 64 << 10
+"""A payload column of this size or more is not copied when its message is sent in parts."""
+_PIECE_MARK: Final = secrets.token_bytes(16)
+
+
 class Who(msgspec.Struct, frozen=True, tag=8, array_like=True):
     """Who listens here? The only frame on its connection: the answer is followed by the end."""
 
@@ -73,6 +80,8 @@ class Here(msgspec.Struct, frozen=True, tag=9, array_like=True):
     """Of a broker: it knows which clients may do what, so those of its network have to."""
     has_key: bool = False
     """Of a broker: it believes only brokers that have the key of the network."""
+    max_payload: BoundedNumber = limits.PAYLOAD_BYTES
+    """Of a broker: bytes that one payload may have. All brokers of a network have the same."""
 
 
 class Login(msgspec.Struct, frozen=True, tag=10, array_like=True):
@@ -208,15 +217,45 @@ def new_incarnation() -> int:
     return max(1, int((time.time() - _EPOCH_S) * _PER_SECOND))
 
 
+class JoinedBody:
+    """A body in several pieces, which are not copied: a large payload is shared by all sessions that send it."""
+
+    __slots__ = ("_pieces", "_size")
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = [memoryview(piece) for piece in pieces]
+        self._size = sum(map(len, self._pieces))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, key: slice, /) -> memoryview | bytes:
+        begin, end, _ = key.indices(self._size)
+        found: list[memoryview] = []
+        for piece in self._pieces:
+            if begin < len(piece) and end > 0:
+                found.append(piece[max(0, begin) : end])
+            begin -= len(piece)
+            end -= len(piece)
+        return found[0] if len(found) == 1 else b"".join(found)
+
+
 class EncodedBodies:
-    def __init__(self, codec: Codec) -> None:
+    """Large messages as the bytes of a frame. `max_payload`: bytes that one payload may have."""
+
+    def __init__(self, codec: Codec, max_payload: int = limits.PAYLOAD_BYTES) -> None:
         self._codec = codec
+        self.bytes_max = limits.body_bytes(max_payload)
+        self._bundle_max = limits.bundle_bytes(max_payload)
 
     def pack(self, number: int, message: Any) -> Body:
-        return memoryview(self._codec.encoder().encode(Data(number, 0, 0, (message,))))
+        encoder = self._codec.encoder(self.bytes_max)
+        return JoinedBody(encoder.encode_apart(Data(number, 0, 0, (message,)), PIECE_BYTES, _PIECE_MARK))
 
     def unpack(self, number: int, slices: list[Any]) -> Any:
-        frame = self._codec.decoder().decode(b"".join(slices))
+        body = b"".join(slices)
+        slices.clear()  # they take as much memory as the body does
+        frame = self._codec.decoder(self.bytes_max, self._bundle_max).decode(body)
         if type(frame) is not Data or frame.first != number or len(frame.messages) != 1:
             raise PeerError(f"the parts of message {number} are something else")
         return frame.messages[0]

@@ -92,13 +92,13 @@ class Asker:
         return None
 
 
-async def survey(asker: Asker, first: BrokerAccount) -> TreeSurvey:
-    """Everybody that can be found from here on, within `SURVEY_SECONDS` and `SURVEY_BYTES`."""
+async def survey(asker: Asker, first: BrokerAccount, most_bytes: int | None = None) -> TreeSurvey:
+    """Everybody that can be found from here on, within `SURVEY_SECONDS` and `most_bytes` of answers."""
     found: dict[str, BrokerAccount] = {first.name: first}
     missing: dict[str, MissingBroker] = {}
     seen: dict[str, None] = {first.name: None}
     turn = asyncio.Semaphore(AT_ONCE)
-    until_s, bytes_max = time.monotonic() + SURVEY_SECONDS, asker.bytes_heard + SURVEY_BYTES
+    until_s, bytes_max = time.monotonic() + SURVEY_SECONDS, asker.bytes_heard + (most_bytes or SURVEY_BYTES)
 
     async def visit(member: MemberSeen) -> Sequence[MemberSeen]:
         address = member.address if isinstance(member.address, str) else ""
@@ -116,6 +116,8 @@ async def survey(asker: Asker, first: BrokerAccount) -> TreeSurvey:
                 account = await asker.account(parse_address(address), member.name)
                 if account.name != member.name:
                     raise UnreachableError(f"{address}: {account.name} listens there")
+                if asker.bytes_heard > bytes_max:
+                    raise UnreachableError("its answer was not taken: all answers together are too long")
             except (UnreachableError, UsageError) as error:
                 missing[member.name] = _missing(member, str(error))
                 return ()

@@ -16,6 +16,7 @@ arrives.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from resprout.core.bundle import Origin
 from resprout.core.contract import Effect, ProtocolMessage, SetTimer, Timer
@@ -157,8 +158,19 @@ class Reports:
                 news = link.report() if link.ahead else None
 
 
+FEW_ENTRIES: Final = 256
+"""Entries of the log that are always looked at again, in less than 0.1 ms."""
+SHARE_OF_NEW: Final = 4
+"""More are looked at again when a quarter has come since: so each entry is looked at about four times."""
+
+
 class Retained:
-    """How far origins have come among everything that a repair may still bring back."""
+    """How far origins have come among everything that a repair may still bring back.
+
+    Clients that publish and subscribe in turn ask after each publication. So all entries are looked at again only when
+    there are few, or when many have come since; otherwise the marks of before are raised by what has come. They may
+    then name more than is kept: of that, too, everything up to the mark came before.
+    """
 
     def __init__(self, log: Log, links: Mapping[str, Link], book: TotalAcks, recently_acked: RecentlyAcked) -> None:
         self._log = log
@@ -166,21 +178,32 @@ class Retained:
         self._book = book
         self._recently_acked = recently_acked
         self._found: tuple[int, dict[Origin, Reached]] = (-1, {})
+        self._searched_no = -1
+        """The next number in the log when all entries were looked at last."""
         self.searches = 0
         """How often all entries were looked at."""
 
     def marks(self) -> dict[Origin, Reached]:
         """Return the mark of every origin of which something may be kept anywhere. The caller must not change it."""
-        if self._found[0] != self._log.next_no:
-            self.searches += 1
-            reached = self._recently_acked.marks()
-            for entries in self._all():
-                for entry in entries:
-                    origin = entry.origin
-                    if entry.last > reached.get(origin, NOTHING):
-                        reached[origin] = entry.last
-            self._found = (self._log.next_no, reached)
+        next_no, (found_no, found) = self._log.next_no, self._found
+        if found_no != next_no:
+            new = self._new_since(found_no)
+            if new is not None:
+                reached = _raised(dict(found), [new, self._book.entries.values()])
+            else:
+                self.searches += 1
+                self._searched_no = next_no
+                reached = _raised(self._recently_acked.marks(), self._all())
+            self._found = (next_no, reached)
         return self._found[1]
+
+    def _new_since(self, no: int) -> list[Entry] | None:
+        """Return the entries that have come since, if that is enough to look at; None if one of them is gone."""
+        entries, next_no = self._log.entries, self._log.next_no
+        if len(entries) <= FEW_ENTRIES or SHARE_OF_NEW * (next_no - self._searched_no) >= len(entries):
+            return None
+        new = [entries[each] for each in range(no, next_no) if each in entries]
+        return new if len(new) == next_no - no else None
 
     def _all(self) -> Iterable[Iterable[Entry]]:
         yield self._log.entries.values()
@@ -188,3 +211,13 @@ class Retained:
             yield link.sent.entries.values()
             yield link.arrived.entries.values()
         yield self._book.entries.values()
+
+
+def _raised(reached: dict[Origin, Reached], entries: Iterable[Iterable[Entry]]) -> dict[Origin, Reached]:
+    """Raise marks by what these entries say, in place."""
+    for some in entries:
+        for entry in some:
+            origin = entry.origin
+            if entry.last > reached.get(origin, NOTHING):
+                reached[origin] = entry.last
+    return reached

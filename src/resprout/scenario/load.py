@@ -97,7 +97,11 @@ def build_scenario(source: TomlSource) -> Scenario:
         reason = f"the stack {stack.name!r} does not offer durable subscriptions"
         blame(file, "client", consumer.name, "subscribe", reason)
     dropping = {client.name for client in clients if client.when_full == "drop_oldest"}
+    max_payload = stack.max_payload(stack.parse_options(options))
     for number, workload in enumerate(workloads):
+        if workload.payload > max_payload:
+            reason = f"{workload.payload} bytes are more than brokers accept ({max_payload}, option max_payload)"
+            file.fail(("workload", number, "payload"), reason)
         if workload.kind == "bank" and (replicas := sorted(dropping.intersection(workload.clients))):
             reason = f"a replica of a bank needs every operation, but messages of {replicas[0]} may be dropped"
             file.fail(("workload", number, "clients") if workload.clients else ("workload", number), reason)

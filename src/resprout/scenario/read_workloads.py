@@ -63,7 +63,7 @@ def _workload(table: TomlTable, clients: Sequence[ClientSpec]) -> WorkloadSpec:
         operations=table.integer("operations", 0, OPERATIONS_MAX, 100),
         mix=_mix(table) if "mix" in table else Mix(causal=1.0),
         interval_us=table.duration("interval", 50_000),
-        payload=table.integer("payload", 0, limits.PAYLOAD_BYTES, 32),
+        payload=table.integer("payload", 0, limits.PAYLOAD_BYTES_MAX, 32),
         start_us=table.duration("start", BANK_START_US if bank else 0),
         window=table.integer("window", 0, WINDOW_MAX, 0),
         bundle_max=table.integer("bundle_max", 1, limits.BUNDLE_MESSAGES, 0),

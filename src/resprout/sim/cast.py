@@ -142,6 +142,7 @@ class Cast:
         self._scenario = scenario
         self._stack = find_stack(scenario.stack)
         self._options = self._stack.parse_options(scenario.options)
+        self._body_bytes = limits.body_bytes(self._stack.max_payload(self._options))
         self._links = link_options(scenario)
         self._has_doubles = has_doubles
         self._record = record
@@ -273,7 +274,7 @@ class Cast:
         return Links(
             machine, name=name, role=role, incarnation=incarnation, rng=rng, options=options or self._links,
             first_epoch=epoch,
-            incarnation_max=lambda: INCARNATION_MAX, bodies=WeighedBodies(),
+            incarnation_max=lambda: INCARNATION_MAX, bodies=WeighedBodies(self._body_bytes),
         )  # fmt: skip
 
     def _contacts(self, broker: BrokerSpec, node: Node, incarnation: int) -> tuple[str, ...]:

@@ -1,13 +1,15 @@
 """Logs of a virtual world: whether they are complete, and what is on the disks of their replicas."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from resprout.links.links import Links
 from resprout.logs.declaration import LogDeclaration
 from resprout.logs.records import LogEntry, read_entry
+from resprout.scenario.observe_logs import kept_rows
 from resprout.sim.world import World
 from resprout.stacks.resprout.log_broker import LogBroker
 from resprout.stacks.resprout.log_host import LogHost
+from resprout.trace.schema import Row
 
 
 class VirtualLogs:
@@ -21,7 +23,7 @@ class VirtualLogs:
 
     def _is_busy(self, log: LogDeclaration) -> bool:
         hosts = self._hosts()
-        replicas = [host.replicas[log.name] for name, host in hosts.items() if name in log.replicas]
+        replicas = [host.replicas[log.name] for name, host in hosts.items() if log.name in host.replicas]
         if 2 * len(replicas) <= len(log.replicas):
             return False
         feeding = [state for host in hosts.values() if (state := host.is_feeding(log.name)) is not None]
@@ -40,6 +42,17 @@ class VirtualLogs:
             if isinstance(inner, LogBroker):
                 found[name] = inner.logs
         return found
+
+    def rows(self) -> Iterator[Row]:
+        """What is on the disks in the end."""
+        running = self._hosts()
+        for log in self._logs:
+            for broker in self._world.nodes:
+                entries = self.entries(log, broker)
+                replica = running[broker].replicas.get(log.name) if broker in running else None
+                if entries or replica is not None:
+                    end = replica.state.end if replica is not None else 0
+                    yield from kept_rows(self._world.now_us, broker, log.name, entries, end, replica is not None)
 
     def entries(self, log: LogDeclaration, broker: str) -> list[LogEntry]:
         """What a replica has on its disk."""

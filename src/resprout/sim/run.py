@@ -24,6 +24,7 @@ from resprout.core.contract import Note
 from resprout.edge.requests import DRAIN_US, LeaveRequest
 from resprout.scenario.model import BrokerSpec, FaultKind, FaultSpec, Scenario
 from resprout.scenario.observe import note_row
+from resprout.scenario.observe_logs import declared_rows
 from resprout.sim.cast import Cast
 from resprout.sim.checking import CHECKED_STACK, PERIOD, Checking, broker_of
 from resprout.sim.clients import TRACE_KINDS
@@ -121,6 +122,8 @@ class Run:
         self._checking = Checking(self.world, period) if period and scenario.stack == CHECKED_STACK else None
 
     def finish(self) -> RunResult:
+        for row in declared_rows(0, WORLD, self._scenario.logs):
+            self._recorder.record(row)
         for fault in self._scenario.faults:
             self.world.at(fault.at_us, self._strike, fault)
         for late in self._at_events:
@@ -129,6 +132,8 @@ class Run:
         ended = self.world.run(self._scenario.time_limit_us)
         if self._checking is not None:
             self._checking.check_all()
+        for row in self.logs.rows() if self._cast.counts is None else ():
+            self._recorder.record(row)
         for node in self.world.nodes.values():
             node.stop_sending(self.world.now_us)
             self._recorder.record(node.load.row(self.world.now_us, node.name))

@@ -37,6 +37,7 @@ from resprout.core.contract import (
     TimerFired,
 )
 from resprout.core.errors import BoundError, PeerError, StoreError
+from resprout.edge.broker.ports import LogAccess
 from resprout.stacks.desk import Desk, end_code
 from resprout.stacks.status import StackStatus, TopicReaders
 
@@ -84,8 +85,8 @@ class Step:
         """Everything that the step wants, records first."""
         return [*self.records, *self.out] if self.records else self.out
 
-    def note(self, kind: str, detail: str) -> None:
-        self.out.append(Note(kind, {"detail": detail}))
+    def note(self, kind: str, detail: str, **columns: Any) -> None:
+        self.out.append(Note(kind, {"detail": detail, **columns}))
 
     def end_life(self, retire: Retire) -> None:
         """End this life; only the first call counts."""
@@ -122,6 +123,8 @@ class Shell:
         self.guard: GuardOfClients | None = None
         """Checks a client's message against its rights before it is handled; None where all clients may do
         everything."""
+        self.log_access: LogAccess | None = None
+        """To be filled in by the driver of a broker that reads logs for clients."""
         self.mistakes = 0
         """Peers that were cut off for a mistake."""
         self.out_of_bounds = 0

@@ -26,10 +26,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
+from resprout.core import limits
 from resprout.core.bundle import MakeStore
 from resprout.core.contract import Machine, word_of
 from resprout.core.errors import UsageError, logger
 from resprout.core.guarantee import Guarantee, OrderScope, Promises, ReceiptLevel, Reliability, check_offered
+from resprout.core.limits import parse_size
 from resprout.logs.declaration import LogDeclaration
 from resprout.overlay.messages import Place
 
@@ -165,6 +167,17 @@ def _zero(options: Any) -> int:
     return 0
 
 
+def _as_bytes(option: str, value: Any) -> Any:
+    """Return a size that is written with its unit ("64MiB") as a number of bytes; any other value as it is."""
+    if isinstance(value, str) and (option.endswith("_bytes") or option == "max_payload"):
+        return parse_size(value)
+    return value
+
+
+def _usual_payload(options: Any) -> int:
+    return limits.PAYLOAD_BYTES
+
+
 def _never(options: Any) -> bool:
     return False
 
@@ -196,6 +209,8 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
     """By option: what a swarm draws from; the others are as by default."""
     reach_us: int = 0
     """The longest link that a swarm draws, for a stack that assumes that messages do not take long; 0: any."""
+    max_payload: Callable[[O], int] = _usual_payload
+    """Bytes that one payload may have with these options; the same at all brokers of a network."""
     keeps_records: Callable[[O], bool] = _never
     """Whether its brokers persist anything with these options, and need a place for it."""
     keeps_subscriptions: bool = False
@@ -223,7 +238,8 @@ class Stack(msgspec.Struct, Generic[O], frozen=True):
                 hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known)}"
                 raise UsageError(f"option {name!r}: the stack {self.name!r} has no such option{hint}")
         try:
-            return msgspec.convert(dict(given), self.options, strict=True)
+            values = {name: _as_bytes(name, value) for name, value in given.items()}
+            return msgspec.convert(values, self.options, strict=True)
         except msgspec.ValidationError as error:
             text, _, where = str(error).partition(" - at `$.")
             if not where:  # it is about several of them, and names them

@@ -68,6 +68,25 @@ ACKNOWLEDGED: Final = "acknowledged"
 CONSUME_OVER: Final = "consume_over"
 """It consumes no longer, or was refused. `detail` says why."""
 
+# logs; the name of the log is `log` in the attributes of each row
+
+LOG_DECLARED: Final = "log_declared"
+"""At the beginning, one for each log: `filter`; `replicas` in the attributes, with spaces between."""
+LOG_FED: Final = "log_fed"
+"""A broker begins to feed a log: what is published from the first of these on belongs to it."""
+LOG_KEPT: Final = "log_kept"
+"""At the end, one for each message on the disk of a replica: identity, `topic, keys, guarantee, payload_bytes`, `tseq`
+of a total, `position` (the offset); `crc` of its payload and attributes in the attributes."""
+LOG_GAP: Final = "log_gap"
+"""At the end, one for each gap mark on the disk of a replica: `position`; `detail` says why."""
+LOG_END: Final = "log_end"
+"""At the end, one for each replica with a disk: `first` and `end` in the attributes, the offsets that it has; `runs`
+where its broker does."""
+LOG_READ: Final = "log_read"
+"""A client reads a message of a log. As `log_kept`."""
+LOG_PAGE: Final = "log_page"
+"""A client has read a page: `from` and `until` in the attributes, the offsets that it covers; `filter`."""
+
 # what happens to nodes and links
 
 CRASH: Final = "crash"

@@ -26,9 +26,10 @@ that check and never look into the payload column.
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any, Final
 
-from msgspec import Meta, MsgspecError
+from msgspec import Meta, MsgspecError, Raw
 from msgspec.msgpack import Decoder
 
 from resprout.core import limits
@@ -41,8 +42,12 @@ from resprout.core.message_fields import NUMBER_MAX, STAMP_MAX
 KEY_TEXT_BYTES: Final = limits.TOPIC_BYTES + limits.KEY_BYTES
 """A key of another topic is written with that topic."""
 
-_Payload = Annotated[bytes, Meta(max_length=limits.PAYLOAD_BYTES)]
-_decode_payloads: Final = Decoder(Annotated[list[_Payload], Meta(max_length=limits.BUNDLE_MESSAGES)]).decode
+
+@cache
+def _payload_decoder(max_payload: int) -> Decoder[list[bytes]]:
+    payload: Any = Annotated[bytes, Meta(max_length=max_payload)]
+    return Decoder(Annotated[list[payload], Meta(max_length=limits.BUNDLE_MESSAGES)])
+
 
 # Rows that pass this decoder keep the limits whatever their characters are (at most four bytes each) and hold neither
 # NaN nor an integer beyond 64 bits. The rare row that does not pass is looked at again with the exact rules.
@@ -97,13 +102,14 @@ def _refused_by_the_wire(check: Callable[[str], str], text: str) -> str:
         raise WireError(str(error)) from None
 
 
-def check_columns(bundle: Bundle) -> None:
+def check_columns(bundle: Bundle, max_payload: int = limits.PAYLOAD_BYTES) -> None:
     """Raises WireError unless the columns hold exactly `count` payloads, and as many rows of attributes or none,
     all within the limits."""
-    if len(bundle.payloads) + len(bundle.attributes) > limits.BUNDLE_BYTES:
-        raise WireError(f"{bundle!r} has more than {limits.BUNDLE_BYTES} bytes")
+    most = limits.bundle_bytes(max_payload, bundle.count)
+    if len(bundle.payloads) + len(bundle.attributes) > most:
+        raise WireError(f"{bundle!r} has more than {most} bytes")
     try:
-        payloads = len(_decode_payloads(bundle.payloads))
+        payloads = len(_payload_decoder(max_payload).decode(bundle.payloads))
     except MsgspecError as error:
         raise WireError(f"payload column of {bundle!r}: {error}") from None
     if payloads != bundle.count:
@@ -136,9 +142,15 @@ def _check_rows_exactly(bundle: Bundle) -> None:
 class BundleWriter:
     """Bundles to columns; remembers what this direction of the connection has named."""
 
-    __slots__ = ("_keys", "_origins", "_topics", "given")
+    __slots__ = ("_keys", "_origins", "_topics", "apart", "apart_from", "apart_mark", "given")
 
     def __init__(self) -> None:
+        self.apart_from = 0
+        """Payload columns of at least this many bytes are kept apart; 0: none are."""
+        self.apart_mark = b""
+        """Stands in an encoded body for each of them."""
+        self.apart: list[bytes] = []
+        """Payload columns that were kept apart, in their order."""
         self.given: list[dict[Any, int]] = []
         """Where names were given since the last `keep`: the tables, one by one."""
         self._origins: dict[tuple[str, int, int, int], int] = {}
@@ -165,8 +177,14 @@ class BundleWriter:
             topic if topic_number is None else topic_number,
             [self._key(key) for key in keys] if keys else keys,
             bundle.attributes or None,
-            bundle.payloads,
+            bundle.payloads if not self.apart_from else self._maybe_apart(bundle.payloads),
         )
+
+    def _maybe_apart(self, payloads: bytes) -> bytes | Raw:
+        if len(payloads) < self.apart_from:
+            return payloads
+        self.apart.append(payloads)
+        return Raw(b"\xc6" + len(payloads).to_bytes(4, "big") + self.apart_mark)  # a byte string of this length begins
 
     def _key(self, key: str) -> int | str:
         number = self._keys.get(key)
@@ -193,9 +211,11 @@ class BundleWriter:
 class BundleReader:
     """Columns to bundles. A name is checked once, when it is given in full; a number never given is refused."""
 
-    __slots__ = ("_keys", "_origins", "_topics")
+    __slots__ = ("_bundle_max", "_keys", "_origins", "_topics")
 
-    def __init__(self) -> None:
+    def __init__(self, bundle_max: int = limits.BUNDLE_BYTES) -> None:
+        """`bundle_max`: bytes that both columns of a bundle with one message may have."""
+        self._bundle_max = bundle_max
         self._origins: dict[int, tuple[str, int, int, int]] = {}
         self._topics: dict[int, str] = {}
         self._keys: dict[int, str] = {}
@@ -220,8 +240,9 @@ class BundleReader:
             attributes = b""
         if type(attributes) is not bytes or type(payloads) is not bytes:
             raise WireError("the attributes and payloads of a bundle are byte strings")
-        if len(attributes) + len(payloads) > limits.BUNDLE_BYTES:
-            raise WireError(f"a bundle of {len(attributes) + len(payloads)} bytes; at most {limits.BUNDLE_BYTES}")
+        size = len(attributes) + len(payloads)
+        if size > limits.BUNDLE_BYTES and (size > self._bundle_max or shape >> 2 > 1):
+            raise WireError(f"a bundle of {size} bytes; at most {limits.BUNDLE_BYTES}")
         first += first_base
         stamp += stamp_base
         if not 1 <= first <= NUMBER_MAX + 1 - (shape >> 2) or stamp > STAMP_MAX:

@@ -71,13 +71,14 @@ class Codec:
             frame: size_of_frame(full) for frame, full in zip(self.frames, filled, strict=True)
         }
 
-    def encoder(self) -> "FrameEncoder":
-        """For one direction of a new connection."""
-        return FrameEncoder(self)
+    def encoder(self, bytes_max: int = limits.FRAME_BYTES) -> "FrameEncoder":
+        """For one direction of a new connection. `bytes_max`: the largest body, more than a frame only for a message
+        that travels in parts."""
+        return FrameEncoder(self, bytes_max)
 
-    def decoder(self) -> "FrameDecoder":
-        """For one direction of a new connection."""
-        return FrameDecoder(self)
+    def decoder(self, bytes_max: int = limits.FRAME_BYTES, bundle_max: int = limits.BUNDLE_BYTES) -> "FrameDecoder":
+        """For one direction of a new connection. `bundle_max`: the largest bundle with a single message."""
+        return FrameDecoder(self, bytes_max, bundle_max)
 
     def check(self, frame: Any) -> None:
         """WireError when a peer would refuse this frame for its values (bundles aside)."""
@@ -98,10 +99,11 @@ class Codec:
 class FrameEncoder:
     """Frames to bodies."""
 
-    __slots__ = ("_bundles", "_encode", "_types")
+    __slots__ = ("_bundles", "_bytes_max", "_encode", "_types")
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: Codec, bytes_max: int = limits.FRAME_BYTES) -> None:
         self._types = frozenset(codec.frames)
+        self._bytes_max = bytes_max
         self._bundles = BundleWriter()
         self._encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder(enc_hook=self._bundles.columns).encode
 
@@ -116,27 +118,50 @@ class FrameEncoder:
         except _REFUSALS as error:
             self._bundles.take_back()
             raise UsageError(f"{type(frame).__name__} cannot be encoded: {error}") from None
-        if len(body) > limits.FRAME_BYTES:
+        if len(body) > self._bytes_max:
             self._bundles.take_back()
-            raise UsageError(f"{type(frame).__name__} takes {len(body)} bytes; a frame has {limits.FRAME_BYTES}")
+            raise UsageError(f"{type(frame).__name__} takes {len(body)} bytes; a frame has {self._bytes_max}")
         return body
+
+    def encode_apart(self, frame: Any, payload_min: int, mark: bytes) -> list[bytes]:
+        """Return pieces that make the body when they are joined. Payload columns of at least `payload_min` bytes are
+        pieces of their own, which are not copied. `mark` stands for them meanwhile: random bytes, so that nothing else
+        in the body is equal to it."""
+        self._bundles.apart_from, self._bundles.apart_mark = payload_min, mark
+        try:
+            body = self.encode(frame)
+        finally:
+            columns, self._bundles.apart = self._bundles.apart, []
+            self._bundles.apart_from = 0
+        pieces: list[bytes] = []
+        for column in columns:
+            before, body = body.split(mark, 1)
+            pieces += (before, column)
+        pieces.append(body)
+        if sum(map(len, pieces)) > self._bytes_max:
+            self._bundles.take_back()
+            raise UsageError(f"{type(frame).__name__} takes {sum(map(len, pieces))} bytes; at most {self._bytes_max}")
+        return pieces
 
 
 class FrameDecoder:
     """Bodies to frames. After a WireError the names may be out of step: every further body is refused."""
 
-    __slots__ = ("_decode", "_rules")
+    __slots__ = ("_bytes_max", "_decode", "_rules")
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(
+        self, codec: Codec, bytes_max: int = limits.FRAME_BYTES, bundle_max: int = limits.BUNDLE_BYTES
+    ) -> None:
+        self._bytes_max = bytes_max
         self._decode: Callable[[bytes | memoryview], Any] = msgspec.msgpack.Decoder(
-            codec.type, dec_hook=BundleReader().bundle
+            codec.type, dec_hook=BundleReader(bundle_max).bundle
         ).decode
         self._rules = codec.rules
 
     def decode(self, body: bytes | memoryview) -> Any:
         """WireError, and nothing else, unless the body is exactly one frame that keeps every limit."""
-        if len(body) > limits.FRAME_BYTES:
-            self._fail(WireError(f"a frame of {len(body)} bytes; at most {limits.FRAME_BYTES}"))
+        if len(body) > self._bytes_max:
+            self._fail(WireError(f"a frame of {len(body)} bytes; at most {self._bytes_max}"))
         try:
             frame = self._decode(body)
             rule = self._rules[type(frame)]

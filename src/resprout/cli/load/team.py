@@ -253,7 +253,7 @@ class Team:
         return sent.count / (sent.end_ns - sent.begin_ns) * 1e9
 
     async def _run(self, order: Flood | Pace | Settle, expect: Expect) -> tuple[Sent, list[Got]]:
-        patience_s = expect.patience_s + PATIENCE_S  # whoever notices that something is missing can say more about it
+        patience_s = expect.patience_s + PATIENCE_S  # a process that notices a missing message can say more about it
         await _all(worker.ask(expect, LoadReady, PATIENCE_S) for worker in self.subscribers)
         hearing = asyncio.ensure_future(_all(worker.answer(Got, patience_s) for worker in self.subscribers))
         sending = asyncio.ensure_future(self.publisher.ask(order, Sent, patience_s))

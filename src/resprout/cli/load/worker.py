@@ -167,7 +167,7 @@ class Receiver(Protocol):
 
 
 class Inlet:
-    """For clients that call back in the event loop: passes payloads on to whoever takes them at the moment."""
+    """For clients that call back in the event loop: passes payloads to the current callback."""
 
     def __init__(self) -> None:
         self._take: Take = _ignore

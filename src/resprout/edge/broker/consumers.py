@@ -161,7 +161,7 @@ class Consumers:
             out.append(Send(session.name, refusal))
             return
         queue = held.queue
-        held.owner = held.owner or adopter(session)
+        held.owner = held.owner or adopter(session, held.name)
         if not held.terms.group:
             held.turn = message.turn or next_number(held.turn)
             for other in list(queue.consumers):
@@ -182,7 +182,7 @@ class Consumers:
     def _refusal(self, held: HeldDurable, session: ClientSession, message: Consume) -> Consuming | None:
         if fault := fault_of_consumer(session, held.name, held.owner):
             return Consuming(Standing.REFUSED, fault)
-        if message.terms != held.terms and not sees_terms(session, held.owner):
+        if message.terms != held.terms and not sees_terms(session, held.name, held.owner):
             return Consuming(Standing.DIFFERENT, f"{held.name!r} is there already, with other terms")
         if message.terms != held.terms:
             return Consuming(Standing.DIFFERENT, f"{held.name!r} is there already, and is {_told(held.terms)}")

@@ -138,7 +138,7 @@ class Guard:
 
     def _consume(self, session: ClientSession, message: Consume, permit: Permit) -> Guarded:
         """What it subscribes to is looked at here, and whose it is where that is known."""
-        session.grant = self._grant(session, message.subscription, permit)
+        session.grant = partial(self._grant, session, permit)
         if message.ends:
             return message, ()
         terms = message.terms
@@ -151,7 +151,7 @@ class Guard:
             reason = self._no_block(session, terms.filter)
         return None, (Consuming(Standing.REFUSED, reason),)
 
-    def _grant(self, session: ClientSession, durable: str, permit: Permit) -> DurableGrant:
+    def _grant(self, session: ClientSession, permit: Permit, durable: str) -> DurableGrant:
         """A star lists what others own; whoever has one does not become the owner of what it happens to look at."""
         rights, kept = permit.rights, self._is_kept(durable)
         lists = rights.unruled or is_listed(rights.consume, durable)

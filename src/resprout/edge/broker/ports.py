@@ -5,7 +5,7 @@ stands here. What a stack does not offer is left out: a part that it does not ma
 message that is not in its table of handlers is not for a client to say.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from resprout.core.bundle import Bundle, Origin
@@ -14,6 +14,16 @@ from resprout.filters.predicate import Predicate
 
 Picks = dict[str, tuple[int, ...]]
 """Where a content filter picked only some messages of a bundle for a reader: their offsets, by the reader's name."""
+
+
+class LogAccess:
+    """What a broker that reads logs for clients has to know of them. Its driver says it."""
+
+    def __init__(self) -> None:
+        self.may_read: Callable[[str, str], bool] = lambda client, topic_filter: True
+        """Whether a client may subscribe to a filter, and so read what matches it."""
+        self.unread: Callable[[str], int] = lambda client: 0
+        """Tells how many bytes were sent to a client that it has not acknowledged."""
 
 
 class HeldBundle(Protocol):

@@ -75,8 +75,8 @@ class ClientSession:
         nothing."""
         self.consumes = False
         """Whether it is a consumer of a durable subscription, and nothing else."""
-        self.grant: DurableGrant | None = None
-        """What it may do with the one that it asked for (`edge.rights`); None: everything."""
+        self.grant: Callable[[str], DurableGrant] | None = None
+        """What it may do with the durable subscription of a name (`edge.rights`); None: everything."""
         self.announced = True
         """Whether every broker knows of it that may have to look after it."""
         self.unsaid: dict[int, Marks] = {}

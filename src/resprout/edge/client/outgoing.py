@@ -11,7 +11,7 @@ from typing import Final
 
 from resprout.core import limits
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
-from resprout.core.errors import UsageError
+from resprout.core.errors import PayloadRefusedError, UsageError
 from resprout.core.guarantee import STREAM_OF, Guarantee
 from resprout.core.limits import AttributeValue
 from resprout.edge.messages import Publish
@@ -68,6 +68,8 @@ class Outgoing:
         self._open.bytes_left = -1  # nothing fits: the first publication opens a bundle of its own
         self._latest: dict[str, Builder] = {}
         """By stream, the bundle with the latest number."""
+        self.bundle_bytes_max = limits.BUNDLE_BYTES
+        """Bytes that a bundle with one message may have, with its attributes."""
         self._bytes_closed = 0
         """Bytes of waiting bundles that cannot grow any more."""
 
@@ -88,7 +90,8 @@ class Outgoing:
     def add(
         self, topic: str, keys: tuple[str, ...], guarantee: Guarantee, payload: bytes, attributes: Attributes
     ) -> int:
-        """Append a publication to the open bundle, or to a new one; return its number in the stream."""
+        """Append a publication to the open bundle, or to a new one; return its number in the stream. Raises
+        PayloadRefusedError, and takes no number, when no bundle has room for it."""
         builder = self._open
         size = len(payload) + PAYLOAD_OVERHEAD
         if attributes:
@@ -101,6 +104,9 @@ class Outgoing:
             or guarantee is not builder.guarantee
             or keys != builder.keys
         ):
+            if size > self.bundle_bytes_max:
+                room = self.bundle_bytes_max
+                raise PayloadRefusedError(f"a payload of {len(payload)} bytes has no room for its attributes in {room}")
             builder = self._open_bundle(topic, keys, guarantee)
             seq = builder.next
         builder.next = seq + 1
@@ -128,7 +134,8 @@ class Outgoing:
         size = sum(map(len, payloads)) + PAYLOAD_OVERHEAD * len(payloads)
         if attributes is not None:
             size += sum(map(_attribute_bytes, attributes))
-        if not 1 <= len(payloads) <= self._bundle_max or size > limits.BUNDLE_BYTES:
+        room = self.bundle_bytes_max if len(payloads) == 1 else limits.BUNDLE_BYTES
+        if not 1 <= len(payloads) <= self._bundle_max or size > room:
             raise UsageError(f"{len(payloads)} messages of {size} bytes are no bundle")
         if alone and len(payloads) > 1:
             for at, payload in enumerate(payloads):

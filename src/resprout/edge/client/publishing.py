@@ -77,7 +77,8 @@ class Publishing:
         if self._serving is None or self._serving.guarantees != serving.guarantees:
             self._targets.clear()
         self._serving = serving
-        self._payload_max = min(serving.max_payload, limits.PAYLOAD_BYTES)
+        self._payload_max = min(serving.max_payload, limits.PAYLOAD_BYTES_MAX)
+        self.outgoing.bundle_bytes_max = limits.bundle_bytes(self._payload_max)
 
     def target(self, topic: str, guarantee: GuaranteeName | Guarantee, keys: Sequence[str]) -> Target:
         """Check a topic, a guarantee and keys. Raises UsageError for what cannot be published. Called once a broker

@@ -1,9 +1,11 @@
-"""What a client asks its broker for besides messages: brokers to be forgotten, past events, whether anybody listens.
+"""What a client asks its broker for besides messages: brokers to be forgotten, past events, whether anybody listens,
+and positions in logs.
 
 Each question goes to the broker that serves; where that broker does not offer it, it is answered here. When the broker
 is lost before it has answered:
 
-- whether anybody listens is asked again of the next broker: the question changes nothing;
+- whether anybody listens is asked again of the next broker: the question changes nothing; so are positions, which
+  change once however often they are asked for;
 - a request to forget brokers is answered here: it may or may not have been passed on, and repeating it does no harm;
 - a request for past events is answered here: another broker keeps another journal.
 
@@ -32,12 +34,15 @@ from resprout.edge.messages import (
     ForgetBrokers,
     ReadEvents,
 )
+from resprout.edge.position_messages import AskPosition, PositionTold
 from resprout.edge.requests import (
     AudienceAnswered,
     AudienceRequest,
     EventsAnswered,
     ForgetAnswered,
     ForgetRequest,
+    PositionAnswered,
+    PositionRequest,
     ReadRequest,
     StoredMessage,
 )
@@ -88,6 +93,53 @@ class AudienceQuestions:
         if self._sent.pop(message.id, None) is None:
             raise WireError("an answer about listeners that nobody asked for")
         out.append(Answer(AudienceAnswered(message.anybody), self._tokens.pop(message.id)))
+
+    def begin_session(self) -> None:
+        """Answers of the session before do not come any more."""
+        self.unsent.extendleft(reversed(self._sent.values()))
+        self._sent = {}
+
+
+class PositionQuestions:
+    """They are asked again of the next broker: each acts once."""
+
+    def __init__(self) -> None:
+        self.unsent: deque[AskPosition] = deque()
+        self._tokens: dict[int, int] = {}
+        """By id: of all that are not answered."""
+        self._sent: dict[int, AskPosition] = {}
+        self._ids = 0
+
+    def ask(self, request: PositionRequest, token: int) -> None:
+        if len(self._tokens) >= QUESTIONS_MAX:
+            raise UsageError(f"{QUESTIONS_MAX} positions wait to be stored")
+        self._ids += 1
+        self._tokens[self._ids] = token
+        asked = AskPosition(
+            self._ids, check_name(request.log, "name of a log"), check_name(request.name, "name of a position"),
+            request.offset, request.version, request.forced, request.owner,
+        )  # fmt: skip
+        self.unsent.append(asked)
+
+    def next(self) -> AskPosition | None:
+        """To be said to the broker that serves."""
+        if not self.unsent:
+            return None
+        asked = self.unsent.popleft()
+        self._sent[asked.id] = asked
+        return asked
+
+    def give_up(self, reason: str, out: list[Effect]) -> None:
+        while self.unsent:
+            token = self._tokens.pop(self.unsent.popleft().id)
+            out.append(Answer(PositionAnswered(-1, 0, 0, reason), token))
+
+    def told(self, message: PositionTold, out: list[Effect]) -> None:
+        """WireError for what no honest broker says."""
+        if self._sent.pop(message.id, None) is None:
+            raise WireError("a position that nobody asked for")
+        answer = PositionAnswered(message.offset, message.version, message.end, message.reason, message.retryable)
+        out.append(Answer(answer, self._tokens.pop(message.id)))
 
     def begin_session(self) -> None:
         """Answers of the session before do not come any more."""
@@ -158,7 +210,7 @@ class ReadRequests:
         self._ids += 1
         asked = ReadEvents(
             self._ids, request.filter, request.where, request.journal, request.position, request.time_us, request.size,
-            request.also, request.until, request.whole, request.allow_gaps,
+            request.also, request.until, request.whole, request.allow_gaps, request.waits,
         )  # fmt: skip
         self.unsent.append((asked, token))
 
@@ -192,7 +244,7 @@ class ReadRequests:
         token, events = asked
         answer = EventsAnswered(
             tuple(events), message.journal, message.following, message.first, message.end, message.reason,
-            message.life, message.gaps,
+            message.life, message.gaps, message.retryable,
         )  # fmt: skip
         out.append(Answer(answer, token))
 
@@ -200,24 +252,27 @@ class ReadRequests:
         """Answers of the session before do not come any more."""
         lost, self._sent = self._sent, {}
         for token, _ in lost.values():
-            out.append(Answer(EventsAnswered(reason="the broker was lost before it answered: ask again"), token))
+            reason = "the broker was lost before it answered: ask again"
+            out.append(Answer(EventsAnswered(reason=reason, retryable=True), token))
 
 
-def messages_of(message: EventRead) -> list[StoredMessage]:
-    """What one bundle of the past holds. WireError for what no honest broker sends."""
+def messages_of(message: EventRead, in_log: bool = False) -> list[StoredMessage]:
+    """What one bundle of the past holds. In a log each message has a position of its own. WireError for what no honest
+    broker sends."""
     bundle, offsets = message.bundle, message.offsets
     payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
     places = range(bundle.count) if offsets is None else offsets
     is_total = bundle.guarantee is Guarantee.TOTAL and message.tseq >= 0
     return [
         StoredMessage(
-            message.position,
-            place,
+            message.position + place if in_log else message.position,
+            0 if in_log else place,
             message.life,
             message.time_us,
             Message(
                 bundle.publisher, bundle.incarnation, bundle.first + place, bundle.topic, bundle.keys, bundle.guarantee,
-                row, payload, message.position, tseq=message.tseq + place if is_total else -1,
+                row, payload, message.position + place if in_log else message.position,
+                tseq=message.tseq + place if is_total else -1,
             ),
         )
         for place, row, payload in zip(places, rows, payloads, strict=True)
@@ -228,18 +283,21 @@ class Questions:
     def __init__(self) -> None:
         forgetting, reading, audience = ForgetRequests(), ReadRequests(), AudienceQuestions()
         self._forgetting, self._reading, self._audience = forgetting, reading, audience
+        positions = self._positions = PositionQuestions()
         self.unsent = False
         """There may be something to send."""
         self.on_request: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             ForgetRequest: self._asks(forgetting.ask),
             ReadRequest: self._asks(reading.ask),
             AudienceRequest: self._asks(audience.ask),
+            PositionRequest: self._asks(positions.ask),
         }
         self.on_message: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             BrokersForgotten: lambda message, now_us, out: forgetting.answered(message, out),
             EventRead: lambda message, now_us, out: reading.came(message, out),
             EventsEnd: lambda message, now_us, out: reading.ended(message, out),
             AudienceTold: lambda message, now_us, out: audience.told(message, out),
+            PositionTold: lambda message, now_us, out: positions.told(message, out),
         }
 
     def _asks(self, ask: Callable[[Any, int], None]) -> Callable[[Any, int, list[Effect]], None]:
@@ -259,6 +317,10 @@ class Questions:
             self._reading.give_up(f"{broker} keeps no events: ask a broker that does", out)
         while (read := self._reading.next()) is not None:
             out.append(Send(broker, read))
+        if not offers(Extra.POSITIONS):
+            self._positions.give_up(f"{broker} knows no logs", out)
+        while (position := self._positions.next()) is not None:
+            out.append(Send(broker, position))
         if not offers(Extra.AUDIENCE):
             self._audience.give_up(out)
         while (question := self._audience.next()) is not None:
@@ -269,4 +331,5 @@ class Questions:
         self._forgetting.begin_session(out)
         self._reading.begin_session(out)
         self._audience.begin_session()
+        self._positions.begin_session()
         self.unsent = True

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
+from resprout.core import limits
 from resprout.core.contract import Answer, Deliver, Effect, Machine, Note, Request
 from resprout.core.guarantee import ReceiptLevel
 from resprout.edge.client.machine import ClientMachine, ClientOptions
@@ -114,7 +115,7 @@ class RealLife:
             incarnation=incarnation,
             rng=random_for(seed, "node", name, incarnation),
             options=options,
-            bodies=EncodedBodies(codec),
+            bodies=EncodedBodies(codec, limits.PAYLOAD_BYTES_MAX),
         )
         delays_s = {broker: us / 1e6 for broker, us in delays_us.items()}
         here = Here(name, "client", incarnation)

@@ -17,6 +17,7 @@ from resprout.audit.verdict import Verdict, verdict_of
 from resprout.core.guarantee import Promises
 from resprout.pipeline.judging.columns import NEVER, NULL, Array, Rows, UnreadableError, Words, is_same
 from resprout.pipeline.judging.durables import CONSUMING, ENDING, ConsumedRows, DurableArrays
+from resprout.pipeline.judging.logs import LOGGED, LogArrays, LogRows
 from resprout.pipeline.judging.publications import Lives, MessageIndex, Operations, Publications, check_publish
 from resprout.pipeline.judging.wishes import SubscriberWishes
 from resprout.trace import kinds
@@ -203,7 +204,8 @@ class Context:
         self.breaks_identity = not first.all() or _numbers_fall(self.publications)
         steps = np.sort(np.concatenate((subscriptions, _at(talk, words, kinds.SESSION_LOST))))
         consumers = ConsumedRows(talk.take(_at(talk, words, *CONSUMING, *ENDING)), words)
-        asked = [predicate for predicate, _ in consumers.asked.values()]
+        logged = LogRows(talk.take(_at(talk, words, *LOGGED)), words)
+        asked = [*[predicate for predicate, _ in consumers.asked.values()], *logged.predicates.values()]
         self.wishes = SubscriberWishes(talk.take(steps), words, self.lives, self.publications, asked)
         told = talk.take(np.sort(_at(talk, words, kinds.SUBSCRIBE, kinds.DROPPED)))
         self.wishes.dropped.read(told, words, self.lives, self.index, self.publications)
@@ -217,6 +219,9 @@ class Context:
         self.durables = DurableArrays(
             consumers, self.index, self.publications, self.wishes, judges_loss, _calm(talk, words), ended_us
         )
+        shocks_us = talk.time_us[_at(talk, words, *UNREST)]
+        first_shock_us = int(shocks_us.min(initial=NEVER))
+        self.logs = LogArrays(logged, self.index, self.publications, self.wishes, judges_loss, first_shock_us)
         del self.publications.attributes  # read by now, and not small
 
     @property

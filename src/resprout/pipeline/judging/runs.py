@@ -74,7 +74,7 @@ def _detect(place: RunPlace, fingerprint: Fingerprint | None) -> Detected:
     deliveries = Deliveries.joined([slim(given.pop(), context) for _ in range(len(given))]).by_life()
     applied = AppliedRows(applied_of(talk, words), context)
     hints = Hints(context)
-    hints.join(gather(context, deliveries, applied, with_links=False))
+    hints.join(gather(context, deliveries, applied, with_links=context.logs.count > 0))
     hints.settle()
     initial = bank_initial_of(place)
     findings = judge_shard(context, hints, deliveries, applied, context.wishes.of_life, initial)

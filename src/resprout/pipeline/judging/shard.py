@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import numpy as np
 
+from resprout.audit import logs as audited_logs
 from resprout.audit.durable import NO_DURABLES, unjudged_note
 from resprout.audit.verdict import MET_TIME_LIMIT, RULES
 from resprout.core.guarantee import Guarantee
@@ -18,6 +19,7 @@ from resprout.pipeline.judging.causal import Hints, Sweeps
 from resprout.pipeline.judging.columns import Array
 from resprout.pipeline.judging.context import Context, Detected
 from resprout.pipeline.judging.deliveries import Checks, Deliveries, Subscriber
+from resprout.pipeline.judging.logs import LogOrders, PlacedTotals
 from resprout.pipeline.judging.totals import Places, SeenTotals, TotalOrderArrays
 from resprout.trace import kinds
 
@@ -79,7 +81,8 @@ def judge_shard(
 
 def conclude(context: Context, hints: Hints, findings: Sequence[ShardFindings], bank_initial: int) -> Detected:
     found = Detected(broken=set().union(*(f.broken for f in findings)), promise=context.promise)
-    order = TotalOrderArrays(Places(context.publications), SeenTotals.joined([f.seen for f in findings]), hints.claim)
+    places, seen = Places(context.publications), SeenTotals.joined([f.seen for f in findings])
+    order = TotalOrderArrays(places, seen, hints.claim)
     facts = {
         "identity": context.breaks_identity,
         "bank_applied": hints.has_unfounded,
@@ -90,6 +93,10 @@ def conclude(context: Context, hints: Hints, findings: Sequence[ShardFindings], 
         "barrier": order.breaks_barrier(),
     }
     found.broken |= {rule for rule, is_broken in facts.items() if is_broken}
+    if context.logs.count:
+        found.broken |= context.logs.broken(_owed(context, hints), _log_orders(context, hints, places, seen, order))
+    if context.logs.unjudged:
+        found.notes["log_complete"] = audited_logs.unjudged_note(context.logs.unjudged, context.logs.count)
     if order.unjudged:
         found.notes["barrier"] = f"{order.unjudged} of {order.keys} keys not judged: their totals contradict each other"
     if context.durables.unjudged:
@@ -106,13 +113,26 @@ def conclude(context: Context, hints: Hints, findings: Sequence[ShardFindings], 
     return found
 
 
+def _log_orders(context: Context, hints: Hints, places: Places, seen: SeenTotals, order: TotalOrderArrays) -> LogOrders:
+    assert hints.links is not None, "they are gathered where there are logs"
+    publications = context.publications
+    placed = PlacedTotals(
+        places.start, places.pair, places.is_total, seen.before, seen.after, hints.claim[places.number]
+    )
+    return LogOrders(publications, hints.links, hints.claim, placed if order.is_proven else None)
+
+
 def _owed(context: Context, hints: Hints) -> Array:
-    return context.receipts.owed(hints.heard_by_correct, context.lives.correct, context.durables.may_block)
+    return context.receipts.owed(
+        hints.heard_by_correct, context.lives.correct, context.durables.may_block | context.logs.may_hold
+    )
 
 
 def _never_told(context: Context, findings: Sequence[ShardFindings]) -> bool:
     """Whether a last receipt is missing that was due; see `audit.loss`."""
-    is_hindered = np.logical_or.reduce([context.durables.may_hold, *[f.is_hindered for f in findings]])
+    is_hindered = np.logical_or.reduce(
+        [context.durables.may_hold, context.logs.may_hold, *[f.is_hindered for f in findings]]
+    )
     return context.is_whole and context.receipts.misses_last(
         is_hindered, context.lives.correct, context.promise.receipts
     )
@@ -140,6 +160,10 @@ def _nothing_to_judge(context: Context, strongest: int, order: TotalOrderArrays,
         reasons["tseq"] = "the run claims no order of totals"
     if not context.durables.count:
         reasons["durable"] = NO_DURABLES
+    if not context.logs.count:
+        reasons |= dict.fromkeys(audited_logs.LOG_RULES, audited_logs.NO_LOGS)
+    elif not context.logs.reads:
+        reasons["log_read"] = audited_logs.NO_READS
     if not context.receipts.count and not context.receipts.refused_count:
         reasons["receipt"] = "nobody was given a receipt"
     return reasons

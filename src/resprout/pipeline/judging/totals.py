@@ -135,7 +135,9 @@ class TotalOrderArrays:
         """By place: grows along what followed what, where the pair has an order."""
         self._has_order = np.ones(len(self._pair), dtype=np.bool_)
         one, other = self._followed
-        if np.any(self._rank[totals] == NULL) or np.any(self._rank[one] >= self._rank[other]):
+        self.is_proven = not (np.any(self._rank[totals] == NULL) or np.any(self._rank[one] >= self._rank[other]))
+        """Whether the places that the run claims are an order of all totals that were delivered."""
+        if not self.is_proven:
             self._sort()
 
     def breaks_barrier(self) -> bool:

@@ -13,6 +13,7 @@ from resprout.scenario.model import random_for
 from resprout.sim.classes.clients import doubled_clients, doubled_names, producers, unread
 from resprout.sim.classes.durable import consumers, spilling
 from resprout.sim.classes.links import slow_links, thin_links
+from resprout.sim.classes.logs import logs
 from resprout.sim.classes.machines import blackout, disks, hung, in_turn, moved_clocks, restarts, rolling
 from resprout.sim.classes.tree import cut_repairs, newcomers, totals
 from resprout.sim.mishaps import with_mishaps
@@ -38,6 +39,7 @@ CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
         "doubled-names": doubled_names,
         "hung": hung,
         "in-turn": in_turn,
+        "logs": logs,
         "moved-clocks": moved_clocks,
         "newcomers": newcomers,
         "producers": producers,

@@ -109,6 +109,7 @@ RESPROUT = Stack(
     },
     waits=_waits,
     survives=lambda options: everything(options.faults_tolerated),
+    max_payload=lambda options: options.max_payload,
     keeps_records=lambda options: bool(options.durable),
     keeps_subscriptions=True,
     keeps_logs=True,

@@ -52,7 +52,7 @@ def status_of(parts: BrokerParts, from_non_neighbours: int, out_of_bounds: int) 
         repairs=tuple(repairs.values()),
         log_bytes=parts.log.bytes_held,
         log_bundles=len(parts.log.entries),
-        log_bytes_max=life.options.log_bytes,
+        log_bytes_max=life.options.log_room,
         spill=parts.spilling.status(),
         paused=tuple([_paused(pause, life.now_us) for pause in parts.pauses.seen]),
         held=tuple(_held(parts)),

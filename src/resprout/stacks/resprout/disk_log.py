@@ -168,7 +168,7 @@ class DiskLog:
         are brought back to be written again. Returns the ones that are needed."""
         kept = self._kept
         needed: list[tuple[Entry, tuple[str, ...]]] = []
-        room = self._life.options.log_bytes
+        room = self._life.options.log_room
         while kept:
             entry, sent_to = kept[0]
             if entry is not None and entry.bundle is not None:

@@ -83,7 +83,7 @@ class Durables:
         self._served = served
         options = life.options
         self.consumers = Consumers(
-            sessions, self._consumers_changed, log, options.subscriber_bytes, options.heartbeat_us
+            sessions, self._consumers_changed, log, options.subscriber_room, options.heartbeat_us
         )
         self._waiting: dict[str, Consume] = {}
         """Consumers that came and cannot be served yet."""

@@ -197,7 +197,8 @@ class Forwarding:
         condition picked for it, if not all. Raises WireError if a condition has to read the bundle and cannot."""
         wanting, readers, picks = self._routes.find(bundle)
         if picks is not None:
-            check_columns(bundle)  # now, while its sender can be blamed: it is unpacked when it is delivered
+            # now, while its sender can be blamed: it is unpacked when it is delivered
+            check_columns(bundle, self._life.options.honest_payload)
         if readers and self._sessions.returned:
             readers = tuple([session for session in readers if not session.has(bundle)])
         return wanting, readers, picks

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 import msgspec
 
 from resprout.core.contract import Close, Effect, Event, Hold, LinkDown, LinkUp, Release, Retire, Send
+from resprout.edge.broker.ports import LogAccess
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import Consume, Consuming, Standing
 from resprout.edge.messages import Extra, ReadEvents, Serving
+from resprout.edge.position_messages import AskPosition
 from resprout.journal.interface import StoreFetched, StoreOpened
 from resprout.logs.declaration import check_logs
 from resprout.logs.messages import LOG_MESSAGES
@@ -33,7 +35,9 @@ class LogBroker(ResproutBroker):
         check_logs(seat.logs)
         super().__init__(seat, options, rng)
         parts = self.parts
-        self.logs = host = LogHost(parts.life, parts.peers, parts.durables, parts.client_book.durables, rng)
+        self.log_access = access = LogAccess()
+        durables = parts.client_book.durables
+        self.logs = host = LogHost(parts.life, parts.peers, parts.durables, durables, rng, access)
         self._subscriptions = frozenset(log.subscription for log in seat.logs)
         clients, _, brokers, _ = self.desks
         brokers.handlers.update(dict.fromkeys(LOG_MESSAGES, host.hear_peer))
@@ -41,6 +45,7 @@ class LogBroker(ResproutBroker):
         self._consume_any = clients.handlers[Consume]
         clients.handlers[Consume] = self._consume
         clients.handlers[ReadEvents] = host.reads.ask
+        clients.handlers[AskPosition] = host.positions.ask
         self.add_handlers(
             events={
                 StoreOpened: host.opened,
@@ -66,6 +71,7 @@ class LogBroker(ResproutBroker):
     def _link_down(self, event: LinkDown) -> None:
         super()._link_down(event)
         self.logs.reads.leave(event.peer)
+        self.logs.positions.leave(event.peer)
 
     def _link_up(self, event: LinkUp) -> None:
         super()._link_up(event)
@@ -110,7 +116,7 @@ class LogBroker(ResproutBroker):
                     host.closed(effect.peer)
                 continue
             if isinstance(effect, Send) and type(effect.message) is Serving:
-                extras = (*effect.message.extras, Extra.READING)
+                extras = (*effect.message.extras, Extra.READING, Extra.POSITIONS)
                 effect = Send(effect.peer, msgspec.structs.replace(effect.message, extras=extras))
             if isinstance(effect, Retire):
                 host.said.clear()

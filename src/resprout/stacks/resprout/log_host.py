@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, unpack_attributes, unpack_payloads
 from resprout.core.contract import Effect, Event, LinkDown, LinkUp, ProtocolMessage, Received, Writable
+from resprout.edge.broker.ports import LogAccess
 from resprout.edge.durable_messages import (
     SPANS_MAX,
     Acknowledge,
@@ -34,6 +35,10 @@ from resprout.logs.messages import (
     LogFetch,
     LogFound,
     LogLed,
+    LogPage,
+    LogRead,
+    LogSettle,
+    LogSettled,
     LogTold,
     broker_of,
     speaker_of,
@@ -44,6 +49,7 @@ from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.durable_book import DurableBook
 from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.log_positions import LogPositions
 from resprout.stacks.resprout.log_reads import LogReads
 
 WINDOW: Final = 4_096
@@ -69,7 +75,9 @@ class _Consumption:
 
 
 class LogHost:
-    def __init__(self, life: BrokerLife, peers: Peers, durables: Durables, book: DurableBook, rng: Random) -> None:
+    def __init__(
+        self, life: BrokerLife, peers: Peers, durables: Durables, book: DurableBook, rng: Random, access: LogAccess
+    ) -> None:
         self._life = life
         self._peers = peers
         self._durables = durables
@@ -94,7 +102,9 @@ class LogHost:
         self.local: deque[ProtocolMessage] = deque()
         """What this broker says to itself."""
         self._tokens = 0
-        self.reads: Final = LogReads(life, self.replicas, self)
+        """Given out so far."""
+        self.reads: Final = LogReads(life, self.replicas, self, access)
+        self.positions: Final = LogPositions(life, self.replicas, self, access)
 
     # -- the port of replicas and feeders ------------------------------------------------------------------------------
 
@@ -104,11 +114,17 @@ class LogHost:
     def send(self, broker: str, message: ProtocolMessage) -> None:
         if broker == self._life.seat.name:
             self.local.append(message)
-        elif not self._life.view.is_dead(broker):
+        elif not self._life.view.is_dead_speaker(broker):
             self._peers.post(broker, message)
+        elif isinstance(message, LogFeed) and any(broker in log.replicas for log in self._life.seat.logs):
+            self._peers.open(broker)  # it may have returned far away, and has no reason to call
 
     def do(self, effect: Effect) -> None:
         self._life.out.append(effect)
+
+    def token(self) -> int:
+        self._tokens += 1
+        return self._tokens
 
     # -- time and sessions ---------------------------------------------------------------------------------------------
 
@@ -127,6 +143,7 @@ class LogHost:
             if feed.feeder is not None:
                 feed.feeder.tick()
         self.reads.tick()
+        self.positions.tick()
 
     def link_up(self, broker: str) -> None:
         for replica in self.replicas.values():
@@ -151,10 +168,9 @@ class LogHost:
                 self._life.note("log", f"{self._life.seat.name} keeps no replica of {name}: {replica.trouble}")
 
     def fetched(self, event: StoreFetched) -> None:
-        if not self.reads.fetched(event):
-            for replica in self.replicas.values():
-                if replica.fetched(event):
-                    return
+        for replica in self.replicas.values():
+            if replica.fetched(event):
+                return
 
     # -- what brokers say ----------------------------------------------------------------------------------------------
 
@@ -170,16 +186,23 @@ class LogHost:
         if isinstance(message, LogFed | LogLed):
             self._answered(broker, message)
             return
-        if isinstance(message, LogEntries):
+        if isinstance(message, LogPage):
             self.reads.hear(broker, message)
+            return
+        if isinstance(message, LogSettled):
+            self.positions.hear(broker, message)
+            return
         replica = self.replicas.get(message.log)
         if replica is None:
             return
         if isinstance(message, LogFeed):
             replica.hear_feed(broker, message, now_us)
         elif isinstance(message, LogFetch):
-            self._tokens += 1
-            replica.hear_fetch(broker, message, self._tokens)
+            replica.hear_fetch(broker, message)
+        elif isinstance(message, LogRead):
+            replica.hear_read(broker, message)
+        elif isinstance(message, LogSettle):
+            replica.hear_settle(broker, message, now_us, self._wall_us)
         elif not replica.knows(broker):
             return  # it keeps no replica of this log
         elif isinstance(message, LogAsk):
@@ -266,7 +289,7 @@ class LogHost:
                 feeder.begin(self._wall_us)
             if gap := self._gaps.pop(log.name, ""):
                 feeder.note_gap(gap, self._wall_us)
-            self._life.note("log_fed", f"{log.name} is fed from here")
+            self._life.note("log_fed", f"{log.name} is fed from here", attributes={"log": log.name})
 
     @property
     def _wall_us(self) -> int:
@@ -275,7 +298,8 @@ class LogHost:
     def _handed(self, feed: _Consumption, message: Handed) -> None:
         if feed.feeder is not None:
             for bundle in whole_runs(message.bundle, message.offsets):
-                feed.feeder.hand(bundle, message.tseq, self._wall_us)
+                tseq = message.tseq + bundle.first - message.bundle.first if message.tseq >= 0 else message.tseq
+                feed.feeder.hand(bundle, tseq, self._wall_us)
 
     def _done(self, feed: _Consumption, bundle: Bundle) -> None:
         feed.done.append(Span(*bundle.origin, bundle.first, bundle.last))

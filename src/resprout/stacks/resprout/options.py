@@ -1,10 +1,13 @@
 """What can be set about the default stack."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from resprout.core import limits
+
+PAYLOADS_IN_ROOM: Final = 4
+"""Payloads of `max_payload` that fit into the log of a neighbour or of all clients, and into the share of a reader."""
 
 
 class ResproutOptions(msgspec.Struct, frozen=True):
@@ -20,8 +23,9 @@ class ResproutOptions(msgspec.Struct, frozen=True):
     """Bytes of one neighbour's bundles that may wait here for other links, and bytes of all local publications that may
     wait to become safe or for a link, before their senders are held back. Local publishers share the latter: one that
     uses more than its fair share is held first. A session's window of what is already on its way comes on top."""
-    max_payload: Annotated[int, msgspec.Meta(ge=4096, le=limits.PAYLOAD_BYTES)] = limits.PAYLOAD_BYTES
-    """Bytes that one payload may have, announced to clients when they connect. Give it to all brokers alike."""
+    max_payload: Annotated[int, msgspec.Meta(ge=4096, le=limits.PAYLOAD_BYTES_MAX)] = limits.PAYLOAD_BYTES
+    """Bytes that one payload may have, announced to clients when they connect. All brokers of a network have the same;
+    one with another limit is refused. Above 1 MiB, `log_bytes` and `subscriber_bytes` are at least four times this."""
     subscriber_bytes: Annotated[int, msgspec.Meta(ge=4096)] = 64 << 20
     """Bytes that one subscriber, or one durable subscription, may have unread. Beyond that its `when_full` decides: its
     session ends, the oldest messages are dropped, or publishers of its topics wait."""
@@ -43,3 +47,23 @@ class ResproutOptions(msgspec.Struct, frozen=True):
     """True: keep on disk what local clients published until it is safe elsewhere, and publish it again after a restart.
     "journal": keep the whole log on disk, so that what is safe is on disk at f + 1 brokers, and survives the end of
     all of them."""
+
+    @property
+    def log_room(self) -> int:
+        """`log_bytes`, or more where payloads may be large."""
+        return max(self.log_bytes, self._least_room)
+
+    @property
+    def subscriber_room(self) -> int:
+        """`subscriber_bytes`, or more where payloads may be large."""
+        return max(self.subscriber_bytes, self._least_room)
+
+    @property
+    def honest_payload(self) -> int:
+        """Bytes of a payload that no client of a network exceeds: a larger one ends the session of its publisher."""
+        return max(self.max_payload, limits.PAYLOAD_BYTES)
+
+    @property
+    def _least_room(self) -> int:
+        """Room for several of the largest payloads. With room for one only, those who publish or read it look slow."""
+        return PAYLOADS_IN_ROOM * self.max_payload if self.max_payload > limits.PAYLOAD_BYTES else 0

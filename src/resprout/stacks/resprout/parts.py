@@ -129,14 +129,14 @@ class BrokerParts:
             self._finished,
             CopyCount(life, self.links).of,
             self._durable_confirmed,
-            options.subscriber_bytes // 2,
+            options.subscriber_room // 2,
             known_deep=lambda: self.interest.index.deep_placements,
         )
         budget = MatchBudget(self.sessions.quotas, self.links, self.sessions.all, lambda: life.now_us)
         self.routes = Routes(self.interest.index, self.links, self.sessions.all, budget)
         self.delivering = Delivering(life, self.log, self.sessions, self.reports)
-        self.charges = Charges(options.log_bytes, self.links, self.log, self.sessions)
-        self.pressure = BackPressure(options.log_bytes, self.charges.of)
+        self.charges = Charges(options.log_room, self.links, self.log, self.sessions)
+        self.pressure = BackPressure(options.log_room, self.charges.of)
         self.disk = (
             DiskLog(life, self.links, self.sessions, self.lost, self.interest.index, self._durable_states)
             if options.durable == "journal"

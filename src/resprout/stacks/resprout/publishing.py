@@ -191,7 +191,7 @@ class ClientPublishing:
         bundle = message.bundle
         session.check_next(bundle)
         self._clock.check_client(bundle.stamp)
-        check_columns(bundle)
+        check_columns(bundle, life.options.honest_payload)
         if (size := self._too_large(bundle)) is not None:
             session.skip(bundle)
             reason = f"a payload of {size} bytes; at most {life.options.max_payload} (max_payload)"

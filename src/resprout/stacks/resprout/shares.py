@@ -81,7 +81,7 @@ class Shares:
         self._pauses = pauses
         self._served = served
         self._durables = durables
-        self._share = life.options.subscriber_bytes
+        self._share = life.options.subscriber_room
         self.watched: dict[str, _Watch] = {}
         self._recent: deque[tuple[int, str]] = deque(maxlen=RECENT_MAX)
         """Subscribers that were cut off: when, and how much was unread."""
@@ -170,7 +170,7 @@ class Shares:
 
     def _cut_off(self, session: ClientSession) -> None:
         life = self._life
-        limit, waits_s = life.options.subscriber_bytes / (1 << 20), life.options.slow_consumer_us / 1e6
+        limit, waits_s = life.options.subscriber_room / (1 << 20), life.options.slow_consumer_us / 1e6
         unread_bytes = session.owed_bytes + session.dropped_bytes
         reason = (
             f"slow consumer: {unread_bytes / (1 << 20):.1f} MiB were unread at {life.seat.name}, which keeps "

@@ -54,7 +54,7 @@ class Spilling:
         self._log = log
         options, make = life.options, life.seat.spill
         self._store = make(options.spill_bytes) if make is not None and options.spill_bytes else None
-        self._memory = options.log_bytes // MEMORY_SHARE
+        self._memory = options.log_room // MEMORY_SHARE
         self.filters: dict[str, int] = {}
         """Of all durable subscriptions that spill, wherever they live, and of how many."""
         self._index: MatchIndex[str] = MatchIndex()

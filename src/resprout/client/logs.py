@@ -1,0 +1,254 @@
+"""Subscriptions that read logs: `LogClient` is the part of the client that makes them, `DurableLogInbox` is one with a
+position that is stored with the log.
+
+A durable subscription to a log is a position with an owner. Its consumer takes the position over, which makes it a new
+version, and stores with that version how far it has come. So an earlier consumer, which does not know yet that it was
+replaced, changes nothing any more, and learns it (FencedError).
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+from weakref import WeakSet
+
+import msgspec
+
+from resprout.client.durable import DurableInbox
+from resprout.client.errors import ClosedError, CommitError, FencedError, OnEvent, TellGap
+from resprout.client.following import LogFollower, LogInbox
+from resprout.client.inbox import Batch, Inbox
+from resprout.client.past_events import PAGE_BYTES, Offset, Start, read_request
+from resprout.client.positions import PositionClient
+from resprout.core.errors import UnsupportedSubscriptionError, UsageError
+from resprout.core.limits import check_name
+from resprout.edge.client.machine import ClientMachine
+from resprout.edge.requests import PositionAnswered, PositionRequest, StoredMessage
+from resprout.logs.declaration import LOG_PREFIX
+from resprout.logs.positions import ASK, FORGET
+from resprout.net.host import Host
+
+COMMIT_SECONDS: Final = 0.1
+"""Between two commits of one consumer: what is acknowledged meanwhile goes together."""
+CLAIMS_MAX: Final = 10
+"""Attempts to take a position over, while others do the same."""
+
+
+def log_of(log: str | None, start: Start) -> str | None:
+    """Return the name of the log that a subscription reads: as it is given, or as its offset names it."""
+    if log is not None:
+        return check_name(log, "log: name of a log")
+    if isinstance(start, Offset) and start.journal.startswith(LOG_PREFIX):
+        return start.journal.removeprefix(LOG_PREFIX)
+    return None
+
+
+class DurableLogInbox(DurableInbox):
+    """As the inbox of a durable subscription; its messages come from a log, and so does everything that it raises."""
+
+    def __init__(
+        self,
+        ask: Callable[[PositionRequest], Awaitable[PositionAnswered]],
+        log: str,
+        name: str,
+        claimed: PositionAnswered,
+        follower: LogFollower,
+        manual_ack: bool,
+        loop: asyncio.AbstractEventLoop,
+        on_event: OnEvent | None,
+    ) -> None:
+        super().__init__(name, manual_ack, on_event, loop)
+        self.log = log
+        self._taken = lambda batch: follower.taken()
+        self._ask = ask
+        self._claimed = claimed
+        self._follower = follower
+        self._trouble: Exception | None = None
+        self._open: OrderedDict[int, bool] = OrderedDict()
+        """By offset, in order: messages that are not committed, and whether they were acknowledged."""
+        self._processed = self._committed = claimed.offset
+        """The offset to go on from, as it is here, and as it is stored."""
+        self._commits: asyncio.Task[None] | None = None
+
+    # -- for the client ------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self._follower.start(self._put_stored, self.fail)
+
+    def fail(self, error: Exception) -> None:
+        if not self._over:
+            self._trouble = error
+            self.end(str(error))
+
+    def end(self, failure: str | None = None, error: type[ClosedError] = ClosedError) -> None:
+        super().end(failure, error)
+        self._follower.stop()
+
+    def _put_stored(self, stored: Sequence[StoredMessage]) -> None:
+        for each in stored:
+            self._open[each.position] = False
+        before = self._claimed.end if self._claimed.version > 1 else 0
+        messages = [
+            msgspec.structs.replace(each.message, redelivered=True) if each.position < before else each.message
+            for each in stored
+        ]
+        self.put(Batch(1), messages)
+
+    # -- acknowledgements ----------------------------------------------------------------------------------------------
+
+    def _say(self) -> None:
+        said, self._unsaid = self._unsaid, []
+        for message in said:
+            if message.position in self._open:
+                self._open[message.position] = True
+        while self._open and self._open[next(iter(self._open))]:
+            position, _ = self._open.popitem(last=False)
+            self._processed = position + 1
+        if not self._open:  # what does not match is processed, too
+            self._processed = max(self._processed, self._follower.position)
+        if self._processed > self._committed and self._commits is None:
+            self._commits = self._loop.create_task(self._commit())
+
+    async def _commit(self) -> None:
+        """Store how far this consumer has come, until it has come no further."""
+        try:
+            while self._processed > self._committed and not self._is_fenced:
+                upto = self._processed
+                request = PositionRequest(self.log, self.name, upto, self._claimed.version)
+                answer = await self._ask(request)
+                if not answer.reason:
+                    self._committed = upto
+                elif not answer.retryable:
+                    self._fence(answer.reason)
+                await asyncio.sleep(COMMIT_SECONDS)
+        except ClosedError:
+            pass  # what was not stored comes again
+        finally:
+            self._commits = None
+
+    def _fence(self, reason: str) -> None:
+        self._is_fenced = True
+        self._discard()
+        self.end(f"another consumer has taken over {self.name!r}: {reason}")
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Release the subscription, which stays: the next consumer begins with what was not acknowledged."""
+        self._say()
+        if self._processed > self._committed and not self._is_fenced:
+            request = PositionRequest(self.log, self.name, self._processed, self._claimed.version)
+            with contextlib.suppress(ClosedError):  # it comes again
+                await self._ask(request)
+        self.end()
+
+    async def unsubscribe(self) -> None:
+        """End the subscription for all its consumers: the position is forgotten."""
+        self.check_ack()
+        request = PositionRequest(self.log, self.name, FORGET, self._claimed.version)
+        answer = await self._ask(request)
+        if answer.reason and not answer.retryable:
+            self._fence(answer.reason)
+            self._raise_if_over()
+        elif answer.reason:
+            raise CommitError(answer.reason)
+        self._processed = self._committed
+        self.end()
+
+    async def _wait(self) -> None:
+        if self._over and self._trouble is not None:
+            raise self._trouble
+        await super()._wait()
+
+    def _raise_if_over(self) -> None:
+        if self._is_fenced:
+            raise FencedError(self.failure or "")
+        super()._raise_if_over()
+
+
+class LogClient(PositionClient):
+    def __init__(self, machine: ClientMachine, host: Host, copies: int) -> None:
+        super().__init__(machine, host, copies)
+        self._followed: WeakSet[Inbox] = WeakSet()
+        """Inboxes that read logs."""
+        self._durables: set[DurableInbox] = set()
+        """Durable subscriptions that this program consumes."""
+        self._on_event: OnEvent | None = None
+
+    def _missing(self, filter: str) -> TellGap:
+        raise NotImplementedError
+
+    async def _follow(
+        self,
+        filter: str,
+        where: str | None,
+        log: str,
+        start: Start,
+        durable: str | None,
+        group: str | None,
+        manual_ack: bool,
+        allow_gaps: bool,
+    ) -> Inbox:
+        self._check_open()
+        if group is not None:
+            raise UnsupportedSubscriptionError(
+                f"group={group!r}: a group does not read a log; durable= gives a log one reader at a time"
+            )
+        if durable is not None:
+            check_name(durable, "durable: name of a durable subscription")
+            return await self._consume_log(filter, where, log, start, durable, manual_ack, allow_gaps)
+        follower = await self._open_follower(filter, where, log, start, allow_gaps)
+        inbox = LogInbox(self._loop, follower)
+        self._followed.add(inbox)
+        inbox.begin()
+        return inbox
+
+    async def _open_follower(
+        self, filter: str, where: str | None, log: str, start: Start, allow_gaps: bool
+    ) -> LogFollower:
+        request = read_request(filter, where, start, PAGE_BYTES, allow_gaps, log)
+        follower = LogFollower(self.read_events, msgspec.structs.replace(request, whole=True), self._missing(filter))
+        await follower.open()
+        return follower
+
+    async def _consume_log(
+        self, filter: str, where: str | None, log: str, start: Start, durable: str, manual_ack: bool, allow_gaps: bool
+    ) -> DurableInbox:
+        if any(other.name == durable and not other.is_over for other in self._durables):
+            raise UsageError(f"durable={durable!r}: this client consumes it already")
+        seen = await self._ask_position(PositionRequest(log, durable, ASK))
+        if seen.offset >= 0:
+            start = Offset(f"{LOG_PREFIX}{log}", seen.offset)
+        follower = await self._open_follower(filter, where, log, start, allow_gaps)
+        begin = follower.first.messages[0].position if follower.first.messages else follower.first.next.position
+        claimed = await self._claim(log, durable, seen, begin)
+        if seen.offset >= 0 and claimed.offset != seen.offset:  # the consumer before has come further meanwhile
+            start = Offset(f"{LOG_PREFIX}{log}", claimed.offset)
+            follower = await self._open_follower(filter, where, log, start, allow_gaps)
+        inbox = DurableLogInbox(
+            self._ask_position_once, log, durable, claimed, follower, manual_ack, self._loop, self._on_event
+        )
+        self._followed.add(inbox)
+        self._durables.add(inbox)
+        inbox.begin()
+        return inbox
+
+    async def _claim(self, log: str, name: str, seen: PositionAnswered, begin: int) -> PositionAnswered:
+        """Make the position a new version, which only this consumer knows. One that is there stays where it is."""
+        owner = secrets.token_hex(8)
+        for _ in range(CLAIMS_MAX):
+            offset = seen.offset if seen.offset >= 0 else begin
+            answer = await self._ask_position_once(PositionRequest(log, name, offset, seen.version, True, owner))
+            if not answer.reason:
+                return answer
+            if answer.retryable or answer.version == seen.version:
+                raise CommitError(answer.reason)
+            seen = answer
+        raise CommitError(f"the position {name!r} of the log {log} is taken over again and again by others")
+
+    def _end_followed(self, failure: str | None, error: type[ClosedError]) -> None:
+        """The client is closed, or its session is over."""
+        for inbox in list(self._followed):
+            inbox.end(failure, error)

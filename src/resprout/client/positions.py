@@ -1,0 +1,121 @@
+"""Positions in logs, stored under a name with the log itself: how far a reader has come.
+
+    position = await client.committed("bank", "billing") or "earliest"
+    inbox = await client.subscribe("bank/#", log="bank", replay_from=position)
+    async for message in inbox:
+        bill(message)
+        await client.commit("bank", "billing", message.position + 1)
+
+As in Kafka, a position is the offset to go on from: that of the last message that was processed, and one more.
+"""
+
+import asyncio
+import secrets
+from typing import Final
+
+from resprout.client.arguments import check_count, check_flag
+from resprout.client.errors import ClosedError, CommitError
+from resprout.client.past_events import Answered, AskingClient, Offset, read_offset
+from resprout.core.contract import Request
+from resprout.core.errors import UsageError
+from resprout.core.limits import check_name
+from resprout.core.message_fields import NUMBER_MAX
+from resprout.edge.client.machine import ClientMachine
+from resprout.edge.requests import PositionAnswered, PositionRequest, Refused
+from resprout.logs.declaration import LOG_PREFIX
+from resprout.logs.positions import ASK, FORGET
+from resprout.net.host import Host
+
+TRIES_MAX: Final = 5
+"""Of a forced change, each with the version that was seen then."""
+
+
+class PositionClient(AskingClient):
+    def __init__(self, machine: ClientMachine, host: Host, copies: int) -> None:
+        super().__init__(machine, host, copies)
+        self._asking: dict[int, asyncio.Future[PositionAnswered]] = {}
+        """Requests that are not answered yet, by token."""
+
+    async def commit(self, log: str, name: str, offset: Offset | str | int, *, force: bool = False) -> Offset:
+        """Store under `name` that a reader of the log goes on from `offset`; return what is stored now.
+
+        A position never goes back: an offset before it changes nothing, unless `force` is given. Raises CommitError,
+        and nothing was stored, when the log has no such offset or too many positions, or no replica leads it.
+        """
+        position = _position_of(log, offset)
+        check_name(name, "name of a position")
+        check_flag(force, "force")
+        if not force:
+            answer = await self._ask_position(PositionRequest(log, name, position))
+            return Offset(f"{LOG_PREFIX}{log}", answer.offset)
+        owner = secrets.token_hex(8)
+        for _ in range(TRIES_MAX - 1):
+            seen = await self._ask_position(PositionRequest(log, name, ASK))
+            request = PositionRequest(log, name, position, seen.version, True, owner)
+            answer = await self._ask_position_once(request)
+            if not answer.reason:
+                return Offset(f"{LOG_PREFIX}{log}", answer.offset)
+            if answer.version == seen.version or answer.retryable:
+                raise CommitError(answer.reason)
+        raise CommitError(
+            f"the position {name!r} of the log {log} was changed by others {TRIES_MAX - 1} times meanwhile"
+        )
+
+    async def committed(self, log: str, name: str) -> Offset | None:
+        """Return the position that is stored under `name`, None if there is none. Raises CommitError when it cannot be
+        told, because no replica leads the log."""
+        check_name(log, "name of a log")
+        check_name(name, "name of a position")
+        answer = await self._ask_position(PositionRequest(log, name, ASK))
+        return Offset(f"{LOG_PREFIX}{log}", answer.offset) if answer.offset >= 0 else None
+
+    async def forget_position(self, log: str, name: str) -> None:
+        """Delete the position that is stored under `name`. There may be none."""
+        check_name(log, "name of a log")
+        check_name(name, "name of a position")
+        await self._ask_position(PositionRequest(log, name, FORGET))
+
+    async def _ask_position(self, request: PositionRequest) -> PositionAnswered:
+        """Ask the log as it is; CommitError with the reason when it was not done."""
+        answer = await self._ask_position_once(request)
+        if answer.reason:
+            raise CommitError(answer.reason)
+        return answer
+
+    async def _ask_position_once(self, request: PositionRequest) -> PositionAnswered:
+        """Ask the log, and return its answer with the reason why not."""
+        self._check_open()
+        token = next(self._tokens)
+        answered: asyncio.Future[PositionAnswered] = self._loop.create_future()
+        self._asking[token] = answered
+        self._host.handle(Request(request, token))
+        try:
+            return await answered
+        finally:
+            self._asking.pop(token, None)
+
+    def _answered(self, token: int, news: Answered | PositionAnswered) -> None:
+        asked = self._asking.get(token)
+        if asked is None:
+            assert not isinstance(news, PositionAnswered), "nobody waits for it"
+            super()._answered(token, news)
+        elif not asked.done():
+            refused = news.reason if isinstance(news, Refused) else ""
+            asked.set_result(news if isinstance(news, PositionAnswered) else PositionAnswered(-1, 0, 0, refused))
+
+    def _answer_nothing(self, reason: str) -> None:
+        super()._answer_nothing(reason)
+        for asked in self._asking.values():
+            if not asked.done():
+                asked.set_exception(ClosedError(reason))
+
+
+def _position_of(log: str, offset: Offset | str | int) -> int:
+    check_name(log, "name of a log")
+    if isinstance(offset, str):
+        offset = read_offset(offset)
+    if isinstance(offset, Offset):
+        if offset.journal != f"{LOG_PREFIX}{log}":
+            raise UsageError(f"offset={offset} is no offset of the log {log}")
+        return offset.position
+    return check_count(offset, "offset", 0, NUMBER_MAX)

@@ -1,0 +1,251 @@
+"""Reads of a log at one replica: the entry is found that holds an offset, or is the first from a time on.
+
+Entries are stored by number, and readers name offsets and times. Both rise from one entry to the next, so a read
+searches between the points that are known: the entries that earlier reads have come across. A page that follows
+another one needs no search.
+
+A read of the end may wait for more (`waits`). It is answered when there is an entry, or after some ticks without one.
+"""
+
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from resprout.journal.interface import FetchStore, Kept, StoreFetched
+from resprout.logs.declaration import LogDeclaration
+from resprout.logs.entries import LogEntryStore
+from resprout.logs.messages import FETCH_BYTES, LogPort
+from resprout.logs.records import LogEntry, read_entry
+
+BY_TIME: Final = -1
+LATEST: Final = -2
+READS_MAX: Final = 4_096
+"""Reads that wait for the disk, or for more."""
+POINTS_MAX: Final = 4_096
+FOLLOWING_MAX: Final = 1_024
+WAIT_TICKS: Final = 2
+"""So long a read waits for more, before it is answered with nothing."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """`offset`: to read from; `BY_TIME`: from the first entry with this time or a later one; `LATEST`: the end."""
+
+    offset: int
+    time_us: int = 0
+    size: int = FETCH_BYTES
+    waits: bool = False
+
+
+class FoundPage(msgspec.Struct, frozen=True):
+    """What is there: entries from the one that holds the offset `begin`, unless `begin` is not there."""
+
+    begin: int
+    records: Sequence[bytes] = ()
+    first: int = 0
+    """The first offset that this replica has, and the one behind the last."""
+    end: int = 0
+    first_us: int = 0
+    """The time of the first entry; 0 when there is none."""
+    reason: str = ""
+    """Why nothing can be said."""
+
+
+Found = Callable[[FoundPage], None]
+
+
+class _Point(msgspec.Struct, frozen=True, order=True):
+    number: int
+    offset: int
+    time_us: int
+
+
+class _Read:
+    """One read. The entry is among those from `low` up to the one before `high`, or is `high`."""
+
+    def __init__(self, wanted: Wanted, found: Found) -> None:
+        self.wanted = wanted
+        self.found = found
+        self.low = 0
+        self.high = 0
+        self.ticks = 0
+        self.page: StoreFetched | None = None
+        """It only lacks the first offset."""
+
+
+class LogReader:
+    def __init__(
+        self, declaration: LogDeclaration, entries: LogEntryStore, port: LogPort, end: Callable[[], tuple[int, int]]
+    ) -> None:
+        """`end` gives the number and the offset behind the last entry that is decided."""
+        self._declaration = declaration
+        self._entries = entries
+        self._port = port
+        self._end = end
+        self._reads: dict[int, _Read] = {}
+        """By token."""
+        self._waiting: list[_Read] = []
+        self._points: list[_Point] = []
+        """Entries that were come across, by number."""
+        self._following: OrderedDict[int, int] = OrderedDict()
+        """By offset, where a page ended: the number of the next entry."""
+        self._first: _Point | None = None
+        """The first entry of the store, when it was seen last."""
+
+    def read(self, wanted: Wanted, found: Found) -> None:
+        if len(self._reads) + len(self._waiting) >= READS_MAX:
+            found(FoundPage(max(0, wanted.offset), reason=f"{READS_MAX} reads of the log wait here"))
+            return
+        read = _Read(wanted, found)
+        _, end = self._end()
+        if wanted.waits and wanted.offset == end:
+            self._waiting.append(read)
+        else:
+            self._begin(read)
+
+    def look(self) -> None:
+        """There may be more entries than before."""
+        _, end = self._end()
+        ready = [read for read in self._waiting if read.wanted.offset < end]
+        if ready:
+            self._waiting = [read for read in self._waiting if read.wanted.offset >= end]
+            for read in ready:
+                self._begin(read)
+
+    def tick(self) -> None:
+        """From time to time: nobody waits for ever."""
+        waiting, self._waiting = self._waiting, []
+        for read in waiting:
+            read.ticks += 1
+            if read.ticks > WAIT_TICKS:
+                self._begin(read)
+            else:
+                self._waiting.append(read)
+
+    # -- the search ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, read: _Read) -> None:
+        number, end = self._end()
+        read.low, read.high = self._entries.first, number
+        wanted = read.wanted
+        if wanted.offset == LATEST or wanted.offset >= end or not number:
+            read.low = number
+        elif wanted.offset == BY_TIME and not wanted.time_us:
+            read.high = read.low
+        elif (known := self._following.get(wanted.offset)) is not None:
+            read.low = read.high = known
+        else:
+            self._narrow(read)
+        self._search(read)
+
+    def _narrow(self, read: _Read) -> None:
+        """The last point that is before what is wanted, or holds it, and the next one."""
+        wanted, points = read.wanted, self._points
+        if wanted.offset >= 0:
+            at = bisect_right(points, wanted.offset, key=lambda point: point.offset)
+        else:
+            at = bisect_right(points, wanted.time_us - 1, key=lambda point: point.time_us)
+        if at:
+            read.low = max(read.low, points[at - 1].number)
+        if at < len(points):
+            read.high = max(read.low, min(read.high, points[at].number))
+
+    def _search(self, read: _Read) -> None:
+        is_found = read.low >= read.high or (read.wanted.offset >= 0 and read.high - read.low == 1)
+        position = read.low if is_found else (read.low + read.high) // 2
+        size = max(1, min(read.wanted.size, FETCH_BYTES)) if is_found else 1
+        self._fetch(read, position, size)
+
+    def _fetch(self, read: _Read, position: int, size: int) -> None:
+        token = self._port.token()
+        self._reads[token] = read
+        self._port.do(FetchStore(token, self._declaration.entries, position, size))
+
+    def fetched(self, event: StoreFetched) -> bool:
+        """Return False for a token of somebody else."""
+        read = self._reads.pop(event.token, None)
+        if read is None:
+            return False
+        if event.reason:
+            read.found(FoundPage(max(0, read.wanted.offset), reason=event.reason))
+        elif read.page is not None:
+            self._learn(event.records)
+            self._answer(read, read.page)
+        elif event.first > read.low:  # retention has dropped what was there
+            read.low, read.high = event.first, max(event.first, read.high)
+            self._search(read)
+        elif read.low >= read.high or (read.wanted.offset >= 0 and read.high - read.low == 1):
+            self._complete(read, event)
+        else:
+            self._halve(read, event)
+        return True
+
+    def _halve(self, read: _Read, event: StoreFetched) -> None:
+        self._learn(event.records[:1])
+        entry = read_entry(event.records[0].record) if event.records else None
+        if entry is None:
+            reason = f"an entry of the log {self._declaration.name} cannot be read here"
+            read.found(FoundPage(max(0, read.wanted.offset), reason=reason))
+            return
+        wanted = read.wanted
+        if wanted.offset < 0:
+            is_before = entry.time_us < wanted.time_us
+            read.low, read.high = (entry.number + 1, read.high) if is_before else (read.low, entry.number)
+        elif wanted.offset < entry.offset:
+            read.high = entry.number
+        else:
+            read.low = entry.number
+            if wanted.offset < entry.following:
+                read.high = entry.number
+        self._search(read)
+
+    def _learn(self, records: Sequence[Kept]) -> None:
+        for kept in records[:1]:
+            entry = read_entry(kept.record)
+            if entry is not None:
+                point = _Point(entry.number, entry.offset, entry.time_us)
+                at = bisect_right(self._points, point)
+                if not at or self._points[at - 1] != point:
+                    insort(self._points, point)
+                if self._first is None or kept.position < self._first.number:
+                    self._first = point
+        if len(self._points) > POINTS_MAX:
+            del self._points[1::2]
+
+    # -- the answer ----------------------------------------------------------------------------------------------------
+
+    def _complete(self, read: _Read, event: StoreFetched) -> None:
+        self._learn(event.records)
+        if event.first < event.end and (self._first is None or self._first.number != event.first):
+            self._first = None
+            read.page = event
+            self._fetch(read, event.first, 1)
+        else:
+            self._answer(read, event)
+
+    def _answer(self, read: _Read, event: StoreFetched) -> None:
+        number, end = self._end()
+        wanted = read.wanted
+        found = [entry for kept in event.records if (entry := read_entry(kept.record)) is not None]
+        entries = [entry for entry in found if entry.number < number]
+        first = self._first
+        begin = self._begin_of(wanted, entries, end)
+        if wanted.offset == LATEST or wanted.offset >= end or begin < (entries[0].offset if entries else 0):
+            entries = []
+        if entries:
+            self._remember_end(entries[-1])
+        records = [kept.record for kept in event.records][: len(entries)]
+        start = min(first.offset, end) if first is not None else end
+        read.found(FoundPage(begin, records, start, end, first.time_us if first is not None else 0))
+
+    def _begin_of(self, wanted: Wanted, entries: Sequence[LogEntry], end: int) -> int:
+        if wanted.offset >= 0:
+            return wanted.offset
+        return entries[0].offset if entries and wanted.offset == BY_TIME else end
+
+    def _remember_end(self, entry: LogEntry) -> None:
+        self._following[entry.following] = entry.number + 1
+        if len(self._following) > FOLLOWING_MAX:
+            self._following.popitem(last=False)

@@ -1,0 +1,61 @@
+"""Positions at one replica: the leader proposes what clients want stored, and tells brokers what is stored."""
+
+from collections.abc import Callable
+from typing import Final
+
+from resprout.core import limits
+from resprout.logs.messages import LogPort, LogSettle, LogSettled
+from resprout.logs.positions import ASK, PositionCommand, position_command
+from resprout.logs.state import LogState
+
+WAITING_MAX: Final = 4_096
+"""Requests that are proposed, and not applied yet. More are not answered, and come again."""
+
+Propose = Callable[[bytes], bool]
+
+
+class PositionSettling:
+    def __init__(self, state: LogState, port: LogPort) -> None:
+        self._state = state
+        self._port = port
+        self._waiting: dict[tuple[str, int], tuple[LogSettle, PositionCommand]] = {}
+        """By broker and its number."""
+
+    def hear(self, broker: str, message: LogSettle, time_us: int, propose: Propose) -> None:
+        """By the leader, as long as no other one can be elected."""
+        if message.offset == ASK:
+            self._tell(broker, message, "")
+            return
+        if max(len(message.name.encode()), len(message.owner.encode())) > limits.NAME_BYTES:
+            self._tell(broker, message, f"names have up to {limits.NAME_BYTES} bytes")
+            return
+        command = PositionCommand(message.name, message.offset, message.version, message.forced, message.owner, time_us)
+        reason = self._state.positions.why_not(command, self._state.end)
+        if reason and not self._state.positions.has_effect(command):
+            self._tell(broker, message, reason)
+        elif self._state.positions.has_effect(command):
+            self._tell(broker, message, "")
+        elif len(self._waiting) < WAITING_MAX and propose(position_command(command)):
+            self._waiting[broker, message.id] = (message, command)
+            self.look()
+
+    def look(self) -> None:
+        """Something may have been applied."""
+        positions, end = self._state.positions, self._state.end
+        for (broker, id), (message, command) in list(self._waiting.items()):
+            reason = positions.why_not(command, end)
+            if positions.has_effect(command):
+                del self._waiting[broker, id]
+                self._tell(broker, message, "")
+            elif reason:
+                del self._waiting[broker, id]
+                self._tell(broker, message, reason)
+
+    def forget(self) -> None:
+        """This replica does not lead any more: those who ask will ask again."""
+        self._waiting.clear()
+
+    def _tell(self, broker: str, message: LogSettle, reason: str) -> None:
+        stored = self._state.positions.by_name.get(message.name)
+        offset, version = (stored.offset, stored.version) if stored is not None else (-1, 0)
+        self._port.send(broker, LogSettled(message.log, message.id, offset, version, self._state.end, "", True, reason))

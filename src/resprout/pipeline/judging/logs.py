@@ -1,0 +1,401 @@
+"""Logs on arrays: what the disks of their replicas hold, and what clients have read; the rules are those of
+`audit.logs` and `audit.log_order`.
+
+What is broken by the rows about logs alone is known at once. Whether something is missing, and whether a log agrees
+with the order of deliveries, is known when it is known what is owed, what depends on what, and which places totals have
+(`LogArrays.broken`).
+"""
+
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee
+from resprout.filters.predicate import Predicate, parse_predicate
+from resprout.pipeline.judging.columns import (
+    NULL,
+    Array,
+    Rows,
+    UnreadableError,
+    Words,
+    cells_of,
+    is_same,
+    spread,
+    text_of,
+)
+from resprout.pipeline.judging.publications import MessageIndex, Publications
+from resprout.pipeline.judging.wishes import SubscriberWishes
+from resprout.trace import kinds
+
+LOGGED: Final = (
+    kinds.LOG_DECLARED, kinds.LOG_FED, kinds.LOG_KEPT, kinds.LOG_GAP, kinds.LOG_END, kinds.LOG_READ, kinds.LOG_PAGE,
+)  # fmt: skip
+FAR: Final = 1 << 62
+_ABOUT: Final = ("log", "crc", "replicas", "first", "end", "runs", "from", "until")
+
+
+class LogRows:
+    """The rows about logs, and what they say in words."""
+
+    def __init__(self, rows: Rows, words: Words) -> None:
+        self.rows, self.words = rows, words
+        cells = cells_of(rows.attributes)
+        self.text = {name: text_of(cells, words.attributes.find(name), len(rows)) for name in _ABOUT}
+        if np.any(self.text["log"] < 0):
+            raise UnreadableError("a row about a log without its name")
+        self.is_message = self._is(kinds.LOG_KEPT, kinds.LOG_READ)
+        placed = self.is_message | self._is(kinds.LOG_GAP)
+        if np.any(rows.position[placed] < 0):
+            raise UnreadableError("a row about a log without position")
+        nameless = (rows.publisher < 0) | (rows.stream < 0) | (rows.incarnation == NULL) | (rows.seq == NULL)
+        if np.any(nameless & self.is_message):
+            raise UnreadableError("a row about a message of a log without identity")
+        self.names = list(dict.fromkeys(self.text["log"].tolist()))
+        self.predicates: dict[int, Predicate] = {}
+        """By place, of the rows that have one."""
+        for place in np.flatnonzero(self._is(kinds.LOG_DECLARED, kinds.LOG_PAGE)).tolist():
+            self.predicates[place] = self._predicate(place)
+
+    def _is(self, *wanted: str) -> Array:
+        return np.isin(self.rows.kind, self.words.kinds.find_all(wanted))
+
+    def at(self, log: int, *wanted: str) -> Array:
+        """Places of the rows of some kinds about one log."""
+        return np.flatnonzero(self._is(*wanted) & (self.text["log"] == log))
+
+    def number(self, place: int, name: str) -> int:
+        text = self.word(place, name)
+        if not (text.isascii() and text.isdigit()):
+            raise UnreadableError("a row about a log with an offset that is none")
+        return int(text)
+
+    def word(self, place: int, name: str) -> str:
+        code = int(self.text[name][place])
+        return self.words.values.texts[code] if code >= 0 else ""
+
+    def _predicate(self, place: int) -> Predicate:
+        filters = [*self.words.filters.texts, None]
+        text = filters[self.rows.filter[place]]
+        if text is None:
+            raise UnreadableError("a row about a log without filter")
+        try:
+            return parse_predicate(text, filters[self.rows.where[place]])
+        except UsageError as error:
+            raise UnreadableError(str(error)) from None
+
+
+class ReplicaEnd(msgspec.Struct):
+    first: int = 0
+    end: int = 0
+    runs: bool = False
+
+
+class OneLog:
+    """A log as its rows have it."""
+
+    def __init__(self, rows: LogRows, log: int) -> None:
+        kept, gaps = rows.at(log, kinds.LOG_KEPT), rows.at(log, kinds.LOG_GAP)
+        ends = rows.at(log, kinds.LOG_END)
+        declared = rows.at(log, kinds.LOG_DECLARED)
+        table = rows.rows
+        self.predicate = rows.predicates[int(declared[-1])] if len(declared) else None
+        self.replicas = len(rows.word(int(declared[-1]), "replicas").split()) if len(declared) else 0
+        self.fed = table.row[rows.at(log, kinds.LOG_FED)]
+        self.kept = {int(node): kept[table.node[kept] == node] for node in np.unique(table.node[kept])}
+        """By broker, the places of its messages."""
+        self.gaps = {int(node): gaps[table.node[gaps] == node] for node in np.unique(table.node[gaps])}
+        self.ends: dict[int, ReplicaEnd] = {}
+        for place in ends.tolist():
+            first, end = rows.number(place, "first"), rows.number(place, "end")
+            self.ends[int(table.node[place])] = ReplicaEnd(first, end, rows.text["runs"][place] >= 0)
+        for node in (*self.kept, *self.gaps):
+            self.ends.setdefault(node, ReplicaEnd())
+        in_order = sorted(self.kept, key=lambda node: rows.words.names.texts[node])
+        every = np.concatenate([np.zeros(0, dtype=np.int64), *[self.kept[node] for node in in_order]])
+        position, first_of = np.unique(table.position[every], return_index=True)
+        self.offset = position
+        """Every offset that a replica has."""
+        self.chosen = every[first_of]
+        """The place of the row that stands for each: that of the first replica by name."""
+
+    @property
+    def running(self) -> list[ReplicaEnd]:
+        return [end for end in self.ends.values() if end.runs]
+
+    def find(self, position: Array) -> Array:
+        """For each offset the place of the row that stands for it; -1 for none."""
+        if not len(self.offset):
+            return np.full(len(position), -1, dtype=np.int64)
+        at = np.minimum(np.searchsorted(self.offset, position), len(self.offset) - 1)
+        return np.where(self.offset[at] == position, self.chosen[at], -1)
+
+
+class LogArrays:
+    def __init__(
+        self,
+        rows: LogRows,
+        index: MessageIndex,
+        publications: Publications,
+        wishes: SubscriberWishes,
+        judges_loss: bool,
+        first_shock_us: int,
+    ) -> None:
+        """`first_shock_us`: when something happened to a node or a link first."""
+        self._rows, self._publications, self._wishes = rows, publications, wishes
+        self._number = self._numbers(index)
+        self.logs = [OneLog(rows, log) for log in rows.names]
+        self.count = len(self.logs)
+        self._is_judged = [
+            judges_loss and len(log.fed) > 0 and log.predicate is not None and 2 * len(log.running) > log.replicas
+            for log in self.logs
+        ]
+        self.unjudged = self._is_judged.count(False)
+        self.may_hold = np.zeros(len(publications), dtype=np.bool_)
+        """Publications that may wait for ever, because no majority of the replicas of a log runs."""
+        for log in self.logs:
+            if log.predicate is not None and 2 * len(log.running) <= log.replicas:
+                self.may_hold |= wishes.matches(log.predicate, np.arange(len(publications)))
+        self.reads = 0
+        """Pages that clients have read."""
+        self._broken: set[str] = set()
+        for log, name in zip(self.logs, rows.names, strict=True):
+            self._note("log_kept", any(self._keeps_wrongly(log, node) for node in log.ends))
+            self._note("log_same", self._differs(log, name) or self._gaps_differ(log))
+            gaps = [rows.rows.time_us[places] for places in log.gaps.values()]
+            self._note("log_gap", any(bool(np.any(times <= first_shock_us)) for times in gaps))
+            self._note("log_read", self._read_wrongly(log, name))
+        self._missing = [
+            self._lacks(log) if judged else None for log, judged in zip(self.logs, self._is_judged, strict=True)
+        ]
+        self._sequences = [self._sequence(log) for log in self.logs]
+        del self._wishes
+
+    def _note(self, rule: str, is_broken: bool) -> None:
+        if is_broken:
+            self._broken.add(rule)
+
+    def _numbers(self, index: MessageIndex) -> Array:
+        """The publication of each row of a message; -1 for none."""
+        table, found = self._rows.rows, np.full(len(self._rows.rows), -1, dtype=np.int64)
+        at = np.flatnonzero(self._rows.is_message)
+        if len(at):
+            number = index.find(table.publisher[at], table.incarnation[at], table.stream[at], table.seq[at])
+            found[at] = np.where(number < len(self._publications), number, -1)
+        return found
+
+    # -- what the rows of a log say ------------------------------------------------------------------------------------
+
+    def _keeps_wrongly(self, log: OneLog, node: int) -> bool:
+        table, none = self._rows.rows, np.zeros(0, dtype=np.int64)
+        places, gaps = log.kept.get(node, none), log.gaps.get(node, none)
+        number = self._number[places]
+        if np.any(number < 0) or np.any(self._publications.row[number] > table.row[places]):
+            return True
+        if log.predicate is not None and len(number) and not self._wishes.matches(log.predicate, number).all():
+            return True
+        position = table.position[places]
+        if len(np.unique(np.stack((number, position)), axis=1).T) > len(np.unique(number)):
+            return True
+        end = log.ends[node]
+        line = np.concatenate(([end.first - 1], position, [end.end]))
+        if np.any(np.diff(line) < 1):
+            return True
+        marks = np.setdiff1d(table.position[gaps], position)
+        inside = np.count_nonzero((marks >= end.first) & (marks < end.end))
+        return bool(len(position) + inside != end.end - end.first)
+
+    def _differs(self, log: OneLog, name: int) -> bool:
+        table = self._rows.rows
+        pages = self._rows.at(name, kinds.LOG_PAGE)
+        reads = self._rows.at(name, kinds.LOG_READ)
+        last = {int(table.node[place]): int(table.row[place]) for place in pages}
+        over = np.array([last.get(int(node), -1) for node in table.node[reads]], dtype=np.int64)
+        here = np.concatenate([*log.kept.values(), reads[table.row[reads] < over]]) if log.kept else reads[:0]
+        there = log.find(table.position[here])
+        here, there = here[there >= 0], there[there >= 0]
+        other = table.node[here] != table.node[there]
+        here, there = here[other], there[other]
+        differs = self._rows.text["crc"][here] != self._rows.text["crc"][there]
+        for column in ("publisher", "incarnation", "stream", "seq"):
+            differs |= getattr(table, column)[here] != getattr(table, column)[there]
+        tseq, told = table.tseq[here], table.tseq[there]
+        differs |= (tseq != NULL) & (told != NULL) & (tseq != told)
+        return bool(np.any(differs))
+
+    def _gaps_differ(self, log: OneLog) -> bool:
+        table = self._rows.rows
+        marks = {node: set(table.position[places].tolist()) for node, places in log.gaps.items()}
+        return any(
+            end.first <= position < end.end and position not in marks.get(node, ())
+            for positions in marks.values()
+            for position in positions
+            for node, end in log.ends.items()
+        )
+
+    def _read_wrongly(self, log: OneLog, name: int) -> bool:
+        table, rows = self._rows.rows, self._rows
+        waiting: dict[int, list[int]] = {}
+        read = rows.rows.kind == rows.words.kinds.find(kinds.LOG_READ)
+        is_wrong = False
+        for place in rows.at(name, kinds.LOG_READ, kinds.LOG_PAGE).tolist():
+            node = int(table.node[place])
+            if read[place]:
+                waiting.setdefault(node, []).append(place)
+                continue
+            self.reads += 1
+            begin, end = rows.number(place, "from"), rows.number(place, "until")
+            given = np.array(waiting.pop(node, ()), dtype=np.int64)
+            is_wrong |= self._page_is_wrong(log, rows.predicates[place], given, begin, end)
+        return is_wrong
+
+    def _page_is_wrong(self, log: OneLog, asked: Predicate, given: Array, begin: int, end: int) -> bool:
+        position = self._rows.rows.position[given]
+        line = np.append(begin - 1, position)
+        if np.any(np.diff(line) < 1) or np.any(position >= end):
+            return True
+        number = self._number[given]
+        number = number[number >= 0]
+        if len(number) and not self._wishes.matches(asked, number).all():
+            return True
+        inside = (log.offset >= begin) & (log.offset < end)
+        kept = self._number[log.chosen[inside]]
+        offset = log.offset[inside][kept >= 0]
+        kept = kept[kept >= 0]
+        if not len(kept):
+            return False
+        wanted = offset[self._wishes.matches(asked, kept)]
+        return not bool(np.isin(wanted, position).all())
+
+    def _lacks(self, log: OneLog) -> tuple[Array, int]:
+        """Publications that are missing if they are owed, and how many may be."""
+        ends = {end.end for end in log.running}
+        self._note("log_complete", len(ends) > 1)
+        since = int(log.fed.max() if log.gaps else log.fed.min())
+        is_left = self._publications.row > since
+        there = self._number[log.chosen]
+        is_left[there[there >= 0]] = False
+        left = np.flatnonzero(is_left)
+        assert log.predicate is not None, "it is judged"
+        return left[self._wishes.matches(log.predicate, left)], min(end.first for end in log.running)
+
+    def _sequence(self, log: OneLog) -> tuple[Array, Array, Array]:
+        """Publications in the order of the log, each where it is first; their offsets, and the places of totals."""
+        number = self._number[log.chosen]
+        known = np.flatnonzero(number >= 0)
+        _, first = np.unique(number[known], return_index=True)
+        at = known[np.sort(first)]
+        return number[at], log.offset[at], self._rows.rows.tseq[log.chosen[at]]
+
+    # -- with all that is known of the run -----------------------------------------------------------------------------
+
+    def misses(self, owed: Array) -> bool:
+        lacking = [found for found in self._missing if found is not None]
+        return any(int(np.count_nonzero(owed[left])) > dropped for left, dropped in lacking)
+
+    def broken(self, owed: Array, orders: "LogOrders") -> set[str]:
+        found = set(self._broken)
+        if self.misses(owed):
+            found.add("log_complete")
+        if any(orders.contradicts(*sequence) for sequence in self._sequences):
+            found.add("log_order")
+        return found
+
+
+class LogOrders:
+    """What the order of a log is held against."""
+
+    def __init__(
+        self,
+        publications: Publications,
+        links: Array,
+        claim: Array,
+        places: "PlacedTotals | None",
+    ) -> None:
+        """`links`: (publication, one that it depends on). `claim`: the places of totals that subscribers were told.
+        `places`: None where these do not prove the order of deliveries."""
+        self._publications, self._claim, self._places = publications, claim, places
+        self._links = _by_dependent(publications, links)
+
+    def contradicts(self, number: Array, offset: Array, tseq: Array) -> bool:
+        if self._breaks_fifo(number) or self._breaks_causal(number, offset):
+            return True
+        return self._places is not None and self._breaks_totals(number, tseq)
+
+    def _breaks_fifo(self, number: Array) -> bool:
+        publications = self._publications
+        rank = np.empty(len(publications), dtype=np.int64)
+        rank[publications.fifo_order] = np.arange(len(publications.fifo_order))
+        number = number[publications.ordered[number]]
+        order = np.lexsort((publications.lane[number], publications.publisher[number]))
+        line = number[order]
+        same = is_same(publications.publisher[line]) & is_same(publications.lane[line])
+        return bool(np.any((rank[line][1:] < rank[line][:-1]) & same))
+
+    def _breaks_causal(self, number: Array, offset: Array) -> bool:
+        publications = self._publications
+        own = np.full(len(publications), -1, dtype=np.int64)
+        ordered = publications.ordered[number]
+        own[number[ordered]] = offset[ordered]
+        reach = own.tolist()
+        start, given = self._links
+        for dependent in range(len(publications)):
+            for at in range(start[dependent], start[dependent + 1]):
+                if reach[given[at]] > reach[dependent]:
+                    reach[dependent] = reach[given[at]]
+        judged = publications.level[number] >= Guarantee.CAUSAL
+        return bool(np.any(np.array(reach, dtype=np.int64)[number[judged]] > offset[judged]))
+
+    def _breaks_totals(self, number: Array, tseq: Array) -> bool:
+        publications, claim = self._publications, self._claim[number]
+        is_total = publications.total[number]
+        if np.any(is_total & (claim != NULL) & (tseq != NULL) & (claim != tseq)):
+            return True
+        assert self._places is not None, "it is judged"
+        return self._places.contradicts(number, np.where(is_total, np.where(claim != NULL, claim, tseq), NULL))
+
+
+def _by_dependent(publications: Publications, links: Array) -> tuple[list[int], list[int]]:
+    """For each publication what it depends on directly: where it begins, and all one after the other."""
+    own = np.flatnonzero(publications.previous >= 0)
+    dependent = np.concatenate((own, links[0]))
+    given = np.concatenate((publications.previous[own], links[1]))
+    order = np.argsort(dependent, kind="stable")
+    start = np.searchsorted(dependent[order], np.arange(len(publications) + 1))
+    return start.tolist(), given[order].tolist()
+
+
+class PlacedTotals:
+    """On each pair, the totals around what subscribers delivered."""
+
+    def __init__(self, start: Array, pair: Array, is_total: Array, before: Array, after: Array, claim: Array) -> None:
+        """`start`, `pair`, `is_total`: the places of publications on pairs. `before`, `after`: (place of a publication
+        that is no total, place of the total next to it at some subscriber). `claim`: by place."""
+        self._start, self._pair, self._is_total = start, pair, is_total
+        self._last = np.full(len(pair), -1, dtype=np.int64)
+        np.maximum.at(self._last, before[0], claim[before[1]])
+        self._next = np.full(len(pair), FAR, dtype=np.int64)
+        np.minimum.at(self._next, after[0], claim[after[1]])
+
+    def contradicts(self, number: Array, place_of: Array) -> bool:
+        """`place_of`: of the totals in the log, NULL for none, and for others."""
+        length = self._start[number + 1] - self._start[number]
+        places = spread(self._start[number], length)
+        value = np.repeat(place_of, length)
+        order = np.argsort(self._pair[places], kind="stable")
+        places, value = places[order], value[order]
+        highest: dict[int, int] = {}
+        last: dict[int, int] = {}
+        waiting: dict[int, list[int]] = {}
+        contradicts = False
+        for place, pair, at in zip(places.tolist(), self._pair[places].tolist(), value.tolist(), strict=True):
+            if not self._is_total[place]:
+                contradicts |= bool(last.get(pair, -1) >= self._next[place])
+                waiting.setdefault(pair, []).append(place)
+            elif at != NULL:
+                if at < highest.get(pair, at):
+                    return True
+                highest[pair] = last[pair] = at
+                contradicts |= any(self._last[other] >= at for other in waiting.pop(pair, ()))
+        return contradicts

@@ -1,0 +1,69 @@
+"""Rows of the trace about logs: their declarations, and what the disks of their replicas hold in the end.
+
+Offsets count messages, and a gap mark has an offset of its own.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from resprout.core.bundle import Bundle, unpack_attributes, unpack_payloads
+from resprout.core.guarantee import Guarantee
+from resprout.core.limits import Attributes
+from resprout.logs.declaration import LogDeclaration
+from resprout.logs.records import LogEntry
+from resprout.trace import kinds
+from resprout.trace.schema import Row
+
+_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
+
+
+def declared_rows(time_us: int, world: str, logs: Iterable[LogDeclaration]) -> Iterator[Row]:
+    for log in logs:
+        about = {"log": log.name, "replicas": " ".join(log.replicas)}
+        yield Row(time_us=time_us, node=world, kind=kinds.LOG_DECLARED, filter=log.filter, attributes=about)
+
+
+def kept_rows(time_us: int, node: str, log: str, entries: Sequence[LogEntry], end: int, runs: bool) -> Iterator[Row]:
+    """What a replica has on its disk. `end`: the offset behind it where it has no entries."""
+    about = {"log": log}
+    for entry in entries:
+        bundle = entry.messages
+        if bundle is None:
+            yield Row(
+                time_us=time_us, node=node, kind=kinds.LOG_GAP, position=entry.offset, attributes=about, detail=entry.gap
+            )  # fmt: skip
+        else:
+            yield from message_rows(time_us, node, kinds.LOG_KEPT, log, entry.offset, entry.tseq, bundle)
+    first, end = (entries[0].offset, entries[-1].following) if entries else (end, end)
+    held = {**about, "first": str(first), "end": str(end), **({"runs": "yes"} if runs else {})}
+    yield Row(time_us=time_us, node=node, kind=kinds.LOG_END, attributes=held)
+
+
+def message_rows(time_us: int, node: str, kind: str, log: str, offset: int, tseq: int, bundle: Bundle) -> Iterator[Row]:
+    """One for each message of an entry."""
+    found = zip(unpack_payloads(bundle), unpack_attributes(bundle), strict=True)
+    for place, (payload, attributes) in enumerate(found):
+        yield Row(
+            time_us=time_us,
+            node=node,
+            kind=kind,
+            publisher=bundle.publisher,
+            incarnation=bundle.incarnation,
+            stream=bundle.stream,
+            seq=bundle.first + place,
+            topic=bundle.topic,
+            keys=bundle.keys,
+            guarantee=bundle.guarantee.label,
+            position=offset + place,
+            tseq=tseq + place if tseq >= 0 and bundle.guarantee is Guarantee.TOTAL else None,
+            payload_bytes=len(payload),
+            attributes={"log": log, "crc": fingerprint(payload, attributes)},
+        )
+
+
+def fingerprint(payload: bytes, attributes: Attributes | Mapping[str, Any]) -> str:
+    """Of the bytes of a message: equal for equal ones."""
+    return f"{zlib.crc32(_encode(dict(attributes)), zlib.crc32(payload)):08x}"

@@ -1,0 +1,194 @@
+"""`logs`: replicated logs whose replicas, leaders and feeders crash, freeze, are cut off, or lose their disks.
+
+Each trial has one to three logs with one to five replicas, some of them with a small disk. In some trials brokers fall
+within the fault model, once or again and again; in others all of them are killed at once (`durable = "journal"`), or an
+operator restarts them one by one. Clients may read the logs meanwhile.
+
+What is drawn leaves each log a majority in the end: the replicas that never return, and those that lose their disks,
+are a minority of each log in the whole run. So every log must be complete at the end, and no log has a gap mark.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from random import Random
+from typing import Final
+
+import msgspec
+
+from resprout.journal.interface import Flush
+from resprout.logs.declaration import LogDeclaration
+from resprout.scenario.draw import STACK_OPTIONS, draw_scenario
+from resprout.scenario.model import FaultKind, FaultSpec, Scenario, random_for
+from resprout.sim.classes.machines import BLACKOUTS_MAX, DISK_LATENCIES_US
+from resprout.sim.mishaps import with_blows
+from resprout.sim.run import FaultAtEvent, RunResult, Trial, formed_us, rehearse
+from resprout.trace import kinds
+
+BROKERS_MAX: Final = 7
+CLIENTS_MAX: Final = 5
+OPERATIONS_MAX: Final = 30
+REACH_US: Final = 30_000
+LOGS: Final = (1, 1, 1, 2, 3)
+REPLICAS: Final = (1, 2, 3, 3, 3, 3, 4, 5)
+RETAIN_BYTES: Final = (1 << 30, 1 << 30, 1 << 30, 20_000)
+SEGMENT_BYTES: Final = 4_096
+TIME_LIMIT_US: Final = 1_800_000_000
+FOUNDED_US: Final = 3_000_000
+"""After the tree stands, a log is founded and fed."""
+OPTIONS: Final = {**STACK_OPTIONS, "faults_tolerated": (1, 1, 1, 2)}
+
+
+class LogsTrial(Trial, frozen=True):
+    def complaints(self, result: RunResult) -> list[str]:
+        """Within the fault model no log has a gap, and each is fed."""
+        rows = result.rows
+        gaps = {(row.attributes or {})["log"]: row.detail for row in rows if row.kind == kinds.LOG_GAP}
+        fed = {(row.attributes or {})["log"] for row in rows if row.kind == kinds.LOG_FED}
+        unfed = [log.name for log in self.scenario.logs if log.name not in fed]
+        return [
+            *[f"GAP: {log} has a gap mark: {reason}" for log, reason in sorted(gaps.items())],
+            *([f"UNFED: nothing feeds {', '.join(unfed)}"] if unfed else []),
+        ]
+
+
+def logs(seed: int) -> Trial:
+    rng = random_for(seed, "logs")
+    drawn = draw_scenario(
+        seed, brokers_max=BROKERS_MAX, clients_max=CLIENTS_MAX, operations_max=OPERATIONS_MAX, reach_us=REACH_US,
+        options=OPTIONS,
+    )  # fmt: skip
+    brokers = [broker.name for broker in drawn.brokers]
+    what = "calm" if len(brokers) == 1 else rng.choice(("blows", "blows", "blows", "blackout", "restart", "pauses"))
+    if what == "blackout" or rng.random() < 0.3:
+        drawn = msgspec.structs.replace(drawn, options={**drawn.options, "durable": "journal"})
+    drawn = msgspec.structs.replace(
+        drawn, brokers=tuple(_with_disk(rng, drawn)), logs=_logs(rng, drawn, is_calm=what in ("calm", "pauses")),
+        time_limit_us=TIME_LIMIT_US,
+    )  # fmt: skip
+    begin_us = formed_us(drawn) + FOUNDED_US
+    if what == "blows":
+        trial = with_blows(rng, drawn, begin_us)
+        return LogsTrial(*_spared(rng, trial, drawn.logs))
+    work = [msgspec.structs.replace(each, start_us=begin_us + each.start_us // 4) for each in drawn.workloads]
+    scenario = msgspec.structs.replace(drawn, workloads=tuple(work))
+    if what == "blackout":
+        return _blackout(rng, scenario, begin_us)
+    if what == "restart":
+        names = rng.sample(brokers, rng.choice((1, len(brokers))))
+        faults = [FaultSpec(begin_us + rng.randint(0, 1_500_000), FaultKind.RESTART, tuple(names))]
+    else:
+        faults = _pauses(rng, scenario, begin_us) if what == "pauses" else []
+    return LogsTrial(msgspec.structs.replace(scenario, faults=tuple(faults)))
+
+
+def _with_disk(rng: Random, drawn: Scenario) -> Iterable[object]:
+    slow = rng.random() < 0.4
+    return [
+        msgspec.structs.replace(broker, disk_latency_us=rng.choice(DISK_LATENCIES_US) if slow else 0)
+        for broker in drawn.brokers
+    ]
+
+
+def _logs(rng: Random, drawn: Scenario, is_calm: bool) -> tuple[LogDeclaration, ...]:
+    """`is_calm`: no disk loses what was not synced."""
+    brokers = [broker.name for broker in drawn.brokers]
+    topics = list(dict.fromkeys(topic for work in drawn.workloads for topic in work.topics))
+    return tuple(
+        LogDeclaration(
+            f"log{number}",
+            rng.choice((*topics, "#", "#", "#")),
+            tuple(rng.sample(brokers, min(len(brokers), rng.choice(REPLICAS)))),
+            rng.choice(RETAIN_BYTES),
+            flush=rng.choice((Flush.ALWAYS, Flush.INTERVAL, Flush.NEVER)) if is_calm else Flush.ALWAYS,
+            segment_bytes=SEGMENT_BYTES,
+        )
+        for number in range(rng.choice(LOGS))
+    )
+
+
+def _pauses(rng: Random, scenario: Scenario, begin_us: int) -> list[FaultSpec]:
+    """One broker at a time is frozen or cut off, for less than a lease."""
+    faults: list[FaultSpec] = []
+    at_us = begin_us
+    for _ in range(rng.randint(1, 4)):
+        broker = rng.choice(scenario.brokers)
+        at_us += rng.randint(0, 1_500_000)
+        back_us = at_us + rng.randint(1, 1_200_000)
+        if broker.parent is None or rng.random() < 0.5:
+            faults += [FaultSpec(at_us, FaultKind.FREEZE, (broker.name,))]
+            faults += [FaultSpec(back_us, FaultKind.UNFREEZE, (broker.name,))]
+        else:
+            link = ((broker.name, broker.parent),)
+            faults += [FaultSpec(at_us, FaultKind.CUT, links=link), FaultSpec(back_us, FaultKind.HEAL, links=link)]
+        at_us = back_us
+    return faults
+
+
+def _blackout(rng: Random, scenario: Scenario, begin_us: int) -> Trial:
+    """Every broker is killed, once or twice, and returns with its disk."""
+    names = [broker.name for broker in scenario.brokers]
+    trial = LogsTrial(scenario)
+    from_us = begin_us
+    for number in range(rng.randint(1, BLACKOUTS_MAX)):
+        rehearsal = rehearse(trial)
+        if number:
+            from_us = rehearsal.rest_us
+        event = rng.randint(rehearsal.event_from(from_us), max(
+            rehearsal.event_from(from_us), rehearsal.event_from(rehearsal.busy_until_us + 1)
+        ))  # fmt: skip
+        at_us = rehearsal.time_of(event)
+        blow = FaultAtEvent(event, FaultSpec(at_us, FaultKind.CRASH, tuple(names)))
+        rng.shuffle(names)
+        back = [
+            FaultSpec(
+                at_us + rng.choice((1, rng.randint(1, 300_000), rng.randint(1, 5_000_000))), FaultKind.RECOVER, (n,)
+            )
+            for n in names
+        ]
+        faults = sorted((*trial.scenario.faults, *back), key=lambda fault: fault.at_us)
+        scenario = msgspec.structs.replace(trial.scenario, faults=tuple(faults))
+        trial = LogsTrial(scenario, (*trial.at_events, blow))
+    return trial
+
+
+def _spared(rng: Random, trial: Trial, logs: Sequence[LogDeclaration]) -> tuple[Scenario, tuple[FaultAtEvent, ...]]:
+    """A trial in which each log keeps a majority: more brokers return, and with their disks."""
+    spared: set[str] = set()
+    every = [*trial.scenario.faults, *[strike.fault for strike in trial.at_events]]
+    gone = _gone(every)
+    faults = []
+    for fault in trial.scenario.faults:
+        if fault.kind is FaultKind.RECOVER and not fault.disk:
+            if _bears(logs, {*gone, *spared, *fault.nodes}):
+                spared.update(fault.nodes)
+            else:
+                fault = msgspec.structs.replace(fault, disk=True)
+        faults.append(fault)
+    back_us = max([fault.at_us for fault in every], default=0) + rng.randint(1, 20_000_000)
+    for name in sorted(gone):
+        if not _bears(logs, {*gone, *spared}):
+            gone.discard(name)
+            faults.append(_return(name, every, back_us))
+    in_order = tuple(sorted(faults, key=lambda fault: fault.at_us))
+    return msgspec.structs.replace(trial.scenario, faults=in_order), trial.at_events
+
+
+def _gone(faults: Iterable[FaultSpec]) -> set[str]:
+    """Brokers, and clients, that do not return."""
+    gone: set[str] = set()
+    for fault in sorted(faults, key=lambda fault: fault.at_us):
+        if fault.kind in (FaultKind.CRASH, FaultKind.LEAVE):
+            gone.update(fault.nodes)
+        elif fault.kind in (FaultKind.RECOVER, FaultKind.JOIN):
+            gone.difference_update(fault.nodes)
+    return gone
+
+
+def _return(name: str, faults: Sequence[FaultSpec], back_us: int) -> FaultSpec:
+    left = any(fault.kind is FaultKind.LEAVE and name in fault.nodes for fault in faults)
+    if not left:
+        return FaultSpec(back_us, FaultKind.RECOVER, (name,))
+    return FaultSpec(back_us, FaultKind.RECOVER, (name,), first=True)
+
+
+def _bears(logs: Sequence[LogDeclaration], lost: Collection[str]) -> bool:
+    return all(2 * sum(broker in lost for broker in log.replicas) < len(log.replicas) for log in logs)

@@ -1,0 +1,109 @@
+"""Positions in logs that clients store: a client asks any broker, which asks the leader of the log for it.
+
+A request is sent again until it is answered, to one replica after the other, as long as nobody says who leads. Each
+change acts once, however often it is asked for (`logs.positions`). Who may read everything that a log keeps may store
+positions in it.
+"""
+
+from typing import Final
+
+from resprout.core.contract import Send
+from resprout.core.limits import REASON_BYTES
+from resprout.edge.broker.ports import LogAccess
+from resprout.edge.broker.session import ClientSession
+from resprout.edge.position_messages import AskPosition, PositionTold
+from resprout.logs.declaration import LogDeclaration
+from resprout.logs.messages import LogPort, LogSettle, LogSettled
+from resprout.logs.replica import LogReplica
+from resprout.stacks.resprout.life import BrokerLife
+
+TICKS_PATIENT: Final = 4
+"""After so many heartbeats without an answer another replica is asked."""
+TICKS_MAX: Final = 40
+"""After so many the client is told that nobody leads."""
+ASKED_MAX: Final = 256
+"""By one client."""
+
+
+class _Asked:
+    def __init__(self, client: str, message: AskPosition, log: LogDeclaration) -> None:
+        self.client = client
+        self.message = message
+        self.log = log
+        self.turn = 0
+        self.silent_ticks = 0
+        self.ticks = 0
+
+
+class LogPositions:
+    def __init__(self, life: BrokerLife, replicas: dict[str, LogReplica], port: LogPort, access: LogAccess) -> None:
+        self._life = life
+        self._replicas = replicas
+        self._port = port
+        self._access = access
+        self._logs = {log.name: log for log in life.seat.logs}
+        self._asked: dict[int, _Asked] = {}
+        """By the number that replicas are told."""
+        self._ids = 0
+
+    def ask(self, session: ClientSession, message: AskPosition) -> None:
+        client, log = session.name, self._logs.get(message.log)
+        if log is None:
+            names = ", ".join(self._logs)
+            self._refuse(client, message, f"there is no log {message.log}; the logs are: {names}")
+        elif not self._access.may_read(client, log.filter):
+            self._refuse(client, message, f"{client} may not subscribe to {log.filter}")
+        elif sum(asked.client == client for asked in self._asked.values()) >= ASKED_MAX:
+            self._refuse(client, message, f"{ASKED_MAX} positions wait to be stored")
+        else:
+            self._ids += 1
+            self._asked[self._ids] = asked = _Asked(client, message, log)
+            replica = self._replicas.get(log.name)
+            self._send(self._ids, asked, replica.leader if replica is not None else "")
+
+    def leave(self, client: str) -> None:
+        """The session of a client is over."""
+        self._asked = {id: asked for id, asked in self._asked.items() if asked.client != client}
+
+    def _refuse(self, client: str, message: AskPosition, reason: str, retryable: bool = False) -> None:
+        reason = reason.encode()[:REASON_BYTES].decode(errors="ignore")
+        self._life.out.append(Send(client, PositionTold(message.id, -1, 0, 0, reason, retryable)))
+
+    def _send(self, id: int, asked: _Asked, leader: str = "") -> None:
+        """To the leader, or else to the next replica in turn that is not known to be dead."""
+        replicas = [each for each in asked.log.replicas if not self._life.view.is_dead(each)]
+        if leader and not self._life.view.is_dead(leader):
+            broker = leader
+        elif replicas:
+            broker = replicas[asked.turn % len(replicas)]
+            asked.turn += 1
+        else:
+            return
+        asked.silent_ticks = 0
+        message = asked.message
+        ask = LogSettle(message.log, id, message.name, message.offset, message.version, message.forced, message.owner)
+        self._port.send(broker, ask)
+
+    def tick(self) -> None:
+        """From time to time: ask again."""
+        for id, asked in list(self._asked.items()):
+            asked.ticks += 1
+            asked.silent_ticks += 1
+            if asked.ticks > TICKS_MAX:
+                del self._asked[id]
+                self._refuse(asked.client, asked.message, f"no replica leads the log {asked.log.name} now", True)
+            elif asked.silent_ticks >= TICKS_PATIENT:
+                self._send(id, asked)
+
+    def hear(self, broker: str, message: LogSettled) -> None:
+        asked = self._asked.get(message.id)
+        if asked is None or asked.log.name != message.log or broker not in asked.log.replicas:
+            return
+        if message.is_leading:
+            del self._asked[message.id]
+            told = PositionTold(asked.message.id, message.offset, message.version, message.end, message.reason)
+            self._life.out.append(Send(asked.client, told))
+        elif message.leader and message.leader != broker:
+            self._send(message.id, asked, message.leader)
+        else:  # with the next tick
+            asked.silent_ticks = TICKS_PATIENT
