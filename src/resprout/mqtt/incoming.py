@@ -27,6 +27,8 @@ _PUBLISH_REASONS: Final = frozenset((0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99))
 """Failures that a PUBACK or PUBREC can name."""
 
 _topics: set[str] = set()
+_NOTHING: Final[deque[Inbound]] = deque()
+"""Stands for an empty queue, which takes 600 bytes: most clients wait for nothing, and there are thousands."""
 
 
 def check_publish_topic(topic: str) -> None:
@@ -52,8 +54,8 @@ class Incoming:
         self._limits = limits
         self._speaker = speaker
         self._aliases: dict[int, str] = {}
-        self._acks: tuple[deque[Inbound], deque[Inbound]] = (deque(), deque())
-        """Publications whose PUBACK, or PUBREC, is not sent, in order."""
+        self._acks: list[deque[Inbound]] = [_NOTHING, _NOTHING]
+        """By QoS - 1: publications whose PUBACK, or PUBREC, is not sent, in order."""
         self._unreleased: set[int] = set()
         """Packet identifiers with QoS 2 from PUBLISH to PUBCOMP on this connection."""
 
@@ -130,15 +132,20 @@ class Incoming:
                 self._unreleased.add(packet_id)
             if known not in self._acks[1]:
                 known.connection = state.connection
-                self._acks[1].append(known)
+                self._append(1, known)
             return None
         self._count()
         entry = Inbound(packet_id, packet.qos, state.connection)
-        self._acks[packet.qos - 1].append(entry)
+        self._append(packet.qos - 1, entry)
         if packet.qos == 2:
             state.received[packet_id] = entry
             self._unreleased.add(packet_id)
         return entry
+
+    def _append(self, place: int, entry: Inbound) -> None:
+        if self._acks[place] is _NOTHING:
+            self._acks[place] = deque()
+        self._acks[place].append(entry)
 
     def _count(self) -> None:
         """Refuse more than the receive maximum. MQTT 3 has none: there the driver pauses reading."""

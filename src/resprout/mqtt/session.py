@@ -11,7 +11,7 @@ ends. It is over when the session is (`EndSession`), or when another machine has
 """
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from resprout.core.message import Message
@@ -80,19 +80,6 @@ class ServerSession:
         self._silence_us = 0
         """One and a half times the keep alive; 0 for none."""
         self._parts: _Parts | None = None
-        self._on_packet: Final[dict[type, Callable[[Any, int, list[Action]], None]]] = {
-            packets.Connect: self._connect_again,
-            packets.Publish: self._publish,
-            packets.Puback: self._puback,
-            packets.Pubrec: self._pubrec,
-            packets.Pubrel: self._pubrel,
-            packets.Pubcomp: self._pubcomp,
-            packets.Subscribe: self._subscribe,
-            packets.Unsubscribe: self._unsubscribe,
-            packets.Pingreq: self._pingreq,
-            packets.Disconnect: self._disconnect,
-            packets.Auth: self._auth,
-        }
 
     @property
     def version(self) -> int:
@@ -165,10 +152,10 @@ class ServerSession:
         try:
             if isinstance(heard, MqttError):
                 raise heard
-            handler = self._on_packet.get(type(heard))
+            handler = _HANDLERS.get(type(heard))
             if handler is None:
                 raise protocol_error(f"a client does not send {type(heard).__name__.upper()}")
-            handler(heard, now_us, out)
+            handler(self, heard, now_us, out)
         except MqttError as error:
             self._fail(error, now_us, out)
 
@@ -450,3 +437,19 @@ def _relies(action: Action) -> bool:
     if isinstance(packet, Publish):
         return packet.qos == 2 and not packet.dup
     return isinstance(packet, packets.Pubrel | packets.Pubcomp | packets.Suback | packets.Unsuback)
+
+
+_HANDLERS: Final[Mapping[type, Callable[[ServerSession, Any, int, list[Action]], None]]] = {
+    packets.Connect: ServerSession._connect_again,
+    packets.Publish: ServerSession._publish,
+    packets.Puback: ServerSession._puback,
+    packets.Pubrec: ServerSession._pubrec,
+    packets.Pubrel: ServerSession._pubrel,
+    packets.Pubcomp: ServerSession._pubcomp,
+    packets.Subscribe: ServerSession._subscribe,
+    packets.Unsubscribe: ServerSession._unsubscribe,
+    packets.Pingreq: ServerSession._pingreq,
+    packets.Disconnect: ServerSession._disconnect,
+    packets.Auth: ServerSession._auth,
+}
+"""Of packets that a client sends; one table for all sessions."""
