@@ -38,7 +38,7 @@ OF_EXTRA: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "secure": (("resprout", "certificates", "certs", "--names", "b0,b1"),),
     "otel": (("python", "-c", "import resprout.telemetry"),),
     "lab": (
-        ("resprout", "sim", "crash-b1", "--stack", "ginger"),
+        ("resprout", "sim", "seed000"),
         ("resprout", "swarm", "--stack", "flood", "--seeds", "2"),
     ),
     "all": (

@@ -1,4 +1,4 @@
-"""The definitions about logs, checked offset by offset and pair by pair, with no code of the judge; see `bruteforce`."""
+"""The definitions about logs, checked offset by offset and pair by pair, without code of the judge: `bruteforce`."""
 
 from itertools import product
 from typing import Any
@@ -195,16 +195,16 @@ def _order(log: OneLog) -> set[Finding]:
             and b in totals
             and w.lines(a) & w.lines(b)
             and None not in (totals[a], totals[b])
+            and int(totals[b] or 0) > int(totals[a] or 0)
         ):
-            if int(totals[b] or 0) > int(totals[a] or 0):
-                wrong.add(("log_order", log.name, a))
+            wrong.add(("log_order", log.name, a))
     return found | wrong if wrong else found | _barriers(log, line, totals, claims)
 
 
 def _barriers(
     log: OneLog, line: list[tuple[int, Id]], totals: dict[Id, int | None], claims: dict[Id, int | None]
 ) -> set[Finding]:
-    """A publication is before one total in the log, and behind it or a later one at somebody; or the other way round."""
+    """A publication is before a total in the log, and behind it or a later one at somebody; or the other way round."""
     w = log.w
     found: set[Finding] = set()
     placed = [(at, id) for at, id in line if totals.get(id) is not None]
@@ -241,7 +241,7 @@ def _proven(w: World) -> bool:
             return False
     for life, a, b in product(w.lives, totals, totals):
         one, two = w.place(life, a), w.place(life, b)
-        if one is not None and two is not None and one < two and w.lines(a) & w.lines(b):
-            if int(_claim(w, a) or 0) >= int(_claim(w, b) or 0):
-                return False
+        falls = int(_claim(w, a) or 0) >= int(_claim(w, b) or 0)
+        if one is not None and two is not None and one < two and w.lines(a) & w.lines(b) and falls:
+            return False
     return True

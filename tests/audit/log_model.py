@@ -110,8 +110,9 @@ class LoggedSystem(System):
     def row_of(self, log: Log, offset: int, node: str, kind: str) -> Row:
         sent = log.kept[offset]
         columns = {name: getattr(sent.row, name) for name in MESSAGE}
+        about = {**log.about, "crc": f"{sent.number:08x}"}
         return Row(
-            time_us=self.now, node=node, kind=kind, position=offset, attributes={**log.about, "crc": f"{sent.number:08x}"},
+            time_us=self.now, node=node, kind=kind, position=offset, attributes=about,
             tseq=sent.logged if sent.total and self.claims else None, payload_bytes=32, **columns,
         )  # fmt: skip
 

@@ -134,7 +134,7 @@ def lose_from_a_log(rows: Rows, rng: random.Random) -> Rows | None:
     fresh = []
     for row in rows:
         if row.kind in (*KEPT, "log_page", "log_end") and _log(row) == log:
-            if row.kind == "log_page" or row.position == lost and row.kind in KEPT or row.kind == "log_read":
+            if row.kind == "log_page" or (row.position == lost and row.kind in KEPT) or row.kind == "log_read":
                 continue
             if row.kind == "log_end":
                 row = change(row, attributes={**_about(row), "end": str(int(_about(row)["end"]) - 1)})
@@ -171,7 +171,7 @@ def exchange_at_a_replica(rows: Rows, rng: random.Random) -> Rows | None:
         return None
     log, one, other = pair
     there = {(log, one), (log, other)} <= _shared(rows)
-    return _exchanged(rows, *pair, lambda row: row.node == "b2") if there else None
+    return _exchanged(rows, log, one, other, lambda row: row.node == "b2") if there else None
 
 
 @mutation("log_same")

@@ -316,5 +316,5 @@ def deliver_what_was_refused(rows: Rows, rng: random.Random) -> Rows | None:
 MUTATIONS: dict[str, tuple[str, Mutation]] = dict(
     sorted(REGISTERED.items(), key=lambda one: [one[1][0].startswith(apart) for apart in ("log_", "durable", "bank")])
 )
-"""By name: the rule that must notice, and the mutation. Those of the bank, of durable subscriptions and of logs come last:
-cases are drawn in this order."""
+"""By name: the rule that must notice, and the mutation. Those of the bank, of durable subscriptions and of logs come
+last: cases are drawn in this order."""

@@ -22,8 +22,8 @@ def base(*words: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.parametrize(
     "verb",
-    ["pub", "sub", "request", "reply", "read", "up", "broker", "tap", "status", "top", "who", "trace", "certificates",
-     "secret", "end-subscription", "forget", "journal", "mend", "sim", "run", "swarm", "bench",
+    ["pub", "sub", "request", "reply", "read", "up", "broker", "tap", "status", "log", "top", "who", "trace",
+     "certificates", "secret", "end-subscription", "forget", "journal", "mend", "sim", "run", "swarm", "bench",
      "freeze", "resume", "crash", "restart"],
 )  # fmt: skip
 def test_a_verb_of_the_base_package_needs_no_extra(verb: str) -> None:

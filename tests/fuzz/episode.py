@@ -16,11 +16,13 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from random import Random
 from types import FrameType
 from typing import Any, Final
 
 import msgspec
 
+from resprout.core.bundle import unpack_payloads
 from resprout.core.contract import Close, Effect, Event, Machine, Received, Retire, Send, Timer
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.message_fields import NUMBER_MAX
@@ -29,8 +31,11 @@ from resprout.edge.requests import Published, PublishRequest, ReceiptTurned, Sub
 from resprout.edge.rights import Rights
 from resprout.net.sessions import make_codec
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
+from resprout.stacks.resprout.log_broker import LogBroker
+from resprout.stacks.stack import BrokerSeat
 from tests.fuzz.grammar import FastRandom, Wire
 from tests.fuzz.lies import Lies, Role, is_accepted
+from tests.fuzz.stores import LOGS, STORES, MemoryStores
 from tests.stacks.tree import SOON_US, Tree
 
 STEP_SECONDS_MAX: Final = 5.0
@@ -49,6 +54,8 @@ JOINS_IN_VAIN_MAX: Final = 10
 ATTEMPTS_PER_MESSAGE: Final = 20
 """Until an episode gives up on a liar that is no longer heard."""
 SETTLING_BEATS: Final = 12
+FOUNDING_BEATS: Final = 12
+"""Until the logs are founded and fed."""
 STEPS_OF_A_ROUND: Final = 1_000
 STEPS_MAX: Final = 60_000
 """Until a network of this size must have come to rest."""
@@ -63,7 +70,10 @@ HONEST_NODES: Final = frozenset({*HONEST, *SERVED})
 SERVED_ELSEWHERE: Final = {
     broker: tuple([client for client in HONEST if client not in clients]) for broker, clients in SERVED.items()
 }
-NAMES: Final = ("b0", "b1", "b2", "p", "near", "s", "q", "evil", "b9", "b0.events", "ghost")
+NAMES: Final = (
+    "b0", "b1", "b2", "p", "near", "s", "q", "evil", "b9", "b0.events", "ghost", "kept", "shared", "log.kept", "b0.1",
+    "b1.1", "b1.1.1.1", "kept|b1.1", "shared|b1.1", "kept|b0.1",
+)  # fmt: skip
 ALL_RIGHTS: Final = Rights(publish=("#",), subscribe=("#",), operate=True)
 LIARS_RIGHTS: Final = Rights(publish=("t", "t/#", "u/#"), subscribe=("t", "t/#", "u/#"))
 """It may publish and subscribe where the others do, and is no operator."""
@@ -110,13 +120,16 @@ class Silent:
 class FuzzedTree(Tree):
     """A tree that records what is said, and looks at what honest machines do about it."""
 
-    broker_class: type[ResproutBroker] = ResproutBroker
+    broker_class: type[ResproutBroker] = LogBroker
 
     def __init__(self, liar: str, seed: int) -> None:
+        self.stores = MemoryStores()
+
+        def make(seat: BrokerSeat, options: ResproutOptions, rng: Random) -> ResproutBroker:
+            return type(self).broker_class(msgspec.structs.replace(seat, logs=LOGS), options, rng)
+
         homes = HONEST | ({"evil": "b0"} if liar == "evil" else {})
-        super().__init__(
-            STAR, homes, seed=seed, options=ResproutOptions(faults_tolerated=1), make=type(self).broker_class
-        )
+        super().__init__(STAR, homes, seed=seed, options=ResproutOptions(faults_tolerated=1), make=make)
         self.liar = liar
         self.recorded: list[Any] = []
         """What was said by anybody."""
@@ -137,7 +150,8 @@ class FuzzedTree(Tree):
             last = max(self.incarnations[name], self.outlived)
             self.incarnations[name] = min(last, NUMBER_MAX - 1)  # no `Hello` with a higher number passes the codec
         broker = super()._new_broker(name)
-        broker.guard = Guard(lambda client: Permit(LIARS_RIGHTS if client == "evil" else ALL_RIGHTS), _ignore)
+        guard = Guard(lambda client: Permit(LIARS_RIGHTS if client == "evil" else ALL_RIGHTS), _ignore)
+        broker.guard = lambda session, message: (message, ()) if session.is_internal else guard(session, message)
         return broker
 
     @property
@@ -230,7 +244,10 @@ class FuzzedTree(Tree):
                 self.incarnations[name] = max(self.incarnations[name], effect.above or 0)
             elif isinstance(effect, Retire):
                 raise FindingError(f"{name} ends its life: {effect.reason}")
-        super().perform(name, effects)
+        stored = [effect for effect in effects if isinstance(effect, STORES)]
+        super().perform(name, [effect for effect in effects if not isinstance(effect, STORES)])
+        for event in self.stores.perform(name, stored):
+            self.step(name, event)
 
     def _record(self, name: str, effect: Send) -> None:
         for kept in (self.recorded, self.said) if name == self.liar else (self.recorded,):
@@ -292,7 +309,7 @@ class Episode:
     def run(self) -> Finding | None:
         try:
             with no_endless_step(self.tree, STEP_SECONDS_MAX):
-                self._begin()
+                self.begin()
                 attempts_max = ATTEMPTS_PER_MESSAGE * self._wanted
                 while self.heard < self._wanted and self.forged + self.refused_by_the_wire < attempts_max:
                     if self.tree.outlived >= NUMBER_MAX or self._joined_in_vain >= JOINS_IN_VAIN_MAX:
@@ -319,12 +336,15 @@ class Episode:
 
     # -- the conversation --------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         self.tree.start()
         for name in HONEST:
             self.tree.ask(name, SubscribeRequest("t"))
         if self.role == "client":
             self.tree.ask("evil", SubscribeRequest("t"))
+        for _ in range(FOUNDING_BEATS):
+            self.tree.run(STEPS_MAX)
+            self.tree.detector()
         self.tree.run(STEPS_MAX)
         self._publish()
         self.tree.run(STEPS_MAX)
@@ -424,6 +444,7 @@ class Episode:
         for name in HONEST:
             self._check_delivered(name)
             self._check_safe(name)
+        self._check_log()
 
     def _settle(self) -> None:
         """Until nothing is left to do. What signs of life repeat is forgotten when its sender is gone."""
@@ -452,6 +473,21 @@ class Episode:
         spoofed = [m.publisher for m in self.tree.delivered[reader] if m.payload == b"!" and m.publisher in HONEST]
         if spoofed and self.role == "client":
             raise FindingError(f"{reader} got what the liar published as {spoofed[0]}")
+
+    def _check_log(self) -> None:
+        """The log that the liar keeps no replica of is the same at both, and has nothing twice."""
+        one, other = (self.tree.stores.entries(name, LOGS[0]) for name in LOGS[0].replicas)
+        common = min(len(one), len(other))
+        if one[:common] != other[:common]:
+            raise FindingError("replicas of a log differ")
+        had = [(b.origin, seq) for entry in one if (b := entry.messages) for seq in range(b.first, b.last + 1)]
+        if len(set(had)) < len(had):
+            raise FindingError(f"a log has something twice [{len(had)}]")
+        if self.role == "client":
+            kept = {payload for entry in one if (b := entry.messages) for payload in unpack_payloads(b)}
+            lost = [each for published in self._published.values() for each in published if each not in kept]
+            if kept and lost:
+                raise FindingError(f"a log lacks honest publications [{len(lost)}]")
 
     def _check_safe(self, publisher: str) -> None:
         news = self.tree.news[publisher]

@@ -11,8 +11,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from resprout.core.bundle import Bundle
+from resprout.core.errors import PeerError
 from resprout.edge.durable_messages import Consume
 from resprout.edge.messages import AskAudience, Attend, DropsAcknowledged, Publish, Taken
+from resprout.logs.messages import LOG_MESSAGES
 from resprout.order.messages import Levels, Lock
 from resprout.overlay.configurations import Whereabouts
 from resprout.overlay.messages import (
@@ -28,8 +30,11 @@ from resprout.overlay.messages import (
     Vote,
     Voter,
 )
+from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
 from resprout.spread.messages import Uninterested
-from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
+from resprout.stacks.resprout import RESPROUT, ResproutOptions
+from resprout.stacks.resprout.log_broker import LogBroker
+from resprout.stacks.resprout.log_checks import check_log_message, check_replica_message
 from resprout.stacks.resprout.messages import (
     PARCEL_ROWS,
     PARCELS,
@@ -49,6 +54,7 @@ from resprout.stacks.resprout.messages import (
 from resprout.stacks.resprout.repair.parcels import ROWS_OF
 from resprout.stacks.stack import BrokerSeat
 from tests.fuzz.grammar import Grammar
+from tests.fuzz.stores import LOGS
 
 Role = Literal["client", "member"]
 ROLES: Final[tuple[Role, ...]] = ("client", "member")
@@ -67,7 +73,7 @@ ROWS_OF_A_PARCEL: Final = 6
 
 def _kinds_of_roles() -> dict[Role, tuple[type, ...]]:
     """By role: what a broker hears from it, as the broker's own tables say. Rows of parcels are said in parcels."""
-    broker = ResproutBroker(BrokerSeat("b", 1, None), ResproutOptions(), random.Random(0))
+    broker = LogBroker(BrokerSeat("b", 1, None, logs=LOGS), ResproutOptions(), random.Random(0))
     of_clients, *of_brokers = [desk.handlers for desk in broker.desks]
     members = dict.fromkeys(kind for handlers in of_brokers for kind in handlers)
     return {
@@ -182,7 +188,19 @@ def _is_final_of_member(message: Any) -> bool:
             return (len(have), len(firm), len(back_have), len(back_firm)) != LEVELS_SHAPE
         case Leaving() | Lock() | Uninterested():
             return True
+        case _ if type(message) in LOG_MESSAGES:
+            return _is_wrong(check_log_message, message)
+        case _ if type(message) in REPLICA_MESSAGES:
+            return _is_wrong(check_replica_message, message)
     return type(message) not in HEARD_OF_MEMBERS
+
+
+def _is_wrong(check: Callable[[str, Any], None], message: Any) -> bool:
+    try:
+        check("b1", message)
+    except PeerError:
+        return True
+    return False
 
 
 BUNDLE_FIELDS: Final = (

@@ -7,13 +7,15 @@ import msgspec
 import pytest
 
 from resprout.audit.judge import judge
-from resprout.audit.verdict import lines
+from resprout.audit.verdict import CLEAN, lines
 from resprout.core.bundle import unpack_payloads
 from resprout.logs.declaration import LogDeclaration
 from resprout.logs.records import LogEntry
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
+from resprout.scenario.write import to_toml
 from resprout.sim.run import Run
+from resprout.sim.swarm import try_seed
 from resprout.stacks.stack import BrokerSeat
 from resprout.trace.schema import Row
 
@@ -205,3 +207,55 @@ def test_a_broker_that_was_not_told_of_a_log_does_not_mind_those_that_were(monke
     result = Run(scenario(log=log), None, ()).finish()
     assert not judge(result.rows).violated
     assert not any(row.kind in ("suspect", "log", "log_fed") for row in result.rows)
+
+
+def test_clients_read_a_log_while_its_replicas_fall() -> None:
+    text = (
+        TEXT
+        + """
+[[log]]
+name = "load"
+filter = "load/#"
+replicas = ["b0", "b1", "b2"]
+
+[[reader]]
+client = "c1"
+log = "load"
+size = 500
+pause = "50ms"
+until = "20s"
+
+[[reader]]
+client = "c3"
+log = "load"
+filter = "load/a"
+start = "9s"
+offset = 10
+
+[[fault]]
+at = "8s"
+kind = "crash"
+nodes = ["b0"]
+"""
+    )
+    made = parse_scenario(text)
+    assert parse_scenario(to_toml(made)) == made
+    result = Run(made, None, ()).finish()
+    verdict = judge(result.rows)
+    assert verdict.anomalies == []
+    assert {check.status for check in verdict.checks if check.rule.startswith("log_")} == {CLEAN}
+    published = sum(row.kind == "publish" for row in result.rows)
+    reads = [row for row in result.rows if row.kind == "log_read"]
+    assert sum(row.node == "c1" for row in reads) == published
+    assert {row.topic for row in reads if row.node == "c3"} == {"load/a"}
+
+
+SEEDS = {
+    "a replica that was restarted is told again what it did not hear before it had read its disk": 33001001,
+    "a log is fed when its only replica has left, and returned far from the home of its feed": 33001069,
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=list(SEEDS))
+def test_what_a_swarm_found(seed: int) -> None:
+    assert not try_seed(seed, "logs").complaint

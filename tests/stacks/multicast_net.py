@@ -13,6 +13,7 @@ from resprout.edge.messages import Attend, Delivery, Publish, Subscribe
 from resprout.scenario.load import parse_scenario
 from resprout.scenario.model import FaultKind, FaultSpec, Scenario
 from resprout.sim.run import run_scenario
+from resprout.spread.messages import InterestConfirmed, Interested
 from resprout.stacks.stack import BrokerSeat, find_stack
 from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.blocks.multicast.messages import MulticastMessage
@@ -72,8 +73,8 @@ def rules(scenario: Scenario) -> set[str]:
     return found | ({"stuck"} if result.ended != "quiescent" else set())
 
 
-def message(publisher: str, sender: str, clocks: Changes, topic: str = "t", first: int = 1) -> Multicast:
-    return Multicast(Desk("cbcast").bundle(publisher, topic, first=first), 1, sender, clocks)
+def message(publisher: str, sender: str, clocks: Changes, *skipped: int, topic: str = "t", first: int = 1) -> Multicast:
+    return Multicast(Desk("cbcast").bundle(publisher, topic, first=first), 1, sender, skipped, clocks)
 
 
 FIRST = message("x", "b7/1", (("t", (("b7/1", 1),)),))
@@ -107,6 +108,10 @@ class OneBroker:
     def say(self, name: str, *messages: Any) -> None:
         for message in messages:
             self.step(Received(name, message))
+
+    def confirm(self, name: str) -> None:
+        """This neighbour, and everybody behind it, has recorded what it was asked."""
+        self.say(name, *[InterestConfirmed(ask.id) for ask in self.said(name, Interested)])
 
     def publish(self, topic: str = "t") -> None:
         self.say("p", Publish(self.bundles.bundle("p", topic)))
@@ -146,6 +151,7 @@ class Carried:
             self.step(name, LinkUp(f"c{name}", "client", 1, ROOM))
             for message in (Attend(0), Subscribe(1, "#", None)):
                 self.step(name, Received(f"c{name}", message))
+        self.settle()
 
     def step(self, name: str, event: Any) -> None:
         self.do(name, self.machines[name].step(event, 0))

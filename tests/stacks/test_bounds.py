@@ -292,6 +292,7 @@ TESTED = {
     "TotalLevels.levels[].reach", "TotalLevels.levels[].level",
     *[f"SessionWelcome.{number}" for number in ("incarnation", "received", "grant", "part", "express")],
     "Challenge.salts[].iterations", "ProofAccepted.which",  # in tests/net/test_scram.py
+    "LogFeed.number", "LogFed.upto",  # in tests/logs/test_lies.py
     *FRAMES_BEYOND, *TAMPERED,
 }  # fmt: skip
 """Derived bounds that a test of this file or of `test_false_clocks` exceeds."""

@@ -11,8 +11,10 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.messages import Publish, Unsubscribe, Unsubscribed
 from resprout.scenario.draw import draw_scenario
 from resprout.sim.run import run_scenario
+from resprout.spread.messages import Interested
 from resprout_lab.blocks.causal_order import VectorClock
-from resprout_lab.blocks.multicast.messages import HEADER_MAX, NotOwed, in_parts, length_of
+from resprout_lab.blocks.crossing import Progress
+from resprout_lab.blocks.multicast.messages import GroupsTold
 from resprout_lab.cbcast import CBCAST, broker
 from resprout_lab.cbcast.broker import CausalOrder, Multicast
 from tests.edge.desk import Desk
@@ -38,12 +40,13 @@ def test_without_the_hold_back_the_same_links_break_causal_order(monkeypatch: py
     assert all(net.too_early() for net in nets)
 
 
-def test_what_depends_on_another_topic_waits_for_it_and_is_passed_on_at_once() -> None:
+def test_what_depends_on_another_topic_waits_for_it_and_is_passed_on_behind_it() -> None:
     net = OneBroker()
     net.say("b1", ANSWER)
-    assert net.shown() == [] and len(net.said("b2", Multicast)) == 1
+    assert net.shown() == [] and not net.said("b2", Multicast)
     net.say("b1", FIRST)
     assert net.shown() == [("x", 1), ("y", 1)]
+    assert [one.sender for one in net.said("b2", Multicast)] == ["b7/1", "b8/1"]
 
 
 def test_messages_of_one_sender_to_one_group_come_in_order() -> None:
@@ -97,7 +100,7 @@ def test_of_a_bundle_that_two_members_multicast_the_one_that_may_be_delivered_fi
 def test_a_client_that_publishes_again_what_came_another_way_is_told_that_it_is_safe() -> None:
     net = OneBroker()
     bundle = net.bundles.bundle("p")
-    net.say("b1", Multicast(bundle, 1, "b7/1", (("t", (("b7/1", 1),)),)))
+    net.say("b1", Multicast(bundle, 1, "b7/1", (), (("t", (("b7/1", 1),)),)))
     net.say("p", Publish(bundle))
     assert net.shown() == [("p", 1)] and not net.said("b1", Multicast)
     assert [one.sender for one in net.said("b2", Multicast)] == ["b7/1"]
@@ -134,44 +137,74 @@ def test_a_header_that_fits_into_no_message_costs_the_publisher_its_session_and_
 ) -> None:
     monkeypatch.setattr(broker, "HEADER_MAX", 60)
     net = OneBroker()
-    net.say("b1", NotOwed((("t", (("b7/1", 9), ("b8/1", 9))),)))
+    net.say("b1", message("x", "b7/1", (("t", (("b7/1", 9), ("b8/1", 9))),), 0, 1))
     net.publish()
     assert net.closed == {"p": "more has changed since the last message to 't' than a message can say"}
-    assert not net.said("b1", Multicast) and not net.shown()
+    assert not net.said("b1", Multicast) and net.shown() == [("x", 1)]
 
 
-def test_clocks_in_parts_are_the_same_clocks_and_each_part_fits() -> None:
-    whole, parted = VectorClock(), VectorClock()
-    for number in range(30_000):
-        whole.raise_to(f"topic/{number % 50}", f"broker-{number}/1", number + 1)
-    parts = in_parts(whole.since(0))
-    assert len(parts) > 1 and all(length_of(part) <= HEADER_MAX for part in parts)
-    for part in parts:
-        parted.merge(part)
-    assert parted.since(0) == whole.since(0) and in_parts(()) == []
+# -- groups ------------------------------------------------------------------------------------------------------------
 
 
-# -- joining -----------------------------------------------------------------------------------------------------------
+def told(net: OneBroker, **wanted: str) -> None:
+    """Neighbours say what is wanted behind them, and that this is all."""
+    for name in ("b1", "b2"):
+        if name in wanted:
+            net.say(name, Interested(1, wanted[name], None))
+        net.say(name, GroupsTold())
 
 
-def test_whoever_joins_is_told_what_it_is_not_owed_and_given_what_is_held_back() -> None:
+def test_a_publication_goes_only_where_its_topic_is_wanted() -> None:
     net = OneBroker()
-    net.say("b1", FIRST, message("y", "b8/1", (("u", (("b8/1", 2),)),), topic="u"))
-    net.join("b3")
-    assert net.said("b3", NotOwed) == [NotOwed((("t", (("b7/1", 1),)),))]
-    (held,) = net.said("b3", Multicast)
-    assert (held.sender, held.hops) == ("b8/1", 2)
+    net.publish("t")
+    told(net, b1="t", b2="u")
+    net.publish("t")
+    net.say("b1", Progress(2, 0, 0))
+    net.publish("u")
+    assert [one.bundle.topic for one in net.said("b1", Multicast)] == ["t", "t"]
+    assert [one.bundle.topic for one in net.said("b2", Multicast)] == ["t", "u"], "at first everything"
 
 
-def test_what_is_not_owed_is_not_waited_for_and_told_to_the_others_once() -> None:
+def test_a_publication_that_is_wanted_nowhere_else_goes_to_one_neighbour_for_a_second_copy() -> None:
     net = OneBroker()
-    net.say("b1", ANSWER)
+    told(net)
+    net.publish("t")
+    assert len(net.said("b1", Multicast)) == 1 and not net.said("b2", Multicast)
+
+
+def test_what_did_not_go_over_a_link_is_marked_once_and_not_waited_for() -> None:
+    net = OneBroker()
+    told(net, b2="u")
+    net.say("b1", FIRST, SECOND)
     for _ in range(2):
-        net.say("b1", NotOwed((("t", (("b7/1", 1),)),)))
-    assert net.shown() == [("y", 1)]
-    assert len(net.said("b2", NotOwed)) == 1 and not net.said("b1", NotOwed)
-    net.say("b1", FIRST)
-    assert net.shown() == [("y", 1)], "nothing is shown behind what depends on it"
+        net.publish("u")
+    first, second = net.said("b2", Multicast)
+    assert first.clocks == (("t", (("b7/1", 2),)), ("u", (("b0/1", 1),))) and first.skipped == (0,)
+    assert second.clocks == (("u", (("b0/1", 2),)),) and second.skipped == ()
+
+    other = OneBroker()
+    other.say("b1", message("p", "b0/9", (*first.clocks[:1], ("u", (("b0/9", 1),))), *first.skipped, topic="u"))
+    assert other.shown() == [("p", 1)]
+
+
+def test_a_member_that_joins_a_group_late_does_not_wait_for_what_was_before() -> None:
+    net = OneBroker()
+    told(net)
+    for _ in range(3):
+        net.publish("t")
+    net.say("b1", Progress(3, 0, 0))
+    net.say("b2", Interested(1, "t", None))
+    net.publish("t")
+    assert [(one.bundle.first, one.skipped) for one in net.said("b2", Multicast)] == [(4, (0,))]
+
+
+def test_clocks_name_groups_that_the_sender_is_not_in_only_if_a_header_did() -> None:
+    net = OneBroker()
+    told(net, b2="u")
+    net.say("b1", message("y", "b8/1", (("u", (("b8/1", 1),)), ("v", (("b9/1", 4),))), 1, topic="u"))
+    net.publish("u")
+    mine = [one for one in net.said("b2", Multicast) if one.sender == "b0/1"]
+    assert mine[0].clocks == (("u", (("b0/1", 1), ("b8/1", 1))), ("v", (("b9/1", 4),)))
 
 
 # -- room --------------------------------------------------------------------------------------------------------------
@@ -233,8 +266,8 @@ def test_options_that_cannot_be_are_refused() -> None:
         message("x", "b7/1", (("t", (("b7/1", 0),)),)),
         message("x", "b7/1", (("t", (("b7/1", 1 << 60),)),)),
         message("x", "b0/1", (("t", (("b0/1", 7),)),)),
-        NotOwed((("t", (("b0/1", 7),)),)),
-        NotOwed((("t", (("b7/1", 0),)),)),
+        message("x", "b7/1", (("t", (("b0/1", 7), ("b7/1", 1))),), 0),
+        message("x", "b7/1", (("t", (("b7/1", 1),)),), 1),
     ],
 )
 def test_a_neighbour_whose_clocks_cannot_be_is_cut_off(wrong: Any) -> None:

@@ -191,6 +191,8 @@ def test_a_broker_is_operational_when_everybody_nearby_knows_that_it_is_back() -
     [
         pytest.param(97100080, "faults", id="a newcomer whose parent is silent asks another broker"),
         pytest.param(97100095, "groups", id="what an earlier life had numbered comes after the broker is back"),
+        pytest.param(313000054, "faults", id="a client that is back waits for what its earlier life has published"),
+        pytest.param(313000080, "faults", id="who was suspected before its place was known is passed over"),
     ],
 )
 def test_found_by_the_swarm(seed: int, drawn: str) -> None:

@@ -50,7 +50,7 @@ def copies(stack: str, result: RunResult) -> int:
     return sum(int(load.get(carrier, 0)) for load in loads for carrier in carriers)
 
 
-@pytest.mark.parametrize("stack", ["locamu", "delta"])
+@pytest.mark.parametrize("stack", ["locamu", "delta", "cbcast", "causal-barriers"])
 @pytest.mark.parametrize(
     ("members", "publisher", "links"),
     [

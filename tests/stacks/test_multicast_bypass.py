@@ -4,9 +4,13 @@ import msgspec
 import pytest
 
 from resprout.sim.swarm import try_seed
+from resprout.spread.messages import Interested
 from resprout.stacks.stack import find_stack
-from resprout_lab.blocks.multicast.around import BypassTree, Copy, LinkCopies
-from tests.stacks.multicast_net import crash, row, rules
+from resprout_lab.blocks.crossing import Progress
+from resprout_lab.blocks.multicast.around import BypassTree
+from resprout_lab.blocks.multicast.copies import Copy, LinkCopies
+from resprout_lab.blocks.multicast.messages import GroupsTold, MulticastMessage
+from tests.stacks.multicast_net import OneBroker, crash, row, rules
 
 both = pytest.mark.parametrize("stack", ["cbcast", "causal-barriers"])
 
@@ -53,3 +57,23 @@ def test_a_swarm_strikes_when_the_tree_has_formed_however_long_its_links_are() -
     """Nine in a row, 200 ms each: the seventh was struck before it had its place, and its clients knew nobody else."""
     outcome = try_seed(61057, stack="cbcast")
     assert not outcome.complaint, str(outcome)
+
+
+@both
+def test_a_publication_takes_those_before_it_along_that_no_other_broker_has(stack: str) -> None:
+    """The third of a client survived its broker at one neighbour, and the two before it, which only the other neighbour
+    wanted, died with the links. They were published again, behind it."""
+    assert not try_seed(11, "groups", stack).failed
+    net = OneBroker(stack=stack)
+    for name, topic in (("b1", "u"), ("b2", "t")):
+        net.say(name, Interested(1, topic, None), GroupsTold())
+    for topic in ("t", "t", "u", "u"):
+        net.publish(topic)
+    assert numbers(net, "b2") == [1, 2] and numbers(net, "b1") == [1, 2, 3, 4], "each once"
+    net.say("b1", Progress(4, 0, 0))
+    net.publish("t")
+    assert numbers(net, "b2") == [1, 2, 5], "b1 has the two that b2 does not want"
+
+
+def numbers(net: OneBroker, name: str) -> list[int]:
+    return [one.bundle.first for one in net.said(name, MulticastMessage)]

@@ -233,6 +233,10 @@ PLACE = Place("b1", 1, 1, "b0", ("b0",), "")
     [
         (_told(PLACE), _told(msgspec.structs.replace(PLACE, neighbours=("b0", "\u202e")))),
         (_told(PLACE), _told(msgspec.structs.replace(PLACE, parent="\x1b[2J"))),
+        (
+            _told(msgspec.structs.replace(PLACE, address="h" * 300)),
+            _told(msgspec.structs.replace(PLACE, address="h" * 301)),
+        ),
         (_paused("=p"), _paused("x" * 129)),
         (ListenersHeard(("=p",)), ListenersHeard(("x" * 129,))),
         (ListenersChanged(("=p",), ()), ListenersChanged(("x" * 129,), ())),

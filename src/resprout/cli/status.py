@@ -51,14 +51,18 @@ def status(access: Access, as_json: bool) -> int:
     The command asks every broker, so all of them must be reachable. On the broker's own machine every process may ask.
     From elsewhere the caller needs a certificate, or an identity that may `observe` or `operate`.
 
-    A notice says that `safe` means fewer than f + 1 copies, or that a broker once known here is in
-    another network. Exit status 1 when there is a notice, or a broker that does not answer.
+    A notice says that `safe` means fewer than f + 1 copies, that a broker once known here is in
+    another network, or that a log has no leader or a replica that
+    is behind. Exit status 1 when there is a notice, or a broker that does not answer.
     """
     found = run_loop(AskingCommand(access).survey())
     if as_json:
         tell_json(found)
     else:
-        tell_lines((heading(found), *tree_lines(found), *news_lines(found)))
+        from resprout.cli.logs import log_line, log_views  # it asks with what is here
+
+        logs = [log_line(view) for view in log_views(found)]
+        tell_lines((heading(found), *tree_lines(found), *logs, *news_lines(found)))
     return 1 if found.notices or found.missing else 0
 
 

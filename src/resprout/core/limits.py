@@ -21,6 +21,9 @@ from resprout.core.errors import NameRefusedError, PayloadRefusedError, UsageErr
 NAME_BYTES: Final = 64
 """A broker's or client's name."""
 
+ADDRESS_BYTES: Final = 300
+"""Host and port of a broker; the longest host name has 253."""
+
 TOPIC_BYTES: Final = 512
 TOPIC_LEVELS: Final = 32
 

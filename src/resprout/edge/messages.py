@@ -438,6 +438,8 @@ class EventsEnd(ProtocolMessage, frozen=True, tag=45):
     """The gaps that the answer passes over, or the one for which it was refused."""
     retryable: bool = False
     """Nothing was read, and the same question may be answered later."""
+    begin: BoundedNumber = 0
+    """Of a log: the offset that the question stands for."""
 
 
 class AudienceTold(ProtocolMessage, frozen=True, tag=31):

@@ -248,6 +248,8 @@ class EventsAnswered(msgspec.Struct, frozen=True):
     """The gaps that the answer passes over, or the one for which it was refused."""
     retryable: bool = False
     """Nothing was read, and the same question may be answered later."""
+    begin: int = 0
+    """Of a log: the offset that the question stands for."""
 
 
 class ConsumerBegan(msgspec.Struct, frozen=True):

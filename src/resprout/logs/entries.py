@@ -101,6 +101,8 @@ class LogEntryStore:
     # -- read by others ------------------------------------------------------------------------------------------------
 
     def hear_fetch(self, broker: str, message: LogFetch) -> None:
+        for token in [token for token, (asking, _) in self._readers.items() if asking == broker]:
+            del self._readers[token]  # it does not wait for that any more
         if len(self._readers) < READS_MAX:
             token = self._port.token()
             self._readers[token] = (broker, message)

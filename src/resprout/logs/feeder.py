@@ -57,6 +57,11 @@ class LogFeeder:
         return f"{self._name}.{self._run}"
 
     @property
+    def last(self) -> int:
+        """The number of the last command."""
+        return self._last
+
+    @property
     def waiting(self) -> int:
         """Commands that are not known to be in the log."""
         return len(self._waiting)

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Protocol
 import msgspec
 
 from resprout.core.contract import BrokerMessage, Effect, ProtocolMessage
-from resprout.core.message_fields import BoundedNumber, Microseconds, PositionOffset
+from resprout.core.message_fields import BoundedNumber, Derived, Microseconds, Otherwise, PositionOffset
 
 FETCH_BYTES: Final = 256 << 10
 """Of entries in one answer, unless a single one is larger."""
@@ -20,8 +20,8 @@ GROUP: Final = "|"
 
 
 class LogAsk(BrokerMessage, frozen=True, tag=312):
-    """By a replica that is no member: who is a member of this log? Answered by `LogTold`, or by `LogFound`. By a member:
-    it has read its disk, and has heard nothing before this."""
+    """By a replica that is no member: who is a member of this log? Answered by `LogTold`, or by `LogFound`. By a
+    member: it has read its disk, and has heard nothing before this."""
 
     log: str
     identity: str
@@ -60,7 +60,7 @@ class LogFeed(BrokerMessage, frozen=True, tag=315):
 
     log: str
     feed: str
-    number: BoundedNumber
+    number: Annotated[BoundedNumber, Derived("that of the command, which follows the last one", Otherwise.IGNORED)]
     command: bytes
 
     @property
@@ -73,7 +73,7 @@ class LogFed(BrokerMessage, frozen=True, tag=316):
 
     log: str
     feed: str
-    upto: BoundedNumber
+    upto: Annotated[BoundedNumber, Derived("commands of the feed", Otherwise.CUT_OFF)]
     expected: BoundedNumber = 0
     """The number that the leader needs next, where a command is missing; 0: none is."""
 
@@ -210,6 +210,11 @@ def broker_of(identity: str) -> str:
 def identity_of(broker: str, life: int) -> str:
     """The identity of a replica that begins with an empty disk in this life of the broker."""
     return f"{broker}{IDENTITY}{life}"
+
+
+def feeding_broker(feed: str) -> str:
+    """The broker that a feed comes from: `b1` of `b1.4.2.1`, which is its life, the consumer in it, and a run."""
+    return feed.rsplit(IDENTITY, 3)[0]
 
 
 def group_of(log: str, identity: str) -> str:

@@ -26,6 +26,8 @@ READS_MAX: Final = 4_096
 """Reads that wait for the disk, or for more."""
 POINTS_MAX: Final = 4_096
 FOLLOWING_MAX: Final = 1_024
+FIRST_TICKS: Final = 20
+"""Between two looks at the first entry."""
 WAIT_TICKS: Final = 2
 """So long a read waits for more, before it is answered with nothing."""
 
@@ -91,6 +93,9 @@ class LogReader:
         """Entries that were come across, by number."""
         self._following: OrderedDict[int, int] = OrderedDict()
         """By offset, where a page ended: the number of the next entry."""
+        self._ticks = 0
+        self._seen_at = 0
+        """Entries that there were when the beginning was looked at."""
         self._first: _Point | None = None
         """The first entry of the store, when it was seen last."""
 
@@ -105,6 +110,13 @@ class LogReader:
         else:
             self._begin(read)
 
+    @property
+    def first(self) -> int | None:
+        """The first offset that this replica has, when it was looked at last; None when it never was."""
+        if not self._end()[0] or not (self._entries.first or self._first):
+            return 0
+        return self._first.offset if self._first is not None else None
+
     def look(self) -> None:
         """There may be more entries than before."""
         _, end = self._end()
@@ -116,6 +128,7 @@ class LogReader:
 
     def tick(self) -> None:
         """From time to time: nobody waits for ever."""
+        self._look_at_first()
         waiting, self._waiting = self._waiting, []
         for read in waiting:
             read.ticks += 1
@@ -123,6 +136,14 @@ class LogReader:
                 self._begin(read)
             else:
                 self._waiting.append(read)
+
+    def _look_at_first(self) -> None:
+        """Retention drops entries when others come: so look at the beginning now and then, if there are more."""
+        self._ticks += 1
+        number, _ = self._end()
+        if self._ticks % FIRST_TICKS == 0 and number > self._seen_at:
+            self._seen_at = number
+            self._begin(_Read(Wanted(BY_TIME, size=1), lambda page: None))
 
     # -- the search ----------------------------------------------------------------------------------------------------
 

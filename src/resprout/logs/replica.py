@@ -34,7 +34,7 @@ from resprout.logs.messages import (
     group_of,
     identity_of,
 )
-from resprout.logs.reading import Found, FoundPage, LogReader, Wanted
+from resprout.logs.reading import FoundPage, LogReader, Wanted
 from resprout.logs.records import ReplicaIdentity, identity_record, ledger_record, read_votes
 from resprout.logs.settling import PositionSettling
 from resprout.logs.state import LogState
@@ -47,6 +47,8 @@ SNAPSHOT_SLOTS: Final = 512
 """Slots between two snapshots: what was decided since then is in memory, and is read again after a restart."""
 SNAPSHOT_BYTES: Final = 16 << 20
 """So many bytes of commands are as good a reason for one."""
+READS_OF_BROKER_MAX: Final = 512
+"""Reads that one broker may have waiting at a replica."""
 LAG_MAX: Final = 64
 """A replica becomes a member when it lacks no more entries than this: the rest comes with the first decisions."""
 
@@ -69,7 +71,7 @@ class LogReplica:
         self.entries: Final = LogEntryStore(declaration, port)
         self.state: Final = LogState()
         self._settling = PositionSettling(self.state, port)
-        self._reader = LogReader(declaration, self.entries, port, self._decided_end)
+        self.reader: Final = LogReader(declaration, self.entries, port, self._decided_end)
         self.trouble = ""
         """Why it does not take part."""
         self._life = incarnation
@@ -88,7 +90,7 @@ class LogReplica:
         """By broker: the identity of a replica that could become a member."""
         self._proposed: dict[str, int] = {}
         """While leading, by feed: the number of the last command that was proposed."""
-        self._feeders: dict[str, str] = {}
+        self.feeders: dict[str, str] = {}
         """By feed: the broker of its feeder."""
         self._fed: dict[str, int] = {}
         """By feed: the number up to which its feeder was told."""
@@ -97,10 +99,18 @@ class LogReplica:
         """Of commands since the last snapshot."""
         self._turn = 0
         """Which member is asked for entries next."""
+        self.reads_of: dict[str, int] = {}
+        """By broker: reads that wait for their answers."""
         self._told_decided = -1
         """Slots up to here are decided, as the leader said; -1: it has said nothing."""
         self._lagged_at = -1
         """Slots that were known here at the last tick, if the leader knew more."""
+        self.leaderless_since_us: int | None = None
+        """Since when it knows no leader that a majority follows; None while it does."""
+        self.behind_since_us: int | None = None
+        """Since when it lacks something that the leader has; None when it had everything at the last tick but one."""
+        self._wanted_slot = 0
+        """Slots that the leader had at the last tick."""
         self._is_caught_up = False
         """In this life it has known everything that was decided, as far as the leader said."""
 
@@ -246,7 +256,7 @@ class LogReplica:
             is_told = 0 <= self._told_decided <= replica.ledger.chosen
             self._is_caught_up = replica.is_leading or is_told
         if self.can_read:
-            self._reader.look()
+            self.reader.look()
 
     def _apply(self, chosen: Chosen) -> None:
         command = chosen.entry.command
@@ -281,7 +291,9 @@ class LogReplica:
             self._port.send(broker, LogLed(self.declaration.name, self.leader))
             return
         feed, number = message.feed, message.number
-        self._feeders[feed] = broker
+        for other in [other for other, at in self.feeders.items() if at == broker and other != feed]:
+            del self.feeders[other]  # a broker has one feeder of a log
+        self.feeders[feed] = broker
         applied = self.state.feeds.get(feed, 0)
         expected = max(self._proposed.get(feed, 0), applied) + 1
         if number <= applied:
@@ -300,10 +312,10 @@ class LogReplica:
         if not self.is_leading:
             self._fed.clear()
             return
-        for feed, broker in list(self._feeders.items()):
+        for feed, broker in list(self.feeders.items()):
             applied = self.state.feeds.get(feed, 0)
             if feed not in self.state.feeds and feed not in self._proposed:
-                del self._feeders[feed]
+                del self.feeders[feed]
             elif applied > self._fed.get(feed, 0):
                 self._fed[feed] = applied
                 self._port.send(broker, LogFed(self.declaration.name, feed, applied))
@@ -315,7 +327,8 @@ class LogReplica:
         if self._replica is None:
             return
         self.entries.ask_again()
-        self._reader.tick()
+        self.reader.tick()
+        self._look_at_health(self._replica, now_us)
         if self.is_member:
             self._ask_for_decisions(self._replica)
             self._catch_up()
@@ -325,6 +338,22 @@ class LogReplica:
         for broker in self.declaration.replicas:
             if broker != self.broker and not self.is_member:
                 self._port.send(broker, LogAsk(self.declaration.name, self.identity, self.entries.end))
+
+    def _look_at_health(self, replica: Replica, now_us: int) -> None:
+        """What is under way is not behind: it is late when it was known a tick ago, and is still not here."""
+        is_late = replica.ledger.chosen < self._wanted_slot or self.entries.end < self.state.next or not self.is_member
+        self._wanted_slot = max(self._told_decided, replica.ledger.chosen)
+        since_us = now_us if self.leaderless_since_us is None else self.leaderless_since_us
+        self.leaderless_since_us = None if self.has_leader(now_us) else since_us
+        since_us = now_us if self.behind_since_us is None else self.behind_since_us
+        self.behind_since_us = since_us if is_late else None
+
+    def has_leader(self, now_us: int) -> bool:
+        """Whether it follows a leader, or leads with a majority behind it."""
+        replica = self._replica
+        if replica is None:
+            return False
+        return replica.has_lease(now_us) if replica.is_leading else replica.leader is not None
 
     def _ask_for_decisions(self, replica: Replica) -> None:
         """Without progress since the last tick: what was said of decisions crossed an answer that had none."""
@@ -419,7 +448,7 @@ class LogReplica:
 
     def fetched(self, event: StoreFetched) -> bool:
         """Return False for a token of another log."""
-        return self.entries.fetched(event) or self._reader.fetched(event)
+        return self.entries.fetched(event) or self.reader.fetched(event)
 
     def hear_entries(self, broker: str, message: LogEntries) -> None:
         if not self.entries.awaits(broker, message):
@@ -436,26 +465,30 @@ class LogReplica:
 
     # -- who reads -----------------------------------------------------------------------------------------------------
 
-    def read(self, wanted: Wanted, found: Found) -> None:
-        """For a client; whether it may is `can_read`."""
-        self._reader.read(wanted, found)
-
     def hear_read(self, broker: str, message: LogRead) -> None:
         """For a client of another broker."""
         name, id = self.declaration.name, message.id
-        if not self.can_read:
+        waiting = self.reads_of.get(broker, 0)
+        if not self.can_read or waiting >= READS_OF_BROKER_MAX:
             reason = f"the replica of the log {name} at {self.broker} is not complete, or follows no leader"
+            if self.can_read:
+                reason = f"{waiting} reads of {broker} wait at the replica of the log {name} at {self.broker}"
             self._port.send(broker, LogPage(name, id, max(0, message.offset), (), 0, 0, 0, 0, reason))
             return
 
+        self.reads_of[broker] = waiting + 1
+
         def found(page: FoundPage) -> None:
+            self.reads_of[broker] -= 1
+            if not self.reads_of[broker]:
+                del self.reads_of[broker]
             records = tuple(page.records)
             told = LogPage(
                 name, id, page.begin, records, page.first, page.end, page.first_us, self.state.origin, page.reason
             )
             self._port.send(broker, told)
 
-        self.read(Wanted(message.offset, message.time_us, message.size, message.waits), found)
+        self.reader.read(Wanted(message.offset, message.time_us, message.size, message.waits), found)
 
     def hear_settle(self, broker: str, message: LogSettle, now_us: int, time_us: int) -> None:
         """A position of a reader; `time_us` since 1970."""

@@ -19,12 +19,15 @@ from typing import Final
 from resprout.core.bundle import Bundle, Origin, from_record, split, to_record
 from resprout.core.errors import WireError
 from resprout.core.message_fields import to_marks
+from resprout.logs.messages import feeding_broker
 from resprout.logs.positions import Positions, read_position_command
 from resprout.logs.records import LogEntry, StateFields, read_command, read_state, to_bytes
 
 FEEDS_KEPT: Final = 16
 """A feed that is forgotten is begun anew by its feeder. Two are in use at most: the home's, and that of a broker that
 does not know yet that it was declared dead."""
+FEEDS_OF_BROKER: Final = 2
+"""Of one broker, so that none can make others be forgotten."""
 ORIGINS_KEPT: Final = 20_000
 """Publishers of which the last number is remembered, the latest ones: as many as a durable subscription remembers."""
 
@@ -98,7 +101,11 @@ class LogState:
         return record
 
     def _count(self, feed: str, number: int) -> None:
+        is_new = feed not in self.feeds
         self.feeds[feed] = number
+        of_broker = [each for each in self.feeds if feeding_broker(each) == feeding_broker(feed)] if is_new else []
+        if len(of_broker) > FEEDS_OF_BROKER:
+            del self.feeds[of_broker[0]]
         if len(self.feeds) > FEEDS_KEPT:
             del self.feeds[next(iter(self.feeds))]
 

@@ -13,6 +13,7 @@ from resprout.stacks.status import (
     Amount,
     Count,
     HeldPublisher,
+    LogSeen,
     MemberSeen,
     PausedSubscriber,
     RepairSeen,
@@ -195,6 +196,8 @@ class BrokerAccount(msgspec.Struct, frozen=True):
     """Where it serves the live page."""
     stores: tuple[StoreAccount, ...] = ()
     """What it writes to, with the room that there is."""
+    logs: tuple[LogSeen, ...] = ()
+    """Logs that it was told of, with the replica that it keeps."""
     paused: tuple[PausedSubscriber, ...] = ()
     """Subscribers anywhere that publishers wait for, as this broker knows them."""
     held: tuple[HeldPublisher, ...] = ()

@@ -18,12 +18,11 @@ import msgspec
 
 from resprout.core.contract import Disconnected
 from resprout.core.errors import UsageError
-from resprout.core.limits import check_name
+from resprout.core.limits import ADDRESS_BYTES, check_name
 
 DEFAULT_PORT = 7450
 
 NAMES_MAX: Final = 100_000
-ADDRESS_LETTERS_MAX: Final = 300
 """A host has at most 253."""
 
 _EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")
@@ -50,6 +49,8 @@ class Address(msgspec.Struct, frozen=True):
 
 def parse_address(text: str) -> Address:
     """`localhost:7450`, `[::1]:7450`, `:0` (every interface, any port), or a host alone with the default port."""
+    if len(text.encode(errors="replace")) > ADDRESS_BYTES:
+        raise UsageError(f"an address of {len(text)} letters is refused: {ADDRESS_BYTES} bytes are the most")
     host, port = _divide(text)
     if not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise UsageError(f"address {text!r}: the port must be a number from 0 to 65535")
@@ -125,8 +126,6 @@ class AddressBook:
     def locate(self, name: str, text: str) -> None:
         """A later address replaces an earlier one. UsageError when it is none, or when the book is full."""
         check_name(name)
-        if len(text) > ADDRESS_LETTERS_MAX:
-            raise UsageError(f"the address of {name} has {len(text)} letters")
         address = parse_address(text)
         if not address.host or not address.port:
             raise UsageError(f"address {text!r}: where {name} listens takes a host and a port")

@@ -252,6 +252,7 @@ class Bookkeeper:
             stores=tuple(self.stores()),
             paused=status.paused,
             held=status.held,
+            logs=status.logs,
             roles=status.roles,
             slow_consumers=status.slow_consumers,
             dropped_messages=status.dropped_messages,

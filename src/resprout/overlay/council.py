@@ -197,6 +197,10 @@ class Council:
         if self._detector.has_ended(peer):
             self._suspicions.ended(peer, now_us)
 
+    def holds_lease(self, now_us: int) -> bool:
+        """Whether this broker has held its lease for long enough to know that nobody has declared it dead by right."""
+        return self._trust.holds_lease(now_us)
+
     def tick(self, now_us: int) -> None:
         """Once per heartbeat: ping the parent, accuse neighbours that were silent for longer than a lease, and repeat
         questions that were not answered."""

@@ -20,7 +20,15 @@ import msgspec
 
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.message import Message
-from resprout.edge.requests import ClientNews, ClientRequest, Published, PublishRequest, ReceiptTurned, Refused
+from resprout.edge.requests import (
+    ClientNews,
+    ClientRequest,
+    Published,
+    PublishRequest,
+    ReceiptTurned,
+    Refused,
+    StoredMessage,
+)
 from resprout.scenario.model import WorkloadSpec
 
 
@@ -47,7 +55,18 @@ class Applied(msgspec.Struct, frozen=True):
         return {"outcome": self.outcome} | {place: str(cents) for place, cents in self.balances.items()}
 
 
-AppWish = ClientRequest | WakeAt | Applied
+class PageRead(msgspec.Struct, frozen=True):
+    """A page of a log was read: for the trace."""
+
+    log: str
+    filter: str
+    begin: int
+    end: int
+    """It covers the offsets from `begin` up to the one before `end`."""
+    messages: tuple[StoredMessage, ...]
+
+
+AppWish = ClientRequest | WakeAt | Applied | PageRead
 
 
 class App(Protocol):

@@ -34,7 +34,8 @@ from resprout.edge.requests import (
     SubscriptionConfirmed,
 )
 from resprout.filters.predicate import topic_matches
-from resprout.scenario.app import App, Applied, AppWish, WakeAt
+from resprout.scenario.app import App, Applied, AppWish, PageRead, WakeAt
+from resprout.scenario.log_reader import LogReaderApp
 from resprout.scenario.model import (
     DURABLE_WHEN_FULL,
     BankOptions,
@@ -103,6 +104,7 @@ class AppMaker:
             for name in workload.clients:
                 self._employed.setdefault(name, []).append(number)
         self._workloads = scenario.workloads
+        self._readers = {reader.client: reader for reader in scenario.readers}
         self._banks = [workload for workload in scenario.workloads if workload.kind == "bank"]
         self._opening_us = min((bank.start_us for bank in self._banks), default=0)
         self._partners = self._find_partners()
@@ -113,7 +115,8 @@ class AppMaker:
             raise ScenarioError(f"there is no client {client!r}")
         spec = self._clients[client]
         workloads = [self._workload(number, spec, life) for number in self._employed.get(client, ())]
-        return ClientApp(spec.subscriptions, workloads)
+        reader = self._readers.get(client)
+        return ClientApp(spec.subscriptions, [*workloads, *([LogReaderApp(reader)] if reader is not None else [])])
 
     def _workload(self, number: int, client: ClientSpec, life: int) -> App:
         spec = self._workloads[number]
@@ -178,6 +181,8 @@ class Observer(Protocol):
     def delivered(self, time_us: int, message: Message) -> None: ...
 
     def applied(self, time_us: int, applied: Applied) -> None: ...
+
+    def read(self, time_us: int, page: PageRead) -> None: ...
 
     def asked(self, time_us: int, request: ClientRequest) -> None: ...
 
@@ -249,6 +254,8 @@ class AppRunner:
                 driver.wake(wish.at_us)
             elif isinstance(wish, Applied):
                 self._observer.applied(driver.now_us, wish)
+            elif isinstance(wish, PageRead):
+                self._observer.read(driver.now_us, wish)
             else:
                 self._ask(wish)
 

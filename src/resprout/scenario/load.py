@@ -27,7 +27,7 @@ from resprout.core.errors import UsageError
 from resprout.core.guarantee import ReceiptLevel
 from resprout.scenario.model import TIME_LIMIT_US, BrokerSpec, FaultKind, FaultSpec, OptionValue, Scenario
 from resprout.scenario.read_faults import read_faults, settle_faults
-from resprout.scenario.read_logs import check_replicas, read_logs
+from resprout.scenario.read_logs import check_replicas, read_logs, read_readers
 from resprout.scenario.read_nodes import blame, check_nodes, read_brokers, read_clients
 from resprout.scenario.read_workloads import read_workloads
 from resprout.scenario.reader import TomlTable
@@ -48,7 +48,7 @@ NAME_LETTERS_MAX: Final = 200
 
 _KEYS: Final = (
     "name", "stack", "seed", "time_limit", "client_links", "count_bytes", "trace", "options", "topology", "broker",
-    "client", "workload", "fault", "log",
+    "client", "workload", "fault", "log", "reader",
 )  # fmt: skip
 
 AXES_MAX: Final = 16
@@ -124,6 +124,7 @@ def build_scenario(source: TomlSource) -> Scenario:
         trace=file.choice("trace", ("rows", "counts"), "rows"),
         faults=settle_faults(fault_tables, faults, brokers, clients, seed),
         logs=logs,
+        readers=read_readers(file, logs, clients),
     )
 
 

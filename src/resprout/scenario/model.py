@@ -169,6 +169,22 @@ class ClientSpec(msgspec.Struct, frozen=True):
         return next((one for one in self.subscriptions if one.durable is not None), None)
 
 
+class ReaderSpec(msgspec.Struct, frozen=True):
+    """A client reads a log, page after page. A client reads one log at most."""
+
+    client: str
+    log: str
+    filter: str
+    start_us: int = 0
+    offset: int = -1
+    """Where it begins; -1: at the first message that is kept."""
+    size: int = 4_096
+    """Bytes of a page."""
+    pause_us: int = 200_000
+    until_us: int = 0
+    """It goes on until it has reached the end of the log after this."""
+
+
 class Mix(msgspec.Struct, frozen=True):
     """Shares of the guarantees among a workload's publications; they sum to 1."""
 
@@ -304,6 +320,7 @@ class Scenario(msgspec.Struct, frozen=True):
     """What is recorded of clients: `rows`, one for each observation, or `counts`. Only in the simulator."""
     logs: tuple[LogDeclaration, ...] = ()
     """Logs that brokers keep (`docs/logs.md`)."""
+    readers: tuple[ReaderSpec, ...] = ()
 
     @property
     def bank_initial(self) -> int | None:

@@ -21,7 +21,8 @@ from resprout.edge.requests import (
     SubscriptionEnded,
     UnsubscribeRequest,
 )
-from resprout.scenario.app import Applied
+from resprout.scenario.app import Applied, PageRead
+from resprout.scenario.observe_logs import page_rows
 from resprout.trace import kinds
 from resprout.trace.schema import COLUMNS, Row, texts
 from resprout.trace.summary import Counts
@@ -37,14 +38,14 @@ class ClientRows:
 
     def __init__(self, name: str, incarnation: int, drops: bool = False) -> None:
         """`drops`: its broker may drop the oldest messages that it does not read."""
-        self._name = name
+        self.name = name
         self._incarnation = incarnation
         self._policy = {"drop_oldest": "yes"} if drops else None
 
     def published(self, time_us: int, request: PublishRequest, news: Published) -> Row:
         return Row(
             time_us=time_us,
-            node=self._name,
+            node=self.name,
             kind=kinds.PUBLISH,
             **self._identity(news.stream, news.seq),
             topic=request.topic,
@@ -58,7 +59,7 @@ class ClientRows:
         label, stream = _WORDS[message.guarantee]
         return Row(
             time_us=time_us,
-            node=self._name,
+            node=self.name,
             kind=kinds.DELIVER,
             publisher=message.publisher,
             incarnation=message.epoch,
@@ -78,7 +79,7 @@ class ClientRows:
         message = applied.message
         return Row(
             time_us=time_us,
-            node=self._name,
+            node=self.name,
             kind=kinds.APPLIED,
             publisher=message.publisher,
             incarnation=message.epoch,
@@ -144,10 +145,10 @@ class ClientRows:
             yield self._row(time_us, kind, **outcome)
 
     def _identity(self, stream: str, seq: int) -> dict[str, Any]:
-        return {"publisher": self._name, "incarnation": self._incarnation, "stream": stream, "seq": seq}
+        return {"publisher": self.name, "incarnation": self._incarnation, "stream": stream, "seq": seq}
 
     def _row(self, time_us: int, kind: str, **columns: Any) -> Row:
-        return Row(time_us=time_us, node=self._name, kind=kind, **columns)
+        return Row(time_us=time_us, node=self.name, kind=kind, **columns)
 
 
 class RowObserver:
@@ -165,6 +166,10 @@ class RowObserver:
 
     def applied(self, time_us: int, applied: Applied) -> None:
         self._record(self._rows.applied(time_us, applied))
+
+    def read(self, time_us: int, page: PageRead) -> None:
+        for row in page_rows(time_us, self._rows.name, page):
+            self._record(row)
 
     def asked(self, time_us: int, request: ClientRequest) -> None:
         for row in self._rows.asked(time_us, request):
@@ -206,6 +211,9 @@ class ClientCounts:
 
     def applied(self, time_us: int, applied: Applied) -> None:
         """What replicas have in their books is for the judge."""
+
+    def read(self, time_us: int, page: PageRead) -> None:
+        """And what a log holds."""
 
     def asked(self, time_us: int, request: ClientRequest) -> None:
         if isinstance(request, SubscribeRequest):

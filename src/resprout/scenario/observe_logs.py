@@ -14,6 +14,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.limits import Attributes
 from resprout.logs.declaration import LogDeclaration
 from resprout.logs.records import LogEntry
+from resprout.scenario.app import PageRead
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 
@@ -33,13 +34,42 @@ def kept_rows(time_us: int, node: str, log: str, entries: Sequence[LogEntry], en
         bundle = entry.messages
         if bundle is None:
             yield Row(
-                time_us=time_us, node=node, kind=kinds.LOG_GAP, position=entry.offset, attributes=about, detail=entry.gap
-            )  # fmt: skip
+                time_us=time_us,
+                node=node,
+                kind=kinds.LOG_GAP,
+                position=entry.offset,
+                attributes=about,
+                detail=entry.gap,
+            )
         else:
             yield from message_rows(time_us, node, kinds.LOG_KEPT, log, entry.offset, entry.tseq, bundle)
     first, end = (entries[0].offset, entries[-1].following) if entries else (end, end)
     held = {**about, "first": str(first), "end": str(end), **({"runs": "yes"} if runs else {})}
     yield Row(time_us=time_us, node=node, kind=kinds.LOG_END, attributes=held)
+
+
+def page_rows(time_us: int, node: str, page: PageRead) -> Iterator[Row]:
+    """What a client has read."""
+    for stored in page.messages:
+        message = stored.message
+        yield Row(
+            time_us=time_us,
+            node=node,
+            kind=kinds.LOG_READ,
+            publisher=message.publisher,
+            incarnation=message.epoch,
+            stream=message.stream,
+            seq=message.seq,
+            topic=message.topic,
+            keys=message.keys,
+            guarantee=message.guarantee.label,
+            position=stored.position,
+            tseq=message.tseq if message.tseq >= 0 else None,
+            payload_bytes=len(message.payload),
+            attributes={"log": page.log, "crc": fingerprint(message.payload, message.attributes)},
+        )
+    about = {"log": page.log, "from": str(page.begin), "until": str(page.end)}
+    yield Row(time_us=time_us, node=node, kind=kinds.LOG_PAGE, filter=page.filter, attributes=about)
 
 
 def message_rows(time_us: int, node: str, kind: str, log: str, offset: int, tseq: int, bundle: Bundle) -> Iterator[Row]:

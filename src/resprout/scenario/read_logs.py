@@ -16,14 +16,18 @@ import msgspec
 
 from resprout.core.errors import UsageError
 from resprout.core.limits import check_name
-from resprout.filters.predicate import check_filter
+from resprout.core.message_fields import NUMBER_MAX
+from resprout.filters.predicate import check_filter, filter_covers
 from resprout.journal.interface import Flush
 from resprout.logs.declaration import REPLICAS_MAX, LogDeclaration, check_logs
+from resprout.scenario.model import ClientSpec, ReaderSpec
 from resprout.scenario.reader import TomlTable
 from resprout.stacks.stack import Stack
 
 LOGS_MAX: Final = 100
+READERS_MAX: Final = 100
 _BYTES_MAX: Final = 1 << 50
+_PAGE_BYTES_MAX: Final = 1 << 20
 _KEYS: Final = ("name", "filter", "replicas", "retain_bytes", "retain", "flush", "segment_bytes")
 
 
@@ -53,6 +57,41 @@ def _read_log(table: TomlTable) -> LogDeclaration:
         Flush(table.choice("flush", Flush, usual.flush)),
         table.integer("segment_bytes", 4_096, 1 << 31, usual.segment_bytes),
     )
+
+
+def read_readers(
+    file: TomlTable, logs: Sequence[LogDeclaration], clients: Sequence[ClientSpec]
+) -> tuple[ReaderSpec, ...]:
+    """The tables `[[reader]]` of a scenario."""
+    filters = {log.name: log.filter for log in logs}
+    readers: list[ReaderSpec] = []
+    for number, table in enumerate(file.tables("reader", READERS_MAX, "reader")):
+        table.only(("client", "log", "filter", "start", "offset", "size", "pause", "until"))
+        client = next((client for client in clients if client.name == table.text("client")), None)
+        if client is None or client.consumes is not None or client.repeats:
+            file.fail(("reader", number, "client"), "it names no client that can read a log")
+        if client.name in [reader.client for reader in readers]:
+            file.fail(("reader", number, "client"), f"{client.name!r} reads another log")
+        log = table.choice("log", tuple(filters), "") if filters else ""
+        if not log:
+            file.fail(("reader", number, "log"), "it names no log")
+        usual = ReaderSpec(client.name, log, filters[log])
+        reader = ReaderSpec(
+            client.name,
+            log,
+            table.checked("filter", check_filter) if "filter" in table else usual.filter,
+            table.duration("start", 0),
+            table.integer("offset", 0, NUMBER_MAX, 0) if "offset" in table else -1,
+            table.integer("size", 1, _PAGE_BYTES_MAX, usual.size),
+            table.duration("pause", usual.pause_us),
+            table.duration("until", 0),
+        )
+        if not filter_covers(usual.filter, reader.filter):
+            file.fail(("reader", number, "filter"), f"the log {log!r} keeps {usual.filter}, and not all of it")
+        if not reader.pause_us:
+            file.fail(("reader", number, "pause"), "there must be time between two pages")
+        readers.append(reader)
+    return tuple(readers)
 
 
 def parse_log(text: str) -> LogDeclaration:

@@ -22,6 +22,7 @@ from resprout.scenario.model import (
     ClientSpec,
     FaultSpec,
     Mix,
+    ReaderSpec,
     Scenario,
     SubscriptionSpec,
     WorkloadSpec,
@@ -53,6 +54,7 @@ def to_toml(scenario: Scenario) -> str:
         *(("workload", _workload(workload, everybody)) for workload in scenario.workloads),
         *(("fault", _fault(fault)) for fault in scenario.faults),
         *(("log", _log(log)) for log in scenario.logs),
+        *(("reader", _reader(reader)) for reader in scenario.readers),
     ]
     for kind, block in blocks:
         lines += ["", f"[[{kind}]]", *block]
@@ -159,6 +161,20 @@ def _fault(fault: FaultSpec) -> Lines:
     ]
 
 
+def _reader(reader: ReaderSpec) -> Lines:
+    usual = ReaderSpec("", "", "")
+    return [
+        _pair("client", reader.client),
+        _pair("log", reader.log),
+        _pair("filter", reader.filter),
+        *_unless(not reader.start_us, "start", format_duration(reader.start_us)),
+        *_unless(reader.offset < 0, "offset", reader.offset),
+        *_unless(reader.size == usual.size, "size", reader.size),
+        *_unless(reader.pause_us == usual.pause_us, "pause", format_duration(reader.pause_us)),
+        *_unless(not reader.until_us, "until", format_duration(reader.until_us)),
+    ]
+
+
 def _log(log: LogDeclaration) -> Lines:
     usual = LogDeclaration("", "", ())
     return [
@@ -233,7 +249,8 @@ def scenario_data(scenario: Scenario) -> dict[str, Any]:
     values = msgspec.to_builtins(scenario)
     if scenario.bank_initial is not None:
         values["bank_initial"] = scenario.bank_initial  # the judge counts money from there
-    if not scenario.logs:
-        del values["logs"]
+    for name in ("logs", "readers"):
+        if not values[name]:
+            del values[name]
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(values))
     return plain

@@ -40,12 +40,21 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.core.errors import UsageError
 from resprout.edge.messages import HoldTold
-from resprout.journal.interface import FetchStore, OpenStore, RecordEvent, ResetStore, StoreForget, StoreRecord
+from resprout.journal.interface import (
+    FetchStore,
+    OpenStore,
+    RecordEvent,
+    ResetStore,
+    StoreFetched,
+    StoreForget,
+    StoreOpened,
+    StoreRecord,
+)
 from resprout.links.frames import Data, Express, SessionWelcome
 from resprout.scenario.model import random_for
+from resprout.sim.disk import StoreOnDisk
 from resprout.sim.network import Distances, Network, Weigh, is_background, is_sign_of_life
 from resprout.sim.nodes import Above, Action, Calendar, End, Make, Node, Process, Step, VirtualAlarms
-from resprout.sim.stores import StoreDriver
 
 Ended = Literal["quiescent", "timeout"]
 OnNote = Callable[[Process, Note], None]
@@ -53,6 +62,43 @@ OnNote = Callable[[Process, Note], None]
 ALL_ROLES: Final = ("client", "broker", "newcomer")
 RESTART_US: Final = 1_000
 """From the end of a life that retired to the beginning of the next."""
+
+
+class StoreDriver:
+    """Does what machines ask of journals with names (`journal.interface`)."""
+
+    def __init__(self, calendar: Calendar, hand: Callable[[Process, Event], None]) -> None:
+        """`hand` lets a process that runs take a step."""
+        self._calendar = calendar
+        self._hand = hand
+
+    def open(self, process: Process, effect: OpenStore) -> None:
+        store = process.node.disk.stores.setdefault(effect.store, StoreOnDisk())
+        records = store.open(effect.options)
+        found = records.read() if effect.is_read else []
+        self._answer(process, StoreOpened(effect.store, found, records.journal.first, records.journal.next))
+
+    def forget(self, process: Process, effect: StoreForget) -> None:
+        process.node.disk.forget_in_store(effect.store, effect.count, self._calendar.now_us)
+
+    def reset(self, process: Process, effect: ResetStore) -> None:
+        process.node.disk.stores[effect.store].reset(effect.position)
+
+    def fetch(self, process: Process, effect: FetchStore) -> None:
+        reader = process.node.disk.stores[effect.store].records.journal.reader()
+        position = max(effect.position, reader.first)
+        records = reader.read(position, effect.size) if position < reader.end else []
+        self._answer(process, StoreFetched(effect.token, records, reader.first, reader.end))
+
+    def _answer(self, process: Process, event: Event) -> None:
+        """After one latency of the disk."""
+        self._calendar.at(self._calendar.now_us + process.node.disk_latency_us, self._tell, process, event)
+
+    def _tell(self, process: Process, event: Event) -> None:
+        if process.step is not None:
+            self._hand(process, event)
+        elif not process.dead:
+            process.put_off(self._tell, process, event)
 
 
 class World:

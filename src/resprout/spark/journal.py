@@ -1,4 +1,5 @@
-"""The journal of one broker, read by a process of Spark: its extent, where lives begin, and a range page by page.
+"""The journal of one broker, or a log, read by a process of Spark: its extent, where lives begin, and a range page by
+page.
 
 `JournalView` also finds what retention has deleted meanwhile, and what the journal never held because its broker was
 down. The caller decides whether that is an error.
@@ -7,7 +8,8 @@ There is one connection for each broker and process (`EventBrokers`). A Python w
 after the other, and is not told when the query is over. So a connection is made when it is first needed, stays for as
 long as the process, and is made anew when it broke. It belongs to an event loop in a thread of its own, because a
 session needs heartbeats. A client whose broker is gone is served by another one, which keeps other events or none; a
-question about a journal is answered from that journal, or not at all.
+question about a journal is answered from that journal, or not at all. A log is read at any broker: one that does not
+answer, or whose replica is behind, is passed over.
 """
 
 import asyncio
@@ -28,6 +30,7 @@ from resprout.client.errors import ClientError, ConnectError, gap_text
 from resprout.client.past_events import Offset, Start, read_request
 from resprout.edge.messages import EventRead
 from resprout.edge.requests import EventsAnswered, ReadRequest
+from resprout.logs.declaration import LOG_PREFIX
 from resprout.spark.options import AccessOptions, DataLossError, JournalRange, SourceError
 
 PAUSE_S: Final = 0.5
@@ -40,6 +43,8 @@ PAGE_BYTES: Final = 1 << 20
 """Asked for at once; a broker gives no more than it wants to."""
 SCAN_BYTES: Final = 256 << 10
 """Of what is only looked through."""
+LAG_TRIES: Final = 20
+"""Of a log that ends before what was read of it: replicas catch up."""
 LOOK_BYTES: Final = 1
 """Of what is looked at for its life only: one event."""
 
@@ -75,6 +80,9 @@ class EventBrokers:
                 except (ClientError, TimeoutError) as error:
                     troubles.append(f"{server}: {str(error) or 'no answer'}")
                     continue
+                if (why := _not_yet(request, answer)) or (not answer.journal and answer.retryable):
+                    troubles.append(f"{server}: {why or answer.reason}")
+                    continue
                 if answer.journal and request.journal in ("", answer.journal):
                     self._homes[answer.journal] = server
                     return answer
@@ -100,7 +108,7 @@ class EventBrokers:
         except (ClientError, TimeoutError):
             await self._drop(server, client)
             raise
-        if not answer.journal:  # lost, or served by a broker that keeps nothing
+        if not answer.journal and not is_log(request.journal):  # lost, or served by a broker that keeps nothing
             await self._drop(server, client)
         return answer
 
@@ -121,6 +129,22 @@ class EventBrokers:
         if self._clients.get(server) is client:
             del self._clients[server]
         await client.close()
+
+
+def is_log(journal: str) -> bool:
+    """Whether any broker may be asked for it."""
+    return journal.startswith(LOG_PREFIX)
+
+
+def _not_yet(request: ReadRequest, answer: EventsAnswered) -> str:
+    """Why a replica of a log cannot answer now what it, or another one, will answer later; empty otherwise."""
+    if not is_log(request.journal):
+        return ""
+    if answer.retryable:
+        return answer.reason
+    if not answer.reason and 0 <= request.position < request.until and answer.following <= request.position:
+        return f"the log is there up to offset {answer.end} only"
+    return ""
 
 
 _lock: Final = threading.Lock()
@@ -158,14 +182,24 @@ class EventPages(Protocol):
 class JournalView:
     """A journal as a reader with these filters may see it."""
 
-    def __init__(self, brokers: EventPages, filters: tuple[str, ...], where: str | None) -> None:
+    def __init__(self, brokers: EventPages, filters: tuple[str, ...], where: str | None, journal: str = "") -> None:
+        """`journal`: what is read where nothing else is named."""
         self._brokers = brokers
+        self._journal = journal
         self._filters = filters
         self._where = where
 
-    def held(self, journal: str = "") -> JournalExtent:
-        """Of this journal, or of the first that any server keeps."""
-        answer = self._sound(self._request(read_request(self._filters[0], self._where, "latest", LOOK_BYTES), journal))
+    def held(self, journal: str = "", least: int = 0) -> JournalExtent:
+        """Of this journal, or of the first that any server keeps. A replica of a log may be behind: then it is asked
+        again, for some time, until it has come to `least`."""
+        journal = journal or self._journal
+        for attempt in range(LAG_TRIES):
+            if attempt:
+                time.sleep(PAUSE_S)
+            request = self._request(read_request(self._filters[0], self._where, "latest", LOOK_BYTES), journal)
+            answer = self._sound(request)
+            if answer.end >= least or not is_log(answer.journal):
+                break
         return JournalExtent(answer.journal, answer.first, answer.end, answer.following)
 
     def position_of(self, place: Start, held: JournalExtent, lost: Callable[[str], None]) -> int:
@@ -180,6 +214,8 @@ class JournalView:
             answer = self._sound(request)
             for gap in answer.gaps:
                 lost(gap_text(answer.journal, gap))
+            if is_log(held.journal):
+                return answer.begin
             return max(answer.first, answer.following - 1) if answer.life else answer.end
         return held.first if place == "earliest" else held.latest
 

@@ -25,6 +25,7 @@ from resprout.core.errors import ResproutError, UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import check_name, check_topic
 from resprout.filters.predicate import check_filter, parse_predicate
+from resprout.logs.declaration import LOG_PREFIX
 from resprout.net.identity.scram import read_login
 
 INDEX_BITS: Final = 16
@@ -36,7 +37,7 @@ _OF_SPARK: Final = frozenset(("path", "checkpointlocation", "queryname", "output
 """What Spark adds by itself."""
 _ACCESS: Final = ("servers", "tls", "login", "token", "timeout")
 _SOURCE: Final = (
-    *_ACCESS, "subscribe", "where", "startingOffsets", "endingOffsets", "maxOffsetsPerTrigger", "minPartitions",
+    *_ACCESS, "subscribe", "log", "where", "startingOffsets", "endingOffsets", "maxOffsetsPerTrigger", "minPartitions",
     "failOnDataLoss", "includeHeaders",
 )  # fmt: skip
 _SINK: Final = (*_ACCESS, "topic", "guarantee", "publisher", "ledger")
@@ -161,6 +162,13 @@ class SourceOptions(msgspec.Struct, frozen=True):
     partitions_min: int = 1
     fails_on_loss: bool = True
     headers: bool = False
+    log: str | None = None
+    """The log to read; None: the journal of a broker."""
+
+    @property
+    def journal(self) -> str:
+        """What is read; empty for the journal of any broker."""
+        return f"{LOG_PREFIX}{self.log}" if self.log is not None else ""
 
 
 class SinkOptions(msgspec.Struct, frozen=True):
@@ -187,6 +195,10 @@ def source_options(options: Mapping[str, str], is_stream: bool) -> SourceOptions
     end = _place(options, "endingOffsets", "latest")
     if end == "earliest":
         raise UsageError("endingOffsets: nothing lies before the earliest")
+    if "log" in options:
+        for name, place in (("startingOffsets", start), ("endingOffsets", end)):
+            if isinstance(place, Offset) and place.journal != f"{LOG_PREFIX}{options['log']}":
+                raise UsageError(f"{name}: {place} is no offset of the log {options['log']}")
     most = options.get("maxOffsetsPerTrigger")
     return SourceOptions(
         _access(options),
@@ -198,6 +210,7 @@ def source_options(options: Mapping[str, str], is_stream: bool) -> SourceOptions
         _count(options.get("minPartitions", "1"), "minPartitions", PARTITIONS_MAX),
         _truth(options, "failOnDataLoss", True),
         _truth(options, "includeHeaders", False),
+        _named("log", check_name, options["log"], "name of a log") if "log" in options else None,
     )
 
 

@@ -24,7 +24,7 @@ from resprout.core.bundle import unpack_attributes, unpack_payloads
 from resprout.core.errors import UsageError
 from resprout.core.limits import AttributeValue
 from resprout.edge.messages import EventRead
-from resprout.spark.journal import JournalExtent, JournalView, brokers_of, gone, must_not_lose
+from resprout.spark.journal import JournalExtent, JournalView, brokers_of, gone, is_log, must_not_lose
 from resprout.spark.options import (
     INDEX_BITS,
     JournalOffset,
@@ -80,12 +80,14 @@ def check_schema(schema: "StructType") -> None:
 class ColumnMaker:
     """For tables with this schema."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, in_log: bool = False) -> None:
+        """`in_log`: each message has a position of its own."""
         self._schema = schema
+        self._in_log = in_log
         self._makers = [_MAKERS[name] for name in schema.names]
 
     def batch(self, events: Sequence[EventRead]) -> pa.RecordBatch:
-        rows = _Rows(events)
+        rows = _Rows(events, self._in_log)
         arrays = [maker(rows, field.type) for maker, field in zip(self._makers, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -93,8 +95,9 @@ class ColumnMaker:
 class _Rows:
     """Some bundles, message by message."""
 
-    def __init__(self, events: Sequence[EventRead]) -> None:
+    def __init__(self, events: Sequence[EventRead], in_log: bool) -> None:
         self.events = events
+        self.in_log = in_log
         self.counts = np.fromiter((event.bundle.count for event in events), np.int64, len(events))
         self.total = int(self.counts.sum())
         self.which = np.repeat(np.arange(len(events)), self.counts)
@@ -130,7 +133,23 @@ def _key(rows: _Rows, kind: pa.DataType) -> pa.Array:
 
 
 def _offset(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    if rows.in_log:
+        return _position(rows, kind)
     return pa.array(rows.number(event.position << INDEX_BITS for event in rows.events) | rows.places, kind)
+
+
+def _position(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    positions = rows.number(event.position for event in rows.events)
+    return pa.array(positions + rows.places if rows.in_log else positions, kind)
+
+
+def _partition(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    """A log has one, and a journal the lives of its broker."""
+    return pa.array(rows.number(0 if rows.in_log else event.life for event in rows.events), kind)
+
+
+def _index(rows: _Rows, kind: pa.DataType) -> pa.Array:
+    return pa.array(rows.places * 0 if rows.in_log else rows.places, kind)
 
 
 def _seq(rows: _Rows, kind: pa.DataType) -> pa.Array:
@@ -160,7 +179,7 @@ _MAKERS: Final[dict[str, Callable[[_Rows, pa.DataType], pa.Array]]] = {
     "key": _key,
     "value": _value,
     "topic": lambda rows, kind: rows.same((event.bundle.topic for event in rows.events), kind),
-    "partition": lambda rows, kind: pa.array(rows.number(event.life for event in rows.events), kind),
+    "partition": _partition,
     "offset": _offset,
     "timestamp": lambda rows, kind: pa.array(rows.number(event.time_us for event in rows.events), pa.int64()).cast(
         kind
@@ -173,8 +192,8 @@ _MAKERS: Final[dict[str, Callable[[_Rows, pa.DataType], pa.Array]]] = {
     "attributes": _attributes,
     "epoch": lambda rows, kind: pa.array(rows.number(event.bundle.incarnation for event in rows.events), kind),
     "stream": lambda rows, kind: rows.same((event.bundle.stream for event in rows.events), kind),
-    "position": lambda rows, kind: pa.array(rows.number(event.position for event in rows.events), kind),
-    "index": lambda rows, kind: pa.array(rows.places, kind),
+    "position": _position,
+    "index": _index,
 }
 
 
@@ -212,7 +231,7 @@ class StreamProgress:
         """The end of the micro-batch that begins at `start`: no more than so many positions."""
         reached = from_json(start)
         view = view_of(self._options)
-        held = view.held(reached.journal)
+        held = view.held(reached.journal, reached.position)
         self.latest = to_json(JournalOffset(held.journal, ((reached.life, held.end),)))
         end = held.end
         if self._stops is not None:
@@ -228,6 +247,8 @@ class StreamProgress:
         if most is not None:
             end = min(end, match + most)
         segments = view.lives(held.journal, begin, end)
+        if is_log(held.journal) and reached.life not in (0, segments[0][0]):
+            when_lost(self._options)(f"{held.journal} was begun again, with other messages at the same offsets")
         view.check_gaps(held.journal, begin, segments, when_lost(self._options))
         return to_json(reached.moved(segments))
 
@@ -295,7 +316,7 @@ def _life_of_end(view: JournalView, held: JournalExtent) -> int:
 
 def view_of(options: SourceOptions) -> JournalView:
     """Of this process."""
-    return JournalView(brokers_of(options.access), options.filters, options.where)
+    return JournalView(brokers_of(options.access), options.filters, options.where, options.journal)
 
 
 def when_lost(options: SourceOptions) -> Callable[[str], None]:
@@ -310,7 +331,7 @@ def batches(
     is_wanted: Callable[[EventRead], bool] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Small pages are put together: each batch costs Spark something."""
-    maker = ColumnMaker(schema)
+    maker = ColumnMaker(schema, is_log(wanted.journal))
     gathered: list[EventRead] = []
     rows = size = 0
     for page in view_of(options).pages(wanted, when_lost(options)):

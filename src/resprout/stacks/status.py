@@ -80,6 +80,47 @@ class HeldPublisher(msgspec.Struct, frozen=True):
     reason: str
 
 
+class PositionSeen(msgspec.Struct, frozen=True):
+    """How far a reader of a log has come, as it has stored it."""
+
+    name: str
+    offset: Count
+    """Where it goes on."""
+    lag: Count
+    """Offsets from there to the end of the log."""
+
+
+class LogSeen(msgspec.Struct, frozen=True):
+    """A log, as a broker that was told of it sees it."""
+
+    name: str
+    filter: str
+    replicas: tuple[str, ...]
+    """The brokers that are to keep it."""
+    role: str = ""
+    """Of the replica here: `leader`, `follower`, `joining`, or `stopped` for one that takes no part; empty for none."""
+    leader: str = ""
+    """As far as it is known here; empty while there is none, or no replica is here."""
+    members: tuple[str, ...] = ()
+    """The brokers that vote, as far as the replica here knows."""
+    first: Count | Absent = msgspec.UNSET
+    """The first offset that the replica here has, when it was last looked at."""
+    end: Count | Absent = msgspec.UNSET
+    """The offset behind the last message that it has."""
+    is_feeding: bool = False
+    """The feeder of the log is here."""
+    unfed: Count = 0
+    """Bundles that the feeder here was handed, and that are not in the log yet."""
+    leaderless_seconds: Amount = 0.0
+    """For how long the replica here has known no leader that a majority follows."""
+    behind_seconds: Amount = 0.0
+    """For how long it has lacked something that the leader has."""
+    trouble: str = ""
+    """Why it takes no part."""
+    positions: tuple[PositionSeen, ...] = ()
+    """As the replica here knows them."""
+
+
 class StackStatus(msgspec.Struct, frozen=True):
     serving: bool = True
     """It has its place, and serves clients."""
@@ -114,6 +155,8 @@ class StackStatus(msgspec.Struct, frozen=True):
     """Messages that were dropped in this life, because a subscriber that wants it so was slow."""
     notices: tuple[str, ...] = ()
     """What people should know."""
+    logs: tuple[LogSeen, ...] = ()
+    """Those that it was told of."""
     refused: dict[str, int] = {}
     """What brokers said that was not theirs to say and did not cost them their links: how often, by reason."""
 

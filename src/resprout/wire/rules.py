@@ -47,6 +47,7 @@ TEXTS: Final[dict[str, Rule]] = {
     "subscription": partial(check_text, what="a subscription's name", bytes_max=limits.NAME_BYTES),
     **dict.fromkeys(LISTENERS, partial(check_text, what="a listener", bytes_max=2 * limits.NAME_BYTES)),
     "lives": partial(check_text, what="a life", bytes_max=2 * limits.NAME_BYTES),  # `NAME/INCARNATION`
+    "address": partial(check_text, what="an address", bytes_max=limits.ADDRESS_BYTES),
     "role": partial(check_text, what="a role", bytes_max=limits.NAME_BYTES),
     "stack": partial(check_text, what="a stack's name", bytes_max=limits.NAME_BYTES),
     "stream": partial(check_text, what="a stream", bytes_max=limits.NAME_BYTES),

@@ -177,11 +177,11 @@ class HoldBack(Generic[Source, Item]):
     def has_room(self) -> bool:
         return len(self) < self._items_max
 
-    def put(self, item: Item) -> bool:
+    def put(self, item: Item, is_forced: bool = False) -> bool:
         """Return False when the item must wait and there is no room, and nothing was kept: the stack drops it where it
         will come again, and otherwise ends the session with the peer that sent it, from which the peer begins anew.
-        There is always room for what may be delivered at once: others may wait for it."""
-        if not self.has_room and self._missing(item) is not None:
+        There is always room for what may be delivered at once: others may wait for it. `is_forced`: and for this."""
+        if not is_forced and not self.has_room and self._missing(item) is not None:
             return False
         self._place(next(self._numbers), item)
         return True

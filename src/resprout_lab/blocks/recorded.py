@@ -106,13 +106,40 @@ class RecordedSubscriptions:
 
     def remove_link(self, name: str) -> Confirmed:
         """It is no neighbour any more, and its wishes are gone."""
-        for ask in self._asks.pop(name).values():
+        for ask in self._asks.pop(name, {}).values():
             self._asked.pop((name, ask.id), None)
+        self.table.neighbours.pop(name, None)
+        self.drop_all(name)
+        del self._by_id[name]
+        return self._check_all()
+
+    def recorded_at(self, name: str) -> Subscriptions:
+        """What this neighbour, and everybody behind it, has recorded."""
+        recorded = Subscriptions()
+        for predicate, ask in self._asks[name].items():
+            if ask.recorded:
+                recorded.add(name, predicate, predicate)
+        return recorded
+
+    def set_aside(self, name: str, ghost: str) -> None:
+        """The neighbour is gone. What it wanted and has not confirmed stands under another name, and nothing new is
+        confirmed, until `remove_link` or `stop_asking` is called with that name."""
+        for ask in self._asks[name].values():
+            self._asked.pop((name, ask.id), None)
+        self._asks[ghost] = self._asks.pop(name)
+        self._by_id[ghost] = {}
         del self._by_id[name], self.table.neighbours[name]
-        confirmed = self.drop_all(name)
-        for predicate in list(self._open):
-            confirmed += self._check(predicate)
-        return confirmed
+        self.table.neighbours[ghost] = None
+        for predicate in self.table.of(name):
+            self.table.add(ghost, predicate, predicate)
+            self.table.remove(name, predicate)
+            if (waiting := self._open.get(predicate)) is not None and waiting.pop(name, 0) is None:
+                waiting[ghost] = None
+
+    def stop_asking(self, ghost: str) -> Confirmed:
+        """What it wants still counts, and nothing waits for its confirmation any more."""
+        del self._asks[ghost], self.table.neighbours[ghost]
+        return self._check_all()
 
     def hear(self, name: str, wish: AskedMessage) -> Confirmed:
         predicate = heard_predicate(wish.filter, wish.where)
@@ -172,6 +199,9 @@ class RecordedSubscriptions:
         id = self._asks[name].pop(predicate).id
         self._asked.pop((name, id), None)
         self.outbound.append((name, Uninterested(id)))
+
+    def _check_all(self) -> Confirmed:
+        return [confirmed for predicate in list(self._open) for confirmed in self._check(predicate)]
 
     def _check(self, predicate: Predicate) -> Confirmed:
         """Tell the directions of a predicate for which nobody is missing any more."""

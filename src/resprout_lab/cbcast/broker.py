@@ -20,8 +20,9 @@ from resprout.stacks.stack import BrokerSeat
 from resprout_lab.blocks import causal_order
 from resprout_lab.blocks.causal_order import Changes
 from resprout_lab.blocks.multicast.broker import MulticastBroker, MulticastOptions, member_of
+from resprout_lab.blocks.multicast.copies import Entries
 from resprout_lab.blocks.multicast.messages import HEADER_MAX, MulticastMessage, length_of
-from resprout_lab.blocks.multicast.order import Arrival, ClockEntry, HeaderSizeError, MulticastOrder
+from resprout_lab.blocks.multicast.order import HeaderSizeError, MulticastOrder
 
 
 class Multicast(MulticastMessage, frozen=True, tag=184):
@@ -33,7 +34,7 @@ class Multicast(MulticastMessage, frozen=True, tag=184):
 
     @property
     def cost(self) -> int:
-        return self.bundle.cost + length_of(self.clocks)
+        return self.bundle.cost + length_of(self.clocks) + 2 * len(self.skipped)
 
     @property
     def paper_bytes(self) -> int:
@@ -72,10 +73,19 @@ class CausalOrder(MulticastOrder[Multicast]):
         before = self._sent.get(group, 0)
         self._clock.tick(group, self.member)
         self._sent[group] = self._clock.version
-        return Multicast(bundle, 1, self.member, self._clock.since(before))
+        return Multicast(bundle, 1, self.member, (), self._clock.since(before))
 
-    def missing(self, arrival: Arrival[Multicast]) -> tuple[ClockEntry, int] | None:
-        return self._clock.missing(arrival.message.clocks, own=arrival.entry)
+    def joined(self) -> None:
+        """A new member of a group has not seen earlier headers: the next one to each group names everything."""
+        self._sent.clear()
+
+    def entries(self, message: Multicast) -> Entries:
+        group, sender = message.bundle.topic, message.sender
+        return [
+            ((column, member), number - (column == group and member == sender))
+            for column, entries in message.clocks
+            for member, number in entries
+        ]
 
     def counted(self, message: Multicast) -> dict[str, int]:
         clocks = message.clocks

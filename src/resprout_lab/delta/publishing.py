@@ -63,10 +63,6 @@ class Orphans:
         return sorted(adopted, key=lambda transit: transit.no)
 
 
-Publisher = tuple[str, int]
-"""(name, incarnation)."""
-
-
 class _Flight(NamedTuple):
     """A publication under way."""
 
@@ -78,7 +74,7 @@ class _Flight(NamedTuple):
 
 
 class _Line:
-    """Of one publisher."""
+    """Of one publisher: what its earlier lives have published here goes before what it publishes now."""
 
     __slots__ = ("flying", "is_advancing", "waiting")
 
@@ -100,14 +96,14 @@ class OwnPublications:
         self._window = window
         self._send = send
         self._arrived = arrived
-        self._lines: dict[Publisher, _Line] = {}
+        self._lines: dict[str, _Line] = {}
+        """By name."""
 
     def publish(self, session: ClientSession, message: Publish) -> None:
-        publisher = (message.bundle.publisher, message.bundle.incarnation)
-        self._lines.setdefault(publisher, _Line()).waiting.append((session, message))
-        self.advance(publisher)
+        self._lines.setdefault(message.bundle.publisher, _Line()).waiting.append((session, message))
+        self.advance(message.bundle.publisher)
 
-    def advance(self, publisher: Publisher) -> None:
+    def advance(self, publisher: str) -> None:
         """One of its publications is everywhere, or there is another one."""
         line = self._lines.get(publisher)
         if line is None or line.is_advancing:  # what is for nobody else is everywhere as soon as it is sent
@@ -162,8 +158,7 @@ class PublishOperation(FloodOperation):
 
     def confirmed(self, transit: Transit) -> None:
         assert transit.item is not None, "a publication has one"
-        bundle = transit.message.bundle
-        self.own.advance((bundle.publisher, bundle.incarnation))
+        self.own.advance(transit.message.bundle.publisher)
         self._parts.kept.let_go(transit.item)
 
     # -- of clients here -----------------------------------------------------------------------------------------------

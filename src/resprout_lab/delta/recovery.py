@@ -171,8 +171,12 @@ class RecoveringTree(KnownTree):
         self._answer()
 
     def _go_on(self) -> None:
-        """Everybody around has answered, or is asked."""
+        """Everybody around has answered, or is asked. Who was suspected before it was known where it stands is dead."""
         if self._is_known and not self.is_synced:
+            suspected = next(filter(self.detector.is_suspected, self.frontier()), None)
+            if suspected is not None:
+                self.pass_over(suspected)  # and looks beyond it
+                return
             waits = [name for name in self.frontier() if name not in self._answered]
             for name in waits:
                 self.peers.open(name)

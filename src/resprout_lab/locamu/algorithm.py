@@ -1,7 +1,7 @@
 """Algorithm 1 of the thesis at one node *i* (section 3.8), by the names of its procedures, with corrections L1 to L6.
 
-`record` is the part of RECEIVE and FORWARD that must survive a crash: UPDATENODESTATE, the test for a duplicate,
-MERGEIDENTIFIERS and the numbers of *i*. A node that starts again calls it for everything that is in its journal.
+`record` is the part of RECEIVE that must survive a crash: the test for a duplicate, UPDATENODESTATE, MERGEIDENTIFIERS
+and FORWARD without its transmission. A node that starts again calls it for everything that is in its journal.
 
 To each target the messages of *i* form a *stream*, by the numbers that *i* gave them for that target. A stream flows
 while the target is an active connection, from where the target says that it stands (`MissingRequest`). It stops before
@@ -154,21 +154,38 @@ class Algorithm:
     def record(self, copy: Copy, numbers: dict[str, int] | None = None) -> tuple[SentMessage, CountedPath | None]:
         """Return *m* as it is kept; and of a duplicate the identifiers that earlier copies did not have. `numbers`:
         those that *i* gave it in an earlier life."""
-        past, near = self.past, self._near
-        past.depend_on(copy.dependencies, near)
-        if past.knows_any(copy.path):  # line 38, before UPDATENODESTATE (L1)
-            past.add(each(copy.path))
+        is_duplicate = self.past.knows_any(copy.path)  # line 38, before UPDATENODESTATE (L1)
+        before, toward = self._update_node_state(copy)
+        if is_duplicate:
             return self._merge_identifiers(copy)
-        before, toward = dict(past.depends), dict(past.toward)  # line 8: D_m = P_i, without m itself (L2)
-        past.add(each(copy.path))
+        return self._forward(copy, before, toward, numbers), None
+
+    # -- UPDATENODESTATE (lines 14 to 19) and FORWARD (lines 6 to 13) --------------------------------------------------
+
+    def _update_node_state(self, copy: Copy) -> tuple[dict[CountedPair, int], dict[str, dict[str, int]]]:
+        """Return *P_i* as a forwarded *m* depends on it: without *m* itself (L2); and the same of the numbers of *i*,
+        by branch."""
+        self.past.depend_on(copy.dependencies, self._near)
+        before = dict(self.past.depends), dict(self.past.toward)
+        self.past.add(each(copy.path))
+        return before
+
+    def _forward(
+        self,
+        copy: Copy,
+        before: dict[CountedPair, int],
+        toward: dict[str, dict[str, int]],
+        numbers: dict[str, int] | None,
+    ) -> SentMessage:
+        """But for line 12, (RE)TRANSMIT, which follows when *m* is written."""
         if numbers is None:
-            numbers = past.number(self._targets(copy))  # lines 9 to 11
-        past.sent(numbers, self._named_toward(copy, numbers))
+            numbers = self.past.number(self._targets(copy))  # lines 9 to 11
+        self.past.sent(numbers, self._named_toward(copy, numbers))
         if copy.branch is None:
             self.published.raise_to(copy.item.bundle.origin, copy.item.bundle.last)
-        message = SentMessage(copy.item, copy.branch, copy.path, numbers, before, toward)
+        message = SentMessage(copy.item, copy.branch, copy.path, numbers, before, toward)  # line 8
         self.sent.put(message)  # line 13
-        return message, None
+        return message
 
     def _targets(self, copy: Copy) -> list[str]:
         """T(*m*, *i*): those ahead that take part in the group of *m*, here or where an earlier forwarder numbered it.

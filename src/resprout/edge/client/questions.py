@@ -244,7 +244,7 @@ class ReadRequests:
         token, events = asked
         answer = EventsAnswered(
             tuple(events), message.journal, message.following, message.first, message.end, message.reason,
-            message.life, message.gaps, message.retryable,
+            message.life, message.gaps, message.retryable, message.begin,
         )  # fmt: skip
         out.append(Answer(answer, token))
 

@@ -16,7 +16,7 @@ from resprout.core.errors import escape
 from resprout.edge.broker.meter import BOUNDS_US, LatencyCounts
 from resprout.net.bookkeeper import Bookkeeper
 from resprout.net.disk import FULL, LOW, OK
-from resprout.stacks.status import SpillSeen
+from resprout.stacks.status import SpillSeen, StackStatus
 
 _KINDS_FIRST: Final = (
     "suspect", "repair_begin", "repair_end", "fenced", "joined", "few_copies", "two_networks",
@@ -49,6 +49,37 @@ REFUSAL_CODES: Final = (
 """Labels of `resprout_refusals_total`: the first that a reason contains, or "other". The log has the sentences."""
 
 
+def _logs(status: StackStatus) -> Iterator[Metric]:
+    families = {
+        name: GaugeMetricFamily(f"resprout_event_log_{name}", text, labels=["log"])
+        for name, text in (
+            ("first_offset", "The first offset that the replica here has."),
+            ("end_offset", "The offset behind the last message that it has."),
+            ("leads", "1 where the replica here leads the log."),
+            ("leaderless_seconds", "For how long it has known no leader that a majority follows."),
+            ("behind_seconds", "For how long it has lacked something that the leader has."),
+            ("unfed", "Bundles that the feeder here has, and that are not in the log yet."),
+        )
+    }
+    lag = GaugeMetricFamily(
+        "resprout_event_log_lag", "Offsets from a stored position to the end of the log.", labels=["log", "position"]
+    )
+    for log in status.logs:
+        values = {
+            "first_offset": log.first, "end_offset": log.end, "leads": int(log.role == "leader"),
+            "leaderless_seconds": log.leaderless_seconds, "behind_seconds": log.behind_seconds,
+        }  # fmt: skip
+        for name, value in values.items() if log.role else ():
+            if isinstance(value, int | float):
+                families[name].add_metric([log.name], value)
+        if log.is_feeding:
+            families["unfed"].add_metric([log.name], log.unfed)
+        for one in log.positions if log.role == "leader" else ():
+            lag.add_metric([log.name, one.name], one.lag)
+    if status.logs:
+        yield from (*families.values(), lag)
+
+
 class BrokerCollector(Collector):
     def __init__(self, books: Bookkeeper) -> None:
         self._books = books
@@ -57,6 +88,7 @@ class BrokerCollector(Collector):
         yield from self._place()
         yield from self._traffic()
         yield from self._queues()
+        yield from _logs(self._books.status())
         yield from self._trouble()
 
     def _place(self) -> Iterator[Metric]:

@@ -20,7 +20,7 @@ from resprout.pipeline.report.measures import MEASURES, Quantity, coordinates_of
 WHOLE: Final = ""
 """The label of an axis that a figure does not have."""
 
-_PERCENTILE_NOTE: Final = "At 99, what 99 of 100 deliveries do not exceed; the more nines, the further to the right."
+_PERCENTILE_NOTE: Final = "99 of 100 deliveries take at most the latency at 99. The axis is stretched towards 100."
 
 SEEDS_MAX: Final = 12
 """Seeds that are shown one by one where nothing else varies; of more, only the median and the range."""
@@ -39,7 +39,7 @@ class FigureAxis(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_percentile(self) -> bool:
-        """Its labels are 50, 99, 99.9: the more nines, the further to the right."""
+        """An axis with the labels 50, 99, 99.9, stretched towards 100."""
         return self.name == "percentile"
 
     def named(self, label: str) -> str:

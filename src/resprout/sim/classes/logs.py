@@ -17,7 +17,7 @@ import msgspec
 from resprout.journal.interface import Flush
 from resprout.logs.declaration import LogDeclaration
 from resprout.scenario.draw import STACK_OPTIONS, draw_scenario
-from resprout.scenario.model import FaultKind, FaultSpec, Scenario, random_for
+from resprout.scenario.model import FaultKind, FaultSpec, ReaderSpec, Scenario, random_for
 from resprout.sim.classes.machines import BLACKOUTS_MAX, DISK_LATENCIES_US
 from resprout.sim.mishaps import with_blows
 from resprout.sim.run import FaultAtEvent, RunResult, Trial, formed_us, rehearse
@@ -65,6 +65,7 @@ def logs(seed: int) -> Trial:
         time_limit_us=TIME_LIMIT_US,
     )  # fmt: skip
     begin_us = formed_us(drawn) + FOUNDED_US
+    drawn = msgspec.structs.replace(drawn, readers=_readers(drawn, begin_us))
     if what == "blows":
         trial = with_blows(rng, drawn, begin_us)
         return LogsTrial(*_spared(rng, trial, drawn.logs))
@@ -103,6 +104,22 @@ def _logs(rng: Random, drawn: Scenario, is_calm: bool) -> tuple[LogDeclaration, 
         )
         for number in range(rng.choice(LOGS))
     )
+
+
+def _readers(drawn: Scenario, begin_us: int) -> tuple[ReaderSpec, ...]:
+    """Of some clients, before, while and after brokers fall."""
+    rng = random_for(drawn.seed, "readers of logs")
+    readers = []
+    for client in rng.sample(drawn.clients, min(len(drawn.clients), rng.choice((0, 1, 1, 2)))):
+        log = rng.choice(drawn.logs)
+        start_us = rng.choice((0, begin_us, begin_us + rng.randint(0, 5_000_000)))
+        readers.append(
+            ReaderSpec(
+                client.name, log.name, log.filter, start_us, rng.choice((-1, -1, 0)), rng.choice((200, 4_096, 1 << 18)),
+                rng.choice((20_000, 200_000, 1_000_000)), begin_us + rng.choice((0, 5_000_000, 30_000_000)),
+            )
+        )  # fmt: skip
+    return tuple(readers)
 
 
 def _pauses(rng: Random, scenario: Scenario, begin_us: int) -> list[FaultSpec]:

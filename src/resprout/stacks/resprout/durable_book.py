@@ -40,6 +40,9 @@ ENDED_PER_OWNER_MAX: Final = 10_000
 """Ended subscriptions of one identity that are remembered; of more, its oldest are forgotten. One that begins and ends
 many uses up no room of others."""
 
+TERM_LEAP_MAX: Final = 1 << 20
+"""So many brokers may have held a subscription since this one heard of it last."""
+
 _Wave = tuple[str, int, int]
 """(subscription, term, edition)."""
 
@@ -54,10 +57,13 @@ class DurableBook:
         spilling: Spilling,
         changed: Callable[[DurableState], None],
         heard_of: Callable[[DurableState], None],
+        defends: Callable[[DurableState], bool],
     ) -> None:
         """`changed` is told of each state that another broker has said, `heard_of` when every broker knows a state that
-        this one has said."""
+        this one has said. `defends` tells whether this broker holds the subscription, and a state that says otherwise
+        cannot be true."""
         self._changed = changed
+        self._defends = defends
         self._heard_of = heard_of
         self._life = life
         self._links = links
@@ -73,8 +79,9 @@ class DurableBook:
         """The same by owner; those without an owner are not in it."""
         self._echo: Echo[_Wave, DurableHeard] = Echo()
         """States that are on their way through the tree."""
+        self._is_over_full = False
         self.passed_over = 0
-        """States that others told of and that are not remembered: there are too many."""
+        """States that others told of and that are not remembered: there are too many, or they cannot be true."""
 
     def is_full(self) -> bool:
         """Whether there are so many that no more may begin."""
@@ -136,6 +143,9 @@ class DurableBook:
                 self._outbound.append((source, DurableKnown(self.whole(before))))  # it answers with all that it knows
             return False
         _check(state)
+        if before is not None and (state.term > before.term + TERM_LEAP_MAX or self._defends(state)):
+            self.passed_over += 1
+            return False
         if before is None and len(self.states) >= SUBSCRIPTIONS_MAX and not self._make_room():
             return False
         self._keep(state, before)
@@ -220,7 +230,8 @@ class DurableBook:
         if self._ended:
             self._forget(next(iter(self._ended)))
         elif len(self.states) >= KNOWN_MAX:
-            if not self.passed_over:
+            if not self._is_over_full:
+                self._is_over_full = True
                 self._life.note("note", f"{KNOWN_MAX} durable subscriptions are known, and no more are remembered")
             self.passed_over += 1
             return False

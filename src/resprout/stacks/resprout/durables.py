@@ -7,6 +7,7 @@ came and brought along what is known of it: the share of the ghost that is not d
 consumer to return. After everything had stopped it is the same, with what the disks say.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -69,7 +70,10 @@ class Durables:
         ghosts: Ghosts,
         book: ClientBook,
         served: ServedClients,
+        holds_lease: Callable[[int], bool],
     ) -> None:
+        """`holds_lease` tells whether this broker has certainly not been declared dead."""
+        self._holds_lease = holds_lease
         self._life = life
         self._links = links
         self._log = log
@@ -89,6 +93,9 @@ class Durables:
         """Consumers that came and cannot be served yet."""
         self._silent: dict[str, int] = {}
         """Consumers that are not heard, and since when."""
+        self._denied: dict[str, int] = {}
+        """By subscription: the term that somebody claimed for another broker, to be outdone at the next sign of
+        life."""
         self._unknown: dict[str, UnknownDone] = {}
         """By subscription: what everybody was told, and may not have heard."""
 
@@ -132,7 +139,10 @@ class Durables:
         all_heard = not any(link.silent for link in self._links.values())
         self._unknown = {name: one for name, one in self._unknown.items() if name in self.consumers.held}
         for held in list(self.consumers.held.values()):
-            if held.changes > CHANGES_TOLD:
+            if (denied := self._denied.pop(held.name, 0)) >= held.term:
+                held.term = next_number(denied)
+                self._book.durables.say(self._state(held))
+            elif held.changes > CHANGES_TOLD:
                 self._say_consumers(held)
             held.changes = 0
             unknown = self._unknown.setdefault(held.name, UnknownDone(life.now_us))
@@ -302,6 +312,21 @@ class Durables:
     def _say_consumers(self, held: HeldDurable) -> None:
         held.edition = next_number(held.edition)
         self._book.durables.say(self._state(held, is_partial=True))
+
+    def defends(self, state: DurableState) -> bool:
+        """Whether a state that another broker has said cannot be true, because the subscription is held here. It goes
+        to another broker, or is begun anew, only after its home has died, left or ended it. While this broker has its
+        lease, nobody has declared it dead. It says at its next sign of life that it holds the subscription, in a later
+        term, for those who believed the other state."""
+        held, life = self.consumers.held.get(state.subscription), self._life
+        if held is None or not held.is_confirmed or state.term <= held.term:
+            return False
+        if life.leaving or life.retired or not life.goes_on or not self._holds_lease(life.now_us):
+            return False
+        if held.name not in self._denied:
+            life.note("note", f"somebody claims {held.name!r}, which is held here, for {state.home.name}")
+        self._denied[held.name] = max(state.term, self._denied.get(held.name, 0))
+        return True
 
     def changed(self, state: DurableState) -> None:
         """Somebody else has said so."""

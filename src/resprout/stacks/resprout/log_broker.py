@@ -22,8 +22,10 @@ from resprout.replicas.ledger import HeartbeatDue, PatienceOver
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
 from resprout.stacks.resprout.broker import ResproutBroker, Tick
 from resprout.stacks.resprout.log_host import LogHost
+from resprout.stacks.resprout.log_status import log_notices, logs_seen
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.stack import BrokerSeat
+from resprout.stacks.status import StackStatus
 
 
 class _FeedersHear(Event):
@@ -63,6 +65,12 @@ class LogBroker(ResproutBroker):
             self.life.out.append(Send(session.name, Consuming(Standing.REFUSED, reason)))
         else:
             self._consume_any(session, message)
+
+    def status(self) -> StackStatus:
+        status = super().status()
+        logs = logs_seen(self.logs, self.life.seat.logs, self.life.now_us)
+        notices = tuple(log_notices(logs))
+        return msgspec.structs.replace(status, logs=logs, notices=(*status.notices, *notices))
 
     def reads_log(self, journal: str) -> bool:
         """Whether this is how clients call a log that they read."""

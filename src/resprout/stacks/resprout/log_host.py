@@ -49,6 +49,7 @@ from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.durable_book import DurableBook
 from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.log_checks import check_fed, check_log_message, check_replica_message
 from resprout.stacks.resprout.log_positions import LogPositions
 from resprout.stacks.resprout.log_reads import LogReads
 
@@ -89,7 +90,7 @@ class LogHost:
             if seat.name in log.replicas
         }
         self._is_begun = False
-        self._feeds: dict[str, _Consumption] = {}
+        self.feeds: dict[str, _Consumption] = {}
         """By the name of the feeder as a client."""
         self._sessions = 0
         """Of feeders, so far."""
@@ -139,7 +140,7 @@ class LogHost:
         self._is_begun = True
         for log in self._life.seat.logs:
             self._look_at_feed(log)
-        for feed in self._feeds.values():
+        for feed in self.feeds.values():
             if feed.feeder is not None:
                 feed.feeder.tick()
         self.reads.tick()
@@ -148,7 +149,7 @@ class LogHost:
     def link_up(self, broker: str) -> None:
         for replica in self.replicas.values():
             replica.link_up(broker)
-        for feed in self._feeds.values():
+        for feed in self.feeds.values():
             if feed.feeder is not None:
                 feed.feeder.link_up(broker)
 
@@ -197,14 +198,14 @@ class LogHost:
             return
         if isinstance(message, LogFeed):
             replica.hear_feed(broker, message, now_us)
-        elif isinstance(message, LogFetch):
-            replica.hear_fetch(broker, message)
         elif isinstance(message, LogRead):
             replica.hear_read(broker, message)
         elif isinstance(message, LogSettle):
             replica.hear_settle(broker, message, now_us, self._wall_us)
         elif not replica.knows(broker):
             return  # it keeps no replica of this log
+        elif isinstance(message, LogFetch):
+            replica.hear_fetch(broker, message)
         elif isinstance(message, LogAsk):
             replica.hear_ask(broker, message, now_us)
         elif isinstance(message, LogTold):
@@ -215,10 +216,14 @@ class LogHost:
             replica.hear_entries(broker, message)
 
     def hear_peer(self, peer: Peer, message: Any) -> None:
-        self.hear(peer.name, message)
+        if not peer.is_newcomer:  # its name is not settled
+            check_log_message(peer.name, message)
+            self.hear(peer.name, message)
 
     def hear_peer_replica(self, peer: Peer, message: Any) -> None:
-        self.hear_replica(peer.name, message)
+        if not peer.is_newcomer:
+            check_replica_message(peer.name, message)
+            self.hear_replica(peer.name, message)
 
     def hear_itself(self) -> None:
         """At the end of a step in which this broker said something to itself."""
@@ -230,7 +235,7 @@ class LogHost:
     def _look_at_feed(self, log: LogDeclaration) -> None:
         """Consume the subscription of a log if it lives here; begin it if this broker leads the log and no broker
         holds it."""
-        if any(feed.log is log for feed in self._feeds.values()):
+        if any(feed.log is log for feed in self.feeds.values()):
             return
         state = self._book.states.get(log.subscription)
         is_there = state is not None and not state.over
@@ -239,26 +244,33 @@ class LogHost:
         if log.subscription in self._durables.consumers.held or is_due:
             self._sessions += 1
             name = f"{self._life.seat.name}{INNER}{log.name}.{self._sessions}"
-            self._feeds[name] = _Consumption(log, name, begins=not is_there)
+            self.feeds[name] = _Consumption(log, name, begins=not is_there)
             self.said.append(LinkUp(name, "client", self._life.seat.incarnation, ROOM_BYTES, internal=True))
             terms = Terms(log.filter, None, group=False)
             self.said.append(Received(name, Consume(log.subscription, terms, WINDOW)))
 
     def is_feeding(self, log: str) -> bool | None:
         """Whether the feeder of a log has something that is not in the log; None when no feeder runs here."""
-        for feed in self._feeds.values():
+        for feed in self.feeds.values():
             if feed.log.name == log and feed.feeder is not None:
                 return feed.feeder.waiting > 0
         return None
 
+    def unfed(self, log: str) -> int | None:
+        """Bundles that the feeder of a log has, and that are not in the log; None when no feeder runs here."""
+        for feed in self.feeds.values():
+            if feed.log.name == log and feed.feeder is not None:
+                return feed.feeder.waiting
+        return None
+
     def is_feeder(self, client: str) -> bool:
-        return client in self._feeds
+        return client in self.feeds
 
     def hear_stack(self) -> None:
         """What the stack has said to feeders."""
         while self.heard:
             client, message = self.heard.popleft()
-            feed = self._feeds.get(client)
+            feed = self.feeds.get(client)
             if feed is None:
                 continue
             if isinstance(message, Handed):
@@ -270,7 +282,7 @@ class LogHost:
 
     def closed(self, client: str) -> None:
         """The stack has ended the session of a feeder."""
-        self._feeds.pop(client, None)
+        self.feeds.pop(client, None)
 
     def _consuming(self, feed: _Consumption, message: Consuming) -> None:
         log = feed.log
@@ -306,22 +318,25 @@ class LogHost:
 
     def acknowledge(self) -> None:
         """What came into logs is acknowledged to their subscriptions."""
-        for feed in self._feeds.values():
+        for feed in self.feeds.values():
             while feed.done:
                 spans, feed.done = feed.done[:SPANS_MAX], feed.done[SPANS_MAX:]
                 self.said.append(Received(feed.client, Acknowledge(tuple(spans))))
                 self.said.append(Writable(feed.client, ROOM_BYTES))
 
     def _answered(self, broker: str, message: LogFed | LogLed) -> None:
-        for feed in self._feeds.values():
+        for feed in self.feeds.values():
             if feed.log.name == message.log and feed.feeder is not None:
+                if broker not in (*feed.log.replicas, feed.feeder.leader):
+                    continue  # it keeps no replica, and cannot know
                 if isinstance(message, LogFed):
+                    check_fed(broker, message, feed.feeder)
                     feed.feeder.fed(broker, message)
                 else:
                     feed.feeder.led(message.leader)
 
     def _leave(self, feed: _Consumption) -> None:
-        del self._feeds[feed.client]
+        del self.feeds[feed.client]
         self.said.append(LinkDown(feed.client, "it feeds the log no longer"))
 
 

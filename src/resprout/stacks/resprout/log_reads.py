@@ -177,7 +177,7 @@ class LogReads:
         if replica is not None and replica.can_read and own not in read.tried:
             read.tried.append(own)
             self._local.append(read)
-            replica.read(wanted, partial(self._found_here, read, replica))
+            replica.reader.read(wanted, partial(self._found_here, read, replica))
             return
         read.is_open = read.is_open or (replica is not None and not replica.can_read)
         leader = (replica.leader,) if replica is not None else ()
@@ -261,7 +261,9 @@ class LogReads:
                 self._life.out.append(Send(client, event))
             following += bundle.count
         self._charge(client, steps)
-        answer = EventsEnd(asked.id, asked.journal, following, page.first, page.end, reason, origin, tuple(gaps))
+        answer = EventsEnd(
+            asked.id, asked.journal, following, page.first, page.end, reason, origin, tuple(gaps), begin=begin
+        )  # fmt: skip
         self._life.out.append(Send(client, answer))
 
 

@@ -175,7 +175,14 @@ class BrokerParts:
             ListenerBook(life, self.links, self.outbound, self.sessions, self.disk, self.ghosts),
             Roll(life, self.links, self.outbound, self.sessions, self.ghosts),
             DurableBook(
-                life, self.links, self.outbound, self.disk, self.spilling, self._durable_changed, self._durable_known
+                life,
+                self.links,
+                self.outbound,
+                self.disk,
+                self.spilling,
+                self._durable_changed,
+                self._durable_known,
+                self._durable_defended,
             ),
             self.pauses,
         )
@@ -201,7 +208,7 @@ class BrokerParts:
         )  # fmt: skip
         self.durables = Durables(
             life, self.links, self.log, self.sessions, self.routes, self.disk, self.spilling, self.lost, self.ghosts,
-            self.client_book, self.served,
+            self.client_book, self.served, self.council.holds_lease,
         )  # fmt: skip
         self.shares = Shares(
             life, self.log, self.interest, self.sessions, self.spilling, self.pauses, self.served, self.durables
@@ -331,6 +338,10 @@ class BrokerParts:
     def _durable_changed(self, state: DurableState) -> None:
         """Another broker has said where a durable subscription lives."""
         self.durables.changed(state)
+
+    def _durable_defended(self, state: DurableState) -> bool:
+        """Another broker has said of a durable subscription what cannot be true."""
+        return self.durables.defends(state)
 
     def _durable_known(self, state: DurableState) -> None:
         """All brokers know what this one has said of a durable subscription."""

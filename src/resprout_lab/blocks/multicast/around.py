@@ -1,22 +1,17 @@
-"""The tree, with ways around the dead: the neighbours of a dead broker become neighbours of each other.
+"""The tree, with a way around a dead broker: its oldest neighbour takes its place.
 
-Everybody knows the tree within two hops (`blocks.neighbourhood`): brokers tell their neighbours who their neighbours
-are, and where they listen. When the host of a neighbour says that its process is gone, when the failure detector
-suspects it, or when another neighbour of it says so (`Around`), it is passed over: its other neighbours are called, and
-are links from then on. What it may have owed them is theirs to send (below); who has sent all of
-that says so (`Flushed`). A broker that was suspected and lives is told so, and begins another life.
+Every broker knows the tree within two hops (`blocks.neighbourhood`): brokers tell their neighbours who their neighbours
+are, and where they listen. A broker is passed over when its host says that its process is gone, when the failure
+detector suspects it, or when another neighbour of it says so (`Around`). The neighbour that it has had for longest, its
+parent unless it was the root, is its *substitute*: all others connect to that one, and the links form a tree again.
+They send the substitute what the dead broker may have owed to anybody (`copies`), and then `Flushed`. When all have, it
+has passed on what each of them lacks, and says `Flushed` to them.
 
-Circles do no harm: what comes a second time is dropped. Nobody takes the place of the dead, and a broker that returns
-joins like a newcomer, below the parent that it was given.
-
-A broker knows which others have a publication as far as it must: to call it safe, and to make good what a dead one
-owed. Over each link both ends count what came (`blocks.crossing`). A broker tells a neighbour how much of what that one
-sent is here, how much of it all others next to here and all readers here have, and the same of what was sent to it. So
-each knows what a neighbour may still owe to its other neighbours and to its clients, whichever way it came: that is
-kept, and sent around it when it dies, and handed over to its clients.
+A broker that was suspected and lives is told so, and begins another life. It joins like a newcomer, below the parent
+that it was given.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from resprout.core.contract import EndCause, Heard, LinkDown, LinkUp, Outcome, Retire, Silent
 from resprout.core.errors import PeerError
@@ -25,11 +20,9 @@ from resprout.stacks.desk import Desk, Handler
 from resprout.stacks.peers import Outbox, Peer
 from resprout.stacks.shell import Step
 from resprout.stacks.stack import BrokerSeat
-from resprout_lab.blocks.crossing import CrossedLink, Progress
 from resprout_lab.blocks.detector import FailureDetector
-from resprout_lab.blocks.multicast.messages import Around, Flushed, MulticastMessage
+from resprout_lab.blocks.multicast.messages import Around, Flushed
 from resprout_lab.blocks.neighbourhood import Neighbourhood
-from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.blocks.tree import MappedTree, PlacesNear
 
 
@@ -37,6 +30,12 @@ class Met(Outcome, frozen=True):
     """A link around a dead broker: what that one may have owed goes over it now."""
 
     name: str
+    dead: str
+
+
+class AllFlushed(Outcome, frozen=True):
+    """All that the dead broker may have owed has come here."""
+
     dead: str
 
 
@@ -53,13 +52,39 @@ class BypassTree(MappedTree):
         self._unheard: dict[str, None] = {}
         """Children that may not know yet that they are in the tree: nobody is told of them."""
         self._unflushed: dict[str, dict[str, None]] = {}
-        """By dead broker: its other neighbours that have not said all yet."""
+        """By dead broker: those at the other ends of links around it that have not sent all yet."""
+        self._unanswered: dict[str, dict[str, None]] = {}
+        """By dead broker: those that this broker, as its substitute, has not said `Flushed` to."""
+        self._substitutes: dict[tuple[str, int], str] = {}
+        """By name and life of a broker that was passed over."""
+        self._returned: dict[str, None] = {}
+        """Those that were passed over and have begun another life."""
         self._met: dict[tuple[str, str], None] = {}
         """(neighbour, dead broker): they know of each other."""
 
     def others(self, dead: str) -> list[str] | None:
-        """Its neighbours besides this broker, as far as they are known here; None unless it is passed over."""
-        return self._others(dead) if dead in self._unflushed else None
+        """The other ends of links around it, as far as they are known here; None unless it is passed over."""
+        return self._others(dead) if self.is_dead(dead) else None
+
+    def is_substitute(self, dead: str) -> bool:
+        return self._substitutes.get((dead, self.last_life(dead))) == self._view.name
+
+    def substitute(self, name: str, life: int) -> Successor | None:
+        """Where clients of this life of a neighbour continue; None: here, or not known."""
+        found = self._substitutes.get((name, life), self._view.name)
+        return None if found == self._view.name else self.links.get(found)
+
+    def is_bypassed(self, dead: str) -> bool:
+        """There are links to all that stand around it, and everything has come that it may have owed."""
+        return not self._unflushed.get(dead)
+
+    def is_around(self, name: str) -> bool:
+        """It is linked around a dead broker."""
+        return any(one == name for one, _ in self._met)
+
+    def is_uncertain(self, name: str) -> bool:
+        """It is linked around a dead broker, and what others have of that one's has not all come."""
+        return any(self._unflushed.get(dead) for one, dead in self._met if one == name)
 
     def is_replaced(self, name: str, life: int) -> bool:
         """This life of it is over, and all that it may have owed has come, or it has begun another one."""
@@ -67,14 +92,14 @@ class BypassTree(MappedTree):
         return is_over and not self._unflushed.get(name)
 
     def is_dead(self, name: str) -> bool:
-        return name in self._unflushed
+        return name in self._unflushed and name not in self._returned
 
     def last_life(self, name: str) -> int:
         """The life in which it was passed over."""
         return self._lives.get(name, 0)
 
     def is_near(self, name: str) -> bool:
-        return name in self.links or name in self._unflushed
+        return name in self.links or self.is_dead(name)
 
     def desks(self, handlers: Mapping[type, Handler]) -> tuple[Desk, ...]:
         return Desk(self._peers.find, {Around: self._around}), *super().desks({Flushed: self._flushed, **handlers})
@@ -84,8 +109,8 @@ class BypassTree(MappedTree):
     def _link(self, name: str, address: str) -> None:
         super()._link(name, address)
         self._unsure.pop(name, None)
-        if self._unflushed.pop(name, None) is not None:  # it has returned
-            self._met = {pair: None for pair in self._met if pair[1] != name}
+        if name in self._unflushed:
+            self._returned[name] = None
         if name == self.parent:
             self._stand_next_to(name)
         else:
@@ -162,14 +187,22 @@ class BypassTree(MappedTree):
         self._met = {pair: None for pair in self._met if pair[0] != name}
 
     def _others(self, dead: str) -> list[str]:
-        place = self._view.place(dead)
-        return [] if place is None else [name for name in place.neighbours if name != self._view.name]
+        place, own = self._view.place(dead), self._view.name
+        neighbours = () if place is None else place.neighbours
+        if not neighbours or neighbours[0] == own:
+            return [name for name in neighbours if name != own]
+        return [neighbours[0]]
 
     def _pass_over(self, dead: str, is_sure: bool = True) -> None:
         """`is_sure`: call its others now, and not when it has not explained itself in time."""
         self.detector.forget(dead)
         life = self._lives[dead] = self._peers.incarnation(dead)
-        self._unflushed[dead] = dict.fromkeys(self._others(dead))
+        others = self._others(dead)
+        self._unflushed[dead] = dict.fromkeys(others)
+        place = self._view.place(dead)
+        self._substitutes[dead, life] = place.neighbours[0] if place is not None and place.neighbours else ""
+        self._returned.pop(dead, None)
+        self._met = {pair: None for pair in self._met if pair[1] != dead}
         self._peers.close(dead, "it is gone")
         is_in = self.is_in
         self._lose(dead)
@@ -201,6 +234,7 @@ class BypassTree(MappedTree):
             self._pass_over(message.dead)
         if (peer.name, message.dead) not in self._met:  # it had just joined, and is new to this broker
             self._met[peer.name, message.dead] = None
+            self._unflushed[message.dead].setdefault(peer.name)
             self.links.setdefault(peer.name, Successor(peer.name, ""))
             self._step.outcomes.append(Met(peer.name, message.dead))
 
@@ -217,89 +251,20 @@ class BypassTree(MappedTree):
                     self.links[name] = Successor(name, other.address if other is not None else "")
                 self._step.outcomes.append(Met(name, dead))
 
-    def flushed(self, outcome: Met) -> None:
-        """All that the dead one may have owed was sent."""
-        self._outbox.send(outcome.name, Flushed(outcome.dead))
+    def owed_sent(self, outcome: Met) -> None:
+        """All that is here and that the dead one may have owed was sent over this link."""
+        if self._unflushed.get(outcome.dead) and self.is_substitute(outcome.dead):
+            self._unanswered.setdefault(outcome.dead, {})[outcome.name] = None
+        else:
+            self._outbox.send(outcome.name, Flushed(outcome.dead))
 
     def _flushed(self, peer: Peer, message: Flushed) -> None:
-        self._unflushed.get(message.dead, {}).pop(peer.name, None)
+        waited_for = self._unflushed.get(message.dead, {})
+        if waited_for.pop(peer.name, 0) is None and not waited_for:
+            self._step.outcomes.append(AllFlushed(message.dead))
 
-
-class Copy:
-    """A publication at this broker."""
-
-    __slots__ = ("item", "lacking", "message", "no", "others")
-
-    def __init__(self, no: int, item: KeptItem, message: MulticastMessage) -> None:
-        self.no = no
-        self.item = item
-        self.message = message
-        """As it goes on."""
-        self.lacking = 0
-        """Neighbours that were sent it and have not said that they have it."""
-        self.others = 0
-        """Those that have."""
-
-    def done_but_for(self, peer: str) -> bool:
-        """The peer counts as well: nothing is said of what it has not got."""
-        return not self.lacking and not self.item.needed
-
-
-class LinkCopies:
-    def __init__(self, safe: Callable[[], None]) -> None:
-        """`safe`: another broker has something now that it had not."""
-        self._safe = safe
-        self._has_news = False
-        self._links: dict[str, CrossedLink[Copy]] = {}
-        self._numbers = 0
-
-    def begin(self, name: str) -> None:
-        self._links[name] = CrossedLink(name)
-
-    def has(self, name: str) -> bool:
-        return name in self._links
-
-    def make(self, item: KeptItem, message: MulticastMessage) -> Copy:
-        self._numbers += 1
-        return Copy(self._numbers, item, message)
-
-    def came(self, name: str, copy: Copy) -> None:
-        self._has_news = True
-        self._links[name].received.add(copy)
-
-    def sent(self, name: str, copy: Copy) -> None:
-        copy.lacking += 1
-        self._links[name].sent.add(copy)
-
-    def hear(self, name: str, message: Progress) -> None:
-        arrived, _ = self._links[name].hear(message)
-        self._has_news = True
-        for copy in arrived:
-            copy.lacking -= 1
-            copy.others += 1
-        self._safe()
-
-    def end(self, name: str) -> list[Copy]:
-        """The neighbour is gone: what it may have owed to others."""
-        link = self._links.pop(name, None)
-        if link is None:
-            return []
-        self._has_news = True
-        for copy in link.sent.after(link.acknowledged):
-            copy.lacking -= 1
-        owed = {copy.no: copy for lane in (link.sent, link.received) for copy in lane.after(lane.theirs)}
-        return [owed[no] for no in sorted(owed)]
-
-    @property
-    def is_behind(self) -> bool:
-        """Readers have taken something, and a neighbour that keeps it was not told."""
-        lanes = [lane for link in self._links.values() for lane in (link.received, link.sent)]
-        return any(lane.mine < lane.last and lane.entries[lane.mine + 1].done_but_for("") for lane in lanes)
-
-    def news(self, everything: bool = False) -> list[tuple[str, Progress]]:
-        """Return what neighbours are to be told at the end of a step: how much has arrived; or everything."""
-        if not self._has_news and not everything:
-            return []
-        self._has_news = False
-        reports = [(name, link.report()) for name, link in self._links.items()]
-        return [(name, report) for name, report in reports if report is not None]
+    def answer(self, outcome: AllFlushed) -> None:
+        """All that came was passed on."""
+        for name in self._unanswered.pop(outcome.dead, {}):
+            if name in self.links:
+                self._outbox.send(name, Flushed(outcome.dead))

@@ -8,6 +8,7 @@ from resprout.core.message_fields import BundleMessage
 from resprout_lab.blocks import parts_of
 from resprout_lab.blocks.causal_order import Changes, as_changes
 from resprout_lab.blocks.crossing import Progress
+from resprout_lab.blocks.recorded import ASKING_MESSAGES
 from resprout_lab.blocks.tree import PlacesNear
 
 HEADER_MAX: Final = 1 << 18
@@ -18,12 +19,15 @@ _ENTRY: Final = 10
 
 
 class MulticastMessage(BundleMessage, frozen=True):
-    """A publication, on to everybody but the one that says it. What orders it is the stack's."""
+    """A publication, on to everybody who wants it. What orders it is the stack's."""
 
     bundle: Bundle
     hops: int
     sender: str
     """The member that multicasts it: the life of the broker at which it was published."""
+    skipped: tuple[int, ...]
+    """Messages that its header names and that did not go over this link, because nobody behind it wanted them: their
+    places in `MulticastOrder.entries`."""
 
     @property
     def group(self) -> str:
@@ -35,9 +39,13 @@ class MulticastMessage(BundleMessage, frozen=True):
         raise NotImplementedError
 
 
+class GroupsTold(ProtocolMessage, frozen=True, tag=313):
+    """You were told all that is wanted here and behind me. Until then everything goes over the link."""
+
+
 class NotOwed(ProtocolMessage, frozen=True, tag=185):
-    """So much has passed before this link began: nobody behind it need wait for that. Both sides begin with it, in as
-    many messages as it takes; what is news is passed on."""
+    """So much has passed before your subscription was recorded here, the next that I confirm: what has not come to you
+    by now was not wanted then. Only what has changed since the last time."""
 
     clocks: Changes
 
@@ -59,7 +67,7 @@ class Flushed(ProtocolMessage, frozen=True, tag=189):
     dead: str
 
 
-MULTICAST_MESSAGES: Final = (NotOwed, PlacesNear, Around, Flushed, Progress)
+MULTICAST_MESSAGES: Final = (*ASKING_MESSAGES, GroupsTold, NotOwed, PlacesNear, Around, Flushed, Progress)
 
 
 def length_of(clocks: Changes) -> int:

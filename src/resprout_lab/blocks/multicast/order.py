@@ -1,7 +1,8 @@
 """What was delivered at one member, what waits, and what is not waited for; how messages are ordered is a subclass's.
 
-Everything that a member multicasts has a number in some group. The clock here counts what was delivered, or must not be
-waited for (`pass_over`), and nothing else. So whatever a header is made of, it speaks of what this member has seen.
+Everything that a member multicasts has a number in some group. The clock here counts what was delivered, and what is
+not waited for because nobody here wanted it when it passed (`skip`). A broker passes on what it has delivered, so
+messages go over every link in causal order.
 """
 
 from abc import ABC, abstractmethod
@@ -9,12 +10,11 @@ from typing import Generic, NamedTuple, TypeVar
 
 from resprout.core.bundle import Bundle
 from resprout.core.errors import PeerError
+from resprout.core.seen import Ranges
 from resprout_lab.blocks.causal_order import ENTRIES_MAX, Changes, HoldBack, VectorClock
+from resprout_lab.blocks.multicast.copies import ClockEntry, Copy, Entries
 from resprout_lab.blocks.multicast.messages import MulticastMessage
-from resprout_lab.blocks.retention import KeptItem
 
-ClockEntry = tuple[str, str]
-"""(group, member)."""
 M = TypeVar("M", bound=MulticastMessage)
 
 
@@ -26,11 +26,11 @@ class HeaderSizeError(PeerError):
 class Arrival(NamedTuple, Generic[M]):
     message: M
     number: int
-    item: KeptItem
+    copy: Copy
 
     @property
     def entry(self) -> ClockEntry:
-        return self.message.group, self.message.sender
+        return self.copy.entry
 
 
 class MulticastOrder(ABC, Generic[M]):
@@ -38,8 +38,8 @@ class MulticastOrder(ABC, Generic[M]):
         self.member = member
         self._clock = VectorClock()
         self._held: HoldBack[ClockEntry, Arrival[M]] = HoldBack(self.missing, held_max)
-        self._waiting: dict[tuple[str, str, int], None] = {}
-        """(group, member, number) of what is held back."""
+        self._had: dict[ClockEntry, Ranges] = {}
+        """The numbers of messages of others that have come here."""
 
     def __len__(self) -> int:
         """What is held back."""
@@ -60,62 +60,77 @@ class MulticastOrder(ABC, Generic[M]):
         """The next message from here, for which there is room. With that it is delivered here: whatever it may depend
         on has been."""
 
+    def joined(self) -> None:
+        """Somebody wants something that was not wanted here before."""
+
     # -- to deliver ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def missing(self, arrival: Arrival[M]) -> tuple[ClockEntry, int] | None:
-        """Something that must be delivered before."""
+    def entries(self, message: M) -> Entries:
+        """All that its header names, and the message of its sender before it: the same list at every broker."""
 
     @abstractmethod
     def counted(self, message: M) -> dict[str, int]:
         """By group: how many messages of this member its header says were delivered where it was made."""
 
-    def is_known(self, group: str, member: str, number: int) -> bool:
-        """It was delivered here, waits here, or must not be waited for."""
-        return number <= self._clock.at(group, member) or (group, member, number) in self._waiting
+    def missing(self, arrival: Arrival[M]) -> tuple[ClockEntry, int] | None:
+        """Something that must be delivered before."""
+        at = self._clock.at
+        return next((one for one in arrival.copy.entries if one[1] > at(*one[0])), None)
 
-    def put(self, arrival: Arrival[M]) -> bool:
+    def is_known(self, group: str, member: str, number: int) -> bool:
+        """It has come before, or was multicast here."""
+        if member == self.member:
+            return number <= self._clock.at(group, member)
+        had = self._had.get((group, member))
+        return had is not None and number in had
+
+    def note(self, arrival: Arrival[M]) -> None:
+        """It has come."""
+        self._had.setdefault(arrival.entry, Ranges()).add(arrival.number, arrival.number)
+
+    def put(self, arrival: Arrival[M], is_forced: bool = False) -> bool:
         """Return False when there is no room, and nothing was kept."""
-        if not self._held.put(arrival):
+        if not self._held.put(arrival, is_forced):
             return False
-        self._waiting[(*arrival.entry, arrival.number)] = None
+        self.note(arrival)
         return True
+
+    @property
+    def first_held(self) -> dict[ClockEntry, int]:
+        """By group and member: the lowest number that is held back."""
+        found: dict[ClockEntry, int] = {}
+        for arrival in self._held:
+            found[arrival.entry] = min(arrival.number, found.get(arrival.entry, arrival.number))
+        return found
+
+    @property
+    def version(self) -> int:
+        """Counts the changes of the clock."""
+        return self._clock.version
+
+    def since(self, version: int) -> Changes:
+        """What was delivered or skipped here after that version."""
+        return self._clock.since(version)
+
+    def counts_less(self, entry: ClockEntry, number: int) -> bool:
+        return self._clock.at(*entry) < number
 
     def take(self) -> Arrival[M] | None:
         """The next that may be delivered, counted as such."""
         arrival = self._held.take()
         if arrival is not None:
-            group, member = arrival.entry
-            del self._waiting[group, member, arrival.number]
-            self._clock.raise_to(group, member, arrival.number)
-            self._held.reached(arrival.entry, arrival.number)
+            self._raise(arrival.entry, arrival.number)
         return arrival
 
-    # -- what is not waited for ----------------------------------------------------------------------------------------
+    def skip(self, entries: Entries) -> None:
+        """These are not waited for: they were not wanted here. PeerError for what this member has not multicast."""
+        for (group, member), number in entries:
+            if member == self.member and number > self._clock.at(group, member):
+                raise PeerError(f"{member} has not multicast number {number} to {group!r}")
+        for entry, number in entries:
+            self._raise(entry, number)
 
-    @property
-    def passed(self) -> Changes:
-        """Whoever joins is not owed this."""
-        return self._clock.since(0)
-
-    @property
-    def held(self) -> list[Arrival[M]]:
-        """Whoever joins is owed these: they have passed here already, and are not counted yet."""
-        return list(self._held)
-
-    def counts_more_of(self, member: str, clocks: Changes) -> bool:
-        return any(
-            one == member and number > self._clock.at(group, member)
-            for group, entries in clocks
-            for one, number in entries
-        )
-
-    def pass_over(self, clocks: Changes) -> Changes:
-        """So much is not waited for. Returns what is news. Whatever waited for it may be taken."""
-        before = self._clock.version
-        self._clock.merge(clocks)
-        news = self._clock.since(before)
-        for group, entries in news:
-            for member, number in entries:
-                self._held.reached((group, member), number)
-        return news
+    def _raise(self, entry: ClockEntry, number: int) -> None:
+        self._clock.raise_to(*entry, number)
+        self._held.reached(entry, number)

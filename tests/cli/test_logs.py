@@ -1,0 +1,52 @@
+"""`resprout log` at a network of one broker that keeps a log."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+import resprout
+from resprout.cli.main import command
+from resprout.logs.declaration import LogDeclaration
+from tests.net.stage import run
+from tests.net.test_logs import is_fed, publish, replica
+
+LOG = LogDeclaration("ev", "ev/#", ("b0",))
+
+
+async def said(*words: str, status: int = 0) -> str:
+    done = await asyncio.to_thread(CliRunner().invoke, command, words, standalone_mode=False)
+    assert done.exception is None and done.return_value == status, done.output
+    return done.output
+
+
+def test_logs_are_listed_and_described(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with replica("b0", tmp_path, log=LOG) as b0, resprout.connect(str(b0), name="p") as p:
+            await is_fed(b0)
+            await publish(p, 0, 10)
+            inbox = await p.subscribe("ev/#", log="ev", replay_from="earliest")
+            for _ in range(10):
+                await inbox.next(timeout=60)
+            await p.commit("ev", "billing", 4)
+            server = ("--server", str(b0))
+            assert "log ev  ev/#  leader b0  offsets 0 to 9  replicas b0  fed from b0" in await said(
+                "log", "list", *server
+            )
+            text = await said("log", "describe", "ev", *server)
+            assert "position billing  4, lag 6" in text and "replica b0  leader  offsets 0 to 9, 0 behind" in text
+            (view,) = msgspec.json.decode(await said("log", "list", "--json", *server))
+            assert (view["leader"], view["end"], view["positions"][0]["lag"]) == ("b0", 10, 6)
+            assert "log ev  ev/#" in await said("status", *server, status=1)  # `safe` has one copy here
+
+    run(scene())
+
+
+@pytest.mark.parametrize("words", [("create", "bank", "--filter", "bank/#"), ("delete", "bank")])
+def test_logs_are_not_made_while_brokers_run(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(command, ("log", *words))
+    assert isinstance(done.exception, resprout.UsageError) and "restart one broker after the other" in str(
+        done.exception
+    )

@@ -1,0 +1,109 @@
+"""Members that lie about logs: they are cut off, or have no effect, and take no more than their share."""
+
+from typing import Any
+
+import pytest
+
+from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
+from resprout.core.errors import BoundError
+from resprout.core.guarantee import Guarantee
+from resprout.logs.messages import LogAsk, LogFed, LogFeed, LogFound, LogLed, LogPage, LogRead, LogTold
+from resprout.logs.records import LogCommand, bundle_command, to_bytes
+from resprout.logs.replica import READS_OF_BROKER_MAX, LogReplica
+from resprout.logs.state import LogState
+from resprout.replicas.messages import Accept, Ballot, Promise
+from resprout.stacks.resprout.log_broker import LogBroker
+from resprout.stacks.resprout.log_host import LogHost
+from tests.fuzz.episode import Episode
+
+FAR = 1 << 50
+COMMAND = to_bytes(LogCommand("b1.1.1.1", 1, 0, -1, gap="forged"))
+
+
+@pytest.fixture(scope="module")
+def episode() -> Episode:
+    """The brokers b0 and b2 keep the log `kept`, and b1 lies. Its feed lives at b0, which leads it."""
+    begun = Episode("member", 1, 0)
+    begun.begin()
+    assert _host(begun).is_feeding("kept") is False and _replica(begun).is_leading
+    return begun
+
+
+def _host(episode: Episode) -> LogHost:
+    broker = episode.tree.honest_broker("b0")
+    assert isinstance(broker, LogBroker)
+    return broker.logs
+
+
+def _replica(episode: Episode) -> LogReplica:
+    return _host(episode).replicas["kept"]
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        LogAsk("kept", "b2.1", 0),
+        LogTold("kept", "b2.1", (), 0, 0),
+        LogTold("kept", "b1.1", tuple(f"b{n}.1" for n in range(100)), 0, 0),
+        LogFound("kept", tuple(f"b{n}.1" for n in range(100))),
+        LogFeed("kept", "b2.1.1.1", 1, to_bytes(LogCommand("b2.1.1.1", 1, 0, -1, gap="forged"))),
+        LogFeed("kept", "b1.1.1.1", 1, b"nothing"),
+        LogFeed("kept", "b1.1.1.1", FAR, COMMAND),
+        Accept("kept|b2.1", Ballot(FAR, "b2.1"), FAR, (), FAR),
+        Promise("kept|b0.1", Ballot(1, "b0.1"), 0, FAR, ()),
+    ],
+    ids=lambda lie: type(lie).__name__,
+)
+def test_a_member_that_speaks_for_others_is_cut_off(lie: Any) -> None:
+    begun = Episode("member", 1, 0)
+    begun.begin()
+    before = _replica(begun).state.dump()
+    begun.tree.forge("b1", "b0", lie)
+    begun.tree.let_arrive("b1", "b0")
+    assert [(name, peer) for name, peer, _ in begun.tree.closed][-1] == ("b0", "b1")
+    assert _replica(begun).state.dump() == before
+
+
+@pytest.mark.parametrize(
+    "lie", [Accept("kept|b1.1", Ballot(FAR, "b1.1"), FAR, (), FAR), LogLed("kept", "b1"), LogAsk("kept", "b1.1", FAR)]
+)
+def test_a_member_that_keeps_no_replica_has_no_effect_on_those_that_do(lie: Any, episode: Episode) -> None:
+    host, replica = _host(episode), _replica(episode)
+    before = (replica.state.dump(), replica.leader, replica.members)
+    (host.hear_replica if isinstance(lie, Accept) else host.hear)("b1", lie)
+    assert (replica.state.dump(), replica.leader, replica.members) == before
+    assert next(feed.feeder.leader for feed in host.feeds.values() if feed.feeder and feed.log.name == "kept") == "b0"
+
+
+def test_only_a_replica_says_what_is_in_the_log_and_no_more_than_it_was_sent(episode: Episode) -> None:
+    host = _host(episode)
+    feeder = next(feed.feeder for feed in host.feeds.values() if feed.feeder and feed.log.name == "kept")
+    host.hear("b1", LogFed("kept", feeder.feed, FAR))
+    with pytest.raises(BoundError):
+        host.hear("b2", LogFed("kept", feeder.feed, FAR))
+
+
+def test_a_broker_with_many_feeds_makes_no_other_one_forgotten() -> None:
+    state = LogState()
+    bundle = Bundle("p", 1, 1, 1, 1, "t", (), Guarantee.FIFO, pack_attributes([{}]), pack_payloads([b"x"]))
+    state.apply(bundle_command("b0.1.1.1", 1, 0, -1, bundle))
+    for number in range(100):
+        state.apply(to_bytes(LogCommand(f"b1.1.1.{number}", 1, 0, -1, gap="forged")))
+    assert state.feeds["b0.1.1.1"] == 1
+    assert len(state.feeds) == 3
+
+
+def test_a_leader_remembers_one_feed_of_each_broker(episode: Episode) -> None:
+    replica = _replica(episode)
+    for number in range(100):
+        feed = f"b1.1.1.{number}"
+        replica.hear_feed("b1", LogFeed("kept", feed, 5, to_bytes(LogCommand(feed, 5, 0, -1))), 0)
+    assert sum(broker == "b1" for broker in replica.feeders.values()) <= 1
+
+
+def test_a_broker_has_so_many_reads_at_a_replica_and_no_more(episode: Episode) -> None:
+    host, replica = _host(episode), _replica(episode)
+    replica.reads_of["b0"] = READS_OF_BROKER_MAX
+    replica.hear_read("b0", LogRead("kept", 1, 0, 0, 100))
+    told = host.local.pop()
+    assert isinstance(told, LogPage) and "wait at the replica" in told.reason
