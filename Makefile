@@ -8,7 +8,7 @@ BENCH_READY := $(BENCH_VENV)/.ready
 # Tests with processes, or with Java, mostly wait: on two cores a third worker has something to do meanwhile.
 WORKERS ?= 3
 
-.PHONY: demo test test-loaded seeds check bench soak soak-replicas format lock fast test-fast wheel wheels sbom release-check site clean
+.PHONY: demo test test-loaded seeds check bench soak soak-replicas mqtt-conformance format lock fast test-fast wheel wheels sbom release-check site clean
 
 # Eight brokers and five clients, each a process; after five seconds one of the brokers is killed. What happened is then
 # archived, judged, measured and drawn on Spark. The rate is that of the experiment: 50 ms, .4/.3/.3.
@@ -103,6 +103,13 @@ soak: $(READY)
 	$(BIN)/python -m tests.net.floods
 	$(BIN)/python -m tests.fuzz --messages $${FUZZED:-10000000} --seed $${FIRST:-1} --workers $(WORKERS) --tcp 20000
 	RESPROUT_SOAK=1 RESPROUT_EXEC=1 $(BIN)/pytest -n $(WORKERS) -q --timeout 1200 $$(grep -rl --include='test_*.py' 'tests.soak' tests)
+
+# Eclipse Paho's suite for MQTT, from a copy of the public repository paho.mqtt.testing (PAHO=folder), against one broker and
+# against two, with publisher and subscriber apart.
+mqtt-conformance: $(READY)
+	@test -n "$(PAHO)" || { echo "say where paho.mqtt.testing is: make mqtt-conformance PAHO=folder" >&2; exit 2; }
+	$(BIN)/python -m tools.mqtt_conformance $(PAHO)
+	$(BIN)/python -m tools.mqtt_conformance --brokers 2 $(PAHO)
 
 # The replicated log alone, over a network that loses, doubles and reorders, with crashes and restarts.
 soak-replicas: $(READY)

@@ -24,7 +24,9 @@ from tests.patience import PATIENCE_S
 
 ROOT: Final = Path(__file__).parents[2]
 _BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_PORT: Final = re.compile(r"\b(?:745|845)\d\b")
+_PORT: Final = re.compile(r"\b(?:745|845|188)\d\b")
+_PLACES: Final = {"7": 0, "8": 10, "1": 20}
+"""Where the ports of a page go among the free ones, by their first digit."""
 _FILE: Final = re.compile(r"# ([\w./-]+\.(?:py|toml))\n")
 
 
@@ -60,7 +62,7 @@ class Terminal:
     def page(self, path: Path) -> int:
         """Do what the page says; return the number of commands."""
         for language, text in _BLOCK.findall(path.read_text()):
-            text = _PORT.sub(lambda port: str(self._ports + int(port[0]) % 10 + (port[0][0] == "8") * 10), text)
+            text = _PORT.sub(lambda port: str(self._ports + int(port[0]) % 10 + _PLACES[port[0][0]]), text)
             if language == "console":
                 self._console(text)
             elif (name := _FILE.match(text)) is not None:
@@ -137,10 +139,10 @@ def terminal(folder: Path, run_program: Callable[[Path], object] | None = None) 
 
 
 def _free_ports() -> int:
-    """Return the first of 20 ports in a row that are free now."""
-    for first in random.sample(range(20_000, 32_000, 20), 100):
+    """Return the first of 30 ports in a row that are free now."""
+    for first in random.sample(range(20_000, 32_000, 30), 100):
         with contextlib.ExitStack() as sockets, contextlib.suppress(OSError):
-            for port in range(first, first + 20):
+            for port in range(first, first + 30):
                 sockets.enter_context(socket.socket()).bind(("", port))
             return first
-    raise AssertionError("no 20 free ports in a row")
+    raise AssertionError("no 30 free ports in a row")

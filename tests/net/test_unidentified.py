@@ -86,7 +86,7 @@ def test_who_waits_longest_of_the_largest_crowd_goes_first() -> None:
     def stranger(number: int, address: str) -> Any:
         return SimpleNamespace(number=number, address=address)
 
-    unidentified = Unidentified(5)
+    unidentified: Unidentified[Any] = Unidentified(5)
     assert unidentified.one_too_many() is None
     crowd: list[Any] = [stranger(n, address) for n, address in enumerate(("a", "b", "a", "c", "a"))]
     for one in crowd:

@@ -33,6 +33,7 @@ from resprout.net.tls import Keyring
 
 if TYPE_CHECKING:
     from resprout.net.http.pages import Pages
+    from resprout.net.mqtt.server import MqttServer
 
 FOUND_SECONDS: Final = 5.0
 """How long a broker that is to found a network looks for others first."""
@@ -81,6 +82,10 @@ LAST_WORDS_SECONDS: Final = 5.0
 )  # fmt: skip
 @click.option("--http", metavar="HOST:PORT", help="Serve a live page, /metrics, /healthz and /readyz there.")
 @click.option("--http-open", is_flag=True, help="Serve these to every machine.")
+@click.option("--mqtt", metavar="HOST:PORT", help="Listen there for MQTT clients, 3.1.1 and 5.")
+@click.option("--mqtt-tls", metavar="HOST:PORT", help="The same with TLS, with the certificate of --tls.")
+@click.option("--mqtt-ws", metavar="HOST:PORT", help="The same over WebSocket.")
+@click.option("--mqtt-wss", metavar="HOST:PORT", help="The same over WebSocket with TLS.")
 @click.option("--stack", metavar="NAME", help="The protocol that it runs. [resprout]")
 @click.option("--config", type=LocalPath(), metavar="FILE", help="Read these settings from a TOML file.")
 @click.option(
@@ -121,6 +126,10 @@ def broker(
     insecure: bool,
     http: str | None,
     http_open: bool,
+    mqtt: str | None,
+    mqtt_tls: str | None,
+    mqtt_ws: str | None,
+    mqtt_wss: str | None,
     stack: str | None,
     config: Path | None,
     overrides: tuple[str, ...],
@@ -163,6 +172,7 @@ def broker(
         "rules": str(rules) if rules is not None else None, "insecure": "yes" if insecure else None,
         "network_key": str(network_key) if network_key is not None else None,
         "http": http, "http_open": "yes" if http_open else None, "found": "yes" if founds else None,
+        "mqtt": mqtt, "mqtt_tls": mqtt_tls, "mqtt_ws": mqtt_ws, "mqtt_wss": mqtt_wss,
     }  # fmt: skip
     voice = Voice(name or "", announce, as_json, log_format)
     try:
@@ -192,15 +202,18 @@ class _Life:
         self._stop_with_stdin = stop_with_stdin
         self._force_found = force_found
         self._keyring = Keyring(settings.tls, settings.name) if settings.tls is not None else None
-        is_closed = not settings.insecure and not is_loopback(settings.listen)
-        if is_closed:
-            check_closed(self._keyring, settings.rules, str(settings.listen))
+        is_closed = False
+        for address in (settings.listen, *settings.mqtt.places.values()):
+            if not settings.insecure and not is_loopback(address):
+                is_closed = True
+                check_closed(self._keyring, settings.rules, str(address))
         key = read_network_key(settings.network_key) if settings.network_key is not None else None
         self._door = Door(
             self._keyring, settings.clients_certified, settings.rules, is_closed, limits=settings.limits,
             network_key=key,
         )  # fmt: skip
         self._pages = self._make_pages()
+        self._mqtt: MqttServer | None = None
         self._broker: RunningBroker | None = None
         self._stop = asyncio.Event()
         self._leave = asyncio.Event()
@@ -223,6 +236,7 @@ class _Life:
         settings, voice = self._settings, self._voice
         if self._pages is not None and settings.http is not None:
             await self._pages.listen(settings.http)
+        self._mqtt = await self._make_mqtt()
         spec = await unless_stopped(self._spec(), stop)
         if spec is None:
             return 0
@@ -237,14 +251,34 @@ class _Life:
         if self._pages is not None:
             self._pages.show(broker)
             voice.note(Note("http", {"detail": self._pages.url}))
+        if self._mqtt is not None:
+            self._mqtt.begin(broker)
         self._warn_of_door()
         collect_garbage_rarely()
         try:
             if await unless_stopped(self._ends(broker), stop) is None:
+                await self._close_mqtt()
                 await broker.close(f"{settings.name} stops")
         finally:
+            await self._close_mqtt()
             await broker.close()
         return 0
+
+    async def _make_mqtt(self) -> "MqttServer | None":
+        """What it serves to MQTT clients, if it is to."""
+        settings = self._settings
+        if not settings.mqtt.is_wanted:
+            return None
+        from resprout.net.mqtt.server import MqttServer
+
+        server = MqttServer(settings.mqtt, self._door, self._voice.note, settings.tls)
+        await server.take_places()
+        return server
+
+    async def _close_mqtt(self) -> None:
+        if self._mqtt is not None:
+            server, self._mqtt = self._mqtt, None
+            await server.close()
 
     def _make_pages(self) -> "Pages | None":
         """What it serves to browsers and monitors, if it is to. Whoever is not to serve anything needs none of it."""

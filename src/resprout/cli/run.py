@@ -28,6 +28,7 @@ from resprout.net.address import DEFAULT_PORT, Address, is_loopback
 from resprout.net.door import Door, what_is_open
 from resprout.net.event_loop import now_us
 from resprout.net.identity.proofs import read_network_key, write_network_key
+from resprout.net.mqtt.settings import MQTT_PORT
 from resprout.net.orders import SaidNote
 from resprout.net.process import BrokerProcess, ProcessError
 from resprout.net.run.coordinator import OnProgress, ProcessRunResult, RealRun
@@ -36,6 +37,7 @@ from resprout.net.tree import LocalTree, delays_of
 from resprout.scenario.load import load_scenario
 from resprout.scenario.model import BrokerSpec, Scenario
 from resprout.scenario.write import describe, run_info
+from resprout.stacks.status import Absent
 from resprout.trace import kinds
 from resprout.trace.schema import Row
 from resprout.trace.store import LiveFolder, TraceWriter
@@ -55,6 +57,8 @@ class StartedBroker(msgspec.Struct, frozen=True):
     parent: str | None
     address: str
     pid: int
+    mqtt: str | Absent = msgspec.UNSET
+    """Where it listens for MQTT clients."""
 
 
 @click.command()
@@ -86,6 +90,11 @@ class StartedBroker(msgspec.Struct, frozen=True):
     "--http-port", type=click.IntRange(0, 65_535), metavar="N",
     help="The first broker serves a live page and metrics here, the next on the next; 0 takes free ones.",
 )  # fmt: skip
+@click.option("--mqtt", is_flag=True, help="Listen for MQTT clients: the first broker at port 1883.")
+@click.option(
+    "--mqtt-port", type=click.IntRange(1, 65_535), metavar="N",
+    help="The same from this port on: the first broker here, the next on the next.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print where to connect as one JSON list.")
 def up(
     scenario: Path | None,
@@ -99,6 +108,8 @@ def up(
     network_key: Path | None,
     insecure: bool,
     http_port: int | None,
+    mqtt: bool,
+    mqtt_port: int | None,
     as_json: bool,
 ) -> int:
     """Run the brokers of SCENARIO, each in a process of its own, until Ctrl-C. Without one: a tree of three brokers.
@@ -116,7 +127,8 @@ def up(
         raise click.UsageError("--set changes a scenario: name one")
     else:
         chosen = SMALL_TREE
-    for option, first in (("--port", port), ("--http-port", http_port or 0)):
+    mqtt_port = mqtt_port or (MQTT_PORT if mqtt else None)
+    for option, first in (("--port", port), ("--http-port", http_port or 0), ("--mqtt-port", mqtt_port or 0)):
         if first and first + len(chosen.brokers) > 65_536:
             raise click.UsageError(f"{option} {first}: {len(chosen.brokers)} brokers need as many ports from there")
     teller = _Teller(chosen)
@@ -129,8 +141,8 @@ def up(
             warning = what_is_open(door, Address(host, 0), insecure) if is_local else ""  # others say so themselves
         tree = LocalTree(
             chosen, emulate_latency=emulate_latency, host=host, port=port, data=data, tls=tls, rules=rules,
-            network_key=network_key, insecure=insecure or is_local, http_port=http_port, on_line=_pass_on,
-            on_note=teller.hear,
+            network_key=network_key, insecure=insecure or is_local, http_port=http_port, mqtt_port=mqtt_port,
+            on_line=_pass_on, on_note=teller.hear,
         )  # fmt: skip
         return run_loop(_run_tree(tree, teller, as_json, warning))
 
@@ -182,7 +194,13 @@ async def _started(tree: LocalTree) -> bool:
 
 def standing(tree: LocalTree) -> list[StartedBroker]:
     parents = {broker.name: broker.parent for broker in tree.scenario.brokers}
-    return [StartedBroker(p.name, parents.get(p.name), str(p.address), p.pid) for p in tree.processes]
+    return [
+        StartedBroker(
+            p.name, parents.get(p.name), str(p.address), p.pid,
+            str(p.plan.mqtt) if p.plan.mqtt is not None else msgspec.UNSET,
+        )
+        for p in tree.processes
+    ]  # fmt: skip
 
 
 def _pass_on(process: BrokerProcess, line: str) -> None:
@@ -207,6 +225,10 @@ def _print(brokers: Sequence[StartedBroker], as_json: bool) -> None:
 
 
 def _table(brokers: Sequence[StartedBroker]) -> list[str]:
+    if any(b.mqtt for b in brokers):
+        rows: list[tuple[str, ...]] = [("broker", "parent", "address", "mqtt", "pid")]
+        rows += [(b.broker, b.parent or "-", b.address, str(b.mqtt), str(b.pid)) for b in brokers]
+        return table_lines(rows)
     rows = [("broker", "parent", "address", "pid")]
     rows += [(b.broker, b.parent or "-", b.address, str(b.pid)) for b in brokers]
     return table_lines(rows)

@@ -35,6 +35,10 @@
     filter = "bank/#"
     replicas = ["b0", "b1", "b2"]
 
+    [mqtt]                  # where it listens for MQTT clients (docs/mqtt.md)
+    listen = "localhost:1883"
+    guarantees = { "bank/#" = "total" }
+
     [delays]                # emulated one-way latencies, by peer
     b0 = "115ms"
 
@@ -48,6 +52,7 @@ from typing import Any, Final
 import msgspec
 
 from resprout.cli.arguments import address_of_peer, local_path
+from resprout.cli.mqtt_settings import read_mqtt
 from resprout.core.errors import UsageError
 from resprout.core.limits import check_name
 from resprout.edge.requests import DRAIN_US
@@ -59,6 +64,7 @@ from resprout.net.address import DEFAULT_PORT, Address, parse_address
 from resprout.net.broker_to_run import EVENT_OPTIONS
 from resprout.net.connection_limits import CrowdLimits
 from resprout.net.identity.rules import COUNT_MAX
+from resprout.net.mqtt.settings import MqttSettings
 from resprout.net.tls import Tls, tls_of_broker
 from resprout.scenario.read_logs import parse_log, read_logs
 from resprout.scenario.reader import TomlTable, format_duration, parse_duration
@@ -68,7 +74,7 @@ from resprout.stacks.stack import DEFAULT, Stack, find_stack
 _KEYS: Final = (
     "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "tls", "client_certificates",
     "rules", "network_key", "insecure", "http", "http_open", "drain_seconds", "stack", "options", "links", "limits",
-    "journal", "keep", "events", "delays", "log",
+    "journal", "keep", "events", "delays", "log", "mqtt",
 )  # fmt: skip
 CONTACTS_MAX: Final = 1_000
 KEPT_FILTERS_MAX: Final = 100
@@ -113,6 +119,8 @@ class Settings(msgspec.Struct, frozen=True):
     http_opens: bool = False
     logs: tuple[LogDeclaration, ...] = ()
     """All logs of the network, whichever brokers keep them."""
+    mqtt: MqttSettings = MqttSettings()
+    """Where it listens for MQTT clients, if anywhere."""
 
 
 def read_settings(
@@ -164,6 +172,7 @@ def read_settings(
         http=_address(file, texts, "http", parse_address),
         http_opens="http_open" in texts or file.flag("http_open", False),
         logs=_logs(file, stack, logs),
+        mqtt=read_mqtt(source, texts, has_tls=tls is not None),
     )
 
 

@@ -181,6 +181,8 @@ def _line(node: Node) -> str:
         f"{node.rates.publications:.1f}/s in", f"{node.rates.deliveries:.1f}/s out",
         f"{node.rates.carried + node.rates.passed_on:.1f}/s through",
     ]  # fmt: skip
+    if node.mqtt is not msgspec.UNSET and node.mqtt.sessions:
+        parts.append(f"{node.mqtt.sessions} of them MQTT")
     if node.queue_bytes:
         parts.append(f"queue {size(node.queue_bytes)}")
     if node.log_bytes is not msgspec.UNSET and node.log_bytes:
@@ -220,6 +222,8 @@ class TopicReceivers(msgspec.Struct, frozen=True):
     """Brokers that were not asked, or did not answer, and why."""
     roles: dict[str, tuple[str, ...]] = {}
     """Where topics have them: the brokers that are its `owner`, its `leader`, and `holder` of its log."""
+    protocols: dict[str, str] = {}
+    """Of clients that speak another protocol than that of this package, such as "MQTT 5"."""
 
 
 @click.command()
@@ -258,7 +262,14 @@ async def _ask_readers(topic: str, asking: AskingCommand) -> TopicReceivers:
     )
     roles = {role: tuple([one.broker for one in told if role in one.roles]) for one in told for role in one.roles}
     count = sum(len(one.clients) for one in receivers)
-    return TopicReceivers(topic, found.name, receivers, count, tuple(unanswered), roles)
+    named = {name for one in receivers for name in (*one.clients, *one.conditional)}
+    protocols = {
+        client.name: client.protocol
+        for broker in found.brokers
+        for client in broker.clients
+        if client.protocol and client.name in named
+    }
+    return TopicReceivers(topic, found.name, receivers, count, tuple(unanswered), roles, protocols)
 
 
 def _paths(found: TreeSurvey, answers: Mapping[str, TopicAnswer]) -> list[Sequence[str]]:
@@ -289,10 +300,16 @@ def _reader_lines(found: TopicReceivers) -> list[str]:
     if found.roles:
         lines.append("; ".join([f"{role} {', '.join(names)}" for role, names in sorted(found.roles.items())]))
     for one in found.brokers:
-        clients = ", ".join(one.clients) or "no client"
-        maybe = f"; if attributes fit: {', '.join(one.conditional)}" if one.conditional else ""
+        clients = ", ".join([_called(name, found) for name in one.clients]) or "no client"
+        conditional = ", ".join([_called(name, found) for name in one.conditional])
+        maybe = f"; if attributes fit: {conditional}" if one.conditional else ""
         lines.append(f"{' > '.join(one.path)}  {clients}{maybe}")
     return [*lines, *[f"not asked: {line}" for line in found.unanswered]]
+
+
+def _called(client: str, found: TopicReceivers) -> str:
+    protocol = found.protocols.get(client)
+    return f"{client} ({protocol})" if protocol else client
 
 
 @click.command()

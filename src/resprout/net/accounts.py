@@ -94,6 +94,32 @@ class ClientAccount(msgspec.Struct, frozen=True):
     """Bytes that it has not taken: on their way, waiting in the client, or waiting for room here."""
     held: bool
     """Its publications wait: see `held` of the broker."""
+    protocol: str = ""
+    """What it speaks, such as "MQTT 5"; empty for a client of this package."""
+
+
+class MqttAccount(msgspec.Struct, frozen=True):
+    """What a broker serves to MQTT clients. Counts are since the process began."""
+
+    addresses: tuple[str, ...]
+    """Where it listens for them, with the scheme."""
+    sessions: Count
+    """That it keeps, with or without a connection."""
+    connections: Count
+    """That are open, those without CONNECT included."""
+    connected: Count
+    """Connections that were opened."""
+    refused: Count
+    """Connections that were turned away, or broke the protocol."""
+    packets_received: Count
+    packets_sent: Count
+    bytes_received: Count
+    bytes_sent: Count
+    publications: Count
+    deliveries: Count
+    retained: Count
+    """Retained messages of the network."""
+    retained_bytes: Count
 
 
 class JournalAccount(msgspec.Struct, frozen=True):
@@ -212,6 +238,7 @@ class BrokerAccount(msgspec.Struct, frozen=True):
     """The last ten minutes, the latest point last."""
     departed: Annotated[tuple[DepartedBroker, ...], _Lines] = ()
     """Brokers that this one knew, and that have gone in these minutes."""
+    mqtt: MqttAccount | Absent = msgspec.UNSET
 
 
 class MissingBroker(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -23,6 +23,7 @@ from resprout.net.accounts import (
     Counters,
     JournalAccount,
     LatencySummary,
+    MqttAccount,
     NeighbourAccount,
     NotedLine,
     PassageAnswer,
@@ -48,6 +49,16 @@ NOT_TO_SAY: Final = "it said what it may not say"
 
 RATE_SECONDS: Final = 10
 LATENCY_SECONDS: Final = 60
+
+
+class ServesMqtt(Protocol):
+    """What a broker serves to MQTT clients, as far as people want to know."""
+
+    def account(self) -> MqttAccount: ...
+
+    def protocol_of(self, client: str) -> str:
+        """What a client speaks; empty for one that is none of these."""
+        ...
 
 
 class _CurrentLife(NamedTuple):
@@ -82,6 +93,7 @@ class Bookkeeper:
         self.folder: DataFolder | None = None
         self.rooms: Rooms | None = None
         self.http: str | Absent = msgspec.UNSET
+        self.mqtt: ServesMqtt | None = None
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
@@ -229,7 +241,7 @@ class Bookkeeper:
             life_since=round(life.since, 3),
             ready=status.serving,
             neighbours=tuple([_neighbour(one, status) for one in sessions if one.role != "client"]),
-            clients=tuple([_client(one, status) for one in clients[:CLIENTS_TOLD]]),
+            clients=tuple([self._client(one, status) for one in clients[:CLIENTS_TOLD]]),
             clients_count=len(clients),
             connections=life.host.connections,
             queue_bytes=sum([_queue_bytes(one, status) for one in sessions]),
@@ -258,7 +270,14 @@ class Bookkeeper:
             dropped_messages=status.dropped_messages,
             history=self._history.points(),
             departed=self._history.departed(time.time()),
+            mqtt=self.mqtt.account() if self.mqtt is not None else msgspec.UNSET,
         )
+
+    def _client(self, one: LinkStatus, status: StackStatus) -> ClientAccount:
+        protocol = self.mqtt.protocol_of(one.peer) if self.mqtt is not None else ""
+        held = one.held or any(publisher.name == one.peer for publisher in status.held)
+        queue_bytes = _queue_bytes(one, status)
+        return ClientAccount(one.peer, one.incarnation, one.connected, one.unconfirmed, queue_bytes, held, protocol)
 
     def readers(self, topic: str) -> TopicAnswer:
         machine = self.machine
@@ -307,12 +326,6 @@ def _neighbour(one: LinkStatus, status: StackStatus) -> NeighbourAccount:
 
 def _living(status: StackStatus) -> list[str]:
     return [member.name for member in status.members if not member.dead]
-
-
-def _client(one: LinkStatus, status: StackStatus) -> ClientAccount:
-    held = one.held or any(publisher.name == one.peer for publisher in status.held)
-    queue_bytes = _queue_bytes(one, status)
-    return ClientAccount(one.peer, one.incarnation, one.connected, one.unconfirmed, queue_bytes, held)
 
 
 def _queue_bytes(one: LinkStatus, status: StackStatus) -> int:

@@ -117,6 +117,14 @@ class RunningBroker:
         return self._address
 
     @property
+    def door(self) -> Door:
+        return self._door
+
+    @property
+    def stack(self) -> str:
+        return self._stack.name
+
+    @property
     def waits_for(self) -> str:
         """What keeps it from its network, and what to do about it; empty when it has a place."""
         return self._membership.waits_for

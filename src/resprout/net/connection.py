@@ -19,11 +19,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from resprout.core.errors import UsageError, WireError
-from resprout.core.limits import PAYLOAD_BYTES, ClientLimits
-from resprout.edge.broker.guard import Permit
+from resprout.core.limits import PAYLOAD_BYTES
 from resprout.links.frames import Data, Hello
 from resprout.net.door import Pending, Prelude
 from resprout.net.event_loop import LateBytes, weight_of
+from resprout.net.peer_connection import PeerConnection
 from resprout.net.reception import refuse
 from resprout.net.sessions import PROOFS
 from resprout.net.tls import ProvenPeer, TlsError, TlsStream
@@ -72,39 +72,17 @@ MALFORMED: Final = "it said what is no frame"
 TOO_LATE: Final = "it did not say in time who it is"
 
 
-class TcpConnection(asyncio.Protocol):
-    """`peer`: whom this side wanted to reach; None when the other side opened it."""
-
+class TcpConnection(PeerConnection, asyncio.Protocol):
     def __init__(self, host: "Host", number: int, peer: str | None) -> None:
-        self._host = host
-        self.number = number
-        self.peer = peer
-        self.name = peer
-        """Who is at the other end, as far as that is known: an opener says it in its `Hello`."""
-        self.is_client = False
-        """The opener has said that it is one."""
-        self.address = ""
-        """Of the other end, without the port."""
-        self.identity: str | None = None
-        """Whom the opener has shown to be, by a secret."""
+        super().__init__(host, number, peer)
         self.member: ProvenPeer | None = None
         """Whom the opener has shown to be, by the key of the network."""
         self.pending_proof: Pending | None = None
         """What the opener has been asked to prove."""
-        self.announced = False
-        """The machine knows of this connection."""
-        self.permit: Permit | None = None
-        """What the opener may do, if it is a client, and if not all may do everything."""
-        self.limits: ClientLimits = host.door.limits
-        """How much the opener may use, if it is a client."""
-        self.place: str | None = None
-        self.belongs_to: str | None = None
-        """Among whose connections it is counted: of an address, and of an identity."""
         self._reader = FrameReader(host.codec, GREETING_BYTES_MAX, PROOFS)
         self._writer = FrameWriter(host.codec)
         self._tls = _tls_of(host, peer)
         self.shaking_hands = self._tls is not None and peer is not None
-        """This side has opened it and does not know yet who is there; nobody was told of it."""
         self._prelude = Prelude(self, host)
         self._transport: asyncio.Transport | None = None
         self._descriptor = -1
@@ -237,18 +215,11 @@ class TcpConnection(asyncio.Protocol):
             self._transport.abort()
 
     @property
-    def is_broker(self) -> bool:
-        """A broker is at the other end, as far as anybody has said who is there."""
-        return self.name is not None and not self.is_client
-
-    @property
     def is_plain(self) -> bool:
-        """Everybody on the way can read it."""
         return self._tls is None
 
     @property
     def proven(self) -> ProvenPeer | None:
-        """Who is at the other end, as its certificate or the key of the network proves; None without either."""
         return self._tls.proven if self._tls is not None else self.member
 
     @property

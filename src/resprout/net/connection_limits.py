@@ -15,16 +15,13 @@ import ipaddress
 import resource
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import Final, Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
 from resprout.core.errors import UsageError
 from resprout.core.limits import ClientLimits
 from resprout.edge.rights import Rights
-
-if TYPE_CHECKING:
-    from resprout.net.connection import TcpConnection
 
 COUNTED_MAX: Final = 65_536
 """Clients that may be counted; when there are more, those that are gone are looked for."""
@@ -156,22 +153,32 @@ class SessionCrowd:
             del self._names[key]
 
 
-class Unidentified:
+class Stranger(Protocol):
+    """A connection that somebody has opened."""
+
+    number: int
+    address: str
+
+
+S = TypeVar("S", bound=Stranger)
+
+
+class Unidentified(Generic[S]):
     def __init__(self, places: int) -> None:
         self.places = places
         self._count = 0
-        self._waiting: dict[str, dict[int, TcpConnection]] = {}
+        self._waiting: dict[str, dict[int, S]] = {}
         """By source, the oldest first."""
 
     def __len__(self) -> int:
         return self._count
 
-    def enter(self, connection: "TcpConnection") -> None:
+    def enter(self, connection: S) -> None:
         waiting = self._waiting.setdefault(source_of(connection.address), {})
         self._count += connection.number not in waiting
         waiting[connection.number] = connection
 
-    def leave(self, connection: "TcpConnection") -> None:
+    def leave(self, connection: S) -> None:
         """It has said who it is, or is gone."""
         source = source_of(connection.address)
         waiting = self._waiting.get(source, {})
@@ -180,7 +187,7 @@ class Unidentified:
             if not waiting:
                 del self._waiting[source]
 
-    def one_too_many(self) -> "TcpConnection | None":
+    def one_too_many(self) -> S | None:
         """Who is to go when somebody has to; None when nobody waits."""
         if not self._waiting:
             return None

@@ -50,6 +50,11 @@ def epoch_us() -> int:
     return max(time.time_ns() // 1_000, _RELEASED_US) - now_us()
 
 
+def wall_us() -> int:
+    """Microseconds since 1970."""
+    return max(time.time_ns() // 1_000, _RELEASED_US)
+
+
 class LoopAlarms:
     """`fire` is called with each timer that is due."""
 

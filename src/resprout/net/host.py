@@ -49,6 +49,7 @@ from resprout.net.door import Door
 from resprout.net.durable import DurableEffects, LostEvents
 from resprout.net.event_loop import HeavyLine, LoopAlarms, TurnIntake, now_us, together
 from resprout.net.log_stores import LogStores
+from resprout.net.peer_connection import PeerConnection
 from resprout.net.reception import Inquiries, Reception, refuse
 from resprout.net.sessions import AskAccount, Here, Who
 from resprout.wire.codec import Codec
@@ -114,8 +115,8 @@ class Host:
         self.inquiries = Inquiries(self, latest_incarnation, asked, tells)
         self.network = ""
         """Which network the machine is in, as it has said last."""
-        self._connections: dict[int, TcpConnection] = {}
-        self._shaking_hands: set[TcpConnection] = set()
+        self._connections: dict[int, PeerConnection] = {}
+        self._shaking_hands: set[PeerConnection] = set()
         sessions = machine if isinstance(machine, KeepsSessions) else None
         self.reception = Reception(self, self.door, connections_max, greetings_max, sessions_max, sessions)
         self._numbers = 0
@@ -241,11 +242,16 @@ class Host:
     def delay_s(self, peer: str | None) -> float:
         return self._delays_s.get(peer, 0.0) if peer is not None else 0.0
 
-    def shakes_hands(self, connection: TcpConnection) -> None:
+    def next_number(self) -> int:
+        """Return the number of a connection that is about to begin."""
+        self._numbers += 1
+        return self._numbers
+
+    def shakes_hands(self, connection: PeerConnection) -> None:
         """This side has opened it, and is finding out who is there."""
         self._shaking_hands.add(connection)
 
-    def connected(self, connection: TcpConnection) -> None:
+    def connected(self, connection: PeerConnection) -> None:
         self._shaking_hands.discard(connection)
         peer = connection.peer
         if self._closing:
@@ -258,7 +264,7 @@ class Host:
             connection.announced = True
             self.handle(Connected(connection.number, peer))
 
-    def all_connections(self) -> list[TcpConnection]:
+    def all_connections(self) -> list[PeerConnection]:
         return list(self._connections.values())
 
     def permit_of(self, number: int) -> Permit:
@@ -308,7 +314,7 @@ class Host:
         if number in self._connections:
             self.handle(Trickled(number))
 
-    def lost(self, connection: TcpConnection, reason: str) -> None:
+    def lost(self, connection: PeerConnection, reason: str) -> None:
         self._intake.take()
         self.reception.left(connection)
         self._shaking_hands.discard(connection)
@@ -393,8 +399,7 @@ class Host:
         return self._new(None)
 
     def _new(self, peer: str | None) -> TcpConnection:
-        self._numbers += 1
-        return TcpConnection(self, self._numbers, peer)
+        return TcpConnection(self, self.next_number(), peer)
 
     def _locate(self, effect: Locate) -> None:
         if not effect.address:

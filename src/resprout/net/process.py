@@ -185,6 +185,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """It begins a network if nobody that it knows has a place in one, whatever its folder remembers."""
     http: Address | None = None
     """Where it serves its page and metrics; None: nowhere."""
+    mqtt: Address | None = None
+    """Where it listens for MQTT clients; None: nowhere."""
     logs: tuple[LogDeclaration, ...] = ()
     """All logs of the network."""
 
@@ -221,6 +223,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
             words.append("--insecure")
         if self.http is not None:
             words += ["--http", str(self.http)]
+        if self.mqtt is not None:
+            words += ["--mqtt", str(self.mqtt)]
         if self.incarnation is not None:
             words += ["--incarnation", str(self.incarnation)]
         for table, values in (("options", self.options), ("links", self.links), ("journal", self.journal)):

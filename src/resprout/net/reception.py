@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from resprout.core import limits
 from resprout.core.contract import Connected, Disconnected, Effect, EndCode, TimerFired
 from resprout.core.errors import UsageError
-from resprout.edge.broker.guard import Permit
 from resprout.edge.rights import includes
 from resprout.links.frames import Goodbye, Hello, LingerOver
 from resprout.links.handshake import shorten
@@ -27,6 +26,7 @@ from resprout.net.connection_limits import (
 )
 from resprout.net.door import FORBIDDEN, Door, Entrance, OpenerProofs, told
 from resprout.net.event_loop import now_us
+from resprout.net.peer_connection import PeerConnection
 from resprout.net.sessions import AccountTold, AskAccount, Here, Who
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Reception:
         self._host = host
         self._door = door
         self.connections_max = connections_max
-        self._unidentified = Unidentified(strangers_max)
+        self._unidentified: Unidentified[PeerConnection] = Unidentified(strangers_max)
         self.refusals = Refusals()
         self.proofs = OpenerProofs(host, door, self._refuse_proof, self.withdraw)
         self._places = Crowd()
@@ -59,7 +59,7 @@ class Reception:
 
     # -- coming and going ----------------------------------------------------------------------------------------------
 
-    def enter(self, connection: "TcpConnection") -> bool:
+    def enter(self, connection: PeerConnection) -> bool:
         """Somebody has opened it; False when there is no room, and then it was told so."""
         here, source, most = self._host.here.name, source_of(connection.address), self._door.limits.address_connections
         if not is_local(source) and self._places[source] >= most:
@@ -76,7 +76,7 @@ class Reception:
         self._places.enter(source)
         return True
 
-    def greeted(self, connection: "TcpConnection") -> None:
+    def greeted(self, connection: PeerConnection) -> None:
         """An opener has said something: it is no stranger any more, or will be refused for what it said."""
         self._unidentified.leave(connection)
         if not connection.announced:
@@ -89,7 +89,7 @@ class Reception:
             connection.announced = False
             self._host.handle(Disconnected(connection.number, None, "it proves first who it is"))
 
-    def left(self, connection: "TcpConnection") -> None:
+    def left(self, connection: PeerConnection) -> None:
         self._unidentified.leave(connection)
         if connection.place is not None:
             self._places.leave(connection.place)
@@ -112,7 +112,7 @@ class Reception:
 
     # -- who it is -----------------------------------------------------------------------------------------------------
 
-    def check(self, connection: "TcpConnection", hello: Hello) -> None:
+    def check(self, connection: PeerConnection, hello: Hello) -> None:
         """Somebody says who it is: cut it off when it may not be."""
         entrance = self._door.judge(hello.role, hello.name, connection.proven, connection.identity, hello.incarnation)
         if entrance.fault:
@@ -132,14 +132,14 @@ class Reception:
                 self._identities.enter(self._key_of(connection, entrance), hello.name, _standing(entrance))
             connection.belongs_to = entrance.identity or None
             if entrance.rights is not None:
-                connection.permit = Permit(entrance.rights)
+                connection.permit = connection.permit_for(entrance.rights)
 
     def _refuse_proof(self, connection: "TcpConnection", who: str, why: str, reason: str, code: EndCode) -> None:
         named = f"{shorten(who)} from " if who else ""
         self.turned_away(f"{named}{_source(connection)}", why)
         refuse(connection, reason, code)
 
-    def _fault_of_count(self, connection: "TcpConnection", hello: Hello, entrance: Entrance) -> str:
+    def _fault_of_count(self, connection: PeerConnection, hello: Hello, entrance: Entrance) -> str:
         """Why there is no room for one more client; empty when there is, and then it is counted."""
         limits = self._door.limits.of_identity(entrance.limits)
         source = source_of(connection.address)
@@ -155,7 +155,7 @@ class Reception:
         connection.limits = limits
         return ""
 
-    def _key_of(self, connection: "TcpConnection", entrance: Entrance) -> str:
+    def _key_of(self, connection: PeerConnection, entrance: Entrance) -> str:
         """Where the sessions of a client are counted."""
         return entrance.identity or f"address {source_of(connection.address)}"
 
@@ -199,7 +199,7 @@ class Reception:
         self.refusals.count("its session had no connection, and another client needed the room")
         return True
 
-    def check_asker(self, connection: "TcpConnection", asked: AskAccount) -> str:
+    def check_asker(self, connection: PeerConnection, asked: AskAccount) -> str:
         """Somebody wants to know how this broker is: why it may not; empty when it may. Then it was told so."""
         local = is_local(source_of(connection.address))
         near = local or any(one.is_broker and one.address == connection.address for one in self._host.all_connections())
@@ -218,7 +218,7 @@ class Reception:
         """There are new rules. Whoever may do less than before has to come again: what it has subscribed to may be
         among it."""
         for connection in self._host.all_connections():
-            if connection.permit is None or connection.name is None:
+            if connection.permit is None or connection.name is None or connection.is_internal:
                 continue
             entrance = self._door.judge("client", connection.name, connection.proven, connection.identity)
             if entrance.rights is None or not includes(entrance.rights, connection.permit.rights):
@@ -226,7 +226,7 @@ class Reception:
                 self.turned_away(f"client {connection.name}", f"the rules have changed, and {why}")
                 refuse(connection, f"the rules have changed, and {why}", FORBIDDEN if entrance.fault else EndCode.NONE)
             else:
-                connection.permit = Permit(entrance.rights)
+                connection.permit = connection.permit_for(entrance.rights)
                 self._identities.change_rights(connection.name, entrance.rights)
 
     def distrust(self, connection: "TcpConnection", who: str, why: str) -> None:
@@ -245,7 +245,7 @@ class Reception:
         self._host.perform(notes)
 
 
-def refuse(connection: "TcpConnection", reason: str, code: EndCode = EndCode.NONE) -> None:
+def refuse(connection: PeerConnection, reason: str, code: EndCode = EndCode.NONE) -> None:
     """The peer broke the rules of the connection: tell it, cut it off, and let its session, if any, wait."""
     connection.send(Goodbye(shorten(reason, limits.REASON_BYTES), code=code))
     connection.close(reason)
@@ -255,7 +255,7 @@ def _standing(entrance: Entrance) -> Standing:
     return (entrance.identity, entrance.rights)
 
 
-def _source(connection: "TcpConnection") -> str:
+def _source(connection: PeerConnection) -> str:
     return connection.address or "somebody"
 
 
@@ -271,7 +271,7 @@ class Inquiries:
         tells: Callable[[AskAccount], bytes] | None,
     ) -> None:
         self._host = host
-        self._latest_incarnation = latest_incarnation
+        self.latest_incarnation = latest_incarnation
         self._asked = asked
         self._tells = tells
 
@@ -286,7 +286,7 @@ class Inquiries:
 
     def _who(self, connection: "TcpConnection", asked: Who) -> None:
         host, here = self._host, self._host.here
-        met = self._latest_incarnation(asked.name)
+        met = self.latest_incarnation(asked.name)
         door = host.door
         connection.send(Here(
             here.name, here.role, here.incarnation, met, host.network, host.notices(), here.stack, door.has_rules,

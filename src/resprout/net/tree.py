@@ -61,6 +61,7 @@ class LocalTree:
         network_key: Path | None = None,
         insecure: bool = False,
         http_port: int | None = None,
+        mqtt_port: int | None = None,
         on_note: Callable[[BrokerProcess, SaidNote], None] | None = None,
         on_line: Callable[[BrokerProcess, str], None] | None = None,
     ) -> None:
@@ -76,6 +77,7 @@ class LocalTree:
         self._network_key = network_key
         self._insecure = insecure
         self._http_port = http_port
+        self._mqtt_port = mqtt_port
         self._delays_us = delays_of(scenario) if emulate_latency else {}
         self._on_note = on_note
         self._on_line = on_line
@@ -194,6 +196,7 @@ class LocalTree:
             insecure=self._insecure,
             site=broker.site or "",
             http=self._page_of(broker.name),
+            mqtt=self._mqtt_of(broker.name),
             founds=broker.parent is None and not broker.contacts and self._data is not None and not self._processes,
         )
 
@@ -203,6 +206,12 @@ class LocalTree:
             return None
         number = list(self._parents).index(name)
         return Address("127.0.0.1", self._http_port + number if self._http_port else 0)
+
+    def _mqtt_of(self, name: str) -> Address | None:
+        """Where a broker listens for MQTT clients: by the same place, beside its own port."""
+        if self._mqtt_port is None:
+            return None
+        return Address(self._host, self._mqtt_port + list(self._parents).index(name))
 
     def _add(self, plan: BrokerPlan) -> BrokerProcess:
         old = self._processes.get(plan.name)

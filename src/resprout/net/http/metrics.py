@@ -172,6 +172,24 @@ class BrokerCollector(Collector):
                 disk.add_metric(["events"], journal.event_bytes)
             yield disk
         yield from self._stores()
+        yield from self._mqtt()
+
+    def _mqtt(self) -> Iterator[Metric]:
+        if self._books.mqtt is None:
+            return
+        told = self._books.mqtt.account()
+        yield _gauge("mqtt_sessions", "Sessions of MQTT clients, with or without a connection.", told.sessions)
+        yield _gauge("mqtt_connections", "Open connections of MQTT clients.", told.connections)
+        yield _counter("mqtt_connects", "Connections of MQTT clients that were opened.", told.connected)
+        yield _counter("mqtt_refused", "MQTT clients that were turned away, or broke the protocol.", told.refused)
+        yield _counter("mqtt_packets_received", "Packets of MQTT clients.", told.packets_received)
+        yield _counter("mqtt_packets_sent", "Packets to MQTT clients.", told.packets_sent)
+        yield _counter("mqtt_bytes_received", "Bytes of MQTT clients, TLS and WebSocket aside.", told.bytes_received)
+        yield _counter("mqtt_bytes_sent", "Bytes to MQTT clients, TLS and WebSocket aside.", told.bytes_sent)
+        yield _counter("mqtt_publications", "Publications of MQTT clients.", told.publications)
+        yield _counter("mqtt_deliveries", "Messages that were given to MQTT clients.", told.deliveries)
+        yield _gauge("mqtt_retained", "Retained messages of the network.", told.retained)
+        yield _gauge("mqtt_retained_bytes", "Bytes of these.", told.retained_bytes)
 
     def _stores(self) -> Iterator[Metric]:
         free = GaugeMetricFamily("resprout_disk_free_bytes", "Room for what it writes.", labels=["store"])

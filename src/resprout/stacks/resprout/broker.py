@@ -217,6 +217,11 @@ class ResproutBroker(Shell):
     def knows_broker(self, name: str) -> bool:
         return self.parts.remembered.knows(name)
 
+    def consumers_of(self, durable: str) -> tuple[str, ...] | None:
+        """Return the first consumers of a durable subscription, wherever it is held; None when there is none."""
+        state = self.parts.client_book.durables.states.get(durable)
+        return None if state is None or state.over else state.consumers
+
     def status(self) -> StackStatus:
         return account.status_of(self.parts, self.from_non_neighbours, self.out_of_bounds)
 

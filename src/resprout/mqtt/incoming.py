@@ -1,0 +1,204 @@
+"""Publications of the client, on one connection: topic aliases, flow control, QoS 2, and acknowledgements in order.
+
+PUBACKs leave in the order of their publications, and so do PUBRECs: one that the tree answers early waits for those
+before it. A packet identifier with QoS 2 stays in the state of the session from PUBLISH to PUBREL: a client that comes
+back and repeats itself publishes nothing twice.
+"""
+
+from collections import deque
+from typing import Final
+
+from resprout.core.errors import UsageError
+from resprout.core.limits import PAYLOAD_BYTES, TOPIC_BYTES, check_topic
+from resprout.mqtt.actions import Action, PublishMessage
+from resprout.mqtt.limits import ServerLimits
+from resprout.mqtt.mapping import attributes_of, guarantee_of
+from resprout.mqtt.packets import NO_PROPERTIES, V5, Puback, Pubcomp, Publish, Pubrec
+from resprout.mqtt.reasons import FAILURE, MqttError, Reason, protocol_error
+from resprout.mqtt.records import Inbound
+from resprout.mqtt.speaking import Speaker
+from resprout.mqtt.state import SessionState
+from resprout.mqtt.subscriptions import READ_ONLY, RESERVED
+
+TOPICS_KEPT: Final = 4_096
+"""Topic names that need not be checked again, for all sessions together."""
+SHORT_TOPIC_LETTERS: Final = 128
+_PUBLISH_REASONS: Final = frozenset((0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99))
+"""Failures that a PUBACK or PUBREC can name."""
+
+_topics: set[str] = set()
+_NOTHING: Final[deque[Inbound]] = deque()
+"""Stands for an empty queue, which takes 600 bytes: most clients wait for nothing, and there are thousands."""
+
+
+def check_publish_topic(topic: str) -> None:
+    """MqttError for a topic to which no client may publish."""
+    if topic in _topics:
+        return
+    try:
+        check_topic(topic)
+    except UsageError as error:
+        raise MqttError(Reason.TOPIC_NAME_INVALID, str(error)) from None
+    first = topic.partition("/")[0]
+    if first == READ_ONLY or first in RESERVED:
+        raise MqttError(Reason.TOPIC_NAME_INVALID, f"no client may publish to topics below {first}")
+    if len(topic) <= SHORT_TOPIC_LETTERS:
+        if len(_topics) >= TOPICS_KEPT:
+            _topics.clear()
+        _topics.add(topic)
+
+
+class Incoming:
+    def __init__(self, state: SessionState, limits: ServerLimits, speaker: Speaker) -> None:
+        self._state = state
+        self._limits = limits
+        self._speaker = speaker
+        self._aliases: dict[int, str] = {}
+        self._acks: list[deque[Inbound]] = [_NOTHING, _NOTHING]
+        """By QoS - 1: publications whose PUBACK, or PUBREC, is not sent, in order."""
+        self._unreleased: set[int] = set()
+        """Packet identifiers with QoS 2 from PUBLISH to PUBCOMP on this connection."""
+
+    # -- packets -------------------------------------------------------------------------------------------------------
+
+    def publish(self, packet: Publish, wall_us: int, out: list[Action]) -> None:
+        """Raises MqttError when the connection has to end."""
+        topic = packet.topic
+        values = packet.properties
+        limits = self._limits
+        if values is not NO_PROPERTIES:
+            if values.subscription_identifiers:
+                raise protocol_error("a client sends no subscription identifier with a publication")
+            if values.topic_alias is not None:
+                topic = self._resolve(topic, values.topic_alias)
+        qos = packet.qos
+        if qos > limits.maximum_qos:
+            raise MqttError(Reason.QOS_NOT_SUPPORTED, f"QoS {qos}")
+        if packet.retain and not limits.retain_available:
+            raise MqttError(Reason.RETAIN_NOT_SUPPORTED, "messages are not retained here")
+        entry: Inbound | None = None
+        if qos:
+            entry = self._enter(packet)
+            if entry is None:
+                return
+        try:
+            self._check(topic, packet)
+            attributes = attributes_of(qos, packet.retain, values, wall_us)
+        except MqttError as error:
+            if entry is None:
+                raise
+            self._answer(entry, error.reason, error.text, out)
+            return
+        token = 0
+        if entry is not None:
+            token = self._state.next_token()
+            self._state.publications[token] = entry
+        packet_id = packet.packet_id if qos == 2 else 0
+        out.append(PublishMessage(token, topic, packet.payload, guarantee_of(values), attributes, qos > 0, packet_id))
+
+    def release(self, packet_id: int, out: list[Action]) -> None:
+        """PUBREL: the packet identifier is free again."""
+        entry = self._state.received.get(packet_id)
+        if entry is None:
+            reason = Reason.PACKET_IDENTIFIER_NOT_FOUND if self._speaker.version == V5 else Reason.SUCCESS
+            self._speaker.send(Pubcomp(packet_id, reason), "", out)
+            return
+        if entry.reason < 0:
+            raise protocol_error("PUBREL before PUBREC")
+        del self._state.received[packet_id]
+        self._unreleased.discard(packet_id)
+        self._speaker.send(Pubcomp(packet_id), "", out)
+
+    def _resolve(self, topic: str, alias: int) -> str:
+        if alias > self._limits.topic_alias_max:
+            raise MqttError(Reason.TOPIC_ALIAS_INVALID, f"topic alias {alias}")
+        if topic:
+            if len(topic) > TOPIC_BYTES:
+                raise MqttError(Reason.TOPIC_NAME_INVALID, f"a topic name of more than {TOPIC_BYTES} bytes")
+            self._aliases[alias] = topic
+            return topic
+        try:
+            return self._aliases[alias]
+        except KeyError:
+            raise protocol_error(f"topic alias {alias} is not defined") from None
+
+    def _enter(self, packet: Publish) -> Inbound | None:
+        """Count a publication that wants an acknowledgement; None when it is one that came before."""
+        state = self._state
+        packet_id = packet.packet_id
+        if packet.qos == 2 and (known := state.received.get(packet_id)) is not None:
+            if packet_id not in self._unreleased:
+                self._count()
+                self._unreleased.add(packet_id)
+            if known not in self._acks[1]:
+                known.connection = state.connection
+                self._append(1, known)
+            return None
+        self._count()
+        entry = Inbound(packet_id, packet.qos, state.connection)
+        self._append(packet.qos - 1, entry)
+        if packet.qos == 2:
+            state.received[packet_id] = entry
+            self._unreleased.add(packet_id)
+        return entry
+
+    def _append(self, place: int, entry: Inbound) -> None:
+        if self._acks[place] is _NOTHING:
+            self._acks[place] = deque()
+        self._acks[place].append(entry)
+
+    def _count(self) -> None:
+        """Refuse more than the receive maximum. MQTT 3 has none: there the driver pauses reading."""
+        if self._speaker.version == V5 and len(self._acks[0]) + len(self._unreleased) >= self._limits.receive_maximum:
+            raise MqttError(Reason.RECEIVE_MAXIMUM_EXCEEDED, f"more than {self._limits.receive_maximum} unacknowledged")
+
+    def _check(self, topic: str, packet: Publish) -> None:
+        check_publish_topic(topic)
+        if len(packet.payload) > PAYLOAD_BYTES:
+            raise MqttError(Reason.QUOTA_EXCEEDED, f"a payload of {len(packet.payload)} bytes; at most {PAYLOAD_BYTES}")
+        if packet.properties.payload_format:
+            try:
+                packet.payload.decode()
+            except UnicodeDecodeError:
+                raise MqttError(Reason.PAYLOAD_FORMAT_INVALID, "the payload is not the text that it claims") from None
+
+    # -- outcomes ------------------------------------------------------------------------------------------------------
+
+    def safe(self, token: int, out: list[Action]) -> None:
+        entry = self._state.publications.pop(token, None)
+        if entry is not None:
+            self._answer(entry, Reason.SUCCESS, "", out)
+
+    def refused(self, token: int, reason: int, text: str, out: list[Action]) -> None:
+        entry = self._state.publications.pop(token, None)
+        if entry is not None:
+            self._answer(entry, reason if reason in _PUBLISH_REASONS else Reason.UNSPECIFIED_ERROR, text, out)
+        elif not token and reason == Reason.NOT_AUTHORIZED:
+            raise MqttError(Reason.NOT_AUTHORIZED, text)
+
+    def _answer(self, entry: Inbound, reason: int, text: str, out: list[Action]) -> None:
+        """Raises MqttError for a refusal in MQTT 3, which has no other way to say it."""
+        entry.reason = reason
+        if reason >= FAILURE and entry.qos == 2:
+            self._state.received.pop(entry.packet_id, None)
+        if entry.connection != self._state.connection or not self._speaker.is_live:
+            return
+        if reason >= FAILURE and self._speaker.version != V5:
+            raise MqttError(Reason(reason), text)
+        acks = self._acks[entry.qos - 1]
+        while acks and acks[0].reason >= 0:
+            first = acks.popleft()
+            explained = text if first is entry else ""
+            if first.qos == 1:
+                self._speaker.send(Puback(first.packet_id, first.reason), explained, out)
+            else:
+                if first.reason >= FAILURE:
+                    self._unreleased.discard(first.packet_id)
+                self._speaker.send(Pubrec(first.packet_id, first.reason), explained, out)
+
+    def send_due(self, out: list[Action]) -> None:
+        """Acknowledge publications that were answered on an earlier connection and are repeated now."""
+        acks = self._acks[1]
+        while acks and acks[0].reason >= 0:
+            first = acks.popleft()
+            self._speaker.send(Pubrec(first.packet_id, first.reason), "", out)

@@ -1,0 +1,455 @@
+"""The server's side of one MQTT connection, without input and output.
+
+`ServerSession` hears packets, outcomes of the tree, and the time; every call returns a list of actions for the driver.
+
+    machine = ServerSession(limits, now_us, offset_us)
+    for heard in decoder.feed(data):
+        execute(machine.hear(heard, now_us))
+
+When the connection is gone, the machine goes on with the session: it knows when the will is due and when the session
+ends. It is over when the session is (`EndSession`), or when another machine has its state.
+"""
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from resprout.core.message import Message
+from resprout.mqtt import packets
+from resprout.mqtt.actions import (
+    Action,
+    CloseConnection,
+    EndSession,
+    OpenSession,
+    PublishWill,
+    Remember,
+    SendPacket,
+    Take,
+)
+from resprout.mqtt.connecting import accept, check_connect, disconnect, expiry_of, keep_alive_of, refuse
+from resprout.mqtt.decoder import Heard
+from resprout.mqtt.incoming import Incoming
+from resprout.mqtt.limits import NEVER_SECONDS, SECOND_US
+from resprout.mqtt.limits import ServerLimits as ServerLimits
+from resprout.mqtt.packets import PACKET_ID_MAX, V5, Connect, Disconnect, Pingresp, Publish, Will
+from resprout.mqtt.reasons import MqttError, Reason, protocol_error
+from resprout.mqtt.speaking import Speaker
+from resprout.mqtt.state import SessionState
+from resprout.mqtt.subscribing import SubscribeHandling
+
+_PONG: Final = SendPacket(Pingresp())
+_Parts = tuple[Incoming, SubscribeHandling]
+
+
+EARLY_BYTES_MAX: Final = 1 << 20
+"""Payloads of packets that come before the session is open. The driver reads no more from then on."""
+
+
+class Phase(enum.Enum):
+    GREETING = enum.auto()
+    """The first packet has not come."""
+    OPENING = enum.auto()
+    """The driver opens the session."""
+    OPEN = enum.auto()
+    AWAY = enum.auto()
+    """The connection is gone, and the session lives."""
+    OVER = enum.auto()
+
+
+class ServerSession:
+    """`offset_us`: what to add to `now_us` for the time since 1970."""
+
+    def __init__(self, limits: ServerLimits, now_us: int, offset_us: int = 0) -> None:
+        self.limits = limits
+        self.phase = Phase.GREETING
+        self.state: SessionState | None = None
+        """From `opened` on, and while the session lives."""
+        self.next_deadline_us: int | None = now_us + limits.connect_seconds * SECOND_US
+        """When to call `tick`; it may be later than the driver was told last, and None for never."""
+        self._offset_us = offset_us
+        self._speaker = Speaker()
+        self._connect: Connect | None = None
+        self._early: list[Heard] = []
+        self._early_bytes = 0
+        self._will: Will | None = None
+        self._will_due_us = 0
+        """Once the connection is gone."""
+        self._expiry = 0
+        self._ends_us = 0
+        """When the session ends, once the connection is gone; 0 for never."""
+        self._silence_us = 0
+        """One and a half times the keep alive; 0 for none."""
+        self._parts: _Parts | None = None
+
+    @property
+    def version(self) -> int:
+        """The protocol version; 0 before CONNECT."""
+        return self._speaker.version
+
+    @property
+    def expiry(self) -> int:
+        """Seconds that the session is kept without a connection."""
+        return self._expiry
+
+    @property
+    def is_opening(self) -> bool:
+        """The driver should read nothing more from the connection for now."""
+        return self.phase is Phase.OPENING
+
+    @property
+    def room(self) -> int:
+        """How many more messages `deliver` takes now."""
+        if self.phase is not Phase.OPEN:
+            return 0
+        assert self.state is not None
+        return self.limits.flight_max + self.limits.waiting_max - self.state.outgoing.given
+
+    # -- packets -------------------------------------------------------------------------------------------------------
+
+    def hear(self, heard: Heard, now_us: int) -> list[Action]:
+        """Handle what the decoder returned: a packet, or the error that ends the connection."""
+        out: list[Action] = []
+        phase = self.phase
+        if phase is Phase.OPEN:
+            if self._silence_us:
+                self.next_deadline_us = now_us + self._silence_us
+            self._handle(heard, now_us, out)
+        elif phase is Phase.OPENING:
+            self._early.append(heard)
+            self._early_bytes += len(heard.payload) if isinstance(heard, Publish) else 0
+            if len(self._early) > self.limits.early_max or self._early_bytes > EARLY_BYTES_MAX:
+                self._fail(MqttError(Reason.QUOTA_EXCEEDED, "too many packets before CONNACK"), now_us, out)
+        elif phase is Phase.GREETING:
+            self._greet(heard, now_us, out)
+        return self._guarded(out)
+
+    def _greet(self, heard: Heard, now_us: int, out: list[Action]) -> None:
+        try:
+            if isinstance(heard, MqttError):
+                raise heard
+            if not isinstance(heard, Connect):
+                raise protocol_error("the first packet is not CONNECT")
+            self._speaker.version = heard.version
+            self._speaker.bytes_max = heard.properties.maximum_packet_size or 0
+            self._speaker.problem_information = heard.properties.request_problem_information != 0
+            check_connect(heard, self.limits)
+        except MqttError as error:
+            self._fail(error, now_us, out)
+            return
+        self._connect = heard
+        self._expiry = expiry_of(heard, self.limits)
+        self.phase = Phase.OPENING
+        self.next_deadline_us = now_us + self.limits.opening_seconds * SECOND_US
+        out.append(
+            OpenSession(
+                heard.client_id, heard.clean_start, self._expiry, heard.username, heard.password, heard.will,
+                keep_alive_of(heard, self.limits),
+            )
+        )  # fmt: skip
+
+    def _handle(self, heard: Heard, now_us: int, out: list[Action]) -> None:
+        """A handler raises MqttError when the connection has to end."""
+        try:
+            if isinstance(heard, MqttError):
+                raise heard
+            handler = _HANDLERS.get(type(heard))
+            if handler is None:
+                raise protocol_error(f"a client does not send {type(heard).__name__.upper()}")
+            handler(self, heard, now_us, out)
+        except MqttError as error:
+            self._fail(error, now_us, out)
+
+    def _connect_again(self, packet: Connect, now_us: int, out: list[Action]) -> None:
+        raise protocol_error("a second CONNECT")
+
+    def _publish(self, packet: Publish, now_us: int, out: list[Action]) -> None:
+        incoming = self._open_parts()[0]
+        incoming.publish(packet, now_us + self._offset_us, out)
+        if packet.qos == 2:
+            incoming.send_due(out)
+
+    def _puback(self, packet: packets.Puback, now_us: int, out: list[Action]) -> None:
+        self._open_state().outgoing.acknowledged(packet.packet_id, now_us + self._offset_us, out)
+
+    def _pubrec(self, packet: packets.Pubrec, now_us: int, out: list[Action]) -> None:
+        wall_us = now_us + self._offset_us
+        self._open_state().outgoing.received(packet.packet_id, packet.reason, wall_us, out)
+
+    def _pubrel(self, packet: packets.Pubrel, now_us: int, out: list[Action]) -> None:
+        self._open_parts()[0].release(packet.packet_id, out)
+
+    def _pubcomp(self, packet: packets.Pubcomp, now_us: int, out: list[Action]) -> None:
+        self._open_state().outgoing.completed(packet.packet_id, now_us + self._offset_us, out)
+
+    def _subscribe(self, packet: packets.Subscribe, now_us: int, out: list[Action]) -> None:
+        self._open_parts()[1].subscribe(packet, out)
+
+    def _unsubscribe(self, packet: packets.Unsubscribe, now_us: int, out: list[Action]) -> None:
+        self._open_parts()[1].unsubscribe(packet, out)
+
+    def _pingreq(self, packet: packets.Pingreq, now_us: int, out: list[Action]) -> None:
+        out.append(_PONG)
+
+    def _disconnect(self, packet: Disconnect, now_us: int, out: list[Action]) -> None:
+        wanted = packet.properties.session_expiry
+        if wanted is not None:
+            if wanted and not self._expiry:
+                raise protocol_error("DISCONNECT sets a session expiry, and CONNECT had none")
+            self._expiry = min(wanted, self.limits.session_expiry_max)
+        if packet.reason == Reason.SUCCESS:
+            self._will = None
+        self._leave(now_us, Reason.SUCCESS, "the client left", out)
+
+    def _auth(self, packet: packets.Auth, now_us: int, out: list[Action]) -> None:
+        raise protocol_error("AUTH without an authentication method in CONNECT")
+
+    def _guarded(self, out: list[Action]) -> list[Action]:
+        """The actions with a `Remember` where the session survives its broker, before the first packet after which the
+        client relies on that, and before any `Take`. The driver dumps the state after this call, so one is enough."""
+        if self.state is None or not self.state.outgoing.remembers:
+            return out
+        place = next((place for place, action in enumerate(out) if _relies(action)), -1)
+        if place >= 0:
+            takes = [place for place, action in enumerate(out) if isinstance(action, Take)]
+            out.insert(min([place, *takes]), Remember())
+        return out
+
+    def _open_state(self) -> SessionState:
+        assert self.state is not None
+        return self.state
+
+    def _open_parts(self) -> _Parts:
+        assert self._parts is not None
+        return self._parts
+
+    # -- the session ---------------------------------------------------------------------------------------------------
+
+    def opened(self, state: SessionState | None, client_id: str, now_us: int, name: str = "") -> list[Action]:
+        """The session is open. `state`: of the session that goes on, or None for a new one. `client_id`: as it was, or
+        assigned. `name`: of the client in the tree; messages of this publisher are its own."""
+        out: list[Action] = []
+        connect = self._connect
+        if connect is None or self.phase not in (Phase.OPENING, Phase.OVER):
+            return out
+        is_present = state is not None
+        if state is None:
+            state = SessionState(client_id, name or client_id)
+        state.connection += 1
+        self.state = state
+        speaker = self._speaker
+        self._parts = (Incoming(state, self.limits, speaker), SubscribeHandling(state, self.limits, speaker))
+        connack = accept(connect, self.limits, is_present, client_id, self._expiry)
+        if self.phase is Phase.OVER:  # the connection is gone, before the client could have a will
+            self._detach(now_us, out)
+            return out
+        if not speaker.fits(connack):
+            out.append(
+                CloseConnection(Reason.PACKET_TOO_LARGE, "the client does not allow a packet as large as CONNACK")
+            )
+            self._detach(now_us, out)
+            return out
+        self.phase = Phase.OPEN
+        speaker.is_live = True
+        self._will = connect.will
+        self._silence_us = keep_alive_of(connect, self.limits) * SECOND_US * 3 // 2
+        self.next_deadline_us = now_us + self._silence_us if self._silence_us else None
+        out.append(SendPacket(connack))
+        quota = min(connect.properties.receive_maximum or PACKET_ID_MAX, self.limits.flight_max)
+        aliases = min(connect.properties.topic_alias_maximum or 0, self.limits.topic_alias_max)
+        state.outgoing.remembers = self._expiry > 0
+        state.outgoing.begin(
+            connect.version, quota, speaker.bytes_max, aliases, now_us + self._offset_us, out
+        )  # fmt: skip
+        out = self._guarded(out)
+        early, self._early = self._early, []
+        for heard in early:
+            out += self.hear(heard, now_us)
+        return out
+
+    def refused(self, reason: int, text: str, now_us: int) -> list[Action]:
+        """The client is not served: not let in, or not now."""
+        out: list[Action] = []
+        if self.phase is Phase.OPENING:
+            self._fail(MqttError(Reason(reason), text), now_us, out)
+        return out
+
+    def lost(self, now_us: int) -> list[Action]:
+        """The connection is gone, without DISCONNECT."""
+        out: list[Action] = []
+        if self.phase in (Phase.GREETING, Phase.OPENING):
+            self._over()
+        elif self.phase is Phase.OPEN:
+            self._detach(now_us, out)
+        return out
+
+    def stop(self, reason: int, text: str, now_us: int) -> list[Action]:
+        """The server ends the connection: another one has the session, or the broker stops, or the tree wants it."""
+        out: list[Action] = []
+        if self.phase in (Phase.GREETING, Phase.OPENING, Phase.OPEN):
+            self._fail(MqttError(Reason(reason), text), now_us, out)
+        return out
+
+    def discard(self, now_us: int) -> list[Action]:
+        """The session ends now: a client with its identifier wants a new one. A will that was delayed is due."""
+        out: list[Action] = []
+        if self.phase is Phase.OPEN:
+            self._fail(MqttError(Reason.SESSION_TAKEN_OVER, "a new session was begun"), now_us, out)
+        if self.phase is Phase.AWAY:
+            self._end(out)
+        return out
+
+    def tick(self, now_us: int) -> list[Action]:
+        """Do what is due."""
+        out: list[Action] = []
+        if self.next_deadline_us is None or now_us < self.next_deadline_us:
+            return out
+        if self.phase is Phase.GREETING:
+            self._fail(protocol_error("no CONNECT in time"), now_us, out)
+        elif self.phase is Phase.OPENING:
+            self._fail(MqttError(Reason.SERVER_UNAVAILABLE, "the session could not be opened in time"), now_us, out)
+        elif self.phase is Phase.OPEN:
+            self._fail(MqttError(Reason.KEEP_ALIVE_TIMEOUT, "nothing came for 1.5 times the keep alive"), now_us, out)
+        elif self.phase is Phase.AWAY:
+            if self._will is not None and now_us >= self._will_due_us:
+                out.append(PublishWill(self._will))
+                self._will = None
+            if self._ends_us and now_us >= self._ends_us:
+                self._end(out)
+            else:
+                self._set_deadline()
+        return out
+
+    # -- outcomes of the tree ------------------------------------------------------------------------------------------
+
+    def deliver(self, message: Message, now_us: int, source: str = "") -> list[Action]:
+        """Send a message to the client when its turn comes; `Take` says when it is done. `source`: the filter of
+        the subscription by which it came, if the tree gives it for this one alone."""
+        out: list[Action] = []
+        state = self._open_state()
+        match = state.subscriptions.match(message.topic, message.publisher == state.name, source)
+        state.outgoing.deliver(message, match, now_us + self._offset_us, out, source)
+        return self._guarded(out)
+
+    def safe(self, token: int, now_us: int) -> list[Action]:
+        out: list[Action] = []
+        try:
+            self._open_parts()[0].safe(token, out)
+        except MqttError as error:
+            self._fail_if_open(error, now_us, out)
+        return out
+
+    def publish_refused(self, token: int, reason: int, text: str, now_us: int) -> list[Action]:
+        """A publication was not accepted. In MQTT 5 its acknowledgement says so; in MQTT 3, and for QoS 0 if the client
+        has no right to it (token 0), the connection ends."""
+        out: list[Action] = []
+        try:
+            self._open_parts()[0].refused(token, reason, text, out)
+        except MqttError as error:
+            self._fail_if_open(error, now_us, out)
+        return out
+
+    def subscribed(self, token: int, reasons: Sequence[int], retained: Sequence[Message], now_us: int) -> list[Action]:
+        """By filter that was asked for: 0, or why not. `retained`: all retained messages that any of them matches."""
+        out: list[Action] = []
+        try:
+            self._open_parts()[1].subscribed(token, reasons, retained, now_us + self._offset_us, out)
+        except MqttError as error:
+            self._fail_if_open(error, now_us, out)
+        return self._guarded(out)
+
+    def unsubscribed(self, token: int, reasons: Sequence[int], now_us: int) -> list[Action]:
+        out: list[Action] = []
+        try:
+            self._open_parts()[1].unsubscribed(token, reasons, out)
+        except MqttError as error:
+            self._fail_if_open(error, now_us, out)
+        return self._guarded(out)
+
+    def _fail_if_open(self, error: MqttError, now_us: int, out: list[Action]) -> None:
+        if self.phase is Phase.OPEN:
+            self._fail(error, now_us, out)
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
+
+    def _fail(self, error: MqttError, now_us: int, out: list[Action]) -> None:
+        """End the connection with a reason that the client is told, if its version can say it."""
+        if self.phase is Phase.OPEN:
+            if self.version == V5:
+                self._speaker.send(disconnect(error.reason), error.text, out)
+        else:
+            version = self.version or error.version
+            connack = refuse(error.reason, version) if version else None
+            if connack is not None:
+                self._speaker.version = version
+                self._speaker.send(connack, error.text, out)
+        self._leave(now_us, error.reason, error.text, out)
+
+    def _leave(self, now_us: int, reason: int, text: str, out: list[Action]) -> None:
+        out.append(CloseConnection(reason, text))
+        if self.phase is Phase.OPEN:
+            self._detach(now_us, out)
+        else:
+            self._over()
+
+    def _detach(self, now_us: int, out: list[Action]) -> None:
+        """The connection is gone: the session goes on without it, or ends."""
+        assert self.state is not None
+        self.phase = Phase.AWAY
+        self._speaker.is_live = False
+        self.state.outgoing.end()
+        if not self._expiry:
+            self._end(out)
+            return
+        self._ends_us = 0 if self._expiry == NEVER_SECONDS else now_us + self._expiry * SECOND_US
+        if self._will is not None:
+            delay = self._will.properties.will_delay or 0
+            if not delay:
+                out.append(PublishWill(self._will))
+                self._will = None
+            self._will_due_us = now_us + delay * SECOND_US
+        self._set_deadline()
+
+    def _set_deadline(self) -> None:
+        due = [self._will_due_us] if self._will is not None else []
+        if self._ends_us:
+            due.append(self._ends_us)
+        self.next_deadline_us = min(due, default=None)
+
+    def _end(self, out: list[Action]) -> None:
+        """The session is over, and a will that was delayed is due."""
+        if self._will is not None:
+            out.append(PublishWill(self._will))
+            self._will = None
+        out.append(EndSession())
+        self._over()
+
+    def _over(self) -> None:
+        self.phase = Phase.OVER
+        self.next_deadline_us = None
+        self._early = []
+
+
+def _relies(action: Action) -> bool:
+    """Whether the client relies on the session from this packet on: its subscriptions, or a packet identifier."""
+    if not isinstance(action, SendPacket):
+        return False
+    packet = action.packet
+    if isinstance(packet, Publish):
+        return packet.qos == 2 and not packet.dup
+    return isinstance(packet, packets.Pubrel | packets.Pubcomp | packets.Suback | packets.Unsuback)
+
+
+_HANDLERS: Final[Mapping[type, Callable[[ServerSession, Any, int, list[Action]], None]]] = {
+    packets.Connect: ServerSession._connect_again,
+    packets.Publish: ServerSession._publish,
+    packets.Puback: ServerSession._puback,
+    packets.Pubrec: ServerSession._pubrec,
+    packets.Pubrel: ServerSession._pubrel,
+    packets.Pubcomp: ServerSession._pubcomp,
+    packets.Subscribe: ServerSession._subscribe,
+    packets.Unsubscribe: ServerSession._unsubscribe,
+    packets.Pingreq: ServerSession._pingreq,
+    packets.Disconnect: ServerSession._disconnect,
+    packets.Auth: ServerSession._auth,
+}
+"""Of packets that a client sends; one table for all sessions."""

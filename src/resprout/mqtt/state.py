@@ -1,0 +1,130 @@
+"""What of a session outlives its connections, and what of that another broker has to know when this one dies."""
+
+from typing import Final
+
+import msgspec
+
+from resprout.core.errors import UsageError, WireError
+from resprout.core.limits import PAYLOAD_BYTES, check_name
+from resprout.mqtt.outgoing import Outgoing
+from resprout.mqtt.packets import PACKET_ID_MAX, Wish
+from resprout.mqtt.reasons import MqttError, Reason
+from resprout.mqtt.records import Asked, Flight, Inbound, Subscription
+from resprout.mqtt.subscriptions import Subscriptions, read_filter
+
+DUMP_VERSION: Final = 1
+DUMP_BYTES_MAX: Final = PAYLOAD_BYTES
+NUMBER_MAX: Final = 1 << 62
+IDENTIFIER_MAX: Final = 268_435_455
+_STREAMS: Final = ("eventual", "ordered")
+
+
+class _Dump(msgspec.Struct, array_like=True):
+    version: int
+    subscriptions: list[tuple[str, int, int]]
+    """Filter, options as in SUBSCRIBE, identifier."""
+    received: list[int]
+    flights: list[Flight]
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(_Dump).decode
+
+
+class SessionState:
+    """The driver keeps it as long as the session lives, and hands it to the machine of the next connection.
+
+    Outcomes of the tree are for the session: the driver gives them to the machine that has the state, even if another
+    one asked. Tokens are of the session, and never used twice.
+    """
+
+    __slots__ = (
+        "asked", "client_id", "connection", "name", "outgoing", "publications", "received", "subscriptions", "token",
+    )  # fmt: skip
+
+    def __init__(self, client_id: str, name: str) -> None:
+        self.client_id = client_id
+        self.name = name
+        """In the tree: messages of this publisher are the client's own."""
+        self.subscriptions = Subscriptions()
+        self.outgoing = Outgoing()
+        self.received: dict[int, Inbound] = {}
+        """Publications of the client with QoS 2 that it has not released (PUBREL), by packet identifier."""
+        self.publications: dict[int, Inbound] = {}
+        """By token: publications that the tree has not answered."""
+        self.asked: dict[int, Asked] = {}
+        """By token."""
+        self.connection = 0
+        """The number of connections that the session has had."""
+        self.token = 0
+
+    def next_token(self) -> int:
+        self.token += 1
+        return self.token
+
+    # -- what survives a broker ----------------------------------------------------------------------------------------
+
+    def mark_received(self, packet_id: int) -> None:
+        """The tree has a publication of the client with QoS 2 that may not be released: its repeats are dropped."""
+        if packet_id not in self.received:
+            self.received[packet_id] = Inbound(packet_id, 2, 0, Reason.SUCCESS)
+
+    def dump(self) -> bytes:
+        """Subscriptions and packet identifiers, without messages. It counts for publications that the tree has not
+        answered, too: they are in the tree wherever the dump is, because the client published it after them."""
+        subscriptions = self.subscriptions
+        if not subscriptions.encoded:  # they may be thousands, and seldom change
+            rows = [(each.wish.filter, _options(each.wish), each.identifier) for each in subscriptions]
+            subscriptions.encoded = _encode(rows)
+        flights = self.outgoing.remembered()
+        return _encode((DUMP_VERSION, msgspec.Raw(subscriptions.encoded), list(self.received), flights))
+
+    @classmethod
+    def load(cls, data: bytes, client_id: str, name: str) -> "SessionState":
+        """The state that was dumped; WireError when these bytes are none."""
+        if len(data) > DUMP_BYTES_MAX:
+            raise WireError(f"{len(data)} bytes of a session; at most {DUMP_BYTES_MAX}")
+        state = cls(client_id, name)
+        try:
+            dump = _decode(data)
+            if dump.version != DUMP_VERSION:
+                raise UsageError(f"version {dump.version} is unknown")
+            for row in dump.subscriptions:
+                state.subscriptions.put(_subscription(*row))
+            for packet_id in dump.received:
+                _check(packet_id, 1, PACKET_ID_MAX)
+                state.mark_received(packet_id)
+            for flight in dump.flights:
+                _check_flight(flight)
+            state.outgoing.restore(dump.flights)
+        except (msgspec.DecodeError, MqttError, UsageError, UnicodeError) as error:
+            raise WireError(f"no dump of an MQTT session: {error}") from None
+        return state
+
+
+def _options(wish: Wish) -> int:
+    return wish.qos | wish.no_local << 2 | wish.retain_as_published << 3 | wish.retain_handling << 4
+
+
+def _subscription(filter_: str, options: int, identifier: int) -> Subscription:
+    _check(options, 0, 0x2F)
+    _check(options & 3, 0, 2)
+    _check(identifier, 0, IDENTIFIER_MAX)
+    topic_filter, group = read_filter(filter_)
+    wish = Wish(filter_, options & 3, options & 4 != 0, options & 8 != 0, options >> 4)
+    return Subscription(wish, topic_filter, group, identifier)
+
+
+def _check_flight(flight: Flight) -> None:
+    _check(flight.packet_id, 0 if flight.is_released else 1, PACKET_ID_MAX)
+    if flight.publisher or not flight.is_released:
+        check_name(flight.publisher)
+        if flight.stream not in _STREAMS:
+            raise UsageError(f"{flight.stream!r} is no stream")
+    for number in (flight.epoch, flight.seq):
+        _check(number, 0, NUMBER_MAX)
+
+
+def _check(number: int, least: int, most: int) -> None:
+    if not least <= number <= most:
+        raise UsageError(f"{number} is not {least} to {most}")

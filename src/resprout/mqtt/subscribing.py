@@ -1,0 +1,167 @@
+"""SUBSCRIBE and UNSUBSCRIBE: options are checked, the tree is asked, and its answers become one packet.
+
+A subscription counts from the moment it is asked for, because messages may come before the tree has confirmed it. If
+the tree refuses it, the one that it replaced is back.
+"""
+
+from collections.abc import Sequence
+
+from resprout.core.message import Message
+from resprout.filters.predicate import topic_matches
+from resprout.mqtt.actions import Action, AskSubscriptions, EndSubscriptions
+from resprout.mqtt.limits import ServerLimits
+from resprout.mqtt.packets import V5, Suback, Subscribe, Unsuback, Unsubscribe, Wish
+from resprout.mqtt.reasons import FAILURE, MqttError, Reason, protocol_error
+from resprout.mqtt.records import Asked, Subscription
+from resprout.mqtt.speaking import Speaker
+from resprout.mqtt.state import SessionState
+from resprout.mqtt.subscriptions import granted, match_of, read_filter, size_of_filter
+
+
+class SubscribeHandling:
+    def __init__(self, state: SessionState, limits: ServerLimits, speaker: Speaker) -> None:
+        self._state = state
+        self._limits = limits
+        self._speaker = speaker
+
+    # -- packets -------------------------------------------------------------------------------------------------------
+
+    def subscribe(self, packet: Subscribe, out: list[Action]) -> None:
+        identifiers = packet.properties.subscription_identifiers
+        identifier = identifiers[0] if identifiers else 0
+        asked = Asked(packet.packet_id, self._state.connection, [], [])
+        wishes: list[tuple[str, str, Wish, bool]] = []
+        for wish in packet.wishes:
+            try:
+                subscription = self._read(wish, identifier)
+            except MqttError as error:
+                if error.reason is Reason.PROTOCOL_ERROR:
+                    raise
+                asked.reasons.append(error.reason)
+                continue
+            before = self._state.subscriptions.get(wish.filter)
+            self._state.subscriptions.put(subscription)
+            asked.reasons.append(-1)
+            asked.new.append((subscription, before))
+            wishes.append((subscription.topic_filter, subscription.group, subscription.wish, before is None))
+        if not wishes:
+            self._suback(asked, out)
+            return
+        token = self._enter(asked)
+        out.append(AskSubscriptions(token, tuple(wishes)))
+
+    def unsubscribe(self, packet: Unsubscribe, out: list[Action]) -> None:
+        asked = Asked(packet.packet_id, self._state.connection, [], [])
+        filters: list[str] = []
+        for topic_filter in packet.filters:
+            subscription = self._state.subscriptions.remove(topic_filter)
+            if subscription is None:
+                asked.reasons.append(_why_missing(topic_filter))
+            else:
+                asked.reasons.append(-1)
+                asked.new.append((subscription, None))
+                filters.append(topic_filter)
+        if not filters:
+            self._unsuback(asked, out)
+            return
+        token = self._enter(asked)
+        out.append(EndSubscriptions(token, tuple(filters)))
+
+    def _read(self, wish: Wish, identifier: int) -> Subscription:
+        topic_filter, group = read_filter(wish.filter)
+        if group:
+            if wish.no_local:
+                raise protocol_error("a shared subscription with No Local")
+            if not self._limits.shared_available:
+                raise MqttError(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "no shared subscriptions")
+        state, limits = self._state, self._limits
+        if len(state.subscriptions) >= limits.subscriptions_max and state.subscriptions.get(wish.filter) is None:
+            raise MqttError(
+                Reason.QUOTA_EXCEEDED, f"{limits.subscriptions_max} subscriptions of a session is the limit"
+            )
+        size = state.subscriptions.bytes + size_of_filter(wish.filter)
+        if size > limits.subscription_bytes_max and state.subscriptions.get(wish.filter) is None:
+            raise MqttError(Reason.QUOTA_EXCEEDED, f"{limits.subscription_bytes_max} bytes of filters is the limit")
+        if wish.retain_handling != 2 and state.outgoing.retained_waiting > limits.retained_waiting_max:
+            raise MqttError(Reason.QUOTA_EXCEEDED, "retained messages of earlier subscriptions are not sent yet")
+        return Subscription(granted(wish, limits.maximum_qos), topic_filter, group, identifier)
+
+    def _enter(self, asked: Asked) -> int:
+        if len(self._state.asked) >= self._limits.asked_max:
+            raise MqttError(
+                Reason.QUOTA_EXCEEDED, f"more than {self._limits.asked_max} subscriptions wait for an answer"
+            )
+        token = self._state.next_token()
+        self._state.asked[token] = asked
+        return token
+
+    # -- outcomes ------------------------------------------------------------------------------------------------------
+
+    def subscribed(
+        self, token: int, reasons: Sequence[int], retained: Sequence[Message], wall_us: int, out: list[Action]
+    ) -> None:
+        """By filter that the tree was asked for: its reason code, 0 when it is confirmed."""
+        asked = self._state.asked.pop(token, None)
+        if asked is None:
+            return
+        confirmed: list[tuple[Subscription, bool]] = []
+        for (subscription, before), reason in zip(asked.new, reasons, strict=True):
+            is_refused = reason >= FAILURE
+            if is_refused:
+                self._take_back(subscription, before)
+            else:
+                confirmed.append((subscription, before is None))
+            place = asked.reasons.index(-1)
+            asked.reasons[place] = reason if is_refused else subscription.wish.qos
+        if asked.connection == self._state.connection and self._speaker.is_live:
+            self._suback(asked, out)
+            for subscription, is_new in confirmed:
+                self._send_retained(subscription, is_new, retained, wall_us, out)
+
+    def unsubscribed(self, token: int, reasons: Sequence[int], out: list[Action]) -> None:
+        asked = self._state.asked.pop(token, None)
+        if asked is None:
+            return
+        for (subscription, _), reason in zip(asked.new, reasons, strict=True):
+            asked.reasons[asked.reasons.index(-1)] = reason
+            if reason >= FAILURE and self._state.subscriptions.get(subscription.wish.filter) is None:
+                self._state.subscriptions.put(subscription)
+        if asked.connection == self._state.connection and self._speaker.is_live:
+            self._unsuback(asked, out)
+
+    def _take_back(self, subscription: Subscription, before: Subscription | None) -> None:
+        """Unless a later SUBSCRIBE has replaced it."""
+        if self._state.subscriptions.get(subscription.wish.filter) is subscription:
+            if before is None:
+                self._state.subscriptions.remove(subscription.wish.filter)
+            else:
+                self._state.subscriptions.put(before)
+
+    def _send_retained(
+        self, subscription: Subscription, is_new: bool, retained: Sequence[Message], wall_us: int, out: list[Action]
+    ) -> None:
+        handling = subscription.wish.retain_handling
+        if subscription.group or handling == 2 or (handling == 1 and not is_new):
+            return
+        match = match_of(subscription)
+        for message in retained:
+            if topic_matches(subscription.topic_filter, message.topic):
+                self._state.outgoing.deliver_retained(message, match, wall_us, out)
+
+    def _suback(self, asked: Asked, out: list[Action]) -> None:
+        reasons = asked.reasons
+        if self._speaker.version != V5:
+            reasons = [min(reason, FAILURE) for reason in reasons]
+        self._speaker.send(Suback(asked.packet_id, tuple(reasons)), "", out)
+
+    def _unsuback(self, asked: Asked, out: list[Action]) -> None:
+        reasons = tuple(asked.reasons) if self._speaker.version == V5 else ()
+        self._speaker.send(Unsuback(asked.packet_id, reasons), "", out)
+
+
+def _why_missing(topic_filter: str) -> Reason:
+    try:
+        read_filter(topic_filter)
+    except MqttError as error:
+        return error.reason
+    return Reason.NO_SUBSCRIPTION_EXISTED

@@ -1,0 +1,144 @@
+"""The subscriptions of one session: which match a topic, with what QoS and identifiers.
+
+A message that several subscriptions match is sent once, with the highest QoS and all their identifiers. Shared
+subscriptions are apart: the tree says by which of them a message came.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from resprout.core.errors import NameRefusedError
+from resprout.filters.index import FilterMap
+from resprout.filters.predicate import check_filter
+from resprout.mqtt.packets import Wish
+from resprout.mqtt.reasons import MqttError, Reason
+from resprout.mqtt.records import Match, Subscription
+
+SHARE: Final = "$share/"
+RESERVED: Final = ("$mqtt", "$share")
+"""First levels of topics to which no client may publish or subscribe."""
+READ_ONLY: Final = "$SYS"
+MATCHES_KEPT: Final = 64
+"""Topics whose match is remembered, for each session."""
+
+FILTER_BYTES: Final = 16
+"""What is remembered of a subscription beside its filter."""
+
+
+def read_filter(topic_filter: str) -> tuple[str, str]:
+    """Return the topic filter and the name of the shared subscription, or ""; MqttError when it is no filter."""
+    group = ""
+    if topic_filter.startswith(SHARE):
+        group, mark, topic_filter = topic_filter[len(SHARE) :].partition("/")
+        if not group or not mark or "+" in group or "#" in group:
+            raise MqttError(Reason.TOPIC_FILTER_INVALID, "a shared subscription is $share/NAME/FILTER")
+    try:
+        check_filter(topic_filter)
+    except NameRefusedError as error:
+        raise MqttError(Reason.TOPIC_FILTER_INVALID, str(error)) from None
+    if topic_filter.partition("/")[0] in RESERVED:
+        raise MqttError(Reason.NOT_AUTHORIZED, "topics with this first level are not for clients")
+    return topic_filter, group
+
+
+def size_of_filter(topic_filter: str) -> int:
+    """What a subscription counts for in `Subscriptions.bytes`."""
+    return FILTER_BYTES + len(topic_filter.encode())
+
+
+class _Slot:
+    """The place of a filter in the index."""
+
+    __slots__ = ("subscription",)
+
+    def __init__(self) -> None:
+        self.subscription: Subscription | None = None
+
+
+class Subscriptions:
+    def __init__(self) -> None:
+        self._all: dict[str, Subscription] = {}
+        self._index: FilterMap[_Slot] = FilterMap(_Slot)
+        """Those that are not shared."""
+        self._matches: dict[str, Match | None] = {}
+        self.encoded = b""
+        """What `SessionState.dump` made of them; empty when they have changed."""
+        self.bytes = 0
+        """Of all filters, with what else is remembered of them."""
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(self._all.values())
+
+    def get(self, topic_filter: str) -> Subscription | None:
+        """By the filter as the client wrote it."""
+        return self._all.get(topic_filter)
+
+    def put(self, subscription: Subscription) -> None:
+        """Add a subscription, or replace the one with the same filter."""
+        topic_filter = subscription.wish.filter
+        if topic_filter not in self._all:
+            self.bytes += size_of_filter(topic_filter)
+        self._all[topic_filter] = subscription
+        self.encoded = b""
+        if not subscription.group:
+            slot = self._index.find(subscription.topic_filter) or self._index.insert(subscription.topic_filter)
+            slot.subscription = subscription
+            self._matches.clear()
+
+    def remove(self, topic_filter: str) -> Subscription | None:
+        subscription = self._all.pop(topic_filter, None)
+        if subscription is not None:
+            self.bytes -= size_of_filter(topic_filter)
+            self.encoded = b""
+        if subscription is not None and not subscription.group:
+            self._index.delete(subscription.topic_filter)
+            self._matches.clear()
+        return subscription
+
+    def match(self, topic: str, is_own: bool, source: str = "") -> Match | None:
+        """How to send a message; None when no subscription wants it any more. `is_own`: the client published it.
+        `source`: the filter of the subscription by which it came, if it came for this one alone."""
+        if source:
+            only = self._all.get(source)
+            return None if only is None or (is_own and only.wish.no_local) else _match([only])
+        if is_own:
+            return _match([each for each in self._matching(topic) if not each.wish.no_local])
+        if topic in self._matches:
+            return self._matches[topic]
+        found = _match(self._matching(topic))
+        if len(self._matches) >= MATCHES_KEPT:
+            self._matches.clear()
+        self._matches[topic] = found
+        return found
+
+    def _matching(self, topic: str) -> list[Subscription]:
+        return [slot.subscription for slot in self._index.matching(topic) if slot.subscription is not None]
+
+
+def _match(found: list[Subscription]) -> Match | None:
+    if not found:
+        return None
+    if len(found) == 1:
+        wish, identifier = found[0].wish, found[0].identifier
+        return Match(wish.qos, wish.retain_as_published, (identifier,) if identifier else ())
+    return Match(
+        max([each.wish.qos for each in found]),
+        any(each.wish.retain_as_published for each in found),
+        tuple(dict.fromkeys([each.identifier for each in found if each.identifier])),
+    )
+
+
+def match_of(subscription: Subscription) -> Match:
+    """How a message is sent for this subscription alone."""
+    identifier = subscription.identifier
+    return Match(subscription.wish.qos, True, (identifier,) if identifier else ())
+
+
+def granted(wish: Wish, maximum_qos: int) -> Wish:
+    """The wish with the QoS that it gets."""
+    if wish.qos <= maximum_qos:
+        return wish
+    return Wish(wish.filter, maximum_qos, wish.no_local, wish.retain_as_published, wish.retain_handling)

@@ -1,0 +1,86 @@
+"""Checks a secret that a client sends itself, over HTTP or MQTT, against the verifiers that logins are checked with.
+
+Here the broker computes what a client computes in SCRAM, so it computes one secret at a time, in a thread, and few
+requests may wait, fewer from one address. An unknown identity takes as long as a known one. A secret that was right is
+remembered as a digest with a key that stays in this process, so a client that comes again does not wait behind guesses.
+Wrong ones delay the next check, as at the broker's port.
+"""
+
+import asyncio
+import hmac
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from resprout.net.door import Door
+from resprout.net.identity.rules import WRONG
+from resprout.net.identity.scram import Verifier, derive_keys
+
+WAITING_MAX: Final = 64
+WAITING_OF_ONE_MAX: Final = 16
+"""Secrets that wait to be computed: of all, and from one address."""
+RIGHT_MAX: Final = 1_024
+"""Secrets that were right and are remembered."""
+TOO_MANY: Final = "too many secrets wait to be checked"
+
+
+class BasicLogins:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._waiting: Counter[str] = Counter()
+        self._right: set[bytes] = set()
+        self._turn = asyncio.Lock()
+        self._key = secrets.token_bytes(32)
+        self._thread: ThreadPoolExecutor | None = None
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread = None
+
+    async def check(self, identity: str, secret: str, source: str) -> str:
+        """Why not; empty when the secret is that of the identity."""
+        verifiers, is_known = self._door.book.find(identity)
+        mark = self._mark(identity, verifiers, secret)
+        if mark in self._right:
+            return ""
+        if self._waiting[source] >= WAITING_OF_ONE_MAX or self._waiting.total() >= WAITING_MAX:
+            return TOO_MANY
+        self._waiting[source] += 1
+        try:
+            return await self._compute(identity, verifiers, secret, source, mark, is_known)
+        finally:
+            self._waiting[source] -= 1
+            self._waiting += Counter()  # without those that are at 0
+
+    async def _compute(
+        self, identity: str, verifiers: Sequence[Verifier], secret: str, source: str, mark: bytes, is_known: bool
+    ) -> str:
+        loop, throttle = asyncio.get_running_loop(), self._door.throttle
+        await asyncio.sleep(throttle.delay_s(identity, source, loop.time()))
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "secrets")
+        async with self._turn:
+            is_right = await loop.run_in_executor(self._thread, _is_any, verifiers, secret) and is_known
+        if not is_right:
+            throttle.failed(identity, source, loop.time())
+            return WRONG
+        if len(self._right) >= RIGHT_MAX:
+            self._right.clear()
+        self._right.add(mark)
+        return ""
+
+    def _mark(self, identity: str, verifiers: Sequence[Verifier], secret: str) -> bytes:
+        """With the verifiers: when those change, what was right is forgotten."""
+        return hmac.digest(self._key, "\0".join((identity, *map(str, verifiers), secret)).encode(), "sha256")
+
+
+def _is_any(verifiers: Sequence[Verifier], secret: str) -> bool:
+    """All of them are computed, whichever is right."""
+    found = [
+        hmac.compare_digest(derive_keys(secret, one.salt, one.iterations).stored_key, one.stored_key)
+        for one in verifiers
+    ]
+    return any(found)

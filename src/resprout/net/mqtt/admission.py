@@ -1,0 +1,82 @@
+"""Who an MQTT client is, what it is called in the tree, and whether it may come in.
+
+A user name is an identity of the rules, and the password its secret; without rules both are ignored, as whatever else
+proves nothing. A certificate is as good as at the broker's own port. The client identifier is the name of the client in
+the tree, and the rules say which names an identity may have. An identifier that is no name there is known by a digest.
+"""
+
+import hashlib
+import secrets
+from typing import TYPE_CHECKING, Final
+
+from resprout.core.errors import NameRefusedError
+from resprout.core.limits import check_name
+from resprout.mqtt.reasons import Reason
+from resprout.net.basic_logins import TOO_MANY, BasicLogins
+from resprout.net.connection_limits import source_of
+from resprout.net.door import Door
+from resprout.net.tls import ProvenPeer
+
+if TYPE_CHECKING:
+    from resprout.net.broker import RunningBroker
+
+WRONG_LOGIN: Final = "this user name and this password do not belong together"
+DIGEST_LETTERS: Final = 32
+
+
+class AdmissionError(Exception):
+    """Why a client is not served, for its CONNACK."""
+
+    def __init__(self, reason: Reason, why: str, text: str = "") -> None:
+        super().__init__(text or why)
+        self.reason = reason
+        self.why = why
+        """One of a few texts."""
+
+
+class Admission:
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._logins = BasicLogins(door)
+
+    def close(self) -> None:
+        self._logins.close()
+
+    async def identify(self, address: str, username: str | None, password: bytes | None) -> str | None:
+        """Return the identity that a client has shown to be; None without a user name. AdmissionError when it is none
+        of these."""
+        if username is None or not self._door.has_rules:
+            return None
+        try:
+            secret = (password or b"").decode()
+            identity = check_name(username)
+        except (UnicodeDecodeError, NameRefusedError):
+            raise AdmissionError(Reason.BAD_USER_NAME_OR_PASSWORD, WRONG_LOGIN) from None
+        fault = await self._logins.check(identity, secret, source_of(address))
+        if fault == TOO_MANY:
+            raise AdmissionError(Reason.SERVER_BUSY, fault)
+        if fault:
+            raise AdmissionError(Reason.BAD_USER_NAME_OR_PASSWORD, WRONG_LOGIN)
+        return identity
+
+    def judge(self, broker: "RunningBroker", name: str, proven: ProvenPeer | None, identity: str | None) -> None:
+        """AdmissionError when a client may not have this name, or not come in at all."""
+        knows = getattr(broker.books.machine, "knows_broker", None)
+        if name == broker.name or (knows is not None and knows(name)):
+            raise AdmissionError(Reason.CLIENT_IDENTIFIER_NOT_VALID, "its name is that of a broker")
+        entrance = self._door.judge("client", name, proven, identity)
+        if entrance.fault:
+            is_name = "name" in entrance.fault
+            reason = Reason.CLIENT_IDENTIFIER_NOT_VALID if is_name else Reason.NOT_AUTHORIZED
+            raise AdmissionError(reason, entrance.fault)
+
+
+def name_of(client_id: str, identity: str | None) -> tuple[str, str]:
+    """Return the name in the tree, and the client identifier: an assigned one for a client without."""
+    if not client_id:
+        assigned = f"{identity or 'mqtt'}.{secrets.token_hex(10)}"
+        return assigned, assigned
+    try:
+        return check_name(client_id), client_id
+    except NameRefusedError:
+        return f"mqtt.{hashlib.sha256(client_id.encode()).hexdigest()[:DIGEST_LETTERS]}", client_id

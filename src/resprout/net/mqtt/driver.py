@@ -1,0 +1,212 @@
+"""Runs the session machine of one MQTT connection: executes its actions, and brings it what happens.
+
+The machine (`mqtt.session`) decides everything that MQTT says; here is no rule of the protocol. What concerns the tree
+goes to the `TreeSession`, which the driver has once the session is open. When the connection is gone, the machine goes
+on until its session ends or another connection takes it: it knows when a will is due.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from resprout.core.message import Message
+from resprout.mqtt.actions import (
+    Action,
+    AskSubscriptions,
+    CloseConnection,
+    EndSession,
+    EndSubscriptions,
+    OpenSession,
+    PublishMessage,
+    PublishWill,
+    Remember,
+    SendPacket,
+    Take,
+)
+from resprout.mqtt.decoder import Heard
+from resprout.mqtt.packets import Disconnect, Packet
+from resprout.mqtt.reasons import Reason
+from resprout.mqtt.session import ServerSession
+from resprout.net.event_loop import now_us
+from resprout.net.mqtt.connection import MqttConnection
+
+if TYPE_CHECKING:
+    from resprout.net.mqtt.server import MqttServer
+    from resprout.net.mqtt.tree_session import TreeSession
+
+
+class ConnectionDriver:
+    def __init__(self, server: "MqttServer", connection: MqttConnection, machine: ServerSession) -> None:
+        self._server = server
+        self.connection = connection
+        self.machine = machine
+        self.session: TreeSession | None = None
+        """None before CONNECT was accepted, and when another connection has taken the session."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_us = 0
+        self._held: deque[Packet | Take | int] = deque()
+        """Packets that must not leave before what is known of the session is safe, and messages that must not be done
+        in the tree before, behind the number of that note."""
+        self._is_changed = False
+        """The session is to be described again at the end of this call."""
+        self._do: dict[type, Callable[[Any], None]] = {
+            SendPacket: lambda action: self._send(action.packet),
+            Remember: lambda action: self._remember(),
+            CloseConnection: self._close,
+            OpenSession: lambda action: server.open(self, action),
+            PublishMessage: lambda action: self._tree().publish(action),
+            AskSubscriptions: lambda action: self._tree().subscribe(action),
+            EndSubscriptions: lambda action: self._tree().unsubscribe(action),
+            Take: self._take,
+            PublishWill: lambda action: self._tree().publish_will(action.will),
+            EndSession: lambda action: self._end(),
+        }
+        connection.take = self.hear
+        connection.lost = self.lost
+        connection.drained = self._drained
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def hear(self, heard: Sequence[Heard]) -> None:
+        now = now_us()
+        for one in heard:
+            self._execute(self.machine.hear(one, now))
+            if not self.connection.is_open:
+                break
+        self._settle()
+        session = self.session
+        if session is not None and session.is_crowded:
+            self.connection.hold()
+
+    def lost(self, reason: str) -> None:
+        self.run(self.machine.lost(now_us()))
+        if self.session is None:
+            self.stop_timer()
+
+    def stop(self, reason: Reason, text: str) -> None:
+        """The server ends the connection."""
+        self.run(self.machine.stop(reason, text, now_us()))
+        if self.connection.is_open:
+            self.connection.close(text)
+
+    def run(self, actions: Sequence[Action]) -> None:
+        """Execute what the machine wants, and send what was said."""
+        self._execute(actions)
+        self._settle()
+
+    def detach(self) -> None:
+        """Another connection has the session, or it is over."""
+        self.session = None
+        self.stop_timer()
+
+    def stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _execute(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            self._do[type(action)](action)
+
+    def _send(self, packet: Packet) -> None:
+        if self._held:
+            self._held.append(packet)
+        else:
+            self.connection.send(packet)
+
+    def _take(self, action: Take) -> None:
+        if self._held:
+            self._held.append(action)
+        else:
+            self._tree().take(action.count)
+
+    def follow(self, before: "ConnectionDriver | None") -> None:
+        """Another connection had the session: what its driver holds back comes first, and notes that are not safe hold
+        back what this connection says, too."""
+        if before is not None:
+            self._held.extend([held for held in before._held if isinstance(held, int | Take)])
+            before._held.clear()
+        if self.session is not None and (number := self.session.unsafe_note):
+            self._held.append(number)
+
+    def _remember(self) -> None:
+        if self.session is not None and self.session.survives:
+            self._is_changed = True
+            self._held.append(self.session.next_note)
+
+    def remembered(self, number: int) -> None:
+        """What was described with this note is safe: send what waited for it."""
+        held = self._held
+        while held:
+            first = held[0]
+            if isinstance(first, int):
+                if first > number:
+                    break
+            elif isinstance(first, Take):
+                if self.session is not None:
+                    self.session.take(first.count)
+            else:
+                self.connection.send(first)
+            held.popleft()
+        self.connection.flush()
+
+    def _settle(self) -> None:
+        self.connection.flush()
+        self.finish()
+        if self.session is not None:
+            self.session.settle()
+        self._set_timer()
+
+    def finish(self) -> None:
+        """Describe the session to the other brokers, if packets wait for that."""
+        if self._is_changed:
+            self._is_changed = False
+            if self.session is not None:
+                self.session.remember()
+
+    def _tree(self) -> "TreeSession":
+        assert self.session is not None, "a machine asks nothing of the tree without a session"
+        return self.session
+
+    def _close(self, action: CloseConnection) -> None:
+        self._server.closes(self, action.reason, action.text)
+        for held in self._held:
+            if isinstance(held, Disconnect):  # every other packet is said again on the next connection
+                self.connection.send(held)
+        self._held = deque([held for held in self._held if isinstance(held, int | Take)])
+        self.connection.close(action.text)
+
+    def give(self, message: Message, source: str) -> None:
+        """A message for the client; `source`: the filter of the durable subscription that it comes from."""
+        self._execute(self.machine.deliver(message, now_us(), source))
+
+    def _end(self) -> None:
+        if self.session is not None:
+            self._server.end(self.session)
+
+    def _drained(self) -> None:
+        if self.session is not None:
+            self.session.give()
+
+    def _set_timer(self) -> None:
+        """A timer that is too early looks again: deadlines move with every packet, and timers cost more than looks."""
+        due = self.machine.next_deadline_us
+        if due is None:
+            return
+        if self._timer is not None:
+            if self._timer_us <= due:
+                return
+            self._timer.cancel()
+        self._timer_us = due
+        self._timer = self._server.loop.call_later(max(0, due - now_us()) / 1e6, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now = now_us()
+        due = self.machine.next_deadline_us
+        if due is not None and due <= now:
+            self._execute(self.machine.tick(now))
+        self._settle()

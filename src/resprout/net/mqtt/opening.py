@@ -1,0 +1,160 @@
+"""Opens the session of an MQTT client: a new one, one that this broker has, or one that another broker had.
+
+Connections with one client identifier take their turns. One that another broker had is taken over by its name in the
+tree; then everything that was safe is waited for (`SharedState.check_sessions`), and the session goes on as described.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from resprout.core.contract import EndCode
+from resprout.core.errors import WireError
+from resprout.mqtt.actions import OpenSession
+from resprout.mqtt.reasons import Reason
+from resprout.mqtt.state import SessionState
+from resprout.net.door import Door
+from resprout.net.event_loop import now_us
+from resprout.net.mqtt.admission import Admission, AdmissionError, name_of
+from resprout.net.mqtt.driver import ConnectionDriver
+from resprout.net.mqtt.shared import OWN_TOPICS
+from resprout.net.mqtt.tree_session import OpenError, TreeSession
+from resprout.net.near import NearOpener
+from resprout.net.tls import Keyring
+
+if TYPE_CHECKING:
+    from resprout.net.mqtt.server import MqttServer
+
+OPEN_SECONDS: Final = 20.0
+"""For the tree to serve a client; while a repair goes on it takes a while."""
+
+
+class SessionOpening:
+    """`outward`: how embedded clients know other brokers, where these speak TLS."""
+
+    def __init__(self, server: "MqttServer", door: Door, outward: Keyring | None) -> None:
+        self._server = server
+        self._door = door
+        self._outward = outward
+        self._admission = Admission(door)
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    def close(self) -> None:
+        self._admission.close()
+
+    async def open(self, driver: ConnectionDriver, action: OpenSession) -> None:
+        try:
+            await self._admit(driver, action)
+        except AdmissionError as refusal:
+            self._server.refused(driver.connection, refusal.why, action.client_id or "without an identifier")
+            if driver.connection.is_open:
+                driver.run(driver.machine.refused(refusal.reason, str(refusal), now_us()))
+
+    async def _admit(self, driver: ConnectionDriver, action: OpenSession) -> None:
+        """AdmissionError when this client may not come in now."""
+        connection = driver.connection
+        admission = self._admission
+        identity = await admission.identify(connection.address, action.username, action.password)
+        name, client_id = name_of(action.client_id, identity)
+        admission.judge(self._server.broker, name, connection.proven, identity)
+        who = NearOpener(connection.address, identity, connection.proven, also=(OWN_TOPICS,))
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        try:
+            async with lock:
+                if not connection.is_open or self._server.is_closing:
+                    return
+                before = self._server.sessions.get(name)
+                if before is not None:
+                    self._take_from(before)
+                    if action.clean_start or not _is_same(before.who, who):
+                        self._discard(before)
+                    if before.is_over:
+                        await self._server.end_now(before)
+                        before = None
+                if before is not None:
+                    self._resume(before, driver)
+                else:
+                    await self._begin(driver, action, name, client_id, who)
+        finally:
+            if not lock.locked():
+                self._locks.pop(name, None)
+
+    def _resume(self, session: TreeSession, driver: ConnectionDriver) -> None:
+        before = session.driver
+        state = before.machine.state if before is not None else None
+        if before is not None:
+            before.detach()
+        session.driver, driver.session = driver, session
+        session.version = driver.machine.version
+        driver.follow(before)
+        driver.run(driver.machine.opened(state, session.client_id, now_us(), session.name))
+
+    async def _begin(
+        self, driver: ConnectionDriver, action: OpenSession, name: str, client_id: str, who: NearOpener
+    ) -> None:
+        """The session is new, or another broker had it."""
+        is_known = self._server.shared.records.get(name) is not None
+        session = TreeSession(
+            self._server, name, client_id, who, self._door_for(who, action), driver.machine.version,
+            survives=action.expiry > 0 or is_known,
+        )  # fmt: skip
+        session.start()
+        state = None
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                await session.began
+                if is_known:
+                    state = await self._recall(session, action.clean_start)
+        except (TimeoutError, OpenError, WireError) as error:
+            await self._server.end_now(session, ends=False)
+            is_forbidden = isinstance(error, OpenError) and error.code is EndCode.FORBIDDEN
+            reason = Reason.NOT_AUTHORIZED if is_forbidden else Reason.SERVER_UNAVAILABLE
+            raise AdmissionError(reason, "the tree does not serve it", str(error)) from None
+        if not driver.connection.is_open or self._server.is_closing:
+            await self._server.end_now(session, ends=not session.survives)
+            return
+        self._server.sessions[name] = session
+        session.driver, driver.session = driver, session
+        driver.run(driver.machine.opened(state, client_id, now_us(), name))
+        if session.survives and not session.is_over:
+            session.remember()
+
+    async def _recall(self, session: TreeSession, clean_start: bool) -> SessionState | None:
+        """What another broker has described of a session that this one has taken over; None when there is nothing, or
+        when it is to end. TimeoutError when the tree does not answer, WireError for what cannot be read."""
+        await self._server.shared.check_sessions()
+        known = self._server.shared.records.get(session.name)
+        if known is None or known.note.data is None:
+            return None
+        note, data = known.note, known.note.data
+        if clean_start or note.identity != (session.who.identity or ""):
+            ends = [session.end_elsewhere(topic_filter) for topic_filter in note.done]
+            await asyncio.gather(*ends)
+            session.forget(note)
+            return None
+        state = SessionState.load(data, session.client_id, session.name)
+        for packet_id in known.received:
+            state.mark_received(packet_id)
+        session.adopt(note, [one.wish.filter for one in state.subscriptions if one.group])
+        return state
+
+    def _door_for(self, who: NearOpener, action: OpenSession) -> Door:
+        """How the client shows other brokers who it is: as it has shown it here."""
+        login = None
+        if self._door.has_rules and who.identity is not None and action.password is not None:
+            login = f"{who.identity}:{action.password.decode()}"
+        return Door(self._outward, login=login)
+
+    def _take_from(self, session: TreeSession) -> None:
+        driver = session.driver
+        if driver is not None and driver.connection.is_open:
+            driver.stop(Reason.SESSION_TAKEN_OVER, "another connection has this client identifier")
+
+    def _discard(self, session: TreeSession) -> None:
+        if (driver := session.driver) is not None and driver.session is session:
+            driver.run(driver.machine.discard(now_us()))
+        self._server.end(session)
+
+
+def _is_same(one: NearOpener, other: NearOpener) -> bool:
+    """Whether the session may go on: it has the rights of whoever began it."""
+    return (one.identity, one.proven) == (other.identity, other.proven)

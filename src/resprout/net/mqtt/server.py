@@ -1,0 +1,385 @@
+"""The MQTT side of one broker: its listeners, who may come in, and the sessions.
+
+Every MQTT client becomes a client of the tree (`tree_session`). Its identifier is its name there; one that is no name
+in the tree is known by a digest of it. Who it is, and what it may do, the rules of the broker decide: a user name is an
+identity and the password its secret; a certificate is as good as at the broker's own port.
+
+A session belongs to one identity. Another connection with the same client identifier takes it over, here or at another
+broker, where the tree tells this one that the name has gone elsewhere.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from resprout.core.contract import EndCode, Note
+from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee
+from resprout.core.limits import AttributeValue
+from resprout.core.message import Message
+from resprout.edge.rights import may_publish
+from resprout.filters.predicate import topic_matches
+from resprout.links.handshake import shorten
+from resprout.mqtt.actions import OpenSession
+from resprout.mqtt.mapping import is_retained
+from resprout.mqtt.reasons import Reason, reason_name
+from resprout.mqtt.retained import STAMP, RetainedStore, size_of
+from resprout.mqtt.session import ServerLimits, ServerSession
+from resprout.net.accounts import MqttAccount
+from resprout.net.address import Address, ListeningPlace, take_place
+from resprout.net.connection_limits import Crowd, Unidentified, is_local, source_of
+from resprout.net.door import Door
+from resprout.net.event_loop import HeavyLine, epoch_us, now_us, wall_us
+from resprout.net.mqtt.connection import MqttConnection
+from resprout.net.mqtt.driver import ConnectionDriver
+from resprout.net.mqtt.layers import Layer, Layers, TlsLayer, WebSocketLayer, websocket_library
+from resprout.net.mqtt.opening import SessionOpening
+from resprout.net.mqtt.settings import SCHEMES, MqttSettings
+from resprout.net.mqtt.shared import RETAINED_KEYS, SharedState
+from resprout.net.mqtt.sources import DurableSource
+from resprout.net.mqtt.sys_topics import attributes_for, figures_of
+from resprout.net.mqtt.tree_session import TreeSession
+from resprout.net.tls import Keyring, Tls
+
+if TYPE_CHECKING:
+    from resprout.net.broker import RunningBroker
+
+STACK: Final = "resprout"
+"""Keys of other topics, durable subscriptions and groups are needed."""
+CLOSE_SECONDS: Final = 3.0
+FAREWELL_TURNS: Final = 20
+FAREWELL_SECONDS: Final = 0.01
+VERSION_NAMES: Final = {3: "MQTT 3.1", 4: "MQTT 3.1.1", 5: "MQTT 5"}
+
+
+class MqttFigures(msgspec.Struct):
+    """Since the process began."""
+
+    connections: int = 0
+    refused: int = 0
+    packets_received: int = 0
+    packets_sent: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    published: int = 0
+    delivered: int = 0
+    dropped: int = 0
+
+
+class MqttServer:
+    """`door`: as at the broker's own port. `note` hears what people should know."""
+
+    def __init__(
+        self, settings: MqttSettings, door: Door, note: Callable[[Note], None], certificates: Tls | None = None
+    ) -> None:
+        self.settings = settings
+        self.figures = MqttFigures()
+        self.loop = asyncio.get_running_loop()
+        self.line = HeavyLine(self.loop)
+        self._door = door
+        self._note = note
+        # To other brokers an embedded client shows what its MQTT client has shown here, and never the broker's own.
+        outward = Keyring(Tls(certificates.authority)) if certificates is not None else None
+        self._opening = SessionOpening(self, door, outward)
+        self._broker: RunningBroker | None = None
+        self._places: dict[str, ListeningPlace] = {}
+        self._connections: dict[int, MqttConnection] = {}
+        self._numbers = 0
+        self._strangers: Unidentified[MqttConnection] = Unidentified(settings.greetings_max)
+        self._crowd = Crowd()
+        self.sessions: dict[str, TreeSession] = {}
+        """By name in the tree."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.is_closing = False
+        self._serving_task: asyncio.Task[None] | None = None
+        self._limits = ServerLimits(
+            receive_maximum=settings.receive_maximum,
+            packet_bytes_max=settings.packet_bytes_max,
+            topic_alias_max=settings.topic_alias_max,
+            session_expiry_max=settings.session_expiry_max,
+            keep_alive_max=settings.keep_alive_max,
+            connect_seconds=settings.connect_seconds,
+        )
+        self.retained = RetainedStore(settings.retained_bytes_max)
+        self._shared: SharedState | None = None
+        self.serving = asyncio.Event()
+        """MQTT clients can connect."""
+        if settings.ws or settings.wss:
+            websocket_library()
+
+    # -- for the broker's process --------------------------------------------------------------------------------------
+
+    async def take_places(self) -> None:
+        """ListenError when it cannot listen where it should."""
+        for kind, address in self.settings.places.items():
+            self._places[kind] = await take_place(address)
+
+    def begin(self, broker: "RunningBroker") -> None:
+        """Serve clients of this broker as soon as the tree serves this one, and has told the retained messages."""
+        if broker.stack != STACK:
+            raise UsageError(f"MQTT clients are served by the stack {STACK!r} only, not by {broker.stack!r}")
+        self._broker = broker
+        broker.books.mqtt = self
+        self._shared = SharedState(broker, self.retained, self._note)
+        self._serving_task = self._run(self._serve(self._shared))
+
+    async def _serve(self, shared: SharedState) -> None:
+        await shared.ready.wait()
+        for kind, place in self._places.items():
+            await place.serve(partial(self._accept, kind))
+            self._note(Note("mqtt", {"detail": f"{SCHEMES[kind]}://{place.address}"}))
+        self.serving.set()
+        if (period_s := self.settings.sys_seconds) > 0:
+            since_s = time.monotonic()
+            while not self.is_closing:
+                self._tell_figures(shared, period_s, since_s)
+                await asyncio.sleep(period_s)
+
+    def _tell_figures(self, shared: SharedState, period_s: int, since_s: float) -> None:
+        attributes = attributes_for(period_s)
+        for topic, text in figures_of(self.broker.name, self.account(), since_s).items():
+            with contextlib.suppress(UsageError):  # no room for it: it is not missed
+                told, keys = self.retaining(topic, text.encode(), attributes)
+                shared.publish(topic, text.encode(), Guarantee.CAUSAL, told, keys)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    @property
+    def addresses(self) -> dict[str, Address]:
+        return {kind: place.address for kind, place in self._places.items()}
+
+    @property
+    def broker(self) -> "RunningBroker":
+        assert self._broker is not None, "nobody is let in before the broker lives"
+        return self._broker
+
+    async def close(self) -> None:
+        self.is_closing = True
+        if self._serving_task is not None:
+            self._serving_task.cancel()
+        for place in self._places.values():
+            place.close()
+        for session in list(self.sessions.values()):
+            if session.driver is not None and session.is_connected:
+                session.driver.stop(Reason.SERVER_SHUTTING_DOWN, f"{self.broker.name} stops")
+            if not session.is_over:
+                self._drop(session)
+                self._run(session.close(ends=not session.survives))
+        for connection in list(self._connections.values()):
+            connection.close("the broker stops")
+        for _ in range(FAREWELL_TURNS):  # clients that hear it close their ends
+            if not self._connections:
+                break
+            await asyncio.sleep(FAREWELL_SECONDS)
+        for connection in list(self._connections.values()):
+            connection.abort("the broker stops")
+        self._opening.close()
+        if self._shared is not None:
+            await self._shared.close()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=CLOSE_SECONDS)
+            for task in list(self._tasks):
+                task.cancel()
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    def _accept(self, kind: str) -> MqttConnection:
+        layers: list[Layer] = []
+        if kind in ("tls", "wss"):
+            assert self._door.keyring is not None, "the settings were checked"
+            layers.append(TlsLayer(self._door.keyring.accept()))
+        if kind in ("ws", "wss"):
+            layers.append(WebSocketLayer())
+        connection = MqttConnection(self, kind, Layers(tuple(layers)))
+        ConnectionDriver(self, connection, ServerSession(self._limits, now_us(), epoch_us()))
+        return connection
+
+    def entered(self, connection: MqttConnection) -> None:
+        """Somebody has opened it; it is closed when there is no room."""
+        self._numbers += 1
+        connection.number = self._numbers
+        source, most = source_of(connection.address), self._door.limits.address_connections
+        self._connections[connection.number] = connection
+        self._crowd.enter(source)
+        self.figures.connections += 1
+        strangers = self._strangers
+        while len(strangers) >= strangers.places or (
+            len(strangers) and len(self._connections) > self.settings.connections_max
+        ):
+            stranger = strangers.one_too_many()
+            assert stranger is not None, "somebody waits there"
+            strangers.leave(stranger)
+            self.refused(stranger, f"{strangers.places} MQTT connections without CONNECT is the limit")
+            stranger.abort("it has not said CONNECT, and others want to")
+        if self.is_closing:
+            connection.abort("the broker stops")
+        elif not is_local(source) and self._crowd[source] > most:
+            self.refused(connection, f"{most} connections from one address is the limit")
+            connection.abort("too many connections from this address")
+        elif len(self._connections) > self.settings.connections_max:
+            self.refused(connection, f"{self.settings.connections_max} MQTT connections is the limit")
+            connection.abort("too many connections")
+        else:
+            strangers.enter(connection)
+
+    def left(self, connection: MqttConnection) -> None:
+        if self._connections.pop(connection.number, None) is not None:
+            self._strangers.leave(connection)
+            self._crowd.leave(source_of(connection.address))
+
+    def refused(self, connection: MqttConnection, why: str, who: str = "") -> None:
+        """Somebody was turned away, in one of a few texts."""
+        self.figures.refused += 1
+        named = f"MQTT client {shorten(who)}" if who else "an MQTT client"
+        if self._broker is not None:
+            self.broker.host.reception.turned_away(f"{named} from {connection.address}", why)
+
+    def closes(self, driver: ConnectionDriver, reason: int, text: str) -> None:
+        """The machine of a connection ends it; a client that broke the protocol is counted by the reason code."""
+        if reason >= Reason.UNSPECIFIED_ERROR and driver.session is None:
+            self.refused(driver.connection, f"it broke the MQTT protocol: {reason_name(reason)}")
+
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    def open(self, driver: ConnectionDriver, action: OpenSession) -> None:
+        driver.connection.stop_deadline()
+        self._strangers.leave(driver.connection)
+        self._run(self._opening.open(driver, action))
+
+    @property
+    def shared(self) -> SharedState:
+        assert self._shared is not None, "nobody is let in before"
+        return self._shared
+
+    # -- the end of sessions -------------------------------------------------------------------------------------------
+
+    def lost(self, session: TreeSession, reason: str, code: EndCode) -> None:
+        """The tree does not serve this client any more."""
+        driver = session.driver
+        if driver is not None and driver.session is session:
+            driver.stop(_REASONS.get(code, Reason.SERVER_UNAVAILABLE), reason)
+        self._forget(session)
+
+    def end(self, session: TreeSession) -> None:
+        """The machine says that the session is over."""
+        self._forget(session)
+
+    def _forget(self, session: TreeSession) -> None:
+        if not session.is_over:
+            self._drop(session)
+            self._run(session.close())
+
+    async def end_now(self, session: TreeSession, ends: bool = True) -> None:
+        self._drop(session)
+        await session.close(ends)
+
+    def _drop(self, session: TreeSession) -> None:
+        """It is over from now on, and takes a while to leave the tree."""
+        if self.sessions.get(session.name) is session:
+            del self.sessions[session.name]
+        session.is_over = True
+        if session.driver is not None:
+            session.driver.detach()
+
+    # -- what is told --------------------------------------------------------------------------------------------------
+
+    def account(self) -> MqttAccount:
+        figures = self.figures
+        return MqttAccount(
+            addresses=tuple([f"{SCHEMES[kind]}://{address}" for kind, address in self.addresses.items()]),
+            sessions=len(self.sessions),
+            connections=len(self._connections),
+            connected=figures.connections,
+            refused=figures.refused,
+            packets_received=figures.packets_received,
+            packets_sent=figures.packets_sent,
+            bytes_received=figures.bytes_received,
+            bytes_sent=figures.bytes_sent,
+            publications=figures.published,
+            deliveries=figures.delivered,
+            retained=len(self.retained),
+            retained_bytes=self.retained.bytes,
+        )
+
+    def protocol_of(self, client: str) -> str:
+        session = self.sessions.get(client)
+        if session is not None:
+            return VERSION_NAMES.get(session.version, "MQTT")
+        return "MQTT state" if self._shared is not None and client == self._shared.name else ""
+
+    # -- for sessions --------------------------------------------------------------------------------------------------
+
+    def guarantee_of(self, topic: str, wanted: str | None) -> Guarantee:
+        """UsageError for a word that is no guarantee."""
+        if wanted is not None:
+            return Guarantee.parse(wanted)
+        for topic_filter, guarantee in self.settings.guarantees:
+            if topic_matches(topic_filter, topic):
+                return guarantee
+        return Guarantee.CAUSAL
+
+    def retained_for(self, filters: Sequence[str], reasons: Sequence[int]) -> list[Message]:
+        """The retained messages that a new subscription may want."""
+        found: dict[str, Message] = {}
+        for topic_filter, reason in zip(filters, reasons, strict=True):
+            if reason < Reason.UNSPECIFIED_ERROR:
+                found.update({message.topic: message for message in self.retained.match(topic_filter, wall_us())})
+        return list(found.values())
+
+    def retaining(
+        self, topic: str, payload: bytes, attributes: dict[str, AttributeValue]
+    ) -> tuple[dict[str, AttributeValue], tuple[str, ...]]:
+        """The attributes and keys of a publication: of one to retain, with its stamp. UsageError when there is no room
+        for it."""
+        if not is_retained(attributes):
+            return attributes, ()
+        if payload:
+            message = Message("", 0, 0, topic, (), Guarantee.CAUSAL, attributes, payload, 0)
+            if not self.retained.fits(topic, size_of(message)):
+                raise UsageError("no room for more retained messages: remove some, or raise retained_bytes_max")
+        return {**attributes, STAMP: self.retained.next_stamp(topic, wall_us())}, RETAINED_KEYS
+
+    def publish_for(
+        self,
+        session: TreeSession,
+        topic: str,
+        payload: bytes,
+        guarantee: Guarantee,
+        attributes: dict[str, AttributeValue],
+    ) -> None:
+        """For a client that the tree does not serve any more, with its rights. UsageError when it may not."""
+        entrance = self._door.judge("client", session.name, session.who.proven, session.who.identity)
+        if entrance.fault or (entrance.rights is not None and not may_publish(entrance.rights, topic)):
+            raise UsageError(f"{session.name} may not publish on {topic}")
+        if self._shared is not None:
+            attributes, keys = self.retaining(topic, payload, attributes)
+            self._shared.publish(topic, payload, guarantee, attributes, keys)
+
+    async def leave_share(self, source: DurableSource) -> None:
+        """A session does not consume a shared subscription any more; it ends with the last one that does."""
+        consumers = self.broker.books.machine.consumers_of(source.name)
+        if consumers is not None and set(consumers) <= {source.consumer_name}:
+            await source.end()
+        await source.close()
+
+    def tell(self, detail: str) -> None:
+        self._note(Note("note", {"detail": detail}))
+
+
+_REASONS: Final = {
+    EndCode.REPLACED: Reason.SESSION_TAKEN_OVER,
+    EndCode.REOPENED: Reason.SESSION_TAKEN_OVER,
+    EndCode.OUTLIVED: Reason.SESSION_TAKEN_OVER,
+    EndCode.FORBIDDEN: Reason.NOT_AUTHORIZED,
+    EndCode.SLOW: Reason.QUOTA_EXCEEDED,
+    EndCode.OUT_OF_BOUNDS: Reason.UNSPECIFIED_ERROR,
+}

@@ -1,0 +1,285 @@
+"""What all brokers with MQTT know: the retained messages of the network.
+
+A retained publication names a key of the topic `$mqtt/retained`, so it reaches the subscribers of that topic together
+with its own, atomically. Each broker with MQTT has a client of its own, which is subscribed to it and keeps the last
+message of each topic (`mqtt.retained`). A broker that starts asks the others for what they have (`$mqtt/sync`) before
+it lets the first MQTT client in: it subscribes first, so nothing is missed in between, and merging is idempotent.
+
+Nothing of this is on disk: when all brokers with MQTT are down at once, retained messages are gone.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from resprout.core.contract import Answer, Deliver, Note
+from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee
+from resprout.core.limits import AttributeValue
+from resprout.core.message import Message
+from resprout.edge.requests import AudienceAnswered, RoomAgain, SessionBegan, SubscriptionConfirmed
+from resprout.mqtt.retained import RetainedStore
+from resprout.net.event_loop import wall_us
+from resprout.net.host import Upward
+from resprout.net.mqtt.embedded import EmbeddedClient, reason_of_end
+from resprout.net.mqtt.pages import merge_page, pages_of
+from resprout.net.mqtt.records import CHECK, OWN_KEYS, SESSIONS, SessionRecords
+from resprout.net.near import NearOpener
+
+if TYPE_CHECKING:
+    from resprout.net.broker import RunningBroker
+
+RETAINED: Final = "$mqtt/retained"
+RETAINED_KEYS: Final = (f"{RETAINED}#retained",)
+"""What a retained publication names."""
+SYNC: Final = "$mqtt/sync"
+OWN_TOPICS: Final = "$mqtt/"
+"""Beginning of the topics that brokers use among themselves."""
+
+ANSWER_SECONDS: Final = 5.0
+"""For the next part of an answer; then another broker is asked."""
+CHECK_SECONDS: Final = 15.0
+"""For a `total`: while a repair goes on it takes a while."""
+TRIES_MAX: Final = 6
+EXPIRE_SECONDS: Final = 5.0
+"""Between looks for messages that have expired; those are never given to anybody."""
+PAUSE_SECONDS: Final = 0.5
+"""Before the client of a life that is over is made again."""
+
+
+class WhoHasState(msgspec.Struct, frozen=True, tag="who", array_like=True):
+    """On `$mqtt/sync`."""
+
+    asker: str
+    question: int
+
+
+class SendState(msgspec.Struct, frozen=True, tag="send", array_like=True):
+    """On `$mqtt/sync`: this one shall answer."""
+
+    asker: str
+    question: int
+    to: str
+
+
+class HasState(msgspec.Struct, frozen=True, tag="has", array_like=True):
+    """On the topic of the asker."""
+
+    question: int
+    name: str
+
+
+class StatePage(msgspec.Struct, frozen=True, tag="page", array_like=True):
+    """On the topic of the asker: what a broker has, in pages."""
+
+    question: int
+    name: str
+    number: int
+    is_last: bool
+    of_sessions: bool
+    data: bytes
+
+
+_Said = WhoHasState | SendState | HasState | StatePage
+_decoder: Final = msgspec.msgpack.Decoder(_Said)
+
+
+class SharedState:
+    """`note` hears what people should know; `broker` is asked for its current life."""
+
+    def __init__(self, broker: "RunningBroker", store: RetainedStore, note: Callable[[Note], None]) -> None:
+        self.store = store
+        self._broker = broker
+        self._note = note
+        self.records = SessionRecords()
+        self._checks: dict[str, asyncio.Future[None]] = {}
+        self._loop = asyncio.get_running_loop()
+        self.ready = asyncio.Event()
+        """What the others have is here."""
+        self._client: EmbeddedClient | None = None
+        self._task = self._loop.create_task(self._live())
+        self._over = asyncio.Event()
+        self._news: asyncio.Queue[Any] = asyncio.Queue()
+        self._confirmed: set[str] = set()
+        self.name = ""
+        """Of its client in the tree."""
+        self._question = 0
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.wait((self._task,))
+        if self._client is not None:
+            await self._client.close()
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: Guarantee,
+        attributes: dict[str, AttributeValue],
+        keys: tuple[str, ...] = (),
+    ) -> None:
+        """In the name of this broker. UsageError for what cannot be published."""
+        if self._client is not None:
+            self._client.publish(topic, payload, guarantee, attributes, keys)
+            self._client.flush()
+
+    async def check_sessions(self) -> None:
+        """Return when every note that is safe now has come. TimeoutError when that takes too long."""
+        nonce = secrets.token_hex(8)
+        check = self._checks[nonce] = self._loop.create_future()
+        try:
+            self.publish(SESSIONS, b"", Guarantee.TOTAL, {CHECK: nonce}, OWN_KEYS)
+            async with asyncio.timeout(CHECK_SECONDS):
+                await check
+        finally:
+            self._checks.pop(nonce, None)
+
+    # -- lives of the client -------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        """One client after the other: each life of the broker has its own, which begins with what the others have."""
+        while True:
+            self._over.clear()
+            self._confirmed.clear()
+            self._news = asyncio.Queue()
+            self.name = f"{self._broker.name[:40]}.mqtt-{secrets.token_hex(6)}"
+            client = self._client = EmbeddedClient(
+                self.name, lambda: self._broker.host, NearOpener("", internal=True), self._hear
+            )
+            client.start()
+            synced = self._loop.create_task(self._sync(client))
+            over = self._loop.create_task(self._over.wait())
+            try:
+                await asyncio.wait((synced, over), return_when=asyncio.FIRST_COMPLETED)
+                if synced.done():
+                    synced.result()
+                    self.ready.set()
+                    while not over.done():
+                        await asyncio.wait((over,), timeout=EXPIRE_SECONDS)
+                        self.store.expire(wall_us())
+            finally:
+                synced.cancel()
+                over.cancel()
+                await client.close()
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _sync(self, client: EmbeddedClient) -> None:
+        """Subscribe, and then merge what another broker has."""
+        await self._next(SessionBegan, None)
+        client.subscribe(RETAINED)
+        client.subscribe(SESSIONS)
+        client.subscribe(self._topic_of(self.name))
+        while len(self._confirmed) < 3:
+            await self._next(SubscriptionConfirmed, None)
+        for _ in range(TRIES_MAX):
+            client.ask_audience(SYNC)
+            answer = await self._next(AudienceAnswered, ANSWER_SECONDS)
+            if answer is not None and not answer.anybody:
+                break
+            if await self._merge_from_another(client):
+                break
+        else:
+            detail = "no broker told its retained messages: older ones may be missing here"
+            self._note(Note("note", {"detail": detail}))
+        client.subscribe(SYNC)
+        await self._next(SubscriptionConfirmed, None)
+
+    async def _merge_from_another(self, client: EmbeddedClient) -> bool:
+        self._question += 1
+        self._say(client, SYNC, WhoHasState(self.name, self._question))
+        offer = await self._next(HasState, ANSWER_SECONDS)
+        if offer is None:
+            return False
+        self._say(client, SYNC, SendState(self.name, self._question, offer.name))
+        number = 0
+        while True:
+            page = await self._next(StatePage, ANSWER_SECONDS)
+            if page is None:
+                return False
+            if page.name != offer.name or page.number != number:
+                continue
+            if page.of_sessions:
+                self.records.merge(page.data)
+            else:
+                merge_page(self.store, page.data, wall_us())
+            if page.is_last:
+                return True
+            number += 1
+
+    async def _next(self, kind: type, seconds: float | None) -> Any:
+        """The next news of a kind; None when none comes in time. Others are passed over, and so are old answers."""
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    news = await self._news.get()
+                    if isinstance(news, kind) and getattr(news, "question", self._question) == self._question:
+                        return news
+        except TimeoutError:
+            return None
+
+    # -- what is heard -------------------------------------------------------------------------------------------------
+
+    def _hear(self, effect: Upward) -> None:
+        client = self._client
+        if client is None:
+            return
+        if isinstance(effect, Deliver):
+            for message in effect.messages:
+                self._take(client, message)
+            client.take(1)
+            client.flush()
+        elif reason_of_end(effect) is not None:
+            self._over.set()
+        elif isinstance(effect, Answer) and not isinstance(effect.body, RoomAgain):
+            body = effect.body
+            if isinstance(body, SubscriptionConfirmed):
+                self._confirmed.add(body.filter)
+            if isinstance(body, SessionBegan | SubscriptionConfirmed | AudienceAnswered):
+                self._news.put_nowait(body)
+
+    def _take(self, client: EmbeddedClient, message: Message) -> None:
+        if message.topic == SYNC or message.topic == self._topic_of(self.name):
+            self._said(client, message)
+        elif CHECK in message.attributes:
+            check = self._checks.pop(str(message.attributes[CHECK]), None)
+            if check is not None and not check.done():
+                check.set_result(None)
+        else:
+            self.records.hear(message)
+            self.store.put(message, wall_us())
+
+    def _said(self, client: EmbeddedClient, message: Message) -> None:
+        """Whoever may publish there can say this: it is believed no further than a client is."""
+        try:
+            said = _decoder.decode(message.payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return
+        if isinstance(said, HasState | StatePage):
+            self._news.put_nowait(said)
+        elif said.asker == self.name or len(said.asker) > 128 or "/" in said.asker:
+            return
+        elif isinstance(said, WhoHasState):
+            if SYNC in self._confirmed:
+                self._say(client, self._topic_of(said.asker), HasState(said.question, self.name))
+        elif said.to == self.name:
+            pages = [(False, data) for data in pages_of(self.store)]
+            pages += [(True, data) for data in self.records.pages()]
+            for number, (of_sessions, data) in enumerate(pages):
+                is_last = number == len(pages) - 1
+                page = StatePage(said.question, self.name, number, is_last, of_sessions, data)
+                self._say(client, self._topic_of(said.asker), page)
+
+    def _say(self, client: EmbeddedClient, topic: str, said: Any) -> None:
+        try:
+            client.publish(topic, msgspec.msgpack.encode(said), Guarantee.CAUSAL, {})
+            client.flush()
+        except UsageError as error:
+            self._note(Note("note", {"detail": f"MQTT state is not told to others: {error}"}))
+
+    @staticmethod
+    def _topic_of(name: str) -> str:
+        return f"{SYNC}/{name}"

@@ -1,0 +1,433 @@
+"""What an MQTT session is to the tree: its embedded client, its subscriptions there, and what waits for receipts.
+
+It outlives connections. Messages that come while the client is away, or faster than it takes them, stay untaken: its
+broker keeps them in the client's share (`subscriber_bytes`), and ends the session when that is full.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from resprout.core.contract import Answer, Deliver, EndCode
+from resprout.core.errors import UsageError
+from resprout.core.guarantee import STREAMS, Guarantee, ReceiptLevel
+from resprout.core.limits import AttributeValue
+from resprout.core.message import Message
+from resprout.edge.durable_messages import Standing
+from resprout.edge.requests import (
+    ReceiptTurned,
+    Refused,
+    RoomAgain,
+    SessionBegan,
+    SessionLost,
+    SubscribeRequest,
+    SubscriptionConfirmed,
+    SubscriptionEnded,
+    UnsubscribeRequest,
+)
+from resprout.mqtt.actions import AskSubscriptions, EndSubscriptions, PublishMessage
+from resprout.mqtt.mapping import attributes_of, guarantee_of
+from resprout.mqtt.packets import Will
+from resprout.mqtt.reasons import MqttError, Reason
+from resprout.mqtt.subscriptions import SHARE
+from resprout.net.door import Door
+from resprout.net.event_loop import now_us, wall_us
+from resprout.net.host import Upward
+from resprout.net.mqtt.embedded import EmbeddedClient, reason_of_end
+from resprout.net.mqtt.records import OWN_KEYS, PACKET, SESSION_KEYS, SESSIONS, SessionNote
+from resprout.net.mqtt.sources import DurableSource, end_durable
+from resprout.net.mqtt.wishes import AskedPacket, SubscriptionWishes
+from resprout.net.near import NearOpener
+
+if TYPE_CHECKING:
+    from resprout.net.mqtt.driver import ConnectionDriver
+    from resprout.net.mqtt.server import MqttServer
+
+MISSING: Final = "messages may be missing: subscribe again"
+
+
+class _Given(msgspec.Struct):
+    """A message that the machine has, and that is not done."""
+
+    source: DurableSource | None
+    """None: a plain subscription."""
+    message: Message
+    is_last: bool
+    """The last one of its delivery."""
+
+
+class TreeSession:
+    def __init__(
+        self,
+        server: "MqttServer",
+        name: str,
+        client_id: str,
+        who: NearOpener,
+        door: Door | None,
+        version: int,
+        survives: bool = False,
+    ) -> None:
+        """`survives`: it outlives its connections, so its subscriptions are durable."""
+        self._server = server
+        self.name = name
+        self.client_id = client_id
+        self.who = who
+        self.version = version
+        self.survives = survives
+        self._door = door
+        self.driver: ConnectionDriver | None = None
+        """Of the connection that it has, or had last."""
+        self.began: asyncio.Future[None] = server.loop.create_future()
+        """Done when the tree serves this client; an exception of `OpenError` when it does not."""
+        self.client = EmbeddedClient(name, lambda: server.broker.host, who, self._hear, door)
+        self.is_over = False
+        self._left = False
+        self._is_lost = False
+        """The tree does not serve this client any more."""
+        self._waiting: dict[str, deque[tuple[int, int]]] = {stream: deque() for stream in STREAMS}
+        """By stream: number and token of publications whose receipt somebody waits for."""
+        self._deliveries: deque[tuple[DurableSource | None, deque[Message]]] = deque()
+        """What the tree has delivered and the machine was not given."""
+        self._given: deque[_Given] = deque()
+        """What the machine was given and is not done, in order."""
+        self._sources: dict[str, DurableSource] = {}
+        """By filter as the client wrote it."""
+        self._wishes = SubscriptionWishes(self._ask, self._end, self._answer_asked)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._notes = self._safe_note = 0
+        """Notes of this session that this process has published, and how many of them are safe."""
+        self._stamp = 0
+        """Of the last note."""
+        self._news: dict[type, Callable[[Any], None]] = {
+            SessionBegan: self._begin,
+            ReceiptTurned: self._turned,
+            Refused: self._refused,
+            SubscriptionConfirmed: lambda news: self._wishes.confirmed(news.filter),
+            SubscriptionEnded: lambda news: self._wishes.ended(news.filter),
+            RoomAgain: lambda news: self._room(),
+            SessionLost: self._lost,
+        }
+
+    def start(self) -> None:
+        self.client.start()
+
+    @property
+    def is_connected(self) -> bool:
+        return self.driver is not None and self.driver.connection.is_open
+
+    @property
+    def is_crowded(self) -> bool:
+        """So much that the client has published is not safe that no more is to be read for now."""
+        return not self.is_over and self.client.crowded
+
+    async def close(self, ends: bool = True) -> None:
+        """Leave the tree; once it is called, nothing else is. `ends`: the session is over, and so are its durable
+        subscriptions; otherwise it goes on elsewhere, or later."""
+        if self._left:
+            return
+        self._left = True
+        sources = list(self._sources.values())
+        if ends and not self._is_lost:
+            if self.survives and self._stamp:
+                self._describe(None)
+                self.client.flush()
+            await asyncio.gather(*[
+                self._server.leave_share(source) if source.is_shared else source.end() for source in sources
+            ])  # fmt: skip
+        await self.client.close()
+        await asyncio.gather(*[source.close() for source in sources])
+
+    # -- what the machine wants ----------------------------------------------------------------------------------------
+
+    def publish(self, action: PublishMessage) -> None:
+        try:
+            guarantee, attributes = self._server.guarantee_of(action.topic, action.guarantee), action.attributes
+            keys: tuple[str, ...] = ()
+            if action.packet_id:
+                keys, attributes = SESSION_KEYS, {**attributes, PACKET: action.packet_id}
+                guarantee = max(guarantee, Guarantee.FIFO)  # in one stream with the notes of this session
+            stream, seq = self._publish(action.topic, action.payload, guarantee, attributes, keys)
+        except UsageError as error:
+            self._answer_publication(action.token, str(error), Reason.IMPLEMENTATION_SPECIFIC_ERROR)
+            return
+        if action.waits:
+            self._waiting[stream].append((seq, action.token))
+
+    def _publish(
+        self,
+        topic: str,
+        payload: bytes,
+        guarantee: Guarantee,
+        attributes: dict[str, AttributeValue],
+        keys: tuple[str, ...] = (),
+    ) -> tuple[str, int]:
+        """UsageError for what cannot be published."""
+        attributes, more = self._server.retaining(topic, payload, attributes)
+        placed = self.client.publish(topic, payload, guarantee, attributes, keys + more)
+        self._server.figures.published += 1
+        return placed
+
+    # -- what survives this broker -------------------------------------------------------------------------------------
+
+    @property
+    def next_note(self) -> int:
+        """The number of the note that will describe the session as it is now."""
+        return self._notes + 1
+
+    @property
+    def unsafe_note(self) -> int:
+        """The number of the last note that is not safe; 0 if all are."""
+        return self._notes if self._notes > self._safe_note else 0
+
+    def remember(self) -> None:
+        """Describe the session to the other brokers; `remembered` of the driver is told when that is safe."""
+        driver = self._live_driver
+        if driver is None or driver.machine.state is None:
+            return
+        self._notes += 1
+        stream, seq = self._describe(driver.machine.state.dump())
+        self._waiting[stream].append((seq, -self._notes))
+
+    def _describe(self, data: bytes | None) -> tuple[str, int]:
+        """Publish a note. `data`: None when the session is over."""
+        self._stamp = max(self._stamp + 1, wall_us())
+        done = {source.filter: source.marks() for source in self._sources.values() if not source.is_shared}
+        note = SessionNote(
+            self.name, self._stamp, self._server.broker.name, self.client_id, self.who.identity or "", done, data
+        )
+        return self.client.publish(SESSIONS, msgspec.msgpack.encode(note), Guarantee.CAUSAL, {}, OWN_KEYS)
+
+    def adopt(self, note: SessionNote, shared: Sequence[str]) -> None:
+        """Go on with a session that another broker had. `shared`: filters of its shared subscriptions."""
+        self._stamp = note.stamp
+        for topic_filter in (*note.done, *shared):
+            self._wishes.adopt(topic_filter)
+            if (source := self._sources.get(topic_filter)) is not None:
+                source.done.update({mark.origin: mark.seq for mark in note.done.get(topic_filter, ())})
+
+    def forget(self, note: SessionNote) -> None:
+        """Another broker had a session of this name, which is over."""
+        self._stamp = note.stamp
+        self._describe(None)
+        self.client.flush()
+
+    async def end_elsewhere(self, topic_filter: str) -> None:
+        """End a durable subscription of an earlier session."""
+        await end_durable(self.name, topic_filter, lambda: self._server.broker.host, self.who, self._door)
+
+    def publish_will(self, will: Will) -> None:
+        """Nobody is left to be told that it cannot be published."""
+        try:
+            attributes = attributes_of(will.qos, will.retain, will.properties, wall_us())
+            guarantee = self._server.guarantee_of(will.topic, guarantee_of(will.properties))
+            if self._is_lost:
+                self._server.publish_for(self, will.topic, will.payload, guarantee, attributes)
+            else:
+                self._publish(will.topic, will.payload, guarantee, attributes)
+        except (UsageError, MqttError) as error:
+            self._server.tell(f"the will of MQTT client {self.name} cannot be published: {error}")
+
+    def subscribe(self, action: AskSubscriptions) -> None:
+        self._wishes.subscribe(action.token, [wish.filter for _, _, wish, _ in action.wishes])
+
+    def unsubscribe(self, action: EndSubscriptions) -> None:
+        self._wishes.unsubscribe(action.token, action.filters)
+
+    def take(self, count: int) -> None:
+        """So many more messages are done, in the order in which they were given."""
+        deliveries = 0
+        done: dict[DurableSource, list[Message]] = {}
+        for _ in range(count):
+            given = self._given.popleft()
+            if given.source is None:
+                deliveries += given.is_last
+            else:
+                done.setdefault(given.source, []).append(given.message)
+        self.client.take(deliveries)
+        for source, messages in done.items():
+            source.acknowledge(messages)
+
+    # -- between them --------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """The machine has had its say for now."""
+        if not self.is_over:
+            self.client.flush()
+            self.give()
+
+    def give(self) -> None:
+        """Give the machine as many messages as it takes, while the client reads."""
+        driver = self.driver
+        if driver is None or not driver.connection.is_writable or driver.session is not self:
+            return
+        machine = driver.machine
+        given = False
+        while self._deliveries and machine.room > 0 and driver.connection.is_writable:
+            source, messages = self._deliveries[0]
+            message = messages.popleft()
+            if not messages:
+                self._deliveries.popleft()
+            self._given.append(_Given(source, message, not messages))
+            self._server.figures.delivered += 1
+            driver.give(message, source.filter if source is not None else "")
+            given = True
+        if given:
+            driver.finish()
+            driver.connection.flush()
+            self.client.flush()
+
+    # -- what the tree says --------------------------------------------------------------------------------------------
+
+    def _hear(self, effect: Upward) -> None:
+        if self.is_over:
+            return
+        if isinstance(effect, Deliver):
+            self._deliveries.append((None, deque(effect.messages)))
+            self.give()
+            return
+        if (end := reason_of_end(effect)) is not None:
+            self._over(*end)
+        elif isinstance(effect, Answer):
+            handler = self._news.get(type(effect.body))
+            if handler is not None:
+                handler(effect.body)
+
+    def _begin(self, news: SessionBegan) -> None:
+        if not self.began.done():
+            self.began.set_result(None)
+
+    def _turned(self, news: ReceiptTurned) -> None:
+        waiting = self._waiting[news.stream]
+        if news.receipt is not ReceiptLevel.SAFE or not waiting:
+            return
+        tokens = []
+        while waiting and waiting[0][0] <= news.last:
+            tokens.append(waiting.popleft()[1])
+        if not tokens:
+            return
+        noted = -min(tokens)
+        self._safe_note = max(self._safe_note, noted)
+        if (driver := self._live_driver) is not None:
+            now = now_us()
+            driver.run([action for token in tokens if token > 0 for action in driver.machine.safe(token, now)])
+            if noted > 0:
+                driver.remembered(noted)
+
+    def _refused(self, news: Refused) -> None:
+        request = news.request
+        if isinstance(request, SubscribeRequest):
+            self._wishes.refused(request.filter, Reason.UNSPECIFIED_ERROR)
+        elif isinstance(request, UnsubscribeRequest):
+            self._wishes.ended(request.filter)
+        elif news.stream:
+            self._publication_refused(news)
+
+    def _publication_refused(self, news: Refused) -> None:
+        waiting = self._waiting[news.stream]
+        tokens = [token for seq, token in waiting if news.first <= seq <= news.last]
+        self._waiting[news.stream] = deque([one for one in waiting if not news.first <= one[0] <= news.last])
+        if any(token < 0 for token in tokens):
+            self._over(f"the session cannot be kept: {news.reason}", EndCode.NONE)
+            return
+        for token in tokens:
+            self._answer_publication(token, news.reason, Reason.NOT_AUTHORIZED)
+        if len(tokens) < news.last - news.first + 1:  # with QoS 0, which only the end of the connection can tell
+            self._answer_publication(0, news.reason, Reason.NOT_AUTHORIZED)
+
+    def _answer_publication(self, token: int, reason: str, code: Reason) -> None:
+        if (driver := self._live_driver) is not None:
+            driver.run(driver.machine.publish_refused(token, code, reason, now_us()))
+
+    def _room(self) -> None:
+        if self.driver is not None:
+            self.driver.connection.release()
+
+    def _lost(self, news: SessionLost) -> None:
+        """Something could not be carried on, and the client cannot know what: it has to begin a new session."""
+        self._over(f"{news.reason}; {MISSING}", EndCode.NONE)
+
+    def _over(self, reason: str, code: EndCode) -> None:
+        self._is_lost = True
+        if not self.began.done():
+            self.began.set_exception(OpenError(reason, code))
+            self.began.exception()  # perhaps nobody waits any more
+        self._server.lost(self, reason, code)
+
+    # -- subscriptions -------------------------------------------------------------------------------------------------
+
+    def _ask(self, topic_filter: str) -> None:
+        if not self.survives and not topic_filter.startswith(SHARE):
+            self.client.subscribe(topic_filter)
+            return
+        source = self._sources[topic_filter] = DurableSource(
+            self.name, topic_filter, lambda: self._server.broker.host, self.who, self._door,
+            self._delivered, lambda source: self._wishes.confirmed(source.filter), self._source_over, self._dropped,
+        )  # fmt: skip
+        source.start()
+
+    def _end(self, topic_filter: str) -> None:
+        source = self._sources.get(topic_filter)
+        if source is None:
+            self.client.unsubscribe(topic_filter)
+        elif source.is_shared:
+            self._run(self._leave(source))
+        else:
+            self._run(source.end())
+
+    async def _leave(self, source: DurableSource) -> None:
+        """Others share it: it stays. What this session has of it goes to them."""
+        del self._sources[source.filter]
+        await self._server.leave_share(source)
+        self._wishes.ended(source.filter)
+
+    def _delivered(self, source: DurableSource, messages: Sequence[Message]) -> None:
+        if not self.is_over:
+            self._deliveries.append((source, deque(messages)))
+            self.give()
+
+    def _source_over(self, source: DurableSource, standing: Standing, reason: str) -> None:
+        if self.is_over or self._sources.get(source.filter) is not source:
+            return
+        del self._sources[source.filter]
+        self._run(source.close())
+        if standing is Standing.ENDED:
+            self._wishes.ended(source.filter)
+        elif not self._wishes.stands(source.filter):
+            self._wishes.refused(source.filter, Reason.UNSPECIFIED_ERROR)
+        elif standing is not Standing.FENCED:
+            self._over(f"{source.filter}: {reason}; {MISSING}", EndCode.NONE)
+
+    def _dropped(self, source: DurableSource, count: int) -> None:
+        self._server.figures.dropped += count
+
+    def _answer_asked(self, asked: AskedPacket, reasons: Sequence[int]) -> None:
+        driver, now = self._live_driver, now_us()
+        if driver is None:
+            return
+        if asked.is_subscribe:
+            retained = self._server.retained_for(asked.filters, reasons)
+            driver.run(driver.machine.subscribed(asked.token, reasons, retained, now))
+        else:
+            driver.run(driver.machine.unsubscribed(asked.token, reasons, now))
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._server.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @property
+    def _live_driver(self) -> "ConnectionDriver | None":
+        """Whose machine has this session; without one nobody waits for answers."""
+        return self.driver if self.driver is not None and self.driver.session is self else None
+
+
+class OpenError(Exception):
+    """The tree does not serve this client."""
+
+    def __init__(self, reason: str, code: EndCode) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.code = code

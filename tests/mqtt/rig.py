@@ -1,0 +1,202 @@
+"""A session machine with a client in front of it and a tree behind it, all driven by the test.
+
+Packets go through the codec in both directions, so what the machine sends is valid on the wire in the version of the
+connection.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from resprout.core.guarantee import Guarantee
+from resprout.core.limits import AttributeValue
+from resprout.core.message import Message
+from resprout.mqtt.actions import (
+    Action,
+    AskSubscriptions,
+    CloseConnection,
+    EndSubscriptions,
+    OpenSession,
+    PublishMessage,
+    Remember,
+    SendPacket,
+    Take,
+)
+from resprout.mqtt.decoder import PacketDecoder
+from resprout.mqtt.encoder import encode
+from resprout.mqtt.limits import SECOND_US, ServerLimits
+from resprout.mqtt.packets import V5, Connack, Connect, Packet, Properties, Publish, Subscribe, Will, Wish
+from resprout.mqtt.session import ServerSession
+from resprout.mqtt.state import SessionState
+
+WALL = 1_800_000_000_000_000
+"""The time since 1970 when the clock of the machine shows 0."""
+DEFAULT = ServerLimits()
+
+A = TypeVar("A")
+_numbers = itertools.count(1)
+
+
+class Rig:
+    def __init__(self, version: int = V5, limits: ServerLimits = DEFAULT) -> None:
+        self.version = version
+        self.now = 0
+        self.machine = ServerSession(limits, self.now, WALL)
+        self._decoder = PacketDecoder()
+        self.sent: list[Any] = []
+        """All packets that the client received on this connection."""
+        self.actions: list[Action] = []
+        """All other actions that the test has not taken."""
+        self.taken = 0
+        """Messages that are done, as far as the tree is concerned."""
+        self.dumps: list[bytes] = []
+        """What the session had to remember."""
+
+    # -- the client ----------------------------------------------------------------------------------------------------
+
+    def hear(self, packet: Packet) -> list[Any]:
+        """The client sends a packet; return what it receives at once."""
+        out: list[Any] = []
+        for heard in self._decoder.feed(encode(packet, self.version)):
+            out += self.run(self.machine.hear(heard, self.now))
+        return out
+
+    def hear_bytes(self, data: bytes) -> list[Any]:
+        out: list[Any] = []
+        for heard in self._decoder.feed(data):
+            out += self.run(self.machine.hear(heard, self.now))
+        return out
+
+    def connect(
+        self,
+        client_id: str = "c",
+        clean: bool = True,
+        state: SessionState | None = None,
+        keep_alive: int = 0,
+        will: Will | None = None,
+        **properties: Any,
+    ) -> Connack:
+        """Connect, and let the tree open the session."""
+        self.ask(client_id, clean, keep_alive, will, **properties)
+        return self.open(state)
+
+    def ask(
+        self,
+        client_id: str = "c",
+        clean: bool = True,
+        keep_alive: int = 0,
+        will: Will | None = None,
+        **properties: Any,
+    ) -> list[Any]:
+        """Send CONNECT only."""
+        values = Properties(**properties)
+        return self.hear(Connect(client_id, self.version, clean, keep_alive, will, properties=values))
+
+    def open(self, state: SessionState | None = None) -> Connack:
+        self.take(OpenSession)
+        sent = self.run(self.machine.opened(state, "c", self.now))
+        assert isinstance(sent[0], Connack)
+        return sent[0]
+
+    def subscribe(self, *filters: str, qos: int = 2, **options: Any) -> None:
+        """Subscribe, and let the tree confirm it."""
+        self.hear(Subscribe(1, tuple([Wish(each, qos, **options) for each in filters])))
+        self.confirm()
+
+    # -- the tree ------------------------------------------------------------------------------------------------------
+
+    def confirm(self, retained: Sequence[Message] = ()) -> list[Any]:
+        """Confirm everything that is asked for; return what the client receives."""
+        out: list[Any] = []
+        for asked in self.take(AskSubscriptions):
+            out += self.run(self.machine.subscribed(asked.token, [0] * len(asked.wishes), retained, self.now))
+        for ended in self.take(EndSubscriptions):
+            out += self.run(self.machine.unsubscribed(ended.token, [0] * len(ended.filters), self.now))
+        return out
+
+    def deliver(
+        self, topic: str = "t", payload: bytes = b"x", publisher: str = "p", source: str = "", **attributes: Any
+    ) -> list[Any]:
+        """The tree gives a message; attributes of the mapping without their prefix, such as `qos`."""
+        message = tree_message(topic, payload, publisher, **attributes)
+        return self.run(self.machine.deliver(message, self.now, source))
+
+    def safe(self, publication: PublishMessage) -> list[Any]:
+        return self.run(self.machine.safe(publication.token, self.now))
+
+    # -- time and ends -------------------------------------------------------------------------------------------------
+
+    def wait(self, seconds: float) -> list[Any]:
+        """Let time pass, with ticks when the machine wants them."""
+        end = self.now + int(seconds * SECOND_US)
+        out: list[Any] = []
+        while self.machine.next_deadline_us is not None and self.machine.next_deadline_us <= end:
+            self.now = max(self.now, self.machine.next_deadline_us)
+            out += self.run(self.machine.tick(self.now))
+        self.now = end
+        return out
+
+    def lose(self) -> None:
+        self.run(self.machine.lost(self.now))
+
+    def again(self, limits: ServerLimits = DEFAULT) -> "Rig":
+        """The rig of the next connection, at the same time."""
+        rig = Rig(self.version, limits)
+        rig.now = self.now
+        rig.machine = ServerSession(limits, self.now, WALL)
+        return rig
+
+    @property
+    def state(self) -> SessionState:
+        assert self.machine.state is not None
+        return self.machine.state
+
+    @property
+    def is_closed(self) -> bool:
+        return any(isinstance(action, CloseConnection) for action in self.actions)
+
+    # -- actions -------------------------------------------------------------------------------------------------------
+
+    def run(self, actions: Sequence[Action]) -> list[Any]:
+        out: list[Any] = []
+        for action in actions:
+            if isinstance(action, Remember):
+                assert actions.count(action) == 1
+                self.dumps.append(self.state.dump())
+            elif isinstance(action, SendPacket):
+                assert not self.is_closed, "nothing is sent after the end"
+                out += self._through_wire(action.packet)
+            elif isinstance(action, Take):
+                assert action.count > 0
+                self.taken += action.count
+            else:
+                self.actions.append(action)
+        self.sent += out
+        return out
+
+    def _through_wire(self, packet: Packet) -> list[Any]:
+        heard = PacketDecoder(version=self.machine.version or self.version).feed(
+            encode(packet, self.machine.version or self.version)
+        )
+        assert heard == [packet]
+        return heard
+
+    def take(self, kind: type[A]) -> list[A]:
+        """Return the actions of this kind, and forget them."""
+        found: list[A] = [action for action in self.actions if isinstance(action, kind)]
+        self.actions = [action for action in self.actions if not isinstance(action, kind)]
+        return found
+
+    def take_one(self, kind: type[A]) -> A:
+        (found,) = self.take(kind)
+        return found
+
+    def publish(self, topic: str, payload: bytes = b"x", qos: int = 0, packet_id: int = 0, **more: Any) -> list[Any]:
+        return self.hear(Publish(topic, payload, qos, packet_id, **more))
+
+
+def tree_message(topic: str = "t", payload: bytes = b"x", publisher: str = "p", **attributes: Any) -> Message:
+    """Attributes of the mapping are given without their prefix; `user` is a dictionary of others."""
+    found: dict[str, AttributeValue] = dict(attributes.pop("user", {}))
+    found |= {f"mqtt.{name}": value for name, value in attributes.items()}
+    return Message(publisher, 1, next(_numbers), topic, (), Guarantee.CAUSAL, found, payload, 0)
