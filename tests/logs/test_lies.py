@@ -9,8 +9,9 @@ from resprout.core.errors import BoundError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.logs.messages import LogAsk, LogFed, LogFeed, LogFound, LogLed, LogPage, LogRead, LogTold
+from resprout.logs.reading import READS_OF_BROKER_MAX
 from resprout.logs.records import LogCommand, bundle_command, to_bytes
-from resprout.logs.replica import READS_OF_BROKER_MAX, LogReplica
+from resprout.logs.replica import LogReplica
 from resprout.logs.state import LogState
 from resprout.replicas.messages import Accept, Ballot, Decisions, Fetch, Promise
 from resprout.stacks.resprout.log_broker import LogBroker
@@ -106,8 +107,8 @@ def test_a_leader_remembers_one_feed_of_each_broker(episode: Episode) -> None:
 
 def test_a_broker_has_so_many_reads_at_a_replica_and_no_more(episode: Episode) -> None:
     host, replica = _host(episode), _replica(episode)
-    replica.reads_of["b0"] = READS_OF_BROKER_MAX
-    replica.hear_read("b0", LogRead("kept", 1, 0, 0, 100))
+    replica.remote_reads.waiting["b0"] = READS_OF_BROKER_MAX
+    replica.remote_reads.hear("b0", LogRead("kept", 1, 0, 0, 100))
     told = host.local.pop()
     assert isinstance(told, LogPage) and "wait at the replica" in told.reason
 

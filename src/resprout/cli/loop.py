@@ -20,7 +20,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from typing import Any, Final, TypeVar
 
 from resprout.cli.console import json_line
-from resprout.core import limits
 from resprout.core.errors import UsageError, escape
 from resprout.core.message import Message
 
@@ -158,16 +157,18 @@ def _settle(done: "asyncio.Future[Any]", result: Any, error: Exception | None) -
         done.set_exception(error)
 
 
-async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
-    """Lines without their ends, as many at a time as are there. The last one need not have an end."""
+async def read_lines(descriptor: int, longest: int) -> AsyncIterator[list[bytes]]:
+    """Yield lines without their ends, as many at a time as are there. The last one need not have an end.
+    Raises UsageError at the first line that has more than `longest` bytes."""
     helper = Helper("input")
     rest = b""
     count = 0
     while chunk := await helper.do(lambda: os.read(descriptor, READ_BYTES)):
         *lines, rest = (rest + chunk).split(b"\n")
+        for place, line in enumerate((*lines, rest), count + 1):
+            if len(line) > longest:
+                raise UsageError(f"line {place} is longer than {longest} bytes")
         count += len(lines)
-        if len(rest) > limits.PAYLOAD_BYTES_MAX:
-            raise UsageError(f"line {count + 1} is longer than {limits.PAYLOAD_BYTES_MAX} bytes")
         if lines:
             yield lines
     if rest:

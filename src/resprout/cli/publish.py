@@ -190,7 +190,7 @@ async def _publish_all(client: Client, order: Order, notices: HeldNotices) -> Pu
         first = last = notices.latest = await _say(client, order, order.payload)
         count = 1
     else:
-        async for lines in read_lines(sys.stdin.fileno()):
+        async for lines in read_lines(sys.stdin.fileno(), client.max_payload):
             for line in lines:
                 last = notices.latest = await _say(client, order, line)
                 first = first or last

@@ -10,18 +10,20 @@ A read of the end may wait for more (`waits`). It is answered when there is an e
 from bisect import bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from resprout.journal.interface import FetchStore, Kept, StoreFetched
 from resprout.logs.declaration import LogDeclaration
 from resprout.logs.entries import LogEntryStore
-from resprout.logs.messages import FETCH_BYTES, LogPort
+from resprout.logs.messages import FETCH_BYTES, LogPage, LogPort, LogRead
 from resprout.logs.records import LogEntry, read_entry
 
 BY_TIME: Final = -1
 LATEST: Final = -2
+READS_OF_BROKER_MAX: Final = 512
+"""Reads that one broker may have waiting at a replica."""
 READS_MAX: Final = 4_096
 """Reads that wait for the disk, or for more."""
 POINTS_MAX: Final = 4_096
@@ -270,3 +272,52 @@ class LogReader:
         self._following[entry.following] = entry.number + 1
         if len(self._following) > FOLLOWING_MAX:
             self._following.popitem(last=False)
+
+
+class ReadableReplica(Protocol):
+    """What `RemoteReads` needs of a replica."""
+
+    @property
+    def can_read(self) -> bool: ...
+    @property
+    def origin(self) -> int: ...
+
+
+class RemoteReads:
+    """Answers reads of clients of other brokers, one page each."""
+
+    def __init__(self, name: str, broker: str, replica: ReadableReplica, reader: LogReader, port: LogPort) -> None:
+        self._name = name
+        self._broker = broker
+        self._replica = replica
+        self._reader = reader
+        self._port = port
+        self.waiting: dict[str, int] = {}
+        """By broker: reads that wait for their answers."""
+
+    def hear(self, broker: str, message: LogRead) -> None:
+        waiting = self.waiting.get(broker, 0)
+        if refusal := self._refusal(broker, waiting):
+            self._port.send(broker, LogPage(self._name, message.id, max(0, message.offset), (), 0, 0, 0, 0, refusal))
+            return
+        self.waiting[broker] = waiting + 1
+
+        def found(page: FoundPage) -> None:
+            self.waiting[broker] -= 1
+            if not self.waiting[broker]:
+                del self.waiting[broker]
+            records, origin = tuple(page.records), self._replica.origin
+            told = LogPage(
+                self._name, message.id, page.begin, records, page.first, page.end, page.first_us, origin, page.reason
+            )
+            self._port.send(broker, told)
+
+        self._reader.read(Wanted(message.offset, message.time_us, message.size, message.waits), found)
+
+    def _refusal(self, broker: str, waiting: int) -> str:
+        """Return why nothing can be read now, or an empty text."""
+        if not self._replica.can_read:
+            return f"the replica of the log {self._name} at {self._broker} is not complete, or follows no leader"
+        if waiting >= READS_OF_BROKER_MAX:
+            return f"{waiting} reads of {broker} wait at the replica of the log {self._name} at {self._broker}"
+        return ""

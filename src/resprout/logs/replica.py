@@ -24,9 +24,7 @@ from resprout.logs.messages import (
     LogFetch,
     LogFound,
     LogLed,
-    LogPage,
     LogPort,
-    LogRead,
     LogSettle,
     LogSettled,
     LogTold,
@@ -34,7 +32,7 @@ from resprout.logs.messages import (
     group_of,
     identity_of,
 )
-from resprout.logs.reading import FoundPage, LogReader, Wanted
+from resprout.logs.reading import LogReader, RemoteReads
 from resprout.logs.records import ReplicaIdentity, identity_record, ledger_record, read_votes
 from resprout.logs.settling import PositionSettling
 from resprout.logs.state import LogState
@@ -47,8 +45,6 @@ SNAPSHOT_SLOTS: Final = 512
 """Slots between two snapshots: what was decided since then is in memory, and is read again after a restart."""
 SNAPSHOT_BYTES: Final = 16 << 20
 """So many bytes of commands are as good a reason for one."""
-READS_OF_BROKER_MAX: Final = 512
-"""Reads that one broker may have waiting at a replica."""
 LAG_MAX: Final = 64
 """A replica becomes a member when it lacks no more entries than this: the rest comes with the first decisions."""
 
@@ -72,6 +68,7 @@ class LogReplica:
         self.state: Final = LogState()
         self._settling = PositionSettling(self.state, port)
         self.reader: Final = LogReader(declaration, self.entries, port, self._decided_end)
+        self.remote_reads: Final = RemoteReads(declaration.name, broker, self, self.reader, port)
         self.trouble = ""
         """Why it does not take part."""
         self._life = incarnation
@@ -99,8 +96,6 @@ class LogReplica:
         """Of commands since the last snapshot."""
         self._turn = 0
         """Which member is asked for entries next."""
-        self.reads_of: dict[str, int] = {}
-        """By broker: reads that wait for their answers."""
         self._told_decided = -1
         """Slots up to here are decided, as the leader said; -1: it has said nothing."""
         self._lagged_at = -1
@@ -197,6 +192,10 @@ class LogReplica:
     def can_read(self) -> bool:
         """Whether it may read for clients: one that returned, or follows no leader, may not know what is missing."""
         return self.is_complete and self._is_caught_up and bool(self.leader)
+
+    @property
+    def origin(self) -> int:
+        return self.state.origin
 
     def _decided_end(self) -> tuple[int, int]:
         return self.state.next, self.state.end
@@ -463,32 +462,7 @@ class LogReplica:
             self._keep_snapshot()
             self._look_at_readers()
 
-    # -- who reads -----------------------------------------------------------------------------------------------------
-
-    def hear_read(self, broker: str, message: LogRead) -> None:
-        """For a client of another broker."""
-        name, id = self.declaration.name, message.id
-        waiting = self.reads_of.get(broker, 0)
-        if not self.can_read or waiting >= READS_OF_BROKER_MAX:
-            reason = f"the replica of the log {name} at {self.broker} is not complete, or follows no leader"
-            if self.can_read:
-                reason = f"{waiting} reads of {broker} wait at the replica of the log {name} at {self.broker}"
-            self._port.send(broker, LogPage(name, id, max(0, message.offset), (), 0, 0, 0, 0, reason))
-            return
-
-        self.reads_of[broker] = waiting + 1
-
-        def found(page: FoundPage) -> None:
-            self.reads_of[broker] -= 1
-            if not self.reads_of[broker]:
-                del self.reads_of[broker]
-            records = tuple(page.records)
-            told = LogPage(
-                name, id, page.begin, records, page.first, page.end, page.first_us, self.state.origin, page.reason
-            )
-            self._port.send(broker, told)
-
-        self.reader.read(Wanted(message.offset, message.time_us, message.size, message.waits), found)
+    # -- positions of readers ------------------------------------------------------------------------------------------
 
     def hear_settle(self, broker: str, message: LogSettle, now_us: int, time_us: int) -> None:
         """A position of a reader; `time_us` since 1970."""

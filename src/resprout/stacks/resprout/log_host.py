@@ -207,7 +207,7 @@ class LogHost:
         if isinstance(message, LogFeed):
             replica.hear_feed(broker, message, now_us)
         elif isinstance(message, LogRead):
-            replica.hear_read(broker, message)
+            replica.remote_reads.hear(broker, message)
         elif isinstance(message, LogSettle):
             replica.hear_settle(broker, message, now_us, self._wall_us)
         elif not replica.knows(broker):
