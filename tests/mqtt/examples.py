@@ -1,4 +1,4 @@
-"""Packets to test with: Hypothesis draws them within the standard, for any version."""
+"""Hypothesis strategies for valid packets in any protocol version."""
 
 from typing import Any
 
@@ -109,7 +109,7 @@ def subscriptions(version: int) -> st.SearchStrategy[Any]:
 
 
 def answers(version: int) -> st.SearchStrategy[Any]:
-    """SUBACK, UNSUBSCRIBE, UNSUBACK, DISCONNECT, AUTH and the two pings."""
+    """Return a strategy for SUBACK, UNSUBSCRIBE, UNSUBACK, DISCONNECT, AUTH, PINGREQ and PINGRESP."""
     is_new = version == V5
     granted = st.sampled_from((0, 1, 2, 0x80, 0x8F)) if is_new else st.sampled_from((0, 1, 2, 0x80))
     removed = st.lists(st.sampled_from((0, 0x11)), min_size=1, max_size=3).map(tuple) if is_new else st.just(())

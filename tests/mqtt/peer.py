@@ -1,4 +1,5 @@
-"""An MQTT client without rules of its own: says whatever it is told to, and tells what it hears."""
+"""Minimal MQTT client for tests: sends any packet and returns the packets it receives, without protocol rules of its
+own."""
 
 import asyncio
 import contextlib
@@ -46,7 +47,7 @@ class MqttPeer:
         self.writer.write(b"".join(encode(packet, self.version) for packet in packets))
 
     async def hear(self) -> Packet:
-        """The next packet; EOFError when the broker has closed the connection."""
+        """Return the next packet. Raises EOFError if the broker closed the connection."""
         while not self._heard:
             data = await self.reader.read(65_536)
             if not data:
@@ -57,7 +58,7 @@ class MqttPeer:
         return self._heard.pop(0)
 
     async def hear_a(self, kind: type[P], accept: Callable[[P], bool] = lambda packet: True) -> P:
-        """The next packet of a type; those before it stay to be heard."""
+        """Return the next packet of this type; earlier packets of other types stay queued."""
         passed: list[Packet] = []
         try:
             while True:
@@ -69,7 +70,7 @@ class MqttPeer:
             self._heard = passed + self._heard
 
     async def ended(self) -> list[Packet]:
-        """What is heard until the broker closes the connection."""
+        """Return all packets until the broker closes the connection."""
         heard = []
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
@@ -87,7 +88,7 @@ class MqttPeer:
         return await self.hear_a(Suback)
 
     async def publish(self, topic: str, payload: bytes, qos: int = 1, **fields: Any) -> int:
-        """Returns the reason code of the acknowledgement, when the last one has come."""
+        """Publish and complete the handshake of the QoS. Return the reason code of the last acknowledgement."""
         if not qos:
             self.say(Publish(topic, payload, **fields))
             return 0
@@ -102,7 +103,7 @@ class MqttPeer:
         return received.reason
 
     async def receive(self) -> Publish:
-        """The next message, acknowledged as its QoS wants it."""
+        """Return the next message, acknowledged according to its QoS."""
         message = await self.hear_a(Publish)
         if message.qos == 1:
             self.say(Puback(message.packet_id))
@@ -117,7 +118,7 @@ class MqttPeer:
         self.writer.close()
 
     def vanish(self) -> None:
-        """As a client that dies."""
+        """Abort the connection without DISCONNECT, like a client that crashes."""
         self.writer.transport.abort()
 
 

@@ -1,7 +1,7 @@
-"""A session machine with a client in front of it and a tree behind it, all driven by the test.
+"""Test rig for the session machine: the test acts as the client and as the tree.
 
-Packets go through the codec in both directions, so what the machine sends is valid on the wire in the version of the
-connection.
+Packets pass through the codec in both directions, so everything that the machine sends is valid in the protocol version
+of the connection.
 """
 
 import itertools
@@ -30,7 +30,7 @@ from resprout.mqtt.session import ServerSession
 from resprout.mqtt.state import SessionState
 
 WALL = 1_800_000_000_000_000
-"""The time since 1970 when the clock of the machine shows 0."""
+"""Microseconds since 1970 when the machine's clock is 0."""
 DEFAULT = ServerLimits()
 
 A = TypeVar("A")
@@ -46,16 +46,16 @@ class Rig:
         self.sent: list[Any] = []
         """All packets that the client received on this connection."""
         self.actions: list[Action] = []
-        """All other actions that the test has not taken."""
+        """All other actions that the test has not taken yet."""
         self.taken = 0
-        """Messages that are done, as far as the tree is concerned."""
+        """Number of messages reported as done."""
         self.dumps: list[bytes] = []
-        """What the session had to remember."""
+        """Session dumps that the machine requested, in order."""
 
     # -- the client ----------------------------------------------------------------------------------------------------
 
     def hear(self, packet: Packet) -> list[Any]:
-        """The client sends a packet; return what it receives at once."""
+        """Send a packet from the client; return the packets it receives in response."""
         out: list[Any] = []
         for heard in self._decoder.feed(encode(packet, self.version)):
             out += self.run(self.machine.hear(heard, self.now))
@@ -76,7 +76,7 @@ class Rig:
         will: Will | None = None,
         **properties: Any,
     ) -> Connack:
-        """Connect, and let the tree open the session."""
+        """Send CONNECT and open the session."""
         self.ask(client_id, clean, keep_alive, will, **properties)
         return self.open(state)
 
@@ -88,7 +88,7 @@ class Rig:
         will: Will | None = None,
         **properties: Any,
     ) -> list[Any]:
-        """Send CONNECT only."""
+        """Send CONNECT without opening the session."""
         values = Properties(**properties)
         return self.hear(Connect(client_id, self.version, clean, keep_alive, will, properties=values))
 
@@ -99,14 +99,14 @@ class Rig:
         return sent[0]
 
     def subscribe(self, *filters: str, qos: int = 2, **options: Any) -> None:
-        """Subscribe, and let the tree confirm it."""
+        """Subscribe and confirm the subscription."""
         self.hear(Subscribe(1, tuple([Wish(each, qos, **options) for each in filters])))
         self.confirm()
 
     # -- the tree ------------------------------------------------------------------------------------------------------
 
     def confirm(self, retained: Sequence[Message] = ()) -> list[Any]:
-        """Confirm everything that is asked for; return what the client receives."""
+        """Confirm all pending subscriptions; return the packets that the client receives."""
         out: list[Any] = []
         for asked in self.take(AskSubscriptions):
             out += self.run(self.machine.subscribed(asked.token, [0] * len(asked.wishes), retained, self.now))
@@ -117,7 +117,7 @@ class Rig:
     def deliver(
         self, topic: str = "t", payload: bytes = b"x", publisher: str = "p", source: str = "", **attributes: Any
     ) -> list[Any]:
-        """The tree gives a message; attributes of the mapping without their prefix, such as `qos`."""
+        """Deliver a message from the tree. Attributes are given without their prefix, such as `qos`."""
         message = tree_message(topic, payload, publisher, **attributes)
         return self.run(self.machine.deliver(message, self.now, source))
 
@@ -127,7 +127,7 @@ class Rig:
     # -- time and ends -------------------------------------------------------------------------------------------------
 
     def wait(self, seconds: float) -> list[Any]:
-        """Let time pass, with ticks when the machine wants them."""
+        """Advance the clock, with a tick at each deadline; return the packets that the client receives."""
         end = self.now + int(seconds * SECOND_US)
         out: list[Any] = []
         while self.machine.next_deadline_us is not None and self.machine.next_deadline_us <= end:
@@ -140,7 +140,7 @@ class Rig:
         self.run(self.machine.lost(self.now))
 
     def again(self, limits: ServerLimits = DEFAULT) -> "Rig":
-        """The rig of the next connection, at the same time."""
+        """Return a rig for the next connection of the client, at the same time."""
         rig = Rig(self.version, limits)
         rig.now = self.now
         rig.machine = ServerSession(limits, self.now, WALL)
@@ -182,7 +182,7 @@ class Rig:
         return heard
 
     def take(self, kind: type[A]) -> list[A]:
-        """Return the actions of this kind, and forget them."""
+        """Return the actions of this type and remove them."""
         found: list[A] = [action for action in self.actions if isinstance(action, kind)]
         self.actions = [action for action in self.actions if not isinstance(action, kind)]
         return found
@@ -196,7 +196,8 @@ class Rig:
 
 
 def tree_message(topic: str = "t", payload: bytes = b"x", publisher: str = "p", **attributes: Any) -> Message:
-    """Attributes of the mapping are given without their prefix; `user` is a dictionary of others."""
+    """Return a message of the tree. Attributes are given without their prefix; `user` is a dictionary of user
+    properties."""
     found: dict[str, AttributeValue] = dict(attributes.pop("user", {}))
     found |= {f"mqtt.{name}": value for name, value in attributes.items()}
     return Message(publisher, 1, next(_numbers), topic, (), Guarantee.CAUSAL, found, payload, 0)

@@ -12,7 +12,7 @@ from tests.net.stage import LOOPBACK, Running, broker
 
 
 class MqttBroker:
-    """A broker and what it serves to MQTT clients."""
+    """Broker with an MQTT server."""
 
     def __init__(self, running: Running, server: MqttServer) -> None:
         self.running = running
@@ -20,17 +20,17 @@ class MqttBroker:
 
     @property
     def address(self) -> Address:
-        """For MQTT clients."""
+        """Address for MQTT clients."""
         return self.server.addresses["listen"]
 
     @property
     def native(self) -> str:
-        """For native clients."""
+        """Address for native clients."""
         return str(self.running.address)
 
     @property
     def parent(self) -> tuple[str, Address]:
-        """For brokers that are to be its children."""
+        """Name and address for its child brokers."""
         return self.running.broker.name, self.running.address
 
 
@@ -53,7 +53,7 @@ async def mqtt_broker(
 
 @contextlib.asynccontextmanager
 async def mqtt_tree(count: int = 2, **given: Any) -> AsyncIterator[list[MqttBroker]]:
-    """Brokers in a row, each the parent of the next."""
+    """Start brokers in a chain, each the parent of the next."""
     async with contextlib.AsyncExitStack() as stack:
         brokers: list[MqttBroker] = []
         for number in range(count):

@@ -1,4 +1,4 @@
-"""Who may come in by MQTT, what it may do, and what hostile connections can do: rules, TLS, WebSocket, limits."""
+"""Authentication and authorisation of MQTT clients, TLS, WebSocket, connection limits, hostile connections."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Brokers as processes, one of which is killed: sessions go on at another one, with what was in flight."""
+"""Brokers as processes, one of which is killed: sessions resume at another broker, with their messages in flight."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ COUNT = 60
 
 
 async def served(stack: contextlib.AsyncExitStack, address: Address, name: str, clean_start: bool) -> MqttPeer:
-    """Connected there; as often as it takes, for a broker that repairs the tree serves nobody anew."""
+    """Connect to the broker, retrying while it refuses because a repair is running."""
     while True:
         try:
             one = await stack.enter_async_context(mqtt_peer(address))
@@ -69,7 +69,7 @@ def test_a_killed_broker_loses_nothing_of_its_sessions_and_doubles_nothing_of_qo
             while len(got) < COUNT:
                 packet = await sub.hear()
                 if isinstance(packet, Publish):
-                    # A client that has not had PUBREL knows the packet identifier, and takes the message once.
+                    # A client without PUBREL still knows the packet identifier, so it accepts the message once.
                     if packet.packet_id in unreleased:
                         assert packet.payload == kept[packet.packet_id]
                     assert packet.packet_id not in done or packet.payload != kept.get(packet.packet_id)

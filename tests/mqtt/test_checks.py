@@ -1,4 +1,4 @@
-"""Bytes that break the standard, each with the reason code that the decoder gives."""
+"""Malformed packets and protocol errors, each with the reason code that the decoder returns."""
 
 import pytest
 
@@ -119,7 +119,7 @@ def test_connect_says_in_which_version_it_is_refused(data: str, reason: Reason, 
 
 
 def test_the_first_packet_is_connect() -> None:
-    """Found with the first byte of the header, not when the whole packet has come."""
+    """The error comes with the first byte of the header, before the packet is complete."""
     for data in ("30 05", "16 0301", "c0 00", "47 45 54 20"):
         assert error_of(bytes.fromhex(data), 0).reason is Reason.PROTOCOL_ERROR
         assert error_of(bytes.fromhex(data), 0).version == 0

@@ -1,4 +1,4 @@
-"""CONNECT and CONNACK: what is refused and how, what the server announces, and packets that come too early."""
+"""CONNECT and CONNACK: refusals, announced limits, and packets that arrive before CONNACK."""
 
 import pytest
 
@@ -254,7 +254,7 @@ def test_deadlines_of_connect_and_of_the_tree() -> None:
 
 
 def test_a_client_without_problem_information_gets_no_reason_strings() -> None:
-    """But in CONNACK and DISCONNECT."""
+    """CONNACK and DISCONNECT are the exceptions."""
     rig = Rig()
     rig.connect(request_problem_information=0)
     (puback,) = rig.publish("$SYS/x", qos=1, packet_id=1)

@@ -1,4 +1,4 @@
-"""Messages to the client: QoS, order, flow control, retransmission, aliases, expiry, sizes."""
+"""Messages to the client: QoS, order, flow control, retransmission, topic aliases, expiry, sizes."""
 
 from typing import Any
 
@@ -173,7 +173,7 @@ def test_retransmission_respects_the_receive_maximum() -> None:
     assert second.deliver(payload=b"new", qos=0) == []
     (third,) = second.hear(Puback(ids[0]))
     assert (third.payload, third.dup) == (b"2", True)
-    assert [each.payload for each in second.hear(Puback(ids[3]))] == [b"new"]  # the client had it from before
+    assert [each.payload for each in second.hear(Puback(ids[3]))] == [b"new"]  # received on the earlier connection
     second.hear(Puback(ids[1]))
     second.hear(Puback(ids[2]))
     assert second.taken == 5

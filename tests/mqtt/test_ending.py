@@ -1,4 +1,4 @@
-"""How connections and sessions end: keep alive, DISCONNECT, wills, expiry, takeover."""
+"""Ends of connections and sessions: keep alive, DISCONNECT, wills, expiry, takeover."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever bytes come, the decoder returns packets or one MqttError, and what it returns can be encoded again."""
+"""Fuzzing: for any bytes the decoder returns packets or one MqttError, and the packets can be encoded again."""
 
 import random
 from typing import Any
@@ -19,7 +19,7 @@ BYTES_MAX = 4_096
 
 
 def assert_heard(data: bytes, version: int) -> list[Any]:
-    """Any other exception fails the test by itself."""
+    """Decode the bytes and check the result; any other exception fails the test."""
     decoder = PacketDecoder(packet_bytes_max=BYTES_MAX, connect_bytes_max=BYTES_MAX, version=version)
     heard = decoder.feed(data)
     assert decoder.held_bytes <= BYTES_MAX
@@ -52,7 +52,7 @@ def test_damaged_packets(drawn: st.DataObject) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_damaged_streams(seed: int) -> None:
-    """Golden packets one behind the other, with bytes changed, cut out, doubled and moved."""
+    """Valid packets in sequence, with bytes changed, removed, duplicated and moved."""
     dice = random.Random(seed)
     errors = packets = 0
     for _ in range(cases(400, 20_000)):

@@ -1,4 +1,4 @@
-"""Properties come back from attributes as they were, and attributes keep their limits."""
+"""Mapping between properties and attributes: round trips and limits."""
 
 from typing import Any
 
@@ -121,6 +121,6 @@ def test_what_a_native_client_writes_with_the_prefix_breaks_nothing() -> None:
 
 
 def test_attributes_keep_their_order_in_the_tree() -> None:
-    """User properties have to come in the order in which they were sent."""
+    """User properties must keep their order."""
     message = Message("p", 1, 1, "t", (), Guarantee.CAUSAL, {"b": "1", "a": "2", "c": "3"}, b"", 0)
     assert [name for name, _ in properties_of(check_attributes(message.attributes)).user] == ["b", "a", "c"]

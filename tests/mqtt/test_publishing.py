@@ -1,4 +1,4 @@
-"""Publications of the client: acknowledgements, QoS 2, topic aliases, receive maximum, and what is refused."""
+"""Publications from the client: acknowledgements, QoS 2, topic aliases, receive maximum, refusals."""
 
 import pytest
 
@@ -110,7 +110,7 @@ def test_a_publication_becomes_safe_while_the_client_is_away() -> None:
 
 
 def test_a_late_answer_is_not_sent_to_the_next_connection() -> None:
-    """Its client has not repeated the publication, and may use the packet identifier for another one."""
+    """The client has not retransmitted the publication and may reuse the packet identifier."""
     first = Rig()
     first.connect(session_expiry=60)
     first.publish("a", b"1", 1, 1)
@@ -279,7 +279,7 @@ def test_receive_maximum_counts_qos_2_until_pubcomp() -> None:
         rig.publish("t", qos=2, packet_id=packet_id, dup=True)
         rig.hear(Pubrel(packet_id))
     for packet_id in range(1, 10):
-        rig.publish("$SYS", qos=2, packet_id=packet_id)  # a refusal completes it
+        rig.publish("$SYS", qos=2, packet_id=packet_id)  # the refusal completes the QoS 2 handshake
     rig.publish("t")
     assert not rig.is_closed
 

@@ -1,4 +1,4 @@
-"""What a session has to remember when its broker dies: dumps, and the packets that wait for them."""
+"""Session dumps: their contents, and the packets that wait until a dump is safe."""
 
 import random
 from typing import Any
@@ -36,7 +36,7 @@ def surviving(**properties: Any) -> Rig:
 
 
 def after_death(rig: Rig, dump: bytes | None = None, **properties: Any) -> Rig:
-    """The rig at another broker, which has nothing but a dump."""
+    """Return the rig at another broker that has only the dump."""
     state = SessionState.load(rig.state.dump() if dump is None else dump, "c", "c")
     other = rig.again()
     other.connect(clean=False, session_expiry=60, state=state, **properties)

@@ -1,4 +1,4 @@
-"""The retained store: order of writers, removal, expiry, bounds, wildcards against a plain search, snapshots."""
+"""Retained store: order of publishers, removal, expiry, limits, wildcards against a linear search, snapshots."""
 
 import itertools
 import random
@@ -60,7 +60,7 @@ def test_an_empty_payload_removes() -> None:
 
 
 def test_writers_converge_in_whatever_order_their_messages_come() -> None:
-    """Same stamps are ordered by publisher and number."""
+    """Messages with equal stamps are ordered by publisher and number."""
     writes = [
         retained("a", b"1", NOW, "p", 1),
         retained("a", b"2", NOW, "q", 1),
@@ -112,7 +112,7 @@ def test_messages_expire() -> None:
     assert store.match("a", NOW + 10) == []
     assert store.expire(NOW + 15) == 1
     assert len(store) == 2
-    store.put(retained("b", b"4", NOW + 1), NOW + 15)  # without an expiry
+    store.put(retained("b", b"4", NOW + 1), NOW + 15)  # no expiry
     assert store.expire(NOW + 1_000) == 0
     assert content(store, NOW + 1_000) == {"b": b"4", "c": b"3"}
     assert not store.put(retained("a", b"late", NOW - 1), NOW + 20), "an expiry leaves a tombstone"

@@ -1,4 +1,4 @@
-"""Packets come back as they were, however their bytes are cut; some have exactly the bytes of the standard."""
+"""Encoding and decoding: round trips with any fragmentation, and examples with exact bytes."""
 
 from typing import Any
 
@@ -116,12 +116,12 @@ def test_golden_bytes(version: int, packet: Any, golden: str) -> None:
 
 
 def test_longer_forms_that_the_standard_allows() -> None:
-    """A reason of success may be written, and MQTT 3 does not say that the remaining length is as short as can be."""
+    """A success reason code may be present, and MQTT 3 does not require the shortest remaining length."""
     assert PacketDecoder(version=V5).feed(bytes.fromhex("40 03 0001 00")) == [packets.Puback(1)]
     assert PacketDecoder(version=V5).feed(bytes.fromhex("40 04 0001 00 00")) == [packets.Puback(1)]
     assert PacketDecoder(version=V5).feed(bytes.fromhex("e0 02 00 00")) == [packets.Disconnect()]
     assert PacketDecoder(version=V3_1_1).feed(bytes.fromhex("40 8200 0001")) == [packets.Puback(1)]
-    again = bytes.fromhex("8a 06 0001 0001 61 01")  # MQTT 3.1 repeats a SUBSCRIBE with DUP
+    again = bytes.fromhex("8a 06 0001 0001 61 01")  # MQTT 3.1 retransmits SUBSCRIBE with DUP
     assert PacketDecoder(version=V3_1).feed(again) == [packets.Subscribe(1, (packets.Wish("a", 1),))]
 
 

@@ -1,6 +1,6 @@
-"""A correct client and a tree, with connections that break anywhere: what the standard promises holds in the end.
+"""Random tests of a session: a correct client, a tree and failing connections. Checks the guarantees of each QoS.
 
-And hostile clients, which send any packets in any order: the machine answers or ends the connection, and nothing else.
+Also hostile clients that send any packets in any order: the machine answers or ends the connection, and raises nothing.
 """
 
 import random
@@ -38,7 +38,7 @@ TOPICS = ("t/a", "t/b", "t/c")
 
 
 class Client:
-    """A client that keeps its session, and does as the standard says."""
+    """Correct client that keeps its session."""
 
     def __init__(self, dice: random.Random, version: int) -> None:
         self.dice = dice
@@ -49,15 +49,15 @@ class Client:
         self.releasing: dict[int, None] = {}
         """Packet identifiers between PUBREC and PUBCOMP."""
         self.held: set[int] = set()
-        """Packet identifiers of the server with QoS 2 that it has not released."""
+        """QoS 2 packet identifiers of the server that are not released yet."""
         self.received: list[tuple[int, bytes]] = []
         self.published = 0
         self.sent: dict[int, list[int]] = {0: [], 1: [], 2: []}
-        """By QoS: the numbers of publications."""
+        """Numbers of the publications, by QoS."""
         self.quota = 0
         self.receive_maximum = 0
         self.unfinished: set[int] = set()
-        """Packet identifiers of the server that count against the receive maximum."""
+        """Packet identifiers of the server that count against the client's receive maximum."""
         self.aliases: dict[int, str] = {}
         self.last_id = 0
 
@@ -139,10 +139,10 @@ class Client:
 
 
 class Play:
-    """A client, its broker, and the tree.
+    """A client, its broker and the tree.
 
-    The broker publishes what its client publishes, and dumps of the session, in one order: of these, a beginning is
-    there when the broker has died. What the machine sends behind a dump waits until the dump is safe.
+    The client's publications and the dumps of its session form one stream. If the broker dies, a prefix of the stream
+    survives. Packets that the machine sends after a dump are held back until the dump is safe.
     """
 
     def __init__(self, seed: int, version: int, kills: float) -> None:
@@ -153,17 +153,18 @@ class Play:
         self.rig = Rig(version, LIMITS)
         self.given: list[tuple[int, Message]] = []
         self.next_given = 0
-        """The message that the machine is given next."""
+        """Index of the next message to deliver to the machine."""
         self.most_given = 0
         self.taken = 0
         self.stream: list[PublishMessage | bytes] = []
-        """What was published, and dumps."""
+        """Publications and dumps, in order."""
         self.safe = 0
-        """How much of it is safe."""
+        """Length of the safe prefix of the stream."""
         self.published: list[PublishMessage] = []
-        """What the tree has, of brokers that died."""
+        """Publications in the tree from brokers that died."""
         self.held: deque[tuple[int, Any]] = deque()
-        """Packets, and numbers of messages that are done, with the part of the stream that has to be safe before."""
+        """Held back packets and counts of done messages, each with the length of the stream that has to be safe
+        first."""
         self.breaks = self.deaths = 0
         self._connect(None)
         self.run(self.rig.machine.hear(Subscribe(1, (Wish("t/#", 2),)), 0))
@@ -183,13 +184,13 @@ class Play:
         self.rig.ask(clean=False, **values)
         self.rig.take_one(OpenSession)
         self.run(self.rig.machine.opened(state, "c", 0))
-        while not self.downward:  # a dump for an earlier connection is on its way
+        while not self.downward:  # a dump for an earlier connection is in flight
             self.make_safe()
         assert isinstance(self.downward.popleft(), packets.Connack)
         self.client.connected(LIMITS.receive_maximum, most)
 
     def run(self, actions: Sequence[Action]) -> None:
-        """Be the driver."""
+        """Execute the actions, like the driver."""
         for action in actions:
             match action:
                 case SendPacket():
@@ -207,7 +208,7 @@ class Play:
         self._let_go()
 
     def _needed(self) -> int:
-        """The part of the stream up to the last dump."""
+        """Length of the stream up to and including the last dump."""
         dumps = [place for place in range(self.safe, len(self.stream)) if isinstance(self.stream[place], bytes)]
         return dumps[-1] + 1 if dumps else 0
 
@@ -221,7 +222,7 @@ class Play:
                 self.downward.append(packet)
 
     def step(self, is_draining: bool = False) -> bool:
-        """Do one thing that can be done; False if there is nothing to do but to begin something new."""
+        """Take one possible step; return False if only new work could be started."""
         choices: list[Callable[[], None]] = []
         if self.client.upward:
             choices += [self.pass_up] * 3
@@ -268,7 +269,7 @@ class Play:
         self.run(self.rig.machine.deliver(message, 0, "t/#"))
 
     def break_connection(self) -> None:
-        """Packets on their way in both directions are lost, and the client comes back."""
+        """Drop the packets in flight in both directions and reconnect the client."""
         self.breaks += 1
         self.run(self.rig.machine.lost(0))
         self.downward.clear()
@@ -280,7 +281,7 @@ class Play:
         self._connect(state)
 
     def die(self) -> None:
-        """The broker dies: another one has what was safe, and a part of what was not."""
+        """Kill the broker: another one continues with the safe prefix and part of the rest."""
         self.deaths += 1
         kept = self.stream[: self.dice.randint(self.safe, len(self.stream))]
         self.published += [one for one in kept if isinstance(one, PublishMessage)]
@@ -321,7 +322,8 @@ def test_promises_hold_whatever_breaks(version: int, kills: float, seed: int) ->
 
 
 def check_downward(play: Play) -> None:
-    """What the tree gave has come to the client: QoS 0 at most once, 1 at least once, 2 once, in order for each."""
+    """Check the messages that the client received: QoS 0 at most once, 1 at least once, 2 exactly once, each in
+    order."""
     for qos in range(3):
         given = [message.payload for each, message in play.given if each == qos]
         received = [payload for each, payload in play.client.received if each == qos]
@@ -337,7 +339,7 @@ def check_downward(play: Play) -> None:
 
 
 def check_upward(play: Play) -> None:
-    """What the client published has come to the tree, the same way."""
+    """Check the publications that the tree received, by the same rules."""
     by_qos: dict[int, list[int]] = {0: [], 1: [], 2: []}
     for publication in play.published:
         by_qos[int(publication.attributes.get("mqtt.qos", 2))].append(int(publication.payload))
@@ -355,7 +357,7 @@ def check_upward(play: Play) -> None:
 @pytest.mark.parametrize("version", [V3_1_1, V5])
 @pytest.mark.parametrize("seed", range(5))
 def test_hostile_packets_in_any_order(version: int, seed: int) -> None:
-    """Packets that are valid alone, with few packet identifiers, in the middle of deliveries and answers."""
+    """Valid packets with few packet identifiers, interleaved with deliveries and answers."""
     dice = random.Random(seed)
     ends = 0
     for _ in range(cases(60, 2_000)):

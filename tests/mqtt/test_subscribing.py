@@ -1,4 +1,4 @@
-"""Subscriptions: options, identifiers, overlaps, retained messages, shared ones, and what the tree refuses."""
+"""Subscriptions: options, identifiers, overlaps, retained messages, shared subscriptions, refusals by the tree."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""MQTT clients through real brokers: publish and subscribe, natively and by MQTT, at one broker and at two."""
+"""MQTT and native clients through real brokers, at the same broker and at two brokers."""
 
 import asyncio
 
@@ -265,7 +265,7 @@ def test_many_publishers_and_a_subscriber_lose_nothing_and_keep_the_order_of_eac
 
 
 async def says(one: MqttPeer) -> None:
-    """It is served."""
+    """Check that the broker serves the client."""
     one.say(Pingreq())
     await one.hear_a(Pingresp)
 

@@ -1,4 +1,4 @@
-"""The table `[mqtt]` of a broker's file, and what the command line says about MQTT; see `net.mqtt.settings`."""
+"""Reads the table `[mqtt]` of a broker's file and the MQTT options of the command line; see `net.mqtt.settings`."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,12 +12,13 @@ from resprout.scenario.reader import TomlTable
 from resprout.scenario.source import TomlSource
 
 PLACES: Final = {"listen": "mqtt", "tls": "mqtt_tls", "ws": "mqtt_ws", "wss": "mqtt_wss"}
-"""By key of the table: the option of the command line, which wins."""
+"""Command line option by key of the table; the command line takes precedence."""
 GUARANTEES_MAX: Final = 1_000
 
 
 def read_mqtt(source: TomlSource, texts: Mapping[str, str], has_tls: bool) -> MqttSettings:
-    """`texts`: from the command line. UsageError, with file and line, when something is wrong."""
+    """Return the MQTT settings. `texts` has the command line options. Raises UsageError, with file and line, if a
+    setting is invalid."""
     given: dict[str, Any] = {}
     if "mqtt" in source.tree:
         table = TomlTable(source, ("mqtt",), "mqtt")

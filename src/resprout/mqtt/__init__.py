@@ -1,1 +1,1 @@
-"""MQTT 3.1, 3.1.1 and 5 without input and output: packets, codec, the session machine of the server, retained store."""
+"""MQTT 3.1, 3.1.1 and 5 without I/O: packets, codec, the server's session state machine, the retained message store."""

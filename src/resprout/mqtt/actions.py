@@ -1,4 +1,4 @@
-"""What a session machine wants from its driver. Actions are executed in the order of the list."""
+"""Actions that the session state machine returns. The driver executes them in the order of the list."""
 
 from typing import TypeAlias
 
@@ -10,25 +10,25 @@ from resprout.mqtt.packets import Packet, Will, Wish
 
 class SendPacket(msgspec.Struct, frozen=True, gc=False):
     packet: Packet
-    """To encode in the version of the session."""
+    """Packet to encode in the protocol version of the connection."""
 
 
 class CloseConnection(msgspec.Struct, frozen=True, gc=False):
-    """Close the connection when everything is sent. The machine hears nothing of it any more."""
+    """Close the connection once everything queued is sent. The machine expects no further calls for this connection."""
 
     reason: int
-    """The reason code, 0 when the client left."""
+    """MQTT 5 reason code; 0 if the client disconnected."""
     text: str
 
 
 class OpenSession(msgspec.Struct, frozen=True, gc=False):
-    """Judge the client, and open its session: answered by `opened` or `refused`."""
+    """Authenticate the client and open its session. The driver calls `opened` or `refused` with the result."""
 
     client_id: str
-    """Empty: the driver assigns one."""
+    """Client identifier; empty if the driver has to assign one."""
     clean_start: bool
     expiry: int
-    """Seconds that the session shall live without a connection; 0xFFFFFFFF: for ever."""
+    """Session expiry in seconds; 0xFFFFFFFF if the session never expires."""
     username: str | None
     password: bytes | None
     will: Will | None
@@ -36,55 +36,57 @@ class OpenSession(msgspec.Struct, frozen=True, gc=False):
 
 
 class PublishMessage(msgspec.Struct, frozen=True, gc=False):
-    """Answered by `safe` or `publish_refused`, if `waits`; for QoS 0 the driver may answer `publish_refused` only."""
+    """Publish a message in the tree. If `waits`, the driver calls `safe` or `publish_refused` with the result; for QoS
+    0 it may only call `publish_refused`."""
 
     token: int
     topic: str
     payload: bytes
     guarantee: str | None
-    """The word that the client wrote, which may be none of the guarantees."""
+    """Value of the user property `resprout-guarantee`, not validated."""
     attributes: dict[str, AttributeValue]
     waits: bool
     packet_id: int = 0
-    """With QoS 2: the packet identifier, which the session must not forget before PUBREL."""
+    """Packet identifier of a QoS 2 publication, which the session keeps until PUBREL."""
 
 
 class AskSubscriptions(msgspec.Struct, frozen=True, gc=False):
-    """Answered by `subscribed`."""
+    """Subscribe in the tree. The driver calls `subscribed` with the result."""
 
     token: int
     wishes: tuple[tuple[str, str, Wish, bool], ...]
-    """Topic filter, name of the shared subscription or "", the wish, and whether it is new in this session."""
+    """For each subscription: topic filter, share name or "", the requested options, whether it is new in this
+    session."""
 
 
 class EndSubscriptions(msgspec.Struct, frozen=True, gc=False):
-    """Answered by `unsubscribed`."""
+    """Unsubscribe in the tree. The driver calls `unsubscribed` with the result."""
 
     token: int
     filters: tuple[str, ...]
-    """As the client wrote them: a shared one begins with `$share/`."""
+    """Topic filters as the client sent them, with `$share/NAME/` for shared subscriptions."""
 
 
 class Remember(msgspec.Struct, frozen=True, gc=False):
-    """Make `SessionState.dump` safe in the tree before any later packet of this connection is sent, and before any
-    later `Take` is executed. Publications that came before must be in the tree if the dump is: the client publishes
-    it, in its order."""
+    """Publish `SessionState.dump` in the tree. Until the dump is safe, the driver holds back later packets of this
+    connection and later `Take` actions. The dump is published by the session's own client, so it is ordered after the
+    client's earlier publications."""
 
 
 class Take(msgspec.Struct, frozen=True, gc=False):
-    """So many more of the messages that `deliver` was given are done, in the order of delivery."""
+    """Acknowledge the next `count` messages passed to `deliver`, in delivery order."""
 
     count: int
 
 
 class PublishWill(msgspec.Struct, frozen=True, gc=False):
-    """The will is due."""
+    """Publish the will now."""
 
     will: Will
 
 
 class EndSession(msgspec.Struct, frozen=True, gc=False):
-    """The session is over: its subscriptions and whatever is known of it end."""
+    """End the session: remove its subscriptions and its state."""
 
 
 Action: TypeAlias = (

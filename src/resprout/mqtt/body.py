@@ -1,4 +1,4 @@
-"""Bodies of packets other than PUBLISH: from bytes, with every check that needs no memory of earlier packets."""
+"""Decodes the bodies of all packets except PUBLISH, with all checks that do not depend on earlier packets."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -34,11 +34,11 @@ from resprout.mqtt.properties import (
 from resprout.mqtt.reasons import FAILURE, MqttError, Reason, ReturnCode, malformed, protocol_error
 
 FILTERS_MAX: Final = 8_192
-"""Topic filters of one SUBSCRIBE or UNSUBSCRIBE."""
+"""Maximum number of topic filters in one SUBSCRIBE or UNSUBSCRIBE."""
 
 _NAMES: Final[Mapping[tuple[str, int], int]] = {("MQIsdp", 3): V3_1, ("MQTT", 4): V3_1_1, ("MQTT", 5): V5}
 _PRIVATE: Final = 0x80
-"""Bridges set this bit of the version of MQTT 3, and connect without it if that is refused."""
+"""Bit of the protocol level that MQTT 3 bridges set. A bridge connects without it if the server refuses."""
 
 _PUBLISHED: Final = frozenset((0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99))
 _RELEASED: Final = frozenset((0x00, 0x92))
@@ -53,7 +53,7 @@ REASON_CODES: Final[Mapping[int, frozenset[int]]] = {
     DISCONNECT: frozenset((0x00, 0x04, *range(0x80, 0x84), 0x87, 0x89, 0x8B, *range(0x8D, 0x91), *range(0x93, 0xA3))),
     AUTH: frozenset((0x00, 0x18, 0x19)),
 }
-"""Reason codes that a packet may have."""
+"""Valid reason codes by packet type."""
 _GRANTED_OF_MQTT_3: Final = frozenset((0, 1, 2, FAILURE))
 
 
@@ -131,7 +131,7 @@ def _connack(data: bytes, at: int, end: int, version: int) -> packets.Connack:
 
 
 def _ack(kind: int) -> Callable[[bytes, int, int, int], tuple[int, int, Properties]]:
-    """A reader of the common body of PUBACK, PUBREC, PUBREL and PUBCOMP."""
+    """Return a decoder for the common body of PUBACK, PUBREC, PUBREL or PUBCOMP."""
 
     def read(data: bytes, at: int, end: int, version: int) -> tuple[int, int, Properties]:
         packet_id, at = read_packet_id(data, at, end)
@@ -164,7 +164,8 @@ def _pubcomp(data: bytes, at: int, end: int, version: int) -> packets.Pubcomp:
 
 
 def _reason_and_properties(data: bytes, at: int, end: int, kind: int) -> tuple[int, Properties, int]:
-    """Both may be missing at the end of a packet: success, and none."""
+    """Return reason code, properties and end offset. Both fields are optional at the end of a packet; the defaults are
+    success and no properties."""
     if at == end:
         return 0, NO_PROPERTIES, at
     reason, at = read_byte(data, at, end)
@@ -306,4 +307,4 @@ READERS: Final[Mapping[int, Callable[[bytes, int, int, int], Packet]]] = {
     DISCONNECT: _disconnect,
     AUTH: _auth,
 }
-"""By packet type, of all packets but CONNECT and PUBLISH."""
+"""Body decoders by packet type, except for CONNECT and PUBLISH."""

@@ -1,4 +1,4 @@
-"""CONNECT and CONNACK: what a client may ask for, and what it is told of the session and the server."""
+"""Validates CONNECT and builds CONNACK and DISCONNECT."""
 
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ _NOT_NOW: Final = (Reason.SERVER_UNAVAILABLE, Reason.SERVER_BUSY, Reason.SERVER_
 
 
 def check_connect(packet: Connect, limits: ServerLimits) -> None:
-    """MqttError when the client cannot be served, whoever it is."""
+    """Raise MqttError if the server cannot serve this CONNECT, regardless of authentication."""
     if packet.properties.authentication_method is not None:
         raise MqttError(Reason.BAD_AUTHENTICATION_METHOD, "enhanced authentication is not supported")
     if not packet.client_id and not packet.clean_start and packet.version != V5:
@@ -43,7 +43,7 @@ def _check_will(will: Will, limits: ServerLimits) -> None:
 
 
 def expiry_of(packet: Connect, limits: ServerLimits) -> int:
-    """Seconds that the session is kept without a connection."""
+    """Return the session expiry in seconds, limited by `session_expiry_max`."""
     if packet.version != V5:
         wanted = 0 if packet.clean_start else NEVER_SECONDS
     else:
@@ -52,13 +52,13 @@ def expiry_of(packet: Connect, limits: ServerLimits) -> int:
 
 
 def keep_alive_of(packet: Connect, limits: ServerLimits) -> int:
-    """Seconds; 0 for none."""
+    """Return the effective keep alive in seconds; 0 if it is disabled."""
     most = limits.keep_alive_max
     return most if most and (not packet.keep_alive or packet.keep_alive > most) else packet.keep_alive
 
 
 def accept(packet: Connect, limits: ServerLimits, is_present: bool, client_id: str, expiry: int) -> Connack:
-    """The CONNACK of a session that is open."""
+    """Return the CONNACK for an opened session."""
     if packet.version != V5:
         return Connack(is_present)
     found: dict[str, Any] = {}
@@ -86,7 +86,7 @@ def accept(packet: Connect, limits: ServerLimits, is_present: bool, client_id: s
 
 
 def refuse(reason: int, version: int) -> Connack | None:
-    """The CONNACK of a client that is not served; None in MQTT 3 where it has no code for the reason."""
+    """Return the CONNACK for a refused client; None if MQTT 3 has no return code for the reason."""
     if version == V5:
         return Connack(False, _nearest(reason, CONNACK))
     code = return_code(reason)
@@ -94,12 +94,12 @@ def refuse(reason: int, version: int) -> Connack | None:
 
 
 def disconnect(reason: int) -> Disconnect:
-    """The DISCONNECT with which the server ends a connection."""
+    """Return the DISCONNECT with which the server closes a connection."""
     return Disconnect(_nearest(reason, DISCONNECT))
 
 
 def _nearest(reason: int, kind: int) -> int:
-    """The reason, or the one that comes closest among those that the packet can have."""
+    """Return the reason, or the closest one that is valid in this packet type."""
     if reason in REASON_CODES[kind]:
         return reason
     if reason in _NOT_NOW:

@@ -1,8 +1,8 @@
-"""Bytes of a connection to packets: `PacketDecoder` is fed with what comes, in pieces of any size.
+"""`PacketDecoder`: incremental decoder from the bytes of a connection to packets.
 
-A packet that is larger than allowed is refused when its header has come, before anything is kept for it. The first
-packet has a bound of its own, because its sender has proven nothing yet. For bytes that break the standard the decoder
-returns an `MqttError` as its last item.
+A packet above the maximum size is rejected as soon as its fixed header is complete, before any memory is allocated for
+it. The first packet has a smaller limit, because the client is not authenticated yet. If the bytes violate the
+standard, the decoder returns an `MqttError` as the last item.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,14 +26,14 @@ from resprout.mqtt.reasons import MqttError, Reason, malformed, protocol_error
 Heard: TypeAlias = Packet | MqttError
 
 PACKET_BYTES_MAX: Final = PAYLOAD_BYTES + (128 << 10)
-"""A packet with the largest payload, the longest topic and properties of 62 KiB."""
+"""Maximum packet size: the largest payload, the longest topic, and properties of 62 KiB."""
 CONNECT_BYTES_MAX: Final = 256 << 10
-"""The first packet of a connection: room for a will of 64 KiB, and for two texts as long."""
+"""Maximum size of the first packet of a connection: a will of 64 KiB and two strings of the same size fit."""
 
 TOPICS_KEPT: Final = 4_096
-"""Topic names that are not checked and decoded again, for all connections together."""
+"""Number of validated topic names that are cached, for all connections together."""
 SHORT_TOPIC_BYTES: Final = 128
-"""Longer ones are always checked again."""
+"""Maximum length of a cached topic name, in bytes."""
 
 _HEADER_BYTES: Final = 1 + VARINT_BYTES
 _DUP: Final = 0x08
@@ -44,7 +44,8 @@ _topics: dict[bytes, str] = {}
 
 
 class PacketDecoder:
-    """`version` is known beforehand only to a client; a server learns it from CONNECT, which must come first."""
+    """Decoder for one connection. A client passes `version`; a server passes none and learns it from CONNECT, which
+    must be the first packet."""
 
     def __init__(
         self,
@@ -53,23 +54,23 @@ class PacketDecoder:
         version: int = 0,
     ) -> None:
         self.version = version
-        """The protocol version of this connection; 0 before CONNECT."""
+        """Protocol version of this connection; 0 before CONNECT."""
         self._packet_bytes_max = packet_bytes_max
         self._bytes_max = packet_bytes_max if version else min(connect_bytes_max, packet_bytes_max)
         self._held = bytearray()
-        """The beginning of a packet that is not complete."""
+        """Bytes of an incomplete packet."""
         self._needed = 0
-        """Bytes of that packet, if its length is known."""
+        """Total size of the incomplete packet in bytes; 0 while its length is unknown."""
         self._over = False
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that wait for the rest of their packet."""
+        """Number of buffered bytes that belong to an incomplete packet."""
         return len(self._held)
 
     def feed(self, data: bytes) -> list[Heard]:
-        """Return the packets that are complete now, in order. After an `MqttError`, which is the last, feed nothing
-        more: it is ignored."""
+        """Return the packets that are complete after these bytes, in order. After an `MqttError`, which is always the
+        last item, further data is ignored."""
         if self._over:
             return []
         if self._held:
@@ -90,7 +91,7 @@ class PacketDecoder:
         return heard
 
     def _packets(self, data: bytes, heard: list[Heard]) -> int:
-        """Append the packets that are complete to `heard`, and return where the rest begins."""
+        """Append all complete packets to `heard` and return the offset of the first incomplete one."""
         at = 0
         end = len(data)
         self._needed = 0
@@ -128,7 +129,8 @@ class PacketDecoder:
             raise protocol_error("the first packet is not CONNECT")
 
     def _long_length(self, data: bytes, at: int, end: int) -> tuple[int, int]:
-        """The remaining length in two bytes or more, and where it ends; -1 if that has not come yet."""
+        """Decode a remaining length of two or more bytes. Return the length and its end offset; -1 if it is
+        incomplete."""
         length = 0
         for place in range(VARINT_BYTES):
             if at + place >= end:

@@ -1,4 +1,4 @@
-"""Packets to bytes. The caller gives values that the standard allows; a text that is too long raises UsageError."""
+"""Encodes packets. Values must be valid according to the standard; a string that is too long raises UsageError."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -27,12 +27,12 @@ from resprout.mqtt.properties import (
 )
 
 _FLAGS: Final = 0x02
-"""Of PUBREL, SUBSCRIBE and UNSUBSCRIBE."""
+"""Fixed header flags of PUBREL, SUBSCRIBE and UNSUBSCRIBE."""
 _NO_PROPERTIES: Final = b"\0"
 
 
 def encode(packet: Packet, version: int) -> bytes:
-    """The bytes of a packet in a version of the protocol."""
+    """Return the bytes of a packet in the given protocol version."""
     if type(packet) is Publish:
         return _publish(packet, version)
     if type(packet) is Puback and not packet.reason and packet.properties is NO_PROPERTIES:
@@ -47,7 +47,7 @@ def _publish(packet: Publish, version: int) -> bytes:
     payload = packet.payload
     qos = packet.qos
     first = PUBLISH << 4 | (8 if packet.dup else 0) | qos << 1 | packet.retain
-    head = len(topic).to_bytes(2, "big") if len(topic) < 0x10000 else binary(topic)  # `binary` refuses it
+    head = len(topic).to_bytes(2, "big") if len(topic) < 0x10000 else binary(topic)  # `binary` raises UsageError
     middle = packet.packet_id.to_bytes(2, "big") if qos else b""
     if version == V5:
         middle += _NO_PROPERTIES if packet.properties is NO_PROPERTIES else properties(packet.properties, PUBLISH)
@@ -92,7 +92,7 @@ def _ack(kind: int) -> Callable[[Any, int], bytes]:
 
 
 def _ending(reason: int, values: packets.Properties, kind: int) -> bytes:
-    """A reason code and properties, as short as they can be."""
+    """Encode reason code and properties, leaving out defaults at the end of the packet."""
     if values is not NO_PROPERTIES:
         return bytes((reason,)) + properties(values, kind)
     return bytes((reason,)) if reason else b""
@@ -157,4 +157,4 @@ _WRITERS: Final[Mapping[type, tuple[int, Callable[[Any, int], bytes]]]] = {
     packets.Disconnect: (DISCONNECT << 4, _disconnect),
     packets.Auth: (AUTH << 4, _auth),
 }
-"""By type: the first byte, and the writer of the body."""
+"""First byte and body encoder by packet class."""

@@ -1,7 +1,7 @@
-"""Fields that packets are made of: numbers, texts, binary data, topic names. Reading checks everything.
+"""Decodes and encodes the data types of MQTT: integers, UTF-8 strings, binary data, topic names.
 
-A reader takes the bytes of one packet or of several, where the field begins and where its packet ends. It returns the
-value and the place behind it, or raises MqttError.
+Each decoder takes a buffer, the start offset of the field and the end offset of its packet. It returns the value and
+the offset after it, or raises MqttError.
 """
 
 from typing import Final
@@ -10,10 +10,10 @@ from resprout.core.errors import UsageError
 from resprout.mqtt.reasons import MqttError, Reason, malformed, protocol_error
 
 VARINT_MAX: Final = 268_435_455
-"""The largest variable byte integer: four bytes of seven bits."""
+"""Largest variable byte integer: four bytes of seven bits."""
 VARINT_BYTES: Final = 4
 TEXT_BYTES_MAX: Final = 65_535
-"""Of a text or of binary data: its length has two bytes."""
+"""Maximum length of a string or of binary data in bytes, because the length field has two bytes."""
 
 
 def read_byte(data: bytes, at: int, end: int) -> tuple[int, int]:
@@ -35,7 +35,7 @@ def read_four(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """A variable byte integer in the fewest bytes, as MQTT 5 requires."""
+    """Decode a variable byte integer. MQTT 5 requires the shortest form; longer forms raise MqttError."""
     value = 0
     for place in range(VARINT_BYTES):
         if at + place >= end:
@@ -63,7 +63,7 @@ def read_text(data: bytes, at: int, end: int) -> tuple[str, int]:
 
 
 def text_of(raw: bytes) -> str:
-    """UTF-8 without surrogates, overlong forms and null characters."""
+    """Decode UTF-8; raise MqttError for surrogates, overlong forms and null characters."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -81,7 +81,8 @@ def read_packet_id(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def check_topic_name(topic: str) -> None:
-    """Refuse wildcards. An empty name is checked by the caller, who knows of topic aliases."""
+    """Raise MqttError if a topic name contains wildcards. The caller checks for empty names, which topic aliases
+    allow."""
     if "+" in topic or "#" in topic:
         raise MqttError(Reason.TOPIC_NAME_INVALID, "a topic name holds a wildcard")
 

@@ -1,8 +1,8 @@
-"""Publications of the client, on one connection: topic aliases, flow control, QoS 2, and acknowledgements in order.
+"""Publications from the client on one connection: topic aliases, flow control, QoS 2, ordered acknowledgements.
 
-PUBACKs leave in the order of their publications, and so do PUBRECs: one that the tree answers early waits for those
-before it. A packet identifier with QoS 2 stays in the state of the session from PUBLISH to PUBREL: a client that comes
-back and repeats itself publishes nothing twice.
+PUBACKs are sent in the order of their PUBLISH packets, and so are PUBRECs: if the tree confirms a later publication
+first, its acknowledgement waits for the earlier ones. The session keeps a QoS 2 packet identifier from PUBLISH to
+PUBREL, so a client that reconnects and retransmits publishes nothing twice.
 """
 
 from collections import deque
@@ -21,18 +21,19 @@ from resprout.mqtt.state import SessionState
 from resprout.mqtt.subscriptions import READ_ONLY, RESERVED
 
 TOPICS_KEPT: Final = 4_096
-"""Topic names that need not be checked again, for all sessions together."""
+"""Number of validated topic names that are cached, for all sessions together."""
 SHORT_TOPIC_LETTERS: Final = 128
 _PUBLISH_REASONS: Final = frozenset((0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99))
-"""Failures that a PUBACK or PUBREC can name."""
+"""Failure codes that are valid in PUBACK and PUBREC."""
 
 _topics: set[str] = set()
 _NOTHING: Final[deque[Inbound]] = deque()
-"""Stands for an empty queue, which takes 600 bytes: most clients wait for nothing, and there are thousands."""
+"""Shared placeholder for an empty queue. A deque takes 600 bytes, and most of thousands of clients have nothing
+queued."""
 
 
 def check_publish_topic(topic: str) -> None:
-    """MqttError for a topic to which no client may publish."""
+    """Raise MqttError if clients may not publish to this topic."""
     if topic in _topics:
         return
     try:
@@ -55,14 +56,14 @@ class Incoming:
         self._speaker = speaker
         self._aliases: dict[int, str] = {}
         self._acks: list[deque[Inbound]] = [_NOTHING, _NOTHING]
-        """By QoS - 1: publications whose PUBACK, or PUBREC, is not sent, in order."""
+        """Publications without PUBACK (index 0) or PUBREC (index 1), in order of arrival."""
         self._unreleased: set[int] = set()
-        """Packet identifiers with QoS 2 from PUBLISH to PUBCOMP on this connection."""
+        """QoS 2 packet identifiers on this connection, from PUBLISH to PUBCOMP."""
 
     # -- packets -------------------------------------------------------------------------------------------------------
 
     def publish(self, packet: Publish, wall_us: int, out: list[Action]) -> None:
-        """Raises MqttError when the connection has to end."""
+        """Handle PUBLISH. Raises MqttError if the connection must be closed."""
         topic = packet.topic
         values = packet.properties
         limits = self._limits
@@ -97,7 +98,7 @@ class Incoming:
         out.append(PublishMessage(token, topic, packet.payload, guarantee_of(values), attributes, qos > 0, packet_id))
 
     def release(self, packet_id: int, out: list[Action]) -> None:
-        """PUBREL: the packet identifier is free again."""
+        """Handle PUBREL: free the packet identifier and send PUBCOMP."""
         entry = self._state.received.get(packet_id)
         if entry is None:
             reason = Reason.PACKET_IDENTIFIER_NOT_FOUND if self._speaker.version == V5 else Reason.SUCCESS
@@ -123,7 +124,7 @@ class Incoming:
             raise protocol_error(f"topic alias {alias} is not defined") from None
 
     def _enter(self, packet: Publish) -> Inbound | None:
-        """Count a publication that wants an acknowledgement; None when it is one that came before."""
+        """Count a QoS 1 or 2 publication against the receive maximum; return None if it is a retransmission."""
         state = self._state
         packet_id = packet.packet_id
         if packet.qos == 2 and (known := state.received.get(packet_id)) is not None:
@@ -148,7 +149,8 @@ class Incoming:
         self._acks[place].append(entry)
 
     def _count(self) -> None:
-        """Refuse more than the receive maximum. MQTT 3 has none: there the driver pauses reading."""
+        """Raise MqttError if the receive maximum is exceeded. MQTT 3 has none: there the driver stops reading
+        instead."""
         if self._speaker.version == V5 and len(self._acks[0]) + len(self._unreleased) >= self._limits.receive_maximum:
             raise MqttError(Reason.RECEIVE_MAXIMUM_EXCEEDED, f"more than {self._limits.receive_maximum} unacknowledged")
 
@@ -177,7 +179,8 @@ class Incoming:
             raise MqttError(Reason.NOT_AUTHORIZED, text)
 
     def _answer(self, entry: Inbound, reason: int, text: str, out: list[Action]) -> None:
-        """Raises MqttError for a refusal in MQTT 3, which has no other way to say it."""
+        """Send the acknowledgement of a publication. Raises MqttError for a refusal in MQTT 3, whose acknowledgements
+        have no reason code."""
         entry.reason = reason
         if reason >= FAILURE and entry.qos == 2:
             self._state.received.pop(entry.packet_id, None)
@@ -197,7 +200,7 @@ class Incoming:
                 self._speaker.send(Pubrec(first.packet_id, first.reason), explained, out)
 
     def send_due(self, out: list[Action]) -> None:
-        """Acknowledge publications that were answered on an earlier connection and are repeated now."""
+        """Acknowledge publications that were confirmed on an earlier connection and retransmitted on this one."""
         acks = self._acks[1]
         while acks and acks[0].reason >= 0:
             first = acks.popleft()

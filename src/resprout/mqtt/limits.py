@@ -1,4 +1,4 @@
-"""What a server offers to its MQTT clients, and the bounds of what one of them may use."""
+"""Limits and optional features of the server, per client."""
 
 from typing import Final
 
@@ -10,44 +10,44 @@ from resprout.mqtt.packets import PACKET_ID_MAX
 
 SECOND_US: Final = 1_000_000
 NEVER_SECONDS: Final = 0xFFFFFFFF
-"""As a session expiry: the session has no end."""
+"""Session expiry of a session that never expires."""
 
 
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     receive_maximum: int = 256
-    """Publications with QoS 1 and 2 that a client of MQTT 5 may have unacknowledged."""
+    """Maximum number of unacknowledged QoS 1 and 2 publications from an MQTT 5 client."""
     packet_bytes_max: int = PACKET_BYTES_MAX
-    """Bytes of one packet of a client; the decoder of the connection enforces it."""
+    """Maximum size of a packet from the client in bytes. The decoder of the connection enforces it."""
     topic_alias_max: int = 64
-    """Topic aliases that a client may define, and that the server defines if the client allows as many."""
+    """Topic alias maximum that the server announces, and the most aliases that it uses towards the client."""
     session_expiry_max: int = NEVER_SECONDS
-    """Seconds that a session is kept without a connection, at most."""
+    """Maximum session expiry in seconds."""
     keep_alive_max: int = 0
-    """Seconds; a client that wants none, or more, gets this. 0: any."""
+    """Maximum keep alive in seconds, also used if the client requests 0; 0 for no maximum."""
     connect_seconds: int = 10
-    """From the beginning of a connection to its CONNECT."""
+    """Seconds from the start of a connection to CONNECT."""
     opening_seconds: int = 30
-    """For the tree to open a session."""
+    """Timeout for opening a session in the tree, in seconds."""
     flight_max: int = 1_024
-    """Messages with QoS 1 and 2 that a client has not acknowledged, if its receive maximum is not less."""
+    """Maximum number of unacknowledged QoS 1 and 2 messages to the client; its receive maximum may lower it."""
     waiting_max: int = 256
-    """Messages more that may wait in the machine."""
+    """Number of messages that may be queued in the state machine beyond `flight_max`."""
     retained_waiting_max: int = 4_096
-    """Retained messages that wait for a client, above which no SUBSCRIBE is granted that wants more."""
+    """Number of queued retained messages above which a SUBSCRIBE that requests retained messages is refused."""
     subscriptions_max: int = 10_000
-    """Subscriptions of one session."""
+    """Maximum number of subscriptions of one session."""
     subscription_bytes_max: int = 256 << 10
-    """Bytes of the filters of one session: a session that survives its broker is remembered in one message."""
+    """Maximum size of all topic filters of one session in bytes. A dump of the session must fit in one message."""
     asked_max: int = 1_024
-    """SUBSCRIBE and UNSUBSCRIBE packets of one client that are not answered."""
+    """Maximum number of unanswered SUBSCRIBE and UNSUBSCRIBE packets of one client."""
     early_max: int = 1_024
-    """Packets of a client that come before its session is open."""
+    """Maximum number of packets that a client may send before its session is open."""
     client_id_bytes_max: int = 1_024
     retain_available: bool = True
     shared_available: bool = True
     maximum_qos: int = 2
     response_information: str = ""
-    """Where the topics for responses begin; the client identifier follows."""
+    """Prefix of response topics (Response Information); the client identifier is appended."""
 
     def __post_init__(self) -> None:
         for name, least, most in (

@@ -1,18 +1,18 @@
-"""Properties of MQTT messages as attributes of messages in the tree, and back.
+"""Maps properties of MQTT messages to message attributes in the tree, and back.
 
-A user property becomes an attribute with its name, so that `where` of any subscriber can test it. Everything else has
-the prefix `mqtt.`, which no user property can have as an attribute:
+A user property becomes an attribute of the same name, so every subscriber can filter on it with `where`. All other
+properties become attributes with the prefix `mqtt.`, which user properties cannot use:
 
-    mqtt.qos               0 or 1; without it 2, so that a message of a native client has the QoS of the subscription
-    mqtt.retain            true for a message to retain
-    mqtt.expires           when it expires, in microseconds since 1970
-    mqtt.payload_format    1 for text
+    mqtt.qos               0 or 1; absent means 2, so messages of native clients are sent with the subscription's QoS
+    mqtt.retain            true if the message is retained
+    mqtt.expires           expiry time in microseconds since 1970
+    mqtt.payload_format    1 for UTF-8 text
     mqtt.content_type, mqtt.response_topic
     mqtt.correlation_data  in base64
-    mqtt.user              all user properties as JSON, if attributes cannot hold them: names that repeat, are empty,
-                           too long or begin with `mqtt.`, and values that are too long
+    mqtt.user              all user properties as JSON, if they cannot be attributes: a name repeats, is empty, is too
+                           long or begins with `mqtt.`, or a value is too long
 
-A text that is longer than an attribute goes on in `NAME.1`, `NAME.2` and so on.
+A string longer than the limit of an attribute continues in `NAME.1`, `NAME.2` and so on.
 """
 
 import base64
@@ -41,19 +41,19 @@ RESPONSE_TOPIC: Final = "mqtt.response_topic"
 CORRELATION_DATA: Final = "mqtt.correlation_data"
 USER: Final = "mqtt.user"
 GUARANTEE: Final = "resprout-guarantee"
-"""The user property that names the guarantee of a publication."""
+"""User property that sets the delivery guarantee of a publication."""
 SET_BY_SERVER: Final = 2
-"""Attributes that may be added to those of a message later."""
+"""Number of attributes reserved for the server, which it adds to a publication later."""
 
 _SPECIAL: Final = frozenset((PAYLOAD_FORMAT, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION_DATA))
 _PIECE_LETTERS: Final = ATTRIBUTE_TEXT_BYTES // 4
-"""As many letters fit into an attribute, whatever they are."""
+"""Maximum number of characters in one attribute: each takes at most four bytes in UTF-8."""
 _EXPIRY_MAX_US: Final = 1 << 60
 _pairs: Final = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 
 
 def attributes_of(qos: int, retain: bool, values: Properties, wall_us: int) -> dict[str, AttributeValue]:
-    """The attributes of a publication; MqttError when they are too many."""
+    """Return the attributes of a publication. Raises MqttError if there are too many."""
     found: dict[str, AttributeValue] = {}
     if qos != 2:
         found[QOS] = qos
@@ -79,7 +79,7 @@ def attributes_of(qos: int, retain: bool, values: Properties, wall_us: int) -> d
 
 
 def guarantee_of(values: Properties) -> str | None:
-    """The guarantee that the publisher asks for, in its own word."""
+    """Return the value of the user property `resprout-guarantee`, not validated; None if absent."""
     if values is not NO_PROPERTIES:
         for name, value in values.user:
             if name == GUARANTEE:
@@ -128,14 +128,15 @@ def is_retained(attributes: Attributes) -> bool:
 
 
 def expires_us(attributes: Attributes) -> int:
-    """By the wall clock; 0 for never."""
+    """Return the expiry time in microseconds since 1970; 0 if the message does not expire."""
     value = attributes.get(EXPIRES)
     return value if type(value) is int and 0 < value <= _EXPIRY_MAX_US else 0
 
 
 def properties_of(attributes: Attributes) -> Properties:
-    """The properties of a message, but for its expiry. Attributes of native clients become user properties."""
-    if not attributes or (len(attributes) == 1 and QOS in attributes):  # most messages
+    """Return the MQTT properties of a message, except for its expiry. Attributes of native clients become user
+    properties."""
+    if not attributes or (len(attributes) == 1 and QOS in attributes):  # the common case
         return NO_PROPERTIES
     found: dict[str, Any] = {}
     if any(map(_SPECIAL.__contains__, attributes)):
@@ -146,7 +147,7 @@ def properties_of(attributes: Attributes) -> Properties:
 
 
 def _special_properties(attributes: Attributes) -> dict[str, Any]:
-    """Those that are no user properties."""
+    """Return the MQTT properties other than user properties, as fields of `Properties`."""
     found: dict[str, Any] = {}
     if attributes.get(PAYLOAD_FORMAT) == 1:
         found["payload_format"] = 1
@@ -191,7 +192,7 @@ def _user(attributes: Attributes) -> tuple[tuple[str, str], ...]:
         try:
             return tuple([(_clean(name), _clean(value)) for name, value in _pairs.decode(whole)])
         except (msgspec.DecodeError, UnicodeEncodeError):
-            pass  # a native client wrote it: its other attributes count
+            pass  # published by a native client: use the other attributes
     return tuple([(_clean(name), _shown(value)) for name, value in attributes.items() if not name.startswith(PREFIX)])
 
 
@@ -202,5 +203,5 @@ def _shown(value: AttributeValue) -> str:
 
 
 def _clean(text: str) -> str:
-    """MQTT has no null characters."""
+    """Remove null characters, which MQTT strings cannot contain."""
     return text.replace("\0", "\ufffd") if "\0" in text else text

@@ -1,8 +1,8 @@
-"""Messages on their way to the client: packet identifiers, flow control, retransmission, acknowledgements.
+"""Messages to the client: packet identifiers, flow control, retransmission, acknowledgements.
 
-Messages leave in the order in which they came, whatever their QoS: one that waits for room makes all later ones wait.
-`Take` tells the tree how many of the messages that it gave are done: sent with QoS 0, acknowledged with PUBACK or
-PUBREC, expired, too large for the client, or not wanted any more.
+Messages are sent in order of arrival, whatever their QoS: a message that exceeds the flow control window blocks all
+later ones. `Take` reports messages from the tree as done: sent with QoS 0, acknowledged with PUBACK or PUBREC, expired,
+too large for the client, or no longer matched by a subscription.
 """
 
 from collections import deque
@@ -18,15 +18,17 @@ from resprout.mqtt.reasons import FAILURE, Reason, protocol_error
 from resprout.mqtt.records import Flight, Match, Outbound
 
 FINISHED_KEPT: Final = 128
-"""Messages with QoS 2 that are remembered although the client has them: more than the tree has not heard of."""
+"""Number of completed QoS 2 messages that are remembered, because the tree may redeliver them: more than the number of
+acknowledgements that the tree may not have processed."""
 
 _Key = tuple[str, MessageId]
-"""The filter of the subscription by which a message came, and its id."""
+"""Filter of the subscription that delivered a message, and message id."""
 _SECOND_US: Final = 1_000_000
 
 
 _NOTHING: Final[deque[Outbound]] = deque()
-"""Stands for an empty queue, which takes 600 bytes: most clients have nothing on its way, and there are thousands."""
+"""Shared placeholder for an empty queue. A deque takes 600 bytes, and most of thousands of clients have nothing
+queued."""
 
 
 def _appended(queue: deque[Outbound], item: Outbound) -> deque[Outbound]:
@@ -37,40 +39,41 @@ def _appended(queue: deque[Outbound], item: Outbound) -> deque[Outbound]:
 
 
 class Counts:
-    """What did not reach clients, for the figures of the server."""
+    """Metrics for messages that were not sent to clients."""
 
     __slots__ = ("expired", "too_large", "unwanted")
 
     def __init__(self) -> None:
         self.expired = 0
-        """Messages whose expiry had passed."""
+        """Messages dropped because they expired."""
         self.too_large = 0
-        """Messages that are larger than the maximum packet size of the client."""
+        """Messages dropped because they exceed the client's maximum packet size."""
         self.unwanted = 0
-        """Messages that no subscription of the session matched any more."""
+        """Messages dropped because no subscription of the session matches them any more."""
 
 
 class Outgoing:
-    """`wall_us`: microseconds since 1970, for message expiry."""
+    """Outgoing messages of one session. `wall_us` is microseconds since 1970, for message expiry."""
 
     def __init__(self) -> None:
         self._flight: dict[int, Outbound] = {}
-        """By packet identifier, in the order of sending: those that wait for PUBACK, PUBREC or PUBCOMP."""
+        """Messages that wait for PUBACK, PUBREC or PUBCOMP, by packet identifier in send order."""
         self._again: deque[Outbound] = _NOTHING
-        """Those that were sent on an earlier connection, and have to be sent again when there is room."""
+        """Messages sent on an earlier connection and not yet retransmitted on this one."""
         self._queue: deque[Outbound] = _NOTHING
-        """Those that were never sent."""
+        """Messages that were never sent."""
         self._given: deque[Outbound] = _NOTHING
-        """Those of the tree that are not all done, in order."""
+        """Messages from the tree, in order, from the first one that is not done."""
         self._last_id = 0
         self._expected: dict[_Key, int] = {}
-        """Packet identifiers of messages that an earlier broker sent, and that the tree will give again."""
+        """Packet identifiers of messages that an earlier broker sent and the tree will redeliver, by message."""
         self._reserved: dict[int, _Key] = {}
-        """The same, by packet identifier."""
+        """Messages that an earlier broker sent and the tree will redeliver, by packet identifier."""
         self._finished: dict[_Key, None] = {}
-        """Messages with QoS 2 that the client has. If the tree does not know that yet, it may give them again."""
+        """QoS 2 messages that the client has received. The tree may redeliver them until it processes the
+        acknowledgement."""
         self.remembers = False
-        """Whether the session survives its broker, and has to know its messages again."""
+        """Whether the session survives its broker and must detect redelivered messages."""
         self.counts = Counts()
         self.retained_waiting = 0
         self._is_live = False
@@ -78,7 +81,7 @@ class Outgoing:
         self._quota = 0
         self._bytes_max = 0
         self._aliases: dict[str, int] = {}
-        """By topic, the least recently used first."""
+        """Topic aliases by topic, least recently used first."""
         self._aliases_max = 0
 
     # -- connections ---------------------------------------------------------------------------------------------------
@@ -86,7 +89,8 @@ class Outgoing:
     def begin(
         self, version: int, quota: int, bytes_max: int, aliases_max: int, wall_us: int, out: list[Action]
     ) -> None:
-        """A connection has the session now: send again what is in flight. `bytes_max`: 0 for any."""
+        """Start a new connection: retransmit the messages in flight. `bytes_max` is the client's maximum packet size, 0
+        for no limit."""
         self._is_live = True
         self._version = version
         self._quota = quota
@@ -103,23 +107,23 @@ class Outgoing:
         self._advance(wall_us, out)
 
     def end(self) -> None:
-        """The connection is gone. Messages with QoS 0 that were not sent stay."""
+        """End the connection. Unsent messages stay queued, also with QoS 0."""
         self._is_live = False
 
     @property
     def given(self) -> int:
-        """Messages of the tree that are not reported as done."""
+        """Number of messages from the tree that are not reported as done."""
         return len(self._given)
 
     @property
     def in_flight(self) -> tuple[int, ...]:
-        """Packet identifiers that are in use."""
+        """Packet identifiers in use."""
         return tuple(self._flight)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def deliver(self, message: Message, match: Match | None, wall_us: int, out: list[Action], source: str = "") -> None:
-        """Send a message of the tree when its turn comes."""
+        """Queue a message from the tree and send it as soon as flow control permits."""
         if (self._expected or self._finished) and self._known(message, match, source, wall_us, out):
             return
         if match is None:
@@ -128,7 +132,7 @@ class Outgoing:
             return
         attributes = message.attributes
         qos = min(match.qos, qos_of(attributes)) if match.qos else 0
-        if qos == 0 and message.redelivered:  # perhaps the client has it, and it may come once at most
+        if qos == 0 and message.redelivered:  # the client may have received it, and QoS 0 is at most once
             self._skip(message, out)
             return
         retain = match.retain_as_published and is_retained(attributes)
@@ -144,7 +148,7 @@ class Outgoing:
             self._advance(wall_us, out)
 
     def deliver_retained(self, message: Message, match: Match, wall_us: int, out: list[Action]) -> None:
-        """Send a retained message for a new subscription."""
+        """Queue a retained message for a new subscription."""
         qos = min(match.qos, qos_of(message.attributes))
         self._queue = _appended(
             self._queue, Outbound(message, qos, True, match.identifiers, expires_us(message.attributes), False)
@@ -154,8 +158,8 @@ class Outgoing:
             self._advance(wall_us, out)
 
     def _known(self, message: Message, match: Match | None, source: str, wall_us: int, out: list[Action]) -> bool:
-        """Handle a message that an earlier broker sent: again with the same packet identifier, or not at all if the
-        client has it. Return False for any other message."""
+        """Handle a redelivered message that an earlier broker sent: retransmit it with the same packet identifier, or
+        drop it if the client has received it. Return False for any other message."""
         key = (source, message.id)
         if key in self._finished:
             self._skip(message, out)
@@ -180,7 +184,7 @@ class Outgoing:
         self._take(out)
 
     def _advance(self, wall_us: int, out: list[Action]) -> None:
-        """Send what there is room for."""
+        """Send queued messages as far as flow control permits."""
         again = self._again
         while again:
             if self._quota <= 0:
@@ -197,7 +201,7 @@ class Outgoing:
             self._send(item, wall_us, out)
 
     def _send(self, item: Outbound, wall_us: int, out: list[Action]) -> None:
-        """Send a message for which there is room, unless it has expired or is too large."""
+        """Send one message, or drop it if it is expired or too large."""
         if item.expires_us and item.expires_us <= wall_us and not item.is_sent:
             self.counts.expired += 1
             self._finish(item, out)
@@ -221,7 +225,7 @@ class Outgoing:
             self._finish(item, out)
 
     def _publish(self, item: Outbound, packet_id: int, wall_us: int) -> Publish | None:
-        """The packet; None when it is larger than the client allows."""
+        """Return the PUBLISH packet; None if it exceeds the client's maximum packet size."""
         message = item.message
         assert message is not None, "one without a message is never sent again"
         topic = message.topic
@@ -238,7 +242,7 @@ class Outgoing:
         return publish
 
     def _aliased(self, publish: Publish) -> Publish:
-        """The packet with a topic alias; the name itself goes along the first time, if there is room for both."""
+        """Return the packet with a topic alias. The first use of an alias also carries the topic name, if both fit."""
         alias = self._aliases.pop(publish.topic, 0)
         topic = "" if alias else publish.topic
         if not alias:
@@ -269,7 +273,7 @@ class Outgoing:
     # -- acknowledgements ----------------------------------------------------------------------------------------------
 
     def acknowledged(self, packet_id: int, wall_us: int, out: list[Action]) -> None:
-        """PUBACK."""
+        """Handle PUBACK."""
         item = self._flight.get(packet_id)
         if item is None:
             return
@@ -280,7 +284,7 @@ class Outgoing:
         self._advance(wall_us, out)
 
     def received(self, packet_id: int, reason: int, wall_us: int, out: list[Action]) -> None:
-        """PUBREC: the client has the message, or does not want it."""
+        """Handle PUBREC: with success the client has received the message, with a failure it rejects it."""
         if packet_id in self._reserved:
             self._adopt(packet_id)
         item = self._flight.get(packet_id)
@@ -306,7 +310,7 @@ class Outgoing:
         out.append(SendPacket(Pubrel(packet_id)))
 
     def completed(self, packet_id: int, wall_us: int, out: list[Action]) -> None:
-        """PUBCOMP."""
+        """Handle PUBCOMP."""
         item = self._flight.get(packet_id)
         if item is None:
             return
@@ -316,7 +320,7 @@ class Outgoing:
         self._advance(wall_us, out)
 
     def _adopt(self, packet_id: int) -> None:
-        """The client has a message that the tree has not given again yet."""
+        """Record that the client has received a message that the tree has not redelivered yet."""
         key = self._reserved.pop(packet_id)
         del self._expected[key]
         self._keep_finished(key)
@@ -331,11 +335,11 @@ class Outgoing:
         del self._flight[item.packet_id]
         if item.is_counted:
             self._quota += 1
-        elif item in self._again:  # the client has it from an earlier connection
+        elif item in self._again:  # the client received it on an earlier connection
             self._again.remove(item)
 
     def _finish(self, item: Outbound, out: list[Action]) -> None:
-        """It is done, as far as the tree is concerned."""
+        """Mark the message as done and report it to the tree in order."""
         if item.is_given and not item.is_done:
             item.is_done = True
             self._take(out)
@@ -352,7 +356,7 @@ class Outgoing:
     # -- what survives a broker ----------------------------------------------------------------------------------------
 
     def remembered(self) -> list[Flight]:
-        """Messages with QoS 2 that another broker has to know."""
+        """Return the state of QoS 2 messages to include in a session dump."""
         found = [Flight(packet_id, key[0], *key[1], False) for packet_id, key in self._reserved.items()]
         done = dict(self._finished)
         for packet_id, item in self._flight.items():
@@ -364,7 +368,7 @@ class Outgoing:
         return found + [Flight(0, key[0], *key[1], True) for key in done]
 
     def restore(self, flights: list[Flight]) -> None:
-        """Know the messages that an earlier broker sent."""
+        """Restore the state of QoS 2 messages that an earlier broker sent."""
         for flight in flights:
             key = (flight.source, MessageId(flight.publisher, flight.epoch, flight.stream, flight.seq))
             if flight.is_released:

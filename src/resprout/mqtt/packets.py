@@ -1,7 +1,7 @@
-"""The control packets of MQTT, one type each, for all versions.
+"""MQTT control packets, one class each, for all versions.
 
-Versions are those on the wire: 3 is MQTT 3.1, 4 is 3.1.1, 5 is 5. What a version does not have, such as properties, is
-empty in its packets, and its encoder leaves it out.
+Versions are protocol levels: 3 is MQTT 3.1, 4 is 3.1.1, 5 is 5. Fields that a version does not have, such as
+properties, are empty, and the encoder leaves them out.
 """
 
 from typing import Final, TypeAlias
@@ -16,7 +16,7 @@ PACKET_ID_MAX: Final = 65_535
 
 
 class Properties(msgspec.Struct, frozen=True, gc=False, kw_only=True, repr_omit_defaults=True):
-    """All properties of MQTT 5; a packet has only those that the standard allows on it (`mqtt.properties`)."""
+    """All properties of MQTT 5. `mqtt.properties` says which packets may carry which."""
 
     payload_format: int | None = None
     message_expiry: int | None = None
@@ -41,7 +41,7 @@ class Properties(msgspec.Struct, frozen=True, gc=False, kw_only=True, repr_omit_
     maximum_qos: int | None = None
     retain_available: int | None = None
     user: tuple[tuple[str, str], ...] = ()
-    """User properties, in their order; names may repeat."""
+    """User properties in order; names may repeat."""
     maximum_packet_size: int | None = None
     wildcard_subscription_available: int | None = None
     subscription_identifiers_available: int | None = None
@@ -49,7 +49,7 @@ class Properties(msgspec.Struct, frozen=True, gc=False, kw_only=True, repr_omit_
 
 
 NO_PROPERTIES: Final = Properties()
-"""What a packet without properties has: compare with `is`."""
+"""Properties of a packet that has none; compare with `is`."""
 
 
 class Will(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
@@ -64,9 +64,9 @@ class Connect(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
     client_id: str
     version: int = V5
     clean_start: bool = True
-    """In MQTT 3: clean session."""
+    """Clean Start; Clean Session in MQTT 3."""
     keep_alive: int = 0
-    """In seconds; 0 for none."""
+    """Keep alive in seconds; 0 if disabled."""
     will: Will | None = None
     username: str | None = None
     password: bytes | None = None
@@ -76,7 +76,7 @@ class Connect(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
 class Connack(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
     session_present: bool = False
     reason: int = 0
-    """In MQTT 3: the return code."""
+    """Reason code; return code in MQTT 3."""
     properties: Properties = NO_PROPERTIES
 
 
@@ -85,7 +85,7 @@ class Publish(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
     payload: bytes
     qos: int = 0
     packet_id: int = 0
-    """0 for QoS 0."""
+    """Packet identifier; 0 for QoS 0."""
     retain: bool = False
     dup: bool = False
     properties: Properties = NO_PROPERTIES
@@ -116,14 +116,14 @@ class Pubcomp(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
 
 
 class Wish(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
-    """One topic filter of a SUBSCRIBE, with its options."""
+    """One topic filter of a SUBSCRIBE with its subscription options."""
 
     filter: str
     qos: int = 0
     no_local: bool = False
     retain_as_published: bool = False
     retain_handling: int = 0
-    """0: send retained messages; 1: only for a new subscription; 2: never."""
+    """Retain Handling. 0: send retained messages; 1: only if the subscription is new; 2: never."""
 
 
 class Subscribe(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
@@ -147,7 +147,7 @@ class Unsubscribe(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True
 class Unsuback(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
     packet_id: int
     reasons: tuple[int, ...] = ()
-    """Empty in MQTT 3."""
+    """Reason codes, one per topic filter; empty in MQTT 3."""
     properties: Properties = NO_PROPERTIES
 
 

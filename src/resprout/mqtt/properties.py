@@ -1,4 +1,4 @@
-"""Properties of MQTT 5 as bytes: which packet may have which, how often, and what values they may have."""
+"""Decodes and encodes properties of MQTT 5: which packets may carry each one, how often, and its valid values."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -18,18 +18,18 @@ from resprout.mqtt.packets import NO_PROPERTIES, Properties
 from resprout.mqtt.reasons import MqttError, Reason, malformed, protocol_error
 
 USER_PROPERTIES_MAX: Final = 1_024
-"""User properties of one packet, and subscription identifiers."""
+"""Maximum number of user properties in one packet, and of subscription identifiers."""
 
 CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 1, 2, 3, 4, 5, 6, 7
 SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP, DISCONNECT, AUTH = 8, 9, 10, 11, 12, 13, 14, 15
 WILL: Final = 0
-"""Stands for the will of a CONNECT, which has properties of its own."""
+"""Pseudo packet type for will properties, which are part of CONNECT."""
 
 _Read = Callable[[bytes, int, int], tuple[Any, int]]
 
 
 class _Kind:
-    """One property: the field of `Properties`, how it is read and written, and the packets that may have it."""
+    """Definition of one property: field name, codec, valid packet types."""
 
     __slots__ = ("code", "field", "least", "most", "number", "packets", "read", "write")
 
@@ -115,7 +115,7 @@ _PAIR: Final = bytes((_USER,))
 
 
 def read_properties(data: bytes, at: int, end: int, packet: int) -> tuple[Properties, int]:
-    """Read the length and the properties of a packet; `packet` is its type, or `WILL`."""
+    """Decode the property length and the properties of a packet. `packet` is the packet type, or `WILL`."""
     if at < end and data[at] == 0:
         return NO_PROPERTIES, at + 1
     length, at = read_varint(data, at, end)
@@ -164,7 +164,7 @@ def _check(kind: _Kind, value: Any) -> None:
 
 
 def properties(values: Properties, packet: int) -> bytes:
-    """The properties of a packet with their length. Fields that the packet may not have are left out."""
+    """Encode the properties of a packet with their length. Properties that the packet may not carry are left out."""
     if values is NO_PROPERTIES:
         return b"\0"
     parts: list[bytes] = []

@@ -1,6 +1,7 @@
-"""Reason codes of MQTT 5, the return codes of MQTT 3, and the errors that carry them.
+"""Reason codes of MQTT 5, return codes of MQTT 3, and `MqttError`.
 
-`MqttError` is the only exception that decoding raises or returns. Its reason is what a DISCONNECT or CONNACK says.
+Decoding raises or returns no other exception than `MqttError`. Its reason becomes the reason code of the DISCONNECT or
+CONNACK.
 """
 
 import enum
@@ -11,8 +12,8 @@ from resprout.core.errors import PeerError
 
 
 class Reason(enum.IntEnum):
-    """Codes from 0x80 on are failures. Three packets call the first code differently: `SUCCESS` is also a normal
-    disconnection and a granted QoS 0."""
+    """Reason codes. Codes from 0x80 on are failures. Code 0 is `SUCCESS`, and also Normal disconnection and Granted QoS
+    0."""
 
     SUCCESS = 0x00
     GRANTED_QOS_1 = 0x01
@@ -60,11 +61,11 @@ class Reason(enum.IntEnum):
 
 
 FAILURE: Final = 0x80
-"""The first reason code that is a failure; in a SUBACK of MQTT 3 the only one."""
+"""Smallest reason code that is a failure; the only failure code in a SUBACK of MQTT 3."""
 
 
 class ReturnCode(enum.IntEnum):
-    """What a CONNACK of MQTT 3 says."""
+    """Return codes of CONNACK in MQTT 3."""
 
     ACCEPTED = 0
     UNACCEPTABLE_PROTOCOL_VERSION = 1
@@ -93,12 +94,13 @@ _RETURN_CODES: Final[Mapping[int, ReturnCode]] = {
 
 
 def return_code(reason: int) -> int | None:
-    """Return the CONNACK code of MQTT 3 for a reason; None if there is none, and the server only closes."""
+    """Return the MQTT 3 CONNACK return code for a reason; None if there is none and the server only closes the
+    connection."""
     return _RETURN_CODES.get(reason)
 
 
 def reason_name(reason: int) -> str:
-    """Return the name of a reason code for logs and figures, such as `protocol error`."""
+    """Return the name of a reason code for logs and metrics, such as `protocol error`."""
     try:
         return Reason(reason).name.lower().replace("_", " ")
     except ValueError:
@@ -106,14 +108,14 @@ def reason_name(reason: int) -> str:
 
 
 class MqttError(PeerError):
-    """A client broke the protocol: the reason code that it is told, and a text for the log and the reason string."""
+    """Protocol violation by a client, or a refusal: reason code, and text for the log and the reason string."""
 
     def __init__(self, reason: Reason, text: str, version: int = 0) -> None:
         super().__init__(text)
         self.reason = reason
         self.text = text
         self.version = version
-        """For a CONNECT that could not be accepted: the protocol version to answer in; 0 to close without a CONNACK."""
+        """Protocol version of the CONNACK that refuses a CONNECT; 0 to close without a CONNACK."""
 
 
 def malformed(text: str) -> MqttError:

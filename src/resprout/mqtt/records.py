@@ -1,4 +1,4 @@
-"""What a session remembers of its subscriptions, of messages on their way to the client, and of those from it."""
+"""Records of a session: subscriptions, messages to the client, publications from the client."""
 
 import msgspec
 
@@ -8,53 +8,53 @@ from resprout.mqtt.packets import Wish
 
 class Subscription(msgspec.Struct, frozen=True, gc=False):
     wish: Wish
-    """With the filter as the client wrote it."""
+    """Requested options, with the topic filter as the client sent it."""
     topic_filter: str
     group: str = ""
-    """The name of a shared subscription."""
+    """Share name of a shared subscription; empty for others."""
     identifier: int = 0
-    """0 for none."""
+    """Subscription identifier; 0 if there is none."""
 
 
 class Match(msgspec.Struct, frozen=True, gc=False):
-    """How a message is sent that one or several subscriptions of a session match."""
+    """Delivery options for a message, merged from all subscriptions of the session that match it."""
 
     qos: int
-    """The highest one that was granted."""
+    """Highest granted QoS of the matching subscriptions."""
     retain_as_published: bool
-    """Whether any of them wants it."""
+    """Whether any matching subscription has Retain As Published."""
     identifiers: tuple[int, ...]
 
 
 class Outbound(msgspec.Struct):
-    """A message on its way to the client."""
+    """Message to the client."""
 
     message: Message | None
-    """None for one that the client has, and that an earlier broker knew."""
+    """Message; None if the client received it from an earlier broker and only PUBREL and PUBCOMP remain."""
     qos: int
     retain: bool
     identifiers: tuple[int, ...]
     expires_us: int
-    """By the wall clock; 0 for never."""
+    """Expiry time in microseconds since 1970; 0 if it does not expire."""
     is_given: bool
-    """Whether the tree waits for it to be done; retained messages come from elsewhere."""
+    """Whether the message came through `deliver` and must be reported as done; False for retained messages."""
     source: str = ""
-    """The filter of the subscription by which it came, if the tree said so."""
+    """Filter of the durable subscription that delivered the message; empty if there is none."""
     packet_id: int = 0
     is_sent: bool = False
-    """Whether the client may have it."""
+    """Whether it was sent, so the client may have received it."""
     is_released: bool = False
-    """Whether the client has it (PUBREC), and PUBCOMP is missing."""
+    """Whether PUBREC was received and PUBCOMP is outstanding."""
     is_counted: bool = False
     """Whether it counts against the receive maximum of this connection."""
     is_done: bool = False
 
 
 class Flight(msgspec.Struct, frozen=True, array_like=True):
-    """What has to be remembered of a message with QoS 2 on its way to the client."""
+    """State of a QoS 2 message in a session dump."""
 
     packet_id: int
-    """0 if PUBCOMP has come: the message must not be sent again."""
+    """Packet identifier; 0 after PUBCOMP, when the message must not be sent again."""
     source: str
     publisher: str
     epoch: int
@@ -64,22 +64,22 @@ class Flight(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Inbound(msgspec.Struct):
-    """A publication of the client with QoS 1 or 2."""
+    """QoS 1 or 2 publication from the client."""
 
     packet_id: int
     qos: int
     connection: int
-    """The connection that waits for its acknowledgement."""
+    """Number of the connection that expects the acknowledgement."""
     reason: int = -1
-    """Of the acknowledgement; -1 until the tree has answered."""
+    """Reason code of the acknowledgement; -1 until the tree has answered."""
 
 
 class Asked(msgspec.Struct):
-    """A SUBSCRIBE or UNSUBSCRIBE that the tree has not answered."""
+    """SUBSCRIBE or UNSUBSCRIBE that is not answered yet."""
 
     packet_id: int
     connection: int
     reasons: list[int]
-    """By filter; -1 where the tree is asked."""
+    """Reason code of each filter; -1 while the tree has not answered."""
     new: list[tuple[Subscription, Subscription | None]]
-    """By filter that the tree is asked for: the subscription, and the one that it replaces."""
+    """Requested subscriptions, each with the subscription that it replaces or None."""

@@ -1,15 +1,16 @@
-"""Retained messages: the last one of each topic, found by topic filter.
+"""Retained message store: the last message of each topic, searchable by topic filter.
 
-Brokers hear the same publications in orders that may differ, so the last one is not the one that comes last. Messages
-of a topic are ordered by (stamp, publisher, epoch, number), and the greatest stays. The broker of the publisher sets
-the stamp (`next_stamp`): the time since 1970, and more than that of the message that it replaces. So a publisher that
-has seen a retained message replaces it, and of two at once all brokers keep the same.
+Brokers may receive the same publications in different orders, so arrival order cannot decide which message is the last.
+Messages of a topic are ordered by (stamp, publisher, epoch, number), and the greatest is kept. The publisher's broker
+sets the stamp (`next_stamp`): microseconds since 1970, and greater than the stamp of the message being replaced. So a
+publisher that has received a retained message replaces it, and all brokers keep the same one of two concurrent
+messages.
 
-A removal (an empty payload) and an expiry leave a tombstone with this order, so that an older message that comes later
-stays away. Tombstones are forgotten after `TOMBSTONE_US`, and the oldest first when there are too many.
+A removal (empty payload) or an expiry leaves a tombstone with its order, so that an older message that arrives later is
+ignored. Tombstones are dropped after `TOMBSTONE_US`, and oldest first if there are too many.
 
-The store has bounds for topics and bytes. A message beyond them is not kept, and counted: brokers refuse the
-publication before (`fits`).
+The store limits the number of topics and bytes. Brokers refuse a publication that does not fit (`fits`); if one arrives
+anyway, the store drops and counts it.
 """
 
 import heapq
@@ -24,17 +25,18 @@ from resprout.mqtt.topic_tree import TopicTree
 
 STAMP: Final = "mqtt.stamp"
 LEAD_US: Final = 24 * 3_600 * 1_000_000
-"""A stamp that is further ahead of the clock of a broker is refused: nothing could replace the message."""
+"""Maximum lead of a stamp over the local clock. A message with a larger one is refused, because no later message could
+replace it."""
 TOMBSTONE_US: Final = 3_600 * 1_000_000
 MESSAGE_BYTES: Final = 512
-"""What a message counts for beside its payload, topic and attributes."""
+"""Bytes charged per message in addition to its payload, topic and attributes."""
 
 LEVEL_BYTES: Final = 320
-"""What each further level of its topic counts for."""
+"""Bytes charged per topic level after the first."""
 
 
 class Order(NamedTuple):
-    """The greatest order of a topic wins."""
+    """Order of a message within its topic; the greatest is kept."""
 
     stamp: int
     publisher: str
@@ -61,47 +63,47 @@ class RetainedStore:
         self.topics_max = topics_max
         self.tombstones_max = tombstones_max
         self.bytes = 0
-        """Of all messages, as `size_of` counts them."""
+        """Size of all messages in bytes, as computed by `size_of`."""
         self.refused = 0
-        """Messages that were not kept because there was no room, or because their stamp was too far ahead."""
+        """Messages dropped because the store was full or their stamp was too far ahead."""
         self._kept: dict[str, _Kept] = {}
         self._tree: TopicTree[_Kept] = TopicTree()
         self._tombstones: dict[str, tuple[Order, int]] = {}
-        """By topic: the order of the removal, and when it came. The oldest first."""
+        """Order of the removal and time it was stored, by topic, oldest first."""
         self._expiries: list[tuple[int, str]] = []
-        """A heap of moments and topics; one that is out of date is skipped."""
+        """Heap of expiry times and topics; stale entries are skipped."""
 
     def __len__(self) -> int:
         return len(self._kept)
 
     @property
     def expiries(self) -> int:
-        """Entries of the queue of expiries; some of them are out of date."""
+        """Number of entries in the expiry heap, including stale ones."""
         return len(self._expiries)
 
     # -- one topic -----------------------------------------------------------------------------------------------------
 
     def next_stamp(self, topic: str, wall_us: int) -> int:
-        """The stamp of a publication that shall replace what is retained now."""
+        """Return the stamp for a publication that replaces the current retained message of the topic."""
         known = self._order(topic)
         return wall_us if known is None else max(wall_us, known.stamp + 1)
 
     def fits(self, topic: str, size: int) -> bool:
-        """Whether a message of this size (`size_of`) would be kept."""
+        """Return whether a message of this size (`size_of`) fits in the store."""
         old = self._kept.get(topic)
         if old is None and len(self._kept) >= self.topics_max:
             return False
         return self.bytes - (0 if old is None else old.size) + size <= self.bytes_max
 
     def put(self, message: Message, wall_us: int) -> bool:
-        """Keep a message that is to be retained, or remove what is retained if its payload is empty. Return whether
-        anything changed: not for a message that is older than what is known of its topic."""
+        """Store a retained message; an empty payload removes the current one. Return False if nothing changed because
+        the message is older than the known one."""
         if not is_retained(message.attributes):
             return False
         topic = message.topic
         known = self._order(topic)
         stamp = message.attributes.get(STAMP)
-        if type(stamp) is not int or stamp < 0:  # a native client sets none: then the last one that comes stays
+        if type(stamp) is not int or stamp < 0:  # native clients set no stamp: the last arrival wins
             stamp = wall_us if known is None else max(wall_us, known.stamp + 1)
         if stamp > wall_us + LEAD_US:
             self.refused += 1
@@ -116,7 +118,7 @@ class RetainedStore:
         size = size_of(message)
         if not self.fits(topic, size):
             self.refused += 1
-            self._remove(topic, order, wall_us)  # what it replaces is out of date in any case
+            self._remove(topic, order, wall_us)  # the message that it replaces is stale in any case
             return False
         self._keep(_Kept(order, message, size, expires))
         return True
@@ -141,7 +143,7 @@ class RetainedStore:
         self._tombstones.pop(topic, None)
         if kept.expires_us:
             heapq.heappush(self._expiries, (kept.expires_us, topic))
-            if len(self._expiries) > 2 * len(self._kept) + 64:  # most of it is out of date
+            if len(self._expiries) > 2 * len(self._kept) + 64:  # mostly stale entries
                 self._expiries = [(each.expires_us, name) for name, each in self._kept.items() if each.expires_us]
                 heapq.heapify(self._expiries)
 
@@ -158,14 +160,14 @@ class RetainedStore:
     # -- many topics ---------------------------------------------------------------------------------------------------
 
     def match(self, topic_filter: str, wall_us: int) -> list[Message]:
-        """The retained messages that a subscription matches, but for those that have expired."""
+        """Return the unexpired retained messages whose topics match the filter."""
         if is_plain(topic_filter):
             message = self.get(topic_filter, wall_us)
             return [] if message is None else [message]
         return [kept.message for kept in self._tree.match(topic_filter) if not _is_over(kept, wall_us)]
 
     def expire(self, wall_us: int) -> int:
-        """Remove messages that have expired and tombstones that are old; return how many messages."""
+        """Remove expired messages and old tombstones; return the number of removed messages."""
         removed = 0
         while self._expiries and self._expiries[0][0] <= wall_us:
             due, topic = heapq.heappop(self._expiries)
@@ -181,17 +183,18 @@ class RetainedStore:
         return removed
 
     def messages(self) -> Iterator[tuple[Order, Message]]:
-        """Everything that is retained."""
+        """Iterate over all retained messages with their order."""
         for kept in self._kept.values():
             yield kept.order, kept.message
 
     def removals(self) -> Iterator[tuple[Order, str]]:
-        """Topics whose message was removed, with the order of the removal."""
+        """Iterate over all tombstones: the order of the removal and the topic."""
         for topic, (order, _) in self._tombstones.items():
             yield order, topic
 
     def merge(self, order: Order, topic: str, message: Message | None, wall_us: int) -> bool:
-        """Take over what another broker knows of a topic: a message, or None for a removal."""
+        """Merge the state of a topic from another broker: a message, or None for a removal. Return whether anything
+        changed."""
         known = self._order(topic)
         if (known is not None and order <= known) or order.stamp > wall_us + LEAD_US:
             return False
@@ -212,7 +215,7 @@ def _is_over(kept: _Kept, wall_us: int) -> bool:
 
 
 def size_of(message: Message) -> int:
-    """What a message counts for against the bound of the store."""
+    """Return the number of bytes that a message is charged in the store."""
     size = MESSAGE_BYTES + len(message.payload) + 4 * len(message.topic) + LEVEL_BYTES * message.topic.count("/")
     for name, value in message.attributes.items():
         size += 128 + 4 * len(name) + (4 * len(value) if isinstance(value, str) else 0)

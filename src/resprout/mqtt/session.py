@@ -1,13 +1,14 @@
-"""The server's side of one MQTT connection, without input and output.
+"""State machine of the server side of one MQTT connection, without I/O.
 
-`ServerSession` hears packets, outcomes of the tree, and the time; every call returns a list of actions for the driver.
+`ServerSession` receives packets, results from the tree, and the time. Every call returns a list of actions for the
+driver.
 
     machine = ServerSession(limits, now_us, offset_us)
     for heard in decoder.feed(data):
         execute(machine.hear(heard, now_us))
 
-When the connection is gone, the machine goes on with the session: it knows when the will is due and when the session
-ends. It is over when the session is (`EndSession`), or when another machine has its state.
+After the connection closes, the machine keeps running for the session: it publishes the will and ends the session on
+time. The machine is finished after `EndSession`, or when another machine takes over its state.
 """
 
 import enum
@@ -42,30 +43,32 @@ _Parts = tuple[Incoming, SubscribeHandling]
 
 
 EARLY_BYTES_MAX: Final = 1 << 20
-"""Payloads of packets that come before the session is open. The driver reads no more from then on."""
+"""Maximum payload bytes of packets received before the session is open. The driver stops reading at this size."""
 
 
 class Phase(enum.Enum):
     GREETING = enum.auto()
-    """The first packet has not come."""
+    """Waiting for the first packet."""
     OPENING = enum.auto()
-    """The driver opens the session."""
+    """Waiting for the driver to open the session."""
     OPEN = enum.auto()
     AWAY = enum.auto()
-    """The connection is gone, and the session lives."""
+    """The connection is closed and the session continues."""
     OVER = enum.auto()
 
 
 class ServerSession:
-    """`offset_us`: what to add to `now_us` for the time since 1970."""
+    """State machine of one connection and, after it, of its session. `offset_us` converts `now_us` to microseconds
+    since 1970."""
 
     def __init__(self, limits: ServerLimits, now_us: int, offset_us: int = 0) -> None:
         self.limits = limits
         self.phase = Phase.GREETING
         self.state: SessionState | None = None
-        """From `opened` on, and while the session lives."""
+        """State of the session, from `opened` until the session ends."""
         self.next_deadline_us: int | None = now_us + limits.connect_seconds * SECOND_US
-        """When to call `tick`; it may be later than the driver was told last, and None for never."""
+        """Time at which the driver must call `tick`; None for never. It changes with most calls and may move to a later
+        time."""
         self._offset_us = offset_us
         self._speaker = Speaker()
         self._connect: Connect | None = None
@@ -73,32 +76,32 @@ class ServerSession:
         self._early_bytes = 0
         self._will: Will | None = None
         self._will_due_us = 0
-        """Once the connection is gone."""
+        """Time at which the will is due, once the connection is closed."""
         self._expiry = 0
         self._ends_us = 0
-        """When the session ends, once the connection is gone; 0 for never."""
+        """Time at which the session expires, once the connection is closed; 0 for never."""
         self._silence_us = 0
-        """One and a half times the keep alive; 0 for none."""
+        """One and a half times the keep alive; 0 if keep alive is disabled."""
         self._parts: _Parts | None = None
 
     @property
     def version(self) -> int:
-        """The protocol version; 0 before CONNECT."""
+        """Protocol version; 0 before CONNECT."""
         return self._speaker.version
 
     @property
     def expiry(self) -> int:
-        """Seconds that the session is kept without a connection."""
+        """Session expiry in seconds."""
         return self._expiry
 
     @property
     def is_opening(self) -> bool:
-        """The driver should read nothing more from the connection for now."""
+        """Whether the session is being opened. The driver should not read from the connection meanwhile."""
         return self.phase is Phase.OPENING
 
     @property
     def room(self) -> int:
-        """How many more messages `deliver` takes now."""
+        """Number of messages that `deliver` accepts now."""
         if self.phase is not Phase.OPEN:
             return 0
         assert self.state is not None
@@ -107,7 +110,7 @@ class ServerSession:
     # -- packets -------------------------------------------------------------------------------------------------------
 
     def hear(self, heard: Heard, now_us: int) -> list[Action]:
-        """Handle what the decoder returned: a packet, or the error that ends the connection."""
+        """Handle an item from the decoder: a packet, or the error that ends the connection."""
         out: list[Action] = []
         phase = self.phase
         if phase is Phase.OPEN:
@@ -148,7 +151,7 @@ class ServerSession:
         )  # fmt: skip
 
     def _handle(self, heard: Heard, now_us: int, out: list[Action]) -> None:
-        """A handler raises MqttError when the connection has to end."""
+        """Dispatch a packet. If the handler raises MqttError, end the connection."""
         try:
             if isinstance(heard, MqttError):
                 raise heard
@@ -204,8 +207,8 @@ class ServerSession:
         raise protocol_error("AUTH without an authentication method in CONNECT")
 
     def _guarded(self, out: list[Action]) -> list[Action]:
-        """The actions with a `Remember` where the session survives its broker, before the first packet after which the
-        client relies on that, and before any `Take`. The driver dumps the state after this call, so one is enough."""
+        """Insert `Remember` if the session survives its broker: before the first packet that depends on the dump, and
+        before any `Take`. The driver dumps the state after this call, so one `Remember` is enough."""
         if self.state is None or not self.state.outgoing.remembers:
             return out
         place = next((place for place, action in enumerate(out) if _relies(action)), -1)
@@ -225,8 +228,8 @@ class ServerSession:
     # -- the session ---------------------------------------------------------------------------------------------------
 
     def opened(self, state: SessionState | None, client_id: str, now_us: int, name: str = "") -> list[Action]:
-        """The session is open. `state`: of the session that goes on, or None for a new one. `client_id`: as it was, or
-        assigned. `name`: of the client in the tree; messages of this publisher are its own."""
+        """Handle an opened session and return CONNACK. `state` is that of the resumed session, or None for a new one;
+        `client_id` may be assigned by the server; `name` is the client's name in the tree, for No Local."""
         out: list[Action] = []
         connect = self._connect
         if connect is None or self.phase not in (Phase.OPENING, Phase.OVER):
@@ -239,7 +242,7 @@ class ServerSession:
         speaker = self._speaker
         self._parts = (Incoming(state, self.limits, speaker), SubscribeHandling(state, self.limits, speaker))
         connack = accept(connect, self.limits, is_present, client_id, self._expiry)
-        if self.phase is Phase.OVER:  # the connection is gone, before the client could have a will
+        if self.phase is Phase.OVER:  # the connection closed before CONNACK, so there is no will
             self._detach(now_us, out)
             return out
         if not speaker.fits(connack):
@@ -267,14 +270,14 @@ class ServerSession:
         return out
 
     def refused(self, reason: int, text: str, now_us: int) -> list[Action]:
-        """The client is not served: not let in, or not now."""
+        """Refuse the client with this reason."""
         out: list[Action] = []
         if self.phase is Phase.OPENING:
             self._fail(MqttError(Reason(reason), text), now_us, out)
         return out
 
     def lost(self, now_us: int) -> list[Action]:
-        """The connection is gone, without DISCONNECT."""
+        """Handle a connection that closed without DISCONNECT."""
         out: list[Action] = []
         if self.phase in (Phase.GREETING, Phase.OPENING):
             self._over()
@@ -283,14 +286,15 @@ class ServerSession:
         return out
 
     def stop(self, reason: int, text: str, now_us: int) -> list[Action]:
-        """The server ends the connection: another one has the session, or the broker stops, or the tree wants it."""
+        """End the connection from the server side: session takeover, shutdown, or a failure in the tree."""
         out: list[Action] = []
         if self.phase in (Phase.GREETING, Phase.OPENING, Phase.OPEN):
             self._fail(MqttError(Reason(reason), text), now_us, out)
         return out
 
     def discard(self, now_us: int) -> list[Action]:
-        """The session ends now: a client with its identifier wants a new one. A will that was delayed is due."""
+        """End the session now, because a client with the same identifier requested a clean start. A delayed will is
+        published."""
         out: list[Action] = []
         if self.phase is Phase.OPEN:
             self._fail(MqttError(Reason.SESSION_TAKEN_OVER, "a new session was begun"), now_us, out)
@@ -299,7 +303,7 @@ class ServerSession:
         return out
 
     def tick(self, now_us: int) -> list[Action]:
-        """Do what is due."""
+        """Handle the deadlines that have passed."""
         out: list[Action] = []
         if self.next_deadline_us is None or now_us < self.next_deadline_us:
             return out
@@ -322,8 +326,8 @@ class ServerSession:
     # -- outcomes of the tree ------------------------------------------------------------------------------------------
 
     def deliver(self, message: Message, now_us: int, source: str = "") -> list[Action]:
-        """Send a message to the client when its turn comes; `Take` says when it is done. `source`: the filter of
-        the subscription by which it came, if the tree gives it for this one alone."""
+        """Queue a message for the client; `Take` reports it as done. `source` is the filter of the durable subscription
+        that delivered it, or "" for plain subscriptions."""
         out: list[Action] = []
         state = self._open_state()
         match = state.subscriptions.match(message.topic, message.publisher == state.name, source)
@@ -339,8 +343,8 @@ class ServerSession:
         return out
 
     def publish_refused(self, token: int, reason: int, text: str, now_us: int) -> list[Action]:
-        """A publication was not accepted. In MQTT 5 its acknowledgement says so; in MQTT 3, and for QoS 0 if the client
-        has no right to it (token 0), the connection ends."""
+        """Handle a refused publication. In MQTT 5 its acknowledgement carries the reason. The connection ends in MQTT
+        3, and for an unauthorized QoS 0 publication (token 0)."""
         out: list[Action] = []
         try:
             self._open_parts()[0].refused(token, reason, text, out)
@@ -349,7 +353,8 @@ class ServerSession:
         return out
 
     def subscribed(self, token: int, reasons: Sequence[int], retained: Sequence[Message], now_us: int) -> list[Action]:
-        """By filter that was asked for: 0, or why not. `retained`: all retained messages that any of them matches."""
+        """Handle the answer to `AskSubscriptions`. `reasons` has 0 or a failure code per filter; `retained` has all
+        retained messages that match any of the filters."""
         out: list[Action] = []
         try:
             self._open_parts()[1].subscribed(token, reasons, retained, now_us + self._offset_us, out)
@@ -372,7 +377,7 @@ class ServerSession:
     # -- ends ----------------------------------------------------------------------------------------------------------
 
     def _fail(self, error: MqttError, now_us: int, out: list[Action]) -> None:
-        """End the connection with a reason that the client is told, if its version can say it."""
+        """End the connection and send the reason, if the protocol version can express it."""
         if self.phase is Phase.OPEN:
             if self.version == V5:
                 self._speaker.send(disconnect(error.reason), error.text, out)
@@ -392,7 +397,7 @@ class ServerSession:
             self._over()
 
     def _detach(self, now_us: int, out: list[Action]) -> None:
-        """The connection is gone: the session goes on without it, or ends."""
+        """Continue the session without a connection, or end it if its expiry is 0."""
         assert self.state is not None
         self.phase = Phase.AWAY
         self._speaker.is_live = False
@@ -416,7 +421,7 @@ class ServerSession:
         self.next_deadline_us = min(due, default=None)
 
     def _end(self, out: list[Action]) -> None:
-        """The session is over, and a will that was delayed is due."""
+        """End the session and publish a delayed will."""
         if self._will is not None:
             out.append(PublishWill(self._will))
             self._will = None
@@ -430,7 +435,8 @@ class ServerSession:
 
 
 def _relies(action: Action) -> bool:
-    """Whether the client relies on the session from this packet on: its subscriptions, or a packet identifier."""
+    """Return whether the client depends on the dumped state once it receives this packet: on subscriptions or on a
+    packet identifier."""
     if not isinstance(action, SendPacket):
         return False
     packet = action.packet
@@ -452,4 +458,4 @@ _HANDLERS: Final[Mapping[type, Callable[[ServerSession, Any, int, list[Action]],
     packets.Disconnect: ServerSession._disconnect,
     packets.Auth: ServerSession._auth,
 }
-"""Of packets that a client sends; one table for all sessions."""
+"""Handlers by class of client packet, shared by all sessions."""

@@ -1,7 +1,7 @@
-"""What a retained store knows as bytes, in parts of a bounded size, and back: for a broker that starts, and for disks.
+"""Encodes the retained store in parts of limited size, and decodes them: for synchronisation and persistence.
 
-Parts can be read in any order, more than once, and by a store that knows something already: the order of messages
-decides, as everywhere. A part that is damaged raises WireError, and changes nothing.
+Parts can be loaded in any order, repeatedly, and into a store that is not empty, because the order of messages decides.
+A damaged part raises WireError and changes nothing.
 """
 
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ from resprout.core.message import Message
 from resprout.mqtt.retained import Order, RetainedStore
 
 PART_BYTES: Final = 1 << 20
-"""A part ends with the message that fills it."""
+"""Size in bytes after which a part ends; the message that exceeds it is still included."""
 NUMBER_MAX: Final = 1 << 62
 
 _Row = tuple[int, str, int, int, str, tuple[str, ...], int, dict[str, str | int | float | bool], bytes]
-"""Stamp, publisher, epoch, number, topic, keys, guarantee, attributes, payload; no payload is a removal."""
+"""Stamp, publisher, epoch, number, topic, keys, guarantee, attributes, payload; an empty payload is a removal."""
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decode: Final = msgspec.msgpack.Decoder(list[_Row]).decode
 
 
 def dump(store: RetainedStore, part_bytes: int = PART_BYTES) -> Iterator[bytes]:
-    """The parts of a snapshot. The store must not change until the last one is made."""
+    """Return the parts of a snapshot. The store must not change until the iterator is exhausted."""
     rows: list[msgspec.Raw] = []
     size = 0
     for row in _rows(store):
@@ -49,7 +49,7 @@ def _rows(store: RetainedStore) -> Iterator[tuple[Any, ...]]:
 
 
 def load(store: RetainedStore, part: bytes, wall_us: int) -> int:
-    """Merge a part of a snapshot; return how many topics changed."""
+    """Merge one part into the store; return the number of changed topics."""
     try:
         rows = [_read(row) for row in _decode(part)]
     except (msgspec.DecodeError, UsageError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Packets to the client with a reason: in each version what it has room for, and no larger than the client allows."""
+"""Sends packets with reason codes: adapts them to the protocol version and the client's maximum packet size."""
 
 from typing import Final, TypeAlias
 
@@ -22,26 +22,26 @@ from resprout.mqtt.reasons import MqttError, Reason
 Explained: TypeAlias = Puback | Pubrec | Pubrel | Pubcomp | Suback | Unsuback | Disconnect | Connack
 
 REASON_LETTERS_MAX: Final = 200
-"""Of a reason string."""
+"""Maximum length of a reason string in characters."""
 
 
 class Speaker:
-    """What the client wants to hear: set by its CONNECT."""
+    """Sender of packets with reason codes, with the options that the client set in CONNECT."""
 
     __slots__ = ("bytes_max", "is_live", "problem_information", "version")
 
     def __init__(self) -> None:
         self.version = 0
         self.bytes_max = 0
-        """The maximum packet size of the client; 0 for any."""
+        """Maximum packet size of the client in bytes; 0 for no limit."""
         self.problem_information = True
-        """Whether packets other than CONNACK and DISCONNECT may have reason strings."""
+        """Request Problem Information: whether packets other than CONNACK and DISCONNECT may carry reason strings."""
         self.is_live = False
-        """Whether a connection is open, and may be sent packets."""
+        """Whether the connection is open for sending."""
 
     def send(self, packet: Explained, text: str, out: list[Action]) -> None:
-        """Send the packet, with the text as its reason string if the client wants it and it fits. A CONNACK or a
-        DISCONNECT that is larger than the client allows is left out; for any other packet that is an MqttError."""
+        """Send the packet, with the text as reason string if the client requested it and it fits. If the packet itself
+        is too large for the client, drop it if it is CONNACK or DISCONNECT, otherwise raise MqttError."""
         if text and self.version == V5 and (self.problem_information or isinstance(packet, Disconnect | Connack)):
             values = _explaining(packet.properties, text)
             explained = _with(packet, values)

@@ -1,4 +1,4 @@
-"""What of a session outlives its connections, and what of that another broker has to know when this one dies."""
+"""State of a session that outlives its connections, and the dump of it that lets another broker resume the session."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ _STREAMS: Final = ("eventual", "ordered")
 class _Dump(msgspec.Struct, array_like=True):
     version: int
     subscriptions: list[tuple[str, int, int]]
-    """Filter, options as in SUBSCRIBE, identifier."""
+    """Topic filter, subscription options byte, subscription identifier."""
     received: list[int]
     flights: list[Flight]
 
@@ -32,10 +32,11 @@ _decode: Final = msgspec.msgpack.Decoder(_Dump).decode
 
 
 class SessionState:
-    """The driver keeps it as long as the session lives, and hands it to the machine of the next connection.
+    """State of one session. The driver keeps it while the session lives and passes it to the machine of the next
+    connection.
 
-    Outcomes of the tree are for the session: the driver gives them to the machine that has the state, even if another
-    one asked. Tokens are of the session, and never used twice.
+    Results from the tree belong to the session: the driver passes them to the machine that has the state now, even if
+    another one made the request. Tokens are unique within the session.
     """
 
     __slots__ = (
@@ -45,17 +46,17 @@ class SessionState:
     def __init__(self, client_id: str, name: str) -> None:
         self.client_id = client_id
         self.name = name
-        """In the tree: messages of this publisher are the client's own."""
+        """Name of the client in the tree; messages from this publisher are the client's own (No Local)."""
         self.subscriptions = Subscriptions()
         self.outgoing = Outgoing()
         self.received: dict[int, Inbound] = {}
-        """Publications of the client with QoS 2 that it has not released (PUBREL), by packet identifier."""
+        """QoS 2 publications from the client without PUBREL, by packet identifier."""
         self.publications: dict[int, Inbound] = {}
-        """By token: publications that the tree has not answered."""
+        """Publications that the tree has not answered, by token."""
         self.asked: dict[int, Asked] = {}
-        """By token."""
+        """SUBSCRIBE and UNSUBSCRIBE packets that the tree has not answered, by token."""
         self.connection = 0
-        """The number of connections that the session has had."""
+        """Number of connections of the session so far."""
         self.token = 0
 
     def next_token(self) -> int:
@@ -65,15 +66,16 @@ class SessionState:
     # -- what survives a broker ----------------------------------------------------------------------------------------
 
     def mark_received(self, packet_id: int) -> None:
-        """The tree has a publication of the client with QoS 2 that may not be released: its repeats are dropped."""
+        """Record a QoS 2 packet identifier whose publication is in the tree, so retransmissions are dropped."""
         if packet_id not in self.received:
             self.received[packet_id] = Inbound(packet_id, 2, 0, Reason.SUCCESS)
 
     def dump(self) -> bytes:
-        """Subscriptions and packet identifiers, without messages. It counts for publications that the tree has not
-        answered, too: they are in the tree wherever the dump is, because the client published it after them."""
+        """Return subscriptions and packet identifiers as bytes, without messages. Publications that the tree has not
+        answered are included: the client publishes the dump after them, so they are in the tree wherever the dump
+        is."""
         subscriptions = self.subscriptions
-        if not subscriptions.encoded:  # they may be thousands, and seldom change
+        if not subscriptions.encoded:  # cached: there may be thousands, and they rarely change
             rows = [(each.wish.filter, _options(each.wish), each.identifier) for each in subscriptions]
             subscriptions.encoded = _encode(rows)
         flights = self.outgoing.remembered()
@@ -81,7 +83,7 @@ class SessionState:
 
     @classmethod
     def load(cls, data: bytes, client_id: str, name: str) -> "SessionState":
-        """The state that was dumped; WireError when these bytes are none."""
+        """Return the state from a dump. Raises WireError if the bytes are invalid."""
         if len(data) > DUMP_BYTES_MAX:
             raise WireError(f"{len(data)} bytes of a session; at most {DUMP_BYTES_MAX}")
         state = cls(client_id, name)

@@ -1,7 +1,7 @@
-"""SUBSCRIBE and UNSUBSCRIBE: options are checked, the tree is asked, and its answers become one packet.
+"""Handles SUBSCRIBE and UNSUBSCRIBE: checks options, asks the tree, and sends SUBACK or UNSUBACK.
 
-A subscription counts from the moment it is asked for, because messages may come before the tree has confirmed it. If
-the tree refuses it, the one that it replaced is back.
+A subscription is active from the request on, because messages may arrive before the tree confirms it. If the tree
+refuses it, the subscription that it replaced is restored.
 """
 
 from collections.abc import Sequence
@@ -100,7 +100,7 @@ class SubscribeHandling:
     def subscribed(
         self, token: int, reasons: Sequence[int], retained: Sequence[Message], wall_us: int, out: list[Action]
     ) -> None:
-        """By filter that the tree was asked for: its reason code, 0 when it is confirmed."""
+        """Handle the result of `AskSubscriptions`: one reason code per requested filter, 0 if confirmed."""
         asked = self._state.asked.pop(token, None)
         if asked is None:
             return
@@ -130,7 +130,7 @@ class SubscribeHandling:
             self._unsuback(asked, out)
 
     def _take_back(self, subscription: Subscription, before: Subscription | None) -> None:
-        """Unless a later SUBSCRIBE has replaced it."""
+        """Restore the previous subscription, unless a later SUBSCRIBE has replaced this one."""
         if self._state.subscriptions.get(subscription.wish.filter) is subscription:
             if before is None:
                 self._state.subscriptions.remove(subscription.wish.filter)

@@ -1,7 +1,7 @@
-"""The subscriptions of one session: which match a topic, with what QoS and identifiers.
+"""Subscriptions of one session: which match a topic, with which QoS and subscription identifiers.
 
-A message that several subscriptions match is sent once, with the highest QoS and all their identifiers. Shared
-subscriptions are apart: the tree says by which of them a message came.
+A message that matches several subscriptions is sent once, with the highest QoS and all identifiers. Messages of shared
+subscriptions are matched separately: the tree names the subscription that delivered them.
 """
 
 from collections.abc import Iterator
@@ -16,17 +16,17 @@ from resprout.mqtt.records import Match, Subscription
 
 SHARE: Final = "$share/"
 RESERVED: Final = ("$mqtt", "$share")
-"""First levels of topics to which no client may publish or subscribe."""
+"""First topic levels that clients may neither publish nor subscribe to."""
 READ_ONLY: Final = "$SYS"
 MATCHES_KEPT: Final = 64
-"""Topics whose match is remembered, for each session."""
+"""Maximum number of cached match results per session."""
 
 FILTER_BYTES: Final = 16
-"""What is remembered of a subscription beside its filter."""
+"""Bytes charged per subscription in addition to its filter."""
 
 
 def read_filter(topic_filter: str) -> tuple[str, str]:
-    """Return the topic filter and the name of the shared subscription, or ""; MqttError when it is no filter."""
+    """Return the topic filter and the share name, or "". Raises MqttError if the filter is invalid."""
     group = ""
     if topic_filter.startswith(SHARE):
         group, mark, topic_filter = topic_filter[len(SHARE) :].partition("/")
@@ -42,12 +42,12 @@ def read_filter(topic_filter: str) -> tuple[str, str]:
 
 
 def size_of_filter(topic_filter: str) -> int:
-    """What a subscription counts for in `Subscriptions.bytes`."""
+    """Return the number of bytes that a subscription adds to `Subscriptions.bytes`."""
     return FILTER_BYTES + len(topic_filter.encode())
 
 
 class _Slot:
-    """The place of a filter in the index."""
+    """Entry of the filter index."""
 
     __slots__ = ("subscription",)
 
@@ -59,12 +59,12 @@ class Subscriptions:
     def __init__(self) -> None:
         self._all: dict[str, Subscription] = {}
         self._index: FilterMap[_Slot] = FilterMap(_Slot)
-        """Those that are not shared."""
+        """Index of the subscriptions that are not shared."""
         self._matches: dict[str, Match | None] = {}
         self.encoded = b""
-        """What `SessionState.dump` made of them; empty when they have changed."""
+        """Cached encoding of the subscriptions for `SessionState.dump`; empty after a change."""
         self.bytes = 0
-        """Of all filters, with what else is remembered of them."""
+        """Size of all subscriptions in bytes, as computed by `size_of_filter`."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -73,7 +73,7 @@ class Subscriptions:
         return iter(self._all.values())
 
     def get(self, topic_filter: str) -> Subscription | None:
-        """By the filter as the client wrote it."""
+        """Return the subscription with this filter, as the client sent it."""
         return self._all.get(topic_filter)
 
     def put(self, subscription: Subscription) -> None:
@@ -99,8 +99,8 @@ class Subscriptions:
         return subscription
 
     def match(self, topic: str, is_own: bool, source: str = "") -> Match | None:
-        """How to send a message; None when no subscription wants it any more. `is_own`: the client published it.
-        `source`: the filter of the subscription by which it came, if it came for this one alone."""
+        """Return how to send a message; None if no subscription matches it. `is_own` is whether the client published it
+        (No Local). `source` is the filter of the only subscription to consider, or "" for all."""
         if source:
             only = self._all.get(source)
             return None if only is None or (is_own and only.wish.no_local) else _match([only])
@@ -132,13 +132,13 @@ def _match(found: list[Subscription]) -> Match | None:
 
 
 def match_of(subscription: Subscription) -> Match:
-    """How a message is sent for this subscription alone."""
+    """Return how to send a message for this subscription only."""
     identifier = subscription.identifier
     return Match(subscription.wish.qos, True, (identifier,) if identifier else ())
 
 
 def granted(wish: Wish, maximum_qos: int) -> Wish:
-    """The wish with the QoS that it gets."""
+    """Return the request with its QoS limited to the maximum."""
     if wish.qos <= maximum_qos:
         return wish
     return Wish(wish.filter, maximum_qos, wish.no_local, wish.retain_as_published, wish.retain_handling)

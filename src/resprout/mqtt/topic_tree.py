@@ -1,7 +1,8 @@
-"""Values by topic, found by topic filter: the opposite of `filters.FilterMap`, which finds filters by topic.
+"""Trie from topics to values, searched by topic filter: the inverse of `filters.FilterMap`, which finds filters by
+topic.
 
-A tree with one level of the topic in each step. A filter visits only branches that it can match, so a search costs what
-it finds, and one look for each `+` and level beside that.
+A search visits only branches that can match. Its cost is proportional to the number of results, plus one lookup per
+visited node for each level of the filter.
 """
 
 from typing import Generic, TypeVar
@@ -31,7 +32,7 @@ class TopicTree(Generic[Value]):
         node.value = value
 
     def remove(self, topic: str) -> None:
-        """Forget the value of a topic, and branches that lead to none; nothing if there is no value."""
+        """Remove the value of a topic and prune empty branches. Does nothing if there is no value."""
         levels = topic.split("/")
         path = [self._root]
         for level in levels:
@@ -45,8 +46,8 @@ class TopicTree(Generic[Value]):
             del path[-1].below[levels[len(path) - 1]]
 
     def match(self, topic_filter: str) -> list[Value]:
-        """The values of all topics that the filter matches. A wildcard in the first level leaves out topics that begin
-        with `$`."""
+        """Return the values of all topics that match the filter. A wildcard in the first level does not match topics
+        that begin with `$`."""
         found: list[Value] = []
         levels = topic_filter.split("/")
         nodes = [self._root]
@@ -64,7 +65,7 @@ class TopicTree(Generic[Value]):
         return found
 
     def _collect(self, nodes: list[_Node[Value]], is_first: bool, found: list[Value]) -> None:
-        """Everything at these nodes and below."""
+        """Append the values of these nodes and of all nodes below them."""
         todo = list(nodes)
         if is_first:
             todo = [below for name, below in self._root.below.items() if not name.startswith("$")]

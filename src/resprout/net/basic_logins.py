@@ -1,9 +1,9 @@
-"""Checks a secret that a client sends itself, over HTTP or MQTT, against the verifiers that logins are checked with.
+"""Checks secrets that clients send in plain text, over HTTP or MQTT, against the SCRAM verifiers.
 
-Here the broker computes what a client computes in SCRAM, so it computes one secret at a time, in a thread, and few
-requests may wait, fewer from one address. An unknown identity takes as long as a known one. A secret that was right is
-remembered as a digest with a key that stays in this process, so a client that comes again does not wait behind guesses.
-Wrong ones delay the next check, as at the broker's port.
+The broker derives the keys that a SCRAM client would derive. It checks one secret at a time in a thread, and limits the
+pending checks in total and per address. Unknown identities take as long as known ones. Correct secrets are cached as a
+keyed digest, so returning clients do not wait behind guesses. Wrong secrets delay the next check, as on the broker's
+port.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from resprout.net.identity.scram import Verifier, derive_keys
 
 WAITING_MAX: Final = 64
 WAITING_OF_ONE_MAX: Final = 16
-"""Secrets that wait to be computed: of all, and from one address."""
+"""Maximum number of pending checks per address; `WAITING_MAX` is the limit for all addresses."""
 RIGHT_MAX: Final = 1_024
-"""Secrets that were right and are remembered."""
+"""Maximum number of cached correct secrets."""
 TOO_MANY: Final = "too many secrets wait to be checked"
 
 
@@ -41,7 +41,7 @@ class BasicLogins:
             self._thread = None
 
     async def check(self, identity: str, secret: str, source: str) -> str:
-        """Why not; empty when the secret is that of the identity."""
+        """Check the secret of an identity. Return an empty string if it is correct, otherwise the reason."""
         verifiers, is_known = self._door.book.find(identity)
         mark = self._mark(identity, verifiers, secret)
         if mark in self._right:
@@ -53,7 +53,7 @@ class BasicLogins:
             return await self._compute(identity, verifiers, secret, source, mark, is_known)
         finally:
             self._waiting[source] -= 1
-            self._waiting += Counter()  # without those that are at 0
+            self._waiting += Counter()  # drop counts of 0
 
     async def _compute(
         self, identity: str, verifiers: Sequence[Verifier], secret: str, source: str, mark: bytes, is_known: bool
@@ -73,12 +73,13 @@ class BasicLogins:
         return ""
 
     def _mark(self, identity: str, verifiers: Sequence[Verifier], secret: str) -> bytes:
-        """With the verifiers: when those change, what was right is forgotten."""
+        """Return the cache key of a secret. It includes the verifiers, so that changing them invalidates the cache."""
         return hmac.digest(self._key, "\0".join((identity, *map(str, verifiers), secret)).encode(), "sha256")
 
 
 def _is_any(verifiers: Sequence[Verifier], secret: str) -> bool:
-    """All of them are computed, whichever is right."""
+    """Return whether the secret matches any verifier. Checks all of them, so that timing does not reveal which one
+    matches."""
     found = [
         hmac.compare_digest(derive_keys(secret, one.salt, one.iterations).stored_key, one.stored_key)
         for one in verifiers

@@ -1,14 +1,13 @@
-"""How many connections and sessions one address, or one identity, may have, and how many this process may have.
+"""Limits on connections and sessions per address, per identity and per process.
 
-A client's session bounds what it may have under way (`window_bytes`, `outbox_bytes_max`); so the numbers in
-`CrowdLimits` bound what an identity, or all clients behind an address, can make a broker keep. A session outlives its
-connection for a while (`session_linger_us`), so sessions are counted, and not connections.
+Each client session has limits on its own data (`window_bytes`, `outbox_bytes_max`). So the limits on the number of
+sessions (`CrowdLimits`) bound the memory that one identity, or all clients at one address, can use. Sessions outlive
+their connections (`session_linger_us`), so sessions are counted rather than connections.
 
-`Unidentified` are connections that others opened and that have not said who they are. When there are too many, the
-oldest one of the address that has most of them is closed. So an address that opens connections and says nothing only
-displaces its own: the next client is let in, and one that comes from elsewhere keeps its place.
+`Unidentified` holds incoming connections that have not identified themselves. If there are too many, the oldest one of
+the address that has most is closed. So an address that floods the broker displaces only its own connections.
 
-Every connection is an open file (`ulimit -n`): `raise_limit` and `room_for` ask the system how many there may be.
+Every connection needs a file descriptor (`ulimit -n`): `raise_limit` and `room_for` check how many are available.
 """
 
 import ipaddress
@@ -24,39 +23,39 @@ from resprout.core.limits import ClientLimits
 from resprout.edge.rights import Rights
 
 COUNTED_MAX: Final = 65_536
-"""Clients that may be counted; when there are more, those that are gone are looked for."""
+"""Number of tracked clients above which clients without a session are removed."""
 
 RESERVED: Final = 64
-"""Files that a broker needs beside the connections that others open: its own connections, records, the loop."""
+"""File descriptors reserved for other uses: the broker's own connections, files, the event loop."""
 CONNECTIONS_MIN: Final = 16
-"""With fewer, no broker is of use to anybody."""
+"""Minimum number of connections with which a broker starts."""
 
 
 class CrowdLimits(ClientLimits, frozen=True, kw_only=True):
-    """Of one broker; rules may say something else about an identity, except of the first and the last."""
+    """Limits of one broker. Rules may override them for an identity, except `address_connections` and
+    `reserved_sessions`."""
 
     address_connections: int = 2048
-    """Connections from one address, and sessions that were begun from there. Those of this machine are not counted:
-    whoever is on it has other means."""
+    """Maximum number of connections from one address, and of sessions started from it. Local connections are exempt."""
     identity_clients: int = 1024
-    """Sessions of clients that one identity has at a time, with those that have no connection at the moment."""
+    """Maximum number of sessions of one identity, including those without a connection."""
     reserved_sessions: int = 256
-    """Of `sessions_max`, what only brokers and operators may use."""
+    """Part of `sessions_max` that is reserved for brokers and operators."""
 
     def of_identity(self, changes: Mapping[str, int]) -> "CrowdLimits":
-        """With what the rules say about one identity."""
+        """Return the limits for an identity with the given overrides from the rules."""
         return msgspec.structs.replace(self, **changes) if changes else self
 
 
 IDENTITY_LIMITS = (*ClientLimits.__struct_fields__, "identity_clients")
-"""Limits that rules may set for an identity."""
+"""Names of the limits that rules may set for an identity."""
 
 Standing = tuple[str, Rights | None]
-"""The identity that a client has proven, empty for none, and what it may do; None where nobody asks."""
+"""Authenticated identity of a client, empty for none, and its rights; None without rules."""
 
 
 class Crowd:
-    """By whatever connections are told apart by."""
+    """Number of connections by key, such as an address."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -75,7 +74,7 @@ class Crowd:
 
 @runtime_checkable
 class KeepsSessions(Protocol):
-    """A machine that can be asked who has a session, with or without a connection."""
+    """Machine that knows which clients have sessions, with or without a connection."""
 
     @property
     def session_count(self) -> int: ...
@@ -83,22 +82,22 @@ class KeepsSessions(Protocol):
     def has_session(self, peer: str) -> bool: ...
 
     def lingers(self, peer: str) -> bool:
-        """Whether its session waits for a connection, and would end after a while without one."""
+        """Return whether the client's session is without a connection and will expire."""
 
 
 class SessionCrowd:
-    """Which clients have sessions, by address or identity."""
+    """Clients with sessions, by address or identity."""
 
     def __init__(self, sessions: KeepsSessions | None) -> None:
         self._sessions = sessions
         self._names: dict[str, dict[str, None]] = {}
         self._counted: dict[str, str] = {}
-        """By client: where it is counted."""
+        """Key under which each client is counted, by client name."""
         self._standings: dict[str, Standing] = {}
-        """By client: for whom its session was begun."""
+        """Identity and rights with which each client started its session, by client name."""
 
     def has_room(self, key: str, name: str, most: int) -> bool:
-        """Whether a client may begin a session. One that comes again comes in place of itself."""
+        """Return whether a client may start a session. A client that already has one replaces it."""
         names = self._names.get(key, {})
         if name in names or len(names) < most:
             return True
@@ -108,7 +107,7 @@ class SessionCrowd:
     def enter(self, key: str, name: str, standing: Standing = ("", None)) -> None:
         before = self._counted.get(name)
         if before is not None:
-            self._remove(before, name)  # the last to come is the last in its line
+            self._remove(before, name)  # re-insert as the most recent one
         if len(self._counted) >= COUNTED_MAX:
             for known in list(self._names):
                 self._forget_gone(known)
@@ -117,11 +116,11 @@ class SessionCrowd:
         self._names.setdefault(key, {})[name] = None
 
     def standing_of(self, name: str) -> Standing | None:
-        """For whom the session of a client was begun, with which rights; None when it has none."""
+        """Return the identity and rights with which the client started its session; None if it has no session."""
         return self._standings.get(name) if self._has(name) else None
 
     def change_rights(self, name: str, rights: Rights) -> None:
-        """New rules let a client do more than before."""
+        """Replace the rights of a client after a change of the rules."""
         if name in self._standings:
             self._standings[name] = (self._standings[name][0], rights)
 
@@ -133,13 +132,13 @@ class SessionCrowd:
         return self._sessions is not None and self._sessions.has_session(name)
 
     def first_away(self, key: str) -> str | None:
-        """Return a client of an identity or address that has a session and no connection: the first that came."""
+        """Return the oldest client under this key whose session has no connection; None if there is none."""
         if self._sessions is None:
             return None
         return next((name for name in self._names.get(key, ()) if self._sessions.lingers(name)), None)
 
     def first_away_of_most(self) -> str | None:
-        """Return such a client of whoever has the most sessions."""
+        """Return such a client of the key with the most sessions; None if there is none."""
         for key in list(self._names):
             self._forget_gone(key)
         keys = sorted(self._names, key=lambda key: -len(self._names[key]))
@@ -154,7 +153,7 @@ class SessionCrowd:
 
 
 class Stranger(Protocol):
-    """A connection that somebody has opened."""
+    """Incoming connection that has not identified itself."""
 
     number: int
     address: str
@@ -168,7 +167,7 @@ class Unidentified(Generic[S]):
         self.places = places
         self._count = 0
         self._waiting: dict[str, dict[int, S]] = {}
-        """By source, the oldest first."""
+        """Connections by address, oldest first."""
 
     def __len__(self) -> int:
         return self._count
@@ -179,7 +178,7 @@ class Unidentified(Generic[S]):
         waiting[connection.number] = connection
 
     def leave(self, connection: S) -> None:
-        """It has said who it is, or is gone."""
+        """Remove a connection that has identified itself or closed."""
         source = source_of(connection.address)
         waiting = self._waiting.get(source, {})
         if waiting.pop(connection.number, None) is not None:
@@ -188,19 +187,19 @@ class Unidentified(Generic[S]):
                 del self._waiting[source]
 
     def one_too_many(self) -> S | None:
-        """Who is to go when somebody has to; None when nobody waits."""
+        """Return the connection to close if there are too many; None if there are none."""
         if not self._waiting:
             return None
         return next(iter(max(self._waiting.values(), key=len).values()))
 
 
 def is_local(source: str) -> bool:
-    """Of this machine."""
+    """Return whether the source is a loopback address."""
     return source in ("", "::/64") or source.startswith("127.")
 
 
 def source_of(address: str) -> str:
-    """Whom an address belongs to: of IPv6 everybody has 64 bits for themselves."""
+    """Return the key under which an address is counted: for IPv6 the /64 network."""
     try:
         known = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -211,7 +210,7 @@ def source_of(address: str) -> str:
 
 
 def raise_limit(connections: int) -> None:
-    """As far as this process may, and no further than needed. For processes that are nothing but a broker."""
+    """Raise the soft limit of file descriptors as far as needed and allowed. For processes that only run a broker."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + RESERVED
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -220,8 +219,8 @@ def raise_limit(connections: int) -> None:
 
 
 def room_for(connections: int) -> tuple[int, str]:
-    """So many of these connections can be had, and a line of warning when that is not all of them. UsageError when it
-    is next to none."""
+    """Return how many of these connections the file descriptor limit permits, and a warning if fewer. Raises UsageError
+    if the limit is too low to run a broker."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= connections + RESERVED:
         return connections, ""

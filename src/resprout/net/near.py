@@ -1,11 +1,10 @@
-"""A connection between two hosts of one process: frames are handed over as objects, without encoding and sockets.
+"""In-process connection between two hosts: frames are passed as objects, without encoding and sockets.
 
-A client inside a broker's process (`net.mqtt`) has a host of its own, and all that a broker promises to clients holds
-for it: a session, a window, rights and limits. `NearHost` reaches one broker so, and every other one over TCP.
+A client inside a broker's process (`net.mqtt`) has a host of its own and gets the same session, windows, rights and
+limits as any other client. Its `NearHost` reaches that broker in the process and all other brokers over TCP.
 
-Frames arrive in a later turn of the event loop, in the order in which they were sent. What they hold is never changed
-by either side: a simulator hands over the same objects. The opener has proven to the process who it is (`NearOpener`)
-before the connection is made.
+Frames arrive in a later turn of the event loop, in order. Neither side modifies them, as in the simulator. The opener
+has authenticated to the process (`NearOpener`) before the connection is made.
 """
 
 from collections.abc import Callable
@@ -30,22 +29,22 @@ GONE = "the peer closed the connection"
 
 
 class NearOpener(msgspec.Struct, frozen=True):
-    """Who opens the connection, as far as it has proven that."""
+    """Credentials of the side that opens the connection, as verified by this process."""
 
     address: str
-    """From where it comes, without the port: where its connections are counted."""
+    """Address of the MQTT client, without the port; its connections are counted there."""
     identity: str | None = None
-    """Whom it has shown to be, by a secret."""
+    """Identity that was authenticated with a secret."""
     proven: ProvenPeer | None = None
-    """What its certificate says."""
+    """Peer proven by a certificate."""
     internal: bool = False
-    """It is a part of the broker: no rules say what it may do, and it counts for nobody."""
+    """Whether it is a part of the broker, which is exempt from rules and limits."""
     also: tuple[str, ...] = ()
-    """Beginnings of topics on which it may publish, whatever the rules say: what this process adds to publications."""
+    """Topic prefixes on which it may publish regardless of rules, for keys that this process adds to publications."""
 
 
 class NearPermit(Permit):
-    """The rights of a client for which this process publishes more than the client knows of."""
+    """Rights of a client plus the topic prefixes that this process publishes on for it."""
 
     __slots__ = ("_also",)
 
@@ -58,7 +57,7 @@ class NearPermit(Permit):
 
 
 class NearConnection(PeerConnection):
-    """One end; `join` makes both."""
+    """One end of an in-process connection; `join` creates both."""
 
     def __init__(self, host: Host, peer: str | None, opener: NearOpener) -> None:
         super().__init__(host, host.next_number(), peer)
@@ -102,7 +101,7 @@ class NearConnection(PeerConnection):
         self.close(reason)
 
     def slow_down(self) -> None:
-        """A client sends little here before it is answered: its driver reads no faster."""
+        """Do nothing: the client's driver reads no faster than the broker answers."""
 
     def _take(self, frame: Any) -> None:
         self._arrived.append(frame)
@@ -126,7 +125,7 @@ class NearConnection(PeerConnection):
             self.close(GONE)
 
     def _greet(self, hello: Any) -> bool:
-        """The opener says who it is. False when it may not be that."""
+        """Handle the opener's `Hello`. Return False if the opener was refused."""
         self._greeted = True
         self._host.reception.greeted(self)
         if type(hello) is Hello:
@@ -140,7 +139,7 @@ class NearConnection(PeerConnection):
 
 
 def join(opener: Host, listener: Host, who: NearOpener) -> None:
-    """Connect two hosts. The listener may refuse, as it refuses others, which the opener then hears."""
+    """Connect two hosts. The listener may refuse the opener, as on any connection."""
     near = NearConnection(opener, listener.here.name, who)
     far = NearConnection(listener, None, who)
     near._other, far._other = far, near
@@ -149,7 +148,7 @@ def join(opener: Host, listener: Host, who: NearOpener) -> None:
 
 
 class NearHost(Host):
-    """The host of a client that lives in the process of a broker. `listener`: that of the broker's current life."""
+    """Host of a client inside a broker's process. `listener` returns the broker's current host."""
 
     def __init__(
         self,
@@ -160,7 +159,7 @@ class NearHost(Host):
         upward: Callable[[Upward], None],
         door: Door | None = None,
     ) -> None:
-        """`door`: how this client proves to other brokers who it is."""
+        """`door` holds the credentials for other brokers."""
         self._listener = listener
         self._who = who
         super().__init__(links, CODEC, here, self._find, upward, door=door)

@@ -1,7 +1,7 @@
-"""What a host knows about a connection with a peer, however bytes or frames travel on it.
+"""State of a connection to a peer, for all transports.
 
-`net.connection` has connections over TCP, `net.near` those between two hosts of one process. A host and its reception
-use nothing of a connection but what is declared here; what comes before a session (`net.door.Prelude`) is for TCP only.
+`net.connection` implements connections over TCP, `net.near` connections between two hosts of one process. Hosts and
+their reception use only this interface. The handshake before a session (`net.door.Prelude`) exists for TCP only.
 """
 
 from abc import ABC, abstractmethod
@@ -17,65 +17,66 @@ if TYPE_CHECKING:
 
 
 class PeerConnection(ABC):
-    """`peer`: whom this side wanted to reach; None when the other side opened it."""
+    """Connection to a peer. `peer` is the name of the peer that this side connected to; None if the other side
+    connected."""
 
     def __init__(self, host: "Host", number: int, peer: str | None) -> None:
         self._host = host
         self.number = number
         self.peer = peer
         self.name = peer
-        """Who is at the other end, as far as that is known: an opener says it in its `Hello`."""
+        """Name of the peer; None until the `Hello` of an opener arrives."""
         self.is_client = False
-        """The opener has said that it is one."""
+        """Whether the opener is a client, according to its `Hello`."""
         self.address = ""
-        """Of the other end, without the port."""
+        """Address of the peer, without the port."""
         self.identity: str | None = None
-        """Whom the opener has shown to be, by a secret."""
+        """Identity of the opener, authenticated with a secret."""
         self.announced = False
-        """The machine knows of this connection."""
+        """Whether the machine was told of this connection."""
         self.permit: Permit | None = None
-        """What the opener may do, if it is a client, and if not all may do everything."""
+        """Rights of the opener if it is a client; None if there are no rules."""
         self.limits: ClientLimits = host.door.limits
-        """How much the opener may use, if it is a client."""
+        """Limits of the opener if it is a client."""
         self.place: str | None = None
         self.belongs_to: str | None = None
-        """Among whose connections it is counted: of an address, and of an identity."""
+        """Key under which the connection is counted: an address or an identity."""
         self.is_internal = False
-        """A part of this node has opened it: it may do everything, and rules do not concern it."""
+        """Whether a part of this process opened it, which is exempt from rules."""
         self.shaking_hands = False
-        """This side has opened it and does not know yet who is there; nobody was told of it."""
+        """Whether this side opened it and the handshake is not complete."""
 
     @property
     def is_broker(self) -> bool:
-        """A broker is at the other end, as far as anybody has said who is there."""
+        """Whether the peer is a broker, as far as it has identified itself."""
         return self.name is not None and not self.is_client
 
     @property
     @abstractmethod
     def is_plain(self) -> bool:
-        """Everybody on the way can read it."""
+        """Whether the connection is unencrypted."""
 
     @property
     @abstractmethod
     def proven(self) -> ProvenPeer | None:
-        """Who is at the other end, as its certificate or the key of the network proves; None without either."""
+        """Peer proven by a certificate or the network key; None without either."""
 
     def permit_for(self, rights: Rights) -> Permit:
-        """What the opener may do with these rights."""
+        """Return the permit of the opener for these rights."""
         return Permit(rights)
 
     @abstractmethod
     def send(self, frame: Any) -> None:
-        """Pass on a frame, after those before it."""
+        """Send a frame after all earlier ones."""
 
     @abstractmethod
     def close(self, reason: str) -> None:
-        """After what was sent has left."""
+        """Close the connection after flushing."""
 
     @abstractmethod
     def abort(self, reason: str) -> None:
-        """At once."""
+        """Close the connection immediately."""
 
     @abstractmethod
     def slow_down(self) -> None:
-        """What it has sent took long, perhaps because of what others sent in the same turn."""
+        """Report that its last frames took long to handle, possibly because of other connections in the same turn."""

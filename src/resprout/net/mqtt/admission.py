@@ -1,8 +1,8 @@
-"""Who an MQTT client is, what it is called in the tree, and whether it may come in.
+"""Authenticates MQTT clients, maps client identifiers to names in the tree, and applies the broker's rules.
 
-A user name is an identity of the rules, and the password its secret; without rules both are ignored, as whatever else
-proves nothing. A certificate is as good as at the broker's own port. The client identifier is the name of the client in
-the tree, and the rules say which names an identity may have. An identifier that is no name there is known by a digest.
+A user name is an identity in the rules, and the password is its secret. Without rules both are ignored. Client
+certificates work as on the broker's own port. The client identifier is the client's name in the tree, and the rules say
+which names an identity may use. An identifier that is not a valid name is replaced by a digest of it.
 """
 
 import hashlib
@@ -25,13 +25,13 @@ DIGEST_LETTERS: Final = 32
 
 
 class AdmissionError(Exception):
-    """Why a client is not served, for its CONNACK."""
+    """Refusal of a client, with the reason code for its CONNACK."""
 
     def __init__(self, reason: Reason, why: str, text: str = "") -> None:
         super().__init__(text or why)
         self.reason = reason
         self.why = why
-        """One of a few texts."""
+        """Reason for metrics and logs, from a fixed set of texts."""
 
 
 class Admission:
@@ -43,8 +43,8 @@ class Admission:
         self._logins.close()
 
     async def identify(self, address: str, username: str | None, password: bytes | None) -> str | None:
-        """Return the identity that a client has shown to be; None without a user name. AdmissionError when it is none
-        of these."""
+        """Check user name and password and return the identity; None without a user name or without rules. Raises
+        AdmissionError if they are wrong or too many checks are pending."""
         if username is None or not self._door.has_rules:
             return None
         try:
@@ -60,7 +60,7 @@ class Admission:
         return identity
 
     def judge(self, broker: "RunningBroker", name: str, proven: ProvenPeer | None, identity: str | None) -> None:
-        """AdmissionError when a client may not have this name, or not come in at all."""
+        """Raise AdmissionError if the client may not connect or may not use this name."""
         knows = getattr(broker.books.machine, "knows_broker", None)
         if name == broker.name or (knows is not None and knows(name)):
             raise AdmissionError(Reason.CLIENT_IDENTIFIER_NOT_VALID, "its name is that of a broker")
@@ -72,7 +72,7 @@ class Admission:
 
 
 def name_of(client_id: str, identity: str | None) -> tuple[str, str]:
-    """Return the name in the tree, and the client identifier: an assigned one for a client without."""
+    """Return the name in the tree and the client identifier, which is assigned if the client sent an empty one."""
     if not client_id:
         assigned = f"{identity or 'mqtt'}.{secrets.token_hex(10)}"
         return assigned, assigned

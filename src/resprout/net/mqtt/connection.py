@@ -1,9 +1,9 @@
-"""One connection of an MQTT client: bytes in, packets up; packets in, bytes out.
+"""One connection of an MQTT client: decodes received bytes to packets, and encodes and writes packets.
 
-A client that sends much at once is read from in turns with others (`HeavyLine`), and not read from while too much of
-what it has published waits to be safe. A client that does not read is given no more messages (`is_writable`); what it
-is told beyond that is bounded by `WRITE_BYTES_MAX`, and then it is cut off. Whoever opens a connection has a short time
-for CONNECT, TLS and WebSocket included.
+Connections with many packets take turns (`HeavyLine`). The server stops reading from a client while too many of its
+publications are not safe. It sends no more messages to a client that does not read (`is_writable`), and closes the
+connection if other packets fill `WRITE_BYTES_MAX`. CONNECT must arrive within a timeout that includes the TLS and
+WebSocket handshakes.
 """
 
 import asyncio
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
     from resprout.net.mqtt.server import MqttServer
 
 WRITE_BYTES_HIGH: Final = 256 << 10
-"""With so much unwritten the client is given no more messages."""
+"""Size of the write buffer in bytes above which no more messages are sent to the client."""
 WRITE_BYTES_MAX: Final = 8 << 20
-"""With so much unwritten the client is cut off: it does not read even what it asked for."""
+"""Size of the write buffer in bytes above which the connection is aborted."""
 TURN_PACKETS: Final = 256
-"""Packets of one connection that are taken before others have their turn."""
+"""Maximum number of packets handled per turn of a connection."""
 CLOSE_SECONDS: Final = 2.0
-"""What was sent on a connection that is being closed has this long to leave."""
+"""Maximum time to flush the write buffer of a closing connection."""
 
 Take = Callable[[Sequence[Heard]], None]
 
 
 class MqttConnection(asyncio.Protocol):
-    """`take` is given what was heard, in order, and `lost` is told once that the connection is gone; both are set by
-    the server when the connection is made. `kind`: the name of the listener."""
+    """Connection of an MQTT client. `kind` is the name of the listener. The driver sets the callbacks: `take` receives
+    decoded packets in order, `lost` is called once when the connection has closed."""
 
     def __init__(self, server: "MqttServer", kind: str, layers: Layers) -> None:
         self._server = server
         self.kind = kind
         self.address = ""
-        """Of the other end, without the port."""
+        """Address of the client, without the port."""
         self.number = 0
         self.peer: object = None
         self.take: Take = _nothing
         self.lost: Callable[[str], None] = _nothing
         self.drained: Callable[[], None] = _nothing
-        """Told that the client has read enough to be given more messages."""
+        """Callback for when the write buffer has room for more messages."""
         self._layers = layers
         self._decoder = PacketDecoder(server.settings.packet_bytes_max)
         self._transport: asyncio.Transport | None = None
@@ -54,9 +54,9 @@ class MqttConnection(asyncio.Protocol):
         self._reason = ""
         self._deadline: asyncio.TimerHandle | None = None
         self._waiting: list[Heard] = []
-        """Heard, and not taken yet."""
+        """Decoded packets that are not handled yet."""
         self._held = False
-        """No more is read until `release`."""
+        """Whether reading is paused until `release`."""
         self._in_line = False
         self._out: list[bytes] = []
 
@@ -104,7 +104,7 @@ class MqttConnection(asyncio.Protocol):
         self.take = self.drained = _nothing
 
     def pause_writing(self) -> None:
-        """`is_writable` tells it to those who ask."""
+        """Do nothing: senders check `is_writable`."""
 
     def resume_writing(self) -> None:
         self.drained()
@@ -113,12 +113,13 @@ class MqttConnection(asyncio.Protocol):
 
     @property
     def proven(self) -> ProvenPeer | None:
-        """What the certificate of the client says."""
+        """Peer proven by the client certificate; None without one."""
         return self._layers.proven
 
     @property
     def is_writable(self) -> bool:
-        """The client reads: more messages may be sent to it."""
+        """Whether more messages may be sent: the connection is open and its write buffer is below
+        `WRITE_BYTES_HIGH`."""
         transport = self._transport
         return transport is not None and not self._closing and transport.get_write_buffer_size() < WRITE_BYTES_HIGH
 
@@ -131,7 +132,7 @@ class MqttConnection(asyncio.Protocol):
         return self._decoder.version or V3_1_1
 
     def send(self, packet: Packet) -> None:
-        """It leaves with the next `flush`."""
+        """Encode a packet and queue it for the next `flush`."""
         if self._closing:
             return
         data = encode(packet, self.version)
@@ -149,7 +150,7 @@ class MqttConnection(asyncio.Protocol):
                 self.abort(str(error))
 
     def close(self, reason: str) -> None:
-        """After what was sent has left; a client that does not take it in time is cut off."""
+        """Close the connection after flushing. Abort it if the client does not read within `CLOSE_SECONDS`."""
         if self._closing:
             return
         self.flush()
@@ -160,13 +161,13 @@ class MqttConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
-        # What the client still sends is read and forgotten: a system that has to refuse it would tell the client so at
-        # once, and what was sent last, which says why, would be lost.
+        # Keep reading and discard the data. Otherwise the kernel answers it with a reset, and the client may lose the
+        # last packet, which has the reason.
         self._deadline = self._server.loop.call_later(CLOSE_SECONDS, self.abort, reason)
         self._waiting.clear()
         try:
             transport.write_eof()
-        except OSError:  # it is gone already
+        except OSError:  # already closed
             transport.abort()
         else:
             if self._held or self._in_line:
@@ -179,14 +180,14 @@ class MqttConnection(asyncio.Protocol):
             self._transport.abort()
 
     def hold(self) -> None:
-        """Read no more until `release`."""
+        """Pause reading until `release`."""
         if not self._held:
             self._held = True
             if self._transport is not None and not self._in_line and not self._transport.is_closing():
                 self._transport.pause_reading()
 
     def release(self) -> None:
-        """Go on reading."""
+        """Resume reading."""
         if self._held:
             self._held = False
             if self._in_line:
@@ -195,7 +196,7 @@ class MqttConnection(asyncio.Protocol):
                 self._read_on()
 
     def stop_deadline(self) -> None:
-        """CONNECT has come."""
+        """Cancel the timeout for CONNECT."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -219,7 +220,7 @@ class MqttConnection(asyncio.Protocol):
         self._server.line.join(self._next_turn)
 
     def _next_turn(self) -> None:
-        if self._transport is None or self._closing or self._held:  # `release` joins the line again
+        if self._transport is None or self._closing or self._held:  # `release` rejoins the line
             return
         self._in_line = False
         self._take_some()
@@ -245,4 +246,4 @@ class MqttConnection(asyncio.Protocol):
 
 
 def _nothing(*_: object) -> None:
-    """Nobody listens yet, or any more."""
+    """Ignore a callback that is not set, or no longer set."""

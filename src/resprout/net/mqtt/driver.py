@@ -1,8 +1,8 @@
-"""Runs the session machine of one MQTT connection: executes its actions, and brings it what happens.
+"""Driver of the session machine of one MQTT connection: executes its actions and passes events to it.
 
-The machine (`mqtt.session`) decides everything that MQTT says; here is no rule of the protocol. What concerns the tree
-goes to the `TreeSession`, which the driver has once the session is open. When the connection is gone, the machine goes
-on until its session ends or another connection takes it: it knows when a will is due.
+The machine (`mqtt.session`) implements the protocol; the driver has no protocol rules. Actions that concern the tree go
+to the `TreeSession`, which exists once the session is open. After the connection closes, the driver keeps running the
+machine until the session ends or another connection resumes it, because a will may be due.
 """
 
 import asyncio
@@ -42,14 +42,14 @@ class ConnectionDriver:
         self.connection = connection
         self.machine = machine
         self.session: TreeSession | None = None
-        """None before CONNECT was accepted, and when another connection has taken the session."""
+        """Session in the tree; None before CONNECT is accepted and after another connection has resumed the session."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
         self._held: deque[Packet | Take | int] = deque()
-        """Packets that must not leave before what is known of the session is safe, and messages that must not be done
-        in the tree before, behind the number of that note."""
+        """Packets and `Take` actions that wait until the session is saved, in order, each behind the number of the note
+        that has to be safe first."""
         self._is_changed = False
-        """The session is to be described again at the end of this call."""
+        """Whether the session must be saved at the end of this call."""
         self._do: dict[type, Callable[[Any], None]] = {
             SendPacket: lambda action: self._send(action.packet),
             Remember: lambda action: self._remember(),
@@ -85,18 +85,18 @@ class ConnectionDriver:
             self.stop_timer()
 
     def stop(self, reason: Reason, text: str) -> None:
-        """The server ends the connection."""
+        """Close the connection from the server side."""
         self.run(self.machine.stop(reason, text, now_us()))
         if self.connection.is_open:
             self.connection.close(text)
 
     def run(self, actions: Sequence[Action]) -> None:
-        """Execute what the machine wants, and send what was said."""
+        """Execute the actions and flush the connection."""
         self._execute(actions)
         self._settle()
 
     def detach(self) -> None:
-        """Another connection has the session, or it is over."""
+        """Detach from the session, because it ended or another connection resumed it."""
         self.session = None
         self.stop_timer()
 
@@ -124,8 +124,8 @@ class ConnectionDriver:
             self._tree().take(action.count)
 
     def follow(self, before: "ConnectionDriver | None") -> None:
-        """Another connection had the session: what its driver holds back comes first, and notes that are not safe hold
-        back what this connection says, too."""
+        """Continue after the previous driver of the session: inherit the `Take` actions that it holds back, and wait
+        for notes that are not safe yet."""
         if before is not None:
             self._held.extend([held for held in before._held if isinstance(held, int | Take)])
             before._held.clear()
@@ -138,7 +138,7 @@ class ConnectionDriver:
             self._held.append(self.session.next_note)
 
     def remembered(self, number: int) -> None:
-        """What was described with this note is safe: send what waited for it."""
+        """Send everything that waited for this note, which is safe now."""
         held = self._held
         while held:
             first = held[0]
@@ -161,7 +161,7 @@ class ConnectionDriver:
         self._set_timer()
 
     def finish(self) -> None:
-        """Describe the session to the other brokers, if packets wait for that."""
+        """Publish a note if packets wait for it."""
         if self._is_changed:
             self._is_changed = False
             if self.session is not None:
@@ -174,13 +174,14 @@ class ConnectionDriver:
     def _close(self, action: CloseConnection) -> None:
         self._server.closes(self, action.reason, action.text)
         for held in self._held:
-            if isinstance(held, Disconnect):  # every other packet is said again on the next connection
+            if isinstance(held, Disconnect):  # the client gets all other packets on its next connection
                 self.connection.send(held)
         self._held = deque([held for held in self._held if isinstance(held, int | Take)])
         self.connection.close(action.text)
 
     def give(self, message: Message, source: str) -> None:
-        """A message for the client; `source`: the filter of the durable subscription that it comes from."""
+        """Pass a message to the machine. `source` is the filter of the durable subscription that delivered it, or
+        ""."""
         self._execute(self.machine.deliver(message, now_us(), source))
 
     def _end(self) -> None:
@@ -192,7 +193,8 @@ class ConnectionDriver:
             self.session.give()
 
     def _set_timer(self) -> None:
-        """A timer that is too early looks again: deadlines move with every packet, and timers cost more than looks."""
+        """Schedule the next tick. A timer that is too early is kept and rescheduled when it fires: deadlines move with
+        every packet, and creating timers costs more."""
         due = self.machine.next_deadline_us
         if due is None:
             return

@@ -1,10 +1,10 @@
-"""The native client of an MQTT client, inside the process of its broker.
+"""Native clients that run inside the broker's process on behalf of MQTT clients.
 
-It is a client like any other: the tree knows it by its name, the rules decide what it may do, a client of the same name
-elsewhere takes its place, and when the broker's life ends it goes on at another broker. Here it is only asked and
-heard; what MQTT makes of that is not known here.
+An embedded client is an ordinary client: the tree knows its name, rules apply to it, a client with the same name
+elsewhere replaces it, and it reconnects to another broker when the membership of its own broker ends. This module knows
+nothing of MQTT.
 
-Publications are numbered at once, and leave together with the others of the same read of a socket (`flush`).
+Publications get their numbers at once. All publications from the same read of a socket are sent together (`flush`).
 """
 
 import hashlib
@@ -48,12 +48,14 @@ from resprout.net.sessions import (
 
 SAFE_ONLY: Final = ReceiptLevel.SAFE.bit
 HEARTBEAT_US: Final = 1_000_000
-"""Between an embedded client and its broker nothing is lost; a broker hears it often enough not to suspect it."""
+"""Heartbeat interval between an embedded client and its broker, frequent enough for the failure detector. No frames are
+lost in between."""
 
 
 class EmbeddedClient:
-    """`listener`: the host of the broker's current life. `hear` takes what the tree has for this client, in the turn of
-    the event loop in which it comes. `door`: how it proves to other brokers who it is."""
+    """Client inside the broker's process. `listener` returns the broker's current host, `hear` is called with
+    everything for the client, in the same turn of the event loop, and `door` holds the credentials for other
+    brokers."""
 
     def __init__(
         self,
@@ -78,17 +80,17 @@ class EmbeddedClient:
         self._unsent = False
 
     def start(self) -> None:
-        """Ask for a session; `hear` is told `SessionBegan`, or why there is none (`reason_of_end`)."""
+        """Request a session. `hear` receives `SessionBegan`, or the reason for the failure (see `reason_of_end`)."""
         self._host.start()
 
     @property
     def broker(self) -> str:
-        """The broker that serves it."""
+        """Name of the broker that serves this client."""
         return self._machine.broker
 
     @property
     def crowded(self) -> bool:
-        """So much waits to be safe that no more should be read until `RoomAgain`."""
+        """Whether so many publications are not safe yet that the caller should stop reading until `RoomAgain`."""
         return self._machine.crowded
 
     def publish(
@@ -99,8 +101,8 @@ class EmbeddedClient:
         attributes: Mapping[str, AttributeValue],
         keys: Sequence[str] = (),
     ) -> tuple[str, int]:
-        """Return the stream and the number of the publication, which leaves with the next `flush`. UsageError, and
-        nothing has happened, for what cannot be published."""
+        """Number a publication and return its stream and number; the next `flush` sends it. Raises UsageError, without
+        any effect, if it is invalid."""
         publishing = self._machine.publishing
         target = publishing.target(topic, guarantee, tuple(keys))
         seq = publishing.add(target, payload, attributes)
@@ -113,24 +115,25 @@ class EmbeddedClient:
             self._host.handle(Request(FlushRequest()))
 
     def subscribe(self, topic_filter: str, where: str | None = None) -> None:
-        """Answered by `SubscriptionConfirmed`, or by `Refused`."""
+        """Subscribe. `hear` receives `SubscriptionConfirmed` or `Refused`."""
         self._host.handle(Request(SubscribeRequest(topic_filter, where)))
 
     def unsubscribe(self, topic_filter: str, where: str | None = None) -> None:
-        """Answered by `SubscriptionEnded`."""
+        """Unsubscribe. `hear` receives `SubscriptionEnded`."""
         self._host.handle(Request(UnsubscribeRequest(topic_filter, where)))
 
     def ask_audience(self, topic: str) -> None:
-        """Does anybody listen there? Answered by `AudienceAnswered`."""
+        """Ask whether the topic has subscribers. `hear` receives `AudienceAnswered`."""
         self._host.handle(Request(AudienceRequest((topic,))))
 
     def take(self, deliveries: int) -> None:
-        """So many more deliveries are taken: the broker need not keep them for this client."""
+        """Report that this many more deliveries are done, so the broker can free them."""
         if deliveries and not self._host.is_over:
             self._host.handle(Request(TakeRequest(deliveries)))
 
     async def close(self, farewell: bool = True) -> None:
-        """Without a farewell the broker keeps its session for a while, as if the process had died."""
+        """Close the client. Without `farewell` the broker keeps its session for a while, as after a crash of the
+        process."""
         if farewell and not self._host.is_over:
             self.flush()
             self._host.handle(Request(LeaveRequest()))
@@ -138,8 +141,8 @@ class EmbeddedClient:
 
 
 class EmbeddedConsumer:
-    """A consumer of a durable subscription, for an MQTT session: a client of its own, like those of native clients. It
-    goes to the broker that holds the subscription, wherever that is."""
+    """Consumer of a durable subscription for an MQTT session. It is a client of its own and connects to the broker that
+    holds the subscription, wherever that is."""
 
     def __init__(
         self,
@@ -154,7 +157,7 @@ class EmbeddedConsumer:
         window: int | None = None,
         ends: bool = False,
     ) -> None:
-        """`client`: the name of the client that it belongs to. `ends`: it only says that the subscription is over."""
+        """`client` is the name of the client that it belongs to. With `ends`, it only ends the subscription."""
         name = consumer_name(client, subscription)
         broker = listener()
         incarnation = next_incarnation(broker.inquiries.latest_incarnation(name))
@@ -164,7 +167,7 @@ class EmbeddedConsumer:
         self._host = NearHost(carried, Here(name, "client", incarnation), listener, who, hear, door)
 
     def start(self) -> None:
-        """`hear` is told `ConsumerBegan`, or `ConsumerOver` with the reason."""
+        """Connect. `hear` receives `ConsumerBegan`, or `ConsumerOver` with the reason."""
         self._host.start()
 
     def acknowledge(self, messages: Sequence[Message]) -> None:
@@ -172,20 +175,20 @@ class EmbeddedConsumer:
             self._host.handle(Request(AcknowledgeRequest(tuple(messages))))
 
     def end_subscription(self) -> None:
-        """For everybody. Answered by `ConsumerOver`."""
+        """End the subscription for all consumers. `hear` receives `ConsumerOver`."""
         if not self._host.is_over:
             self._host.handle(Request(EndRequest()))
 
     async def close(self) -> None:
-        """The subscription stays."""
+        """Disconnect the consumer and keep the subscription."""
         if not self._host.is_over:
             self._host.handle(Request(LeaveRequest()))
         await self._host.close()
 
 
 def consumer_name(client: str, subscription: str) -> str:
-    """Of the session of a consumer: one that belongs to this client, also where rules say what its clients may be
-    called."""
+    """Return the client name of a consumer. Its prefix is the client's name, so rules that restrict the names of an
+    identity allow it."""
     digits = hashlib.sha256(subscription.encode()).hexdigest()[:12]
     return f"{client[: NAME_BYTES - len(digits) - 1]}.{digits}"
 
@@ -205,7 +208,7 @@ def _links_of(machine: Machine, name: str, incarnation: int, options: LinkOption
 
 
 def reason_of_end(effect: Upward) -> tuple[str, EndCode] | None:
-    """Why a client that asked for a session, or had one, is done; None for everything that is no end."""
+    """Return why a client's session ended or was refused; None if the effect is not an end."""
     if isinstance(effect, Note) and effect.kind == "link_refused":
         return str(effect.columns["detail"]), EndCode.NONE
     if isinstance(effect, Answer) and isinstance(effect.body, SessionLost) and effect.body.over:

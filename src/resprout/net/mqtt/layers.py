@@ -1,11 +1,11 @@
-"""What lies between the bytes of a socket and the packets of MQTT: TLS, WebSocket, both or nothing.
+"""Layers between the socket and MQTT packets: TLS, WebSocket, both or none.
 
-A layer takes bytes from below and gives those for above, and the other way round. It never waits and has no timers: the
-deadline of CONNECT counts for the handshakes too. `LayerError` ends the connection; what is in `to_send` then tells the
-other side why, where it can be told.
+A layer converts bytes in both directions. It never blocks and has no timers: the timeout of CONNECT also covers the
+handshakes. `LayerError` ends the connection; `to_send` then returns the alert or close frame for the client, if there
+is one.
 
-WebSocket needs `wsproto` (the extra `mqtt`). A client asks for the subprotocol `mqtt`, sends binary messages, and any
-path and origin is good: who may come in is decided by the rules, and no cookie is read here.
+WebSocket needs `wsproto` (the extra `mqtt`). Clients request the subprotocol `mqtt` and send binary messages. Any path
+and any origin is accepted: authentication is up to the broker's rules, and cookies are ignored.
 """
 
 from typing import Any, Final, Protocol
@@ -14,31 +14,31 @@ from resprout.core.errors import ResproutError, UsageError
 from resprout.net.tls import ProvenPeer, TlsError, TlsStream
 
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
-"""In the order of preference."""
+"""Accepted subprotocols, in order of preference."""
 HEAD_BYTES_MAX: Final = 8_192
-"""Of the HTTP request that opens a WebSocket."""
+"""Maximum size in bytes of the HTTP request that opens a WebSocket."""
 
 
 class LayerError(ResproutError):
-    """The connection is of no use. The text is a part of a sentence about the other side, which is "it"."""
+    """Failure of a layer that ends the connection."""
 
 
 class Layer(Protocol):
     @property
     def proven(self) -> ProvenPeer | None:
-        """What the certificate of the other side says."""
+        """Peer proven by the client certificate; None without one."""
 
     def receive(self, data: bytes) -> bytes:
-        """Bytes for above. LayerError when there is no use in going on."""
+        """Return the payload of received bytes. Raises LayerError if the connection must be closed."""
 
     def wrap(self, data: bytes) -> bytes:
-        """Bytes for below."""
+        """Return the bytes to write for a payload."""
 
     def to_send(self) -> bytes:
-        """What the layer itself has to say, for below."""
+        """Return and clear the bytes that the layer itself has to write."""
 
     def end(self) -> bytes:
-        """Bytes for below that say goodbye."""
+        """Return the bytes that close the layer."""
 
 
 class TlsLayer:
@@ -69,7 +69,7 @@ class TlsLayer:
 
 
 class WebSocketLayer:
-    """The listening end of a WebSocket."""
+    """Server side of a WebSocket connection."""
 
     proven: ProvenPeer | None = None
 
@@ -134,13 +134,13 @@ class WebSocketLayer:
         self._is_open = False
         try:
             sent: bytes = self._socket.send(self._library.events.CloseConnection(code=1000))
-        except self._library.utilities.LocalProtocolError:  # it was closed from the other side
+        except self._library.utilities.LocalProtocolError:  # already closed by the client
             return b""
         return sent
 
 
 def websocket_library() -> Any:
-    """UsageError when it is not installed."""
+    """Import and return wsproto. Raises UsageError if it is not installed."""
     try:
         import wsproto
         import wsproto.events
@@ -151,7 +151,7 @@ def websocket_library() -> Any:
 
 
 class Layers:
-    """Those of one connection, from the socket upwards."""
+    """Layers of one connection, ordered from the socket upwards."""
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self._layers = layers
@@ -161,7 +161,7 @@ class Layers:
         return next((layer.proven for layer in self._layers if layer.proven is not None), None)
 
     def receive(self, data: bytes) -> tuple[bytes, bytes, LayerError | None]:
-        """Bytes for above, bytes to send, and why nothing more will come, if so."""
+        """Return the payload, the bytes to write, and the error that ends the connection, if any."""
         sent = b""
         for number, layer in enumerate(self._layers):
             try:
@@ -174,11 +174,11 @@ class Layers:
         return data, sent, None
 
     def wrap(self, data: bytes) -> bytes:
-        """Bytes to send. LayerError when the other side has ended a layer."""
+        """Return the bytes to write for a payload. Raises LayerError if the client has closed a layer."""
         return self._down(len(self._layers), data)
 
     def end(self) -> bytes:
-        """Bytes that say goodbye on all layers."""
+        """Return the bytes that close all layers."""
         sent = b""
         for number in range(len(self._layers) - 1, -1, -1):
             sent += self._down(number, self._layers[number].end())

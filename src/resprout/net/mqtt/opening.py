@@ -1,7 +1,8 @@
-"""Opens the session of an MQTT client: a new one, one that this broker has, or one that another broker had.
+"""Opens the session of an MQTT client: a new one, one of this broker, or one taken over from another broker.
 
-Connections with one client identifier take their turns. One that another broker had is taken over by its name in the
-tree; then everything that was safe is waited for (`SharedState.check_sessions`), and the session goes on as described.
+Connections with the same client identifier are handled one at a time. A session of another broker is taken over by
+opening a client with the same name. This broker then waits for everything that was safe (`SharedState.check_sessions`)
+and resumes the session from its last note.
 """
 
 import asyncio
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
     from resprout.net.mqtt.server import MqttServer
 
 OPEN_SECONDS: Final = 20.0
-"""For the tree to serve a client; while a repair goes on it takes a while."""
+"""Timeout for the tree to accept a client, which is delayed while a repair runs."""
 
 
 class SessionOpening:
-    """`outward`: how embedded clients know other brokers, where these speak TLS."""
+    """Opens sessions. `outward` is the keyring with which embedded clients verify other brokers, or None without
+    TLS."""
 
     def __init__(self, server: "MqttServer", door: Door, outward: Keyring | None) -> None:
         self._server = server
@@ -50,7 +52,7 @@ class SessionOpening:
                 driver.run(driver.machine.refused(refusal.reason, str(refusal), now_us()))
 
     async def _admit(self, driver: ConnectionDriver, action: OpenSession) -> None:
-        """AdmissionError when this client may not come in now."""
+        """Authenticate the client and open its session. Raises AdmissionError if it is refused."""
         connection = driver.connection
         admission = self._admission
         identity = await admission.identify(connection.address, action.username, action.password)
@@ -91,7 +93,7 @@ class SessionOpening:
     async def _begin(
         self, driver: ConnectionDriver, action: OpenSession, name: str, client_id: str, who: NearOpener
     ) -> None:
-        """The session is new, or another broker had it."""
+        """Open a session that this broker does not have: a new one, or one of another broker."""
         is_known = self._server.shared.records.get(name) is not None
         session = TreeSession(
             self._server, name, client_id, who, self._door_for(who, action), driver.machine.version,
@@ -119,8 +121,8 @@ class SessionOpening:
             session.remember()
 
     async def _recall(self, session: TreeSession, clean_start: bool) -> SessionState | None:
-        """What another broker has described of a session that this one has taken over; None when there is nothing, or
-        when it is to end. TimeoutError when the tree does not answer, WireError for what cannot be read."""
+        """Return the state of a session taken over from another broker; None if there is none, or if it has to end.
+        Raises TimeoutError if the tree does not answer and WireError if the note is invalid."""
         await self._server.shared.check_sessions()
         known = self._server.shared.records.get(session.name)
         if known is None or known.note.data is None:
@@ -138,7 +140,7 @@ class SessionOpening:
         return state
 
     def _door_for(self, who: NearOpener, action: OpenSession) -> Door:
-        """How the client shows other brokers who it is: as it has shown it here."""
+        """Return the credentials that the embedded client presents to other brokers: those of the MQTT client."""
         login = None
         if self._door.has_rules and who.identity is not None and action.password is not None:
             login = f"{who.identity}:{action.password.decode()}"
@@ -156,5 +158,6 @@ class SessionOpening:
 
 
 def _is_same(one: NearOpener, other: NearOpener) -> bool:
-    """Whether the session may go on: it has the rights of whoever began it."""
+    """Return whether the new connection may resume the session: it must have authenticated as the same identity and
+    certificate."""
     return (one.identity, one.proven) == (other.identity, other.proven)

@@ -1,4 +1,4 @@
-"""Retained messages in pages, as brokers tell them to each other: decoded like anything else from the network."""
+"""Encodes retained messages in pages for synchronisation between brokers. Decoding treats pages as untrusted input."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -13,11 +13,11 @@ from resprout.core.message_fields import BoundedNumber
 from resprout.mqtt.retained import Order, RetainedStore
 
 PAGE_BYTES: Final = 256 << 10
-"""A page has at least one entry, and no more entries when it is longer than this."""
+"""Size in bytes after which a page ends; the entry that exceeds it is still included."""
 
 
 class RetainedEntry(msgspec.Struct, frozen=True, array_like=True):
-    """What is retained of a topic, or that it was removed."""
+    """Retained message of a topic, or its removal."""
 
     stamp: BoundedNumber
     publisher: str
@@ -25,7 +25,7 @@ class RetainedEntry(msgspec.Struct, frozen=True, array_like=True):
     seq: BoundedNumber
     topic: str
     payload: bytes | None
-    """None: it was removed."""
+    """Payload; None for a removal."""
     attributes: dict[str, AttributeValue] = {}
     guarantee: int = Guarantee.CAUSAL
 
@@ -34,7 +34,7 @@ _decoder: Final = msgspec.msgpack.Decoder(tuple[RetainedEntry, ...])
 
 
 def pages_of(store: RetainedStore) -> Iterator[bytes]:
-    """Everything that the store has; at least one page."""
+    """Encode all messages and removals of the store; yields at least one page."""
     page: list[RetainedEntry] = []
     size = 0
     for entry in _entries(store):
@@ -47,7 +47,7 @@ def pages_of(store: RetainedStore) -> Iterator[bytes]:
 
 
 def merge_page(store: RetainedStore, data: bytes, wall_us: int) -> None:
-    """Take over what another broker has. What cannot be read, or published by nobody, is left out."""
+    """Merge a page from another broker. Ignores pages that cannot be decoded and entries without a publisher."""
     try:
         page = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

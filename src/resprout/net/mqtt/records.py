@@ -1,10 +1,11 @@
-"""What all brokers with MQTT know of each session that outlives its connections (`SessionRecords`).
+"""Session notes (`SessionRecords`): state of all sessions that outlive their connections, replicated on all MQTT
+brokers.
 
-The broker of a session publishes a note on `$mqtt/sessions` whenever something of it must survive the broker: through
-the session's own client, so that its notes and its publications arrive everywhere in one order. A publication with QoS
-2 carries its packet identifier itself, and names a key of that topic: so a broker knows of the publication when, and
-only when, it knows that the identifier was received. Each note holds everything; identifiers of publications count from
-the last note on.
+The broker of a session publishes a note on `$mqtt/sessions` whenever state must survive the broker. The session's own
+client publishes it, so its notes and its publications arrive everywhere in one order. A QoS 2 publication carries its
+packet identifier as an attribute and names a key of that topic. So a broker learns of the publication if and only if it
+learns that the identifier was received. Each note has the complete state; received packet identifiers are those since
+the last note.
 """
 
 from collections.abc import Iterator
@@ -20,37 +21,38 @@ from resprout.mqtt.packets import PACKET_ID_MAX
 SESSIONS: Final = "$mqtt/sessions"
 OWN_KEYS: Final = ("sessions",)
 SESSION_KEYS: Final = (f"{SESSIONS}#sessions",)
-"""What a publication with QoS 2 of such a session names; `OWN_KEYS` is the same on the topic itself."""
+"""Keys of a QoS 2 publication of a session that survives its broker. `OWN_KEYS` is the same key for messages on the
+topic itself."""
 PACKET: Final = f"{PREFIX}packet"
-"""The attribute with its packet identifier."""
+"""Attribute with the packet identifier."""
 CHECK: Final = f"{PREFIX}check"
-"""The attribute of a publication on that topic that is no note: whoever hears this `total` has heard every note, and
-every publication with such a key, that was safe before."""
+"""Attribute that marks a check: a `total` on the topic that is not a note. A broker that receives it has received all
+notes, and all publications with such a key, that were safe before."""
 SESSIONS_MAX: Final = 100_000
 PAGE_BYTES: Final = 256 << 10
 
 
 class SessionNote(msgspec.Struct, frozen=True, array_like=True):
-    """`data` is None when the session is over."""
+    """State of a session. `data` is the dump, or None if the session ended."""
 
     name: str
     stamp: BoundedNumber
-    """Of two notes the one with the higher stamp counts."""
+    """Stamp that orders the notes of a session; the highest wins."""
     home: str
-    """The broker that has the session."""
+    """Name of the broker that has the session."""
     client_id: str
     identity: str
-    """Whom it belongs to; empty: anybody."""
+    """Identity that owns the session; empty if it did not authenticate."""
     done: dict[str, tuple[Mark, ...]]
-    """By filter, as the client wrote it, of its durable subscriptions: how far each origin was acknowledged by the
-    client. The subscription itself may tell again what was acknowledged last, when its broker has died."""
+    """Acknowledged positions of each origin, by filter of the durable subscription. The subscription may redeliver the
+    last acknowledged messages if its own broker dies."""
     data: bytes | None
 
 
 class KnownSession(msgspec.Struct, frozen=True, array_like=True):
     note: SessionNote
     received: tuple[Annotated[int, msgspec.Meta(ge=1, le=PACKET_ID_MAX)], ...]
-    """Packet identifiers of publications since that note."""
+    """Packet identifiers of QoS 2 publications received since the note."""
 
 
 _note_decoder: Final = msgspec.msgpack.Decoder(SessionNote)
@@ -71,7 +73,7 @@ class SessionRecords:
         return KnownSession(note, tuple(self._received.get(name, ()))) if note is not None else None
 
     def hear(self, message: Message) -> None:
-        """A note, or a publication with QoS 2. What cannot be read is left out."""
+        """Apply a note or a QoS 2 publication. Ignores messages that cannot be decoded."""
         if message.topic == SESSIONS:
             try:
                 note = _note_decoder.decode(message.payload)
@@ -95,7 +97,7 @@ class SessionRecords:
         return True
 
     def pages(self) -> Iterator[bytes]:
-        """Everything, for a broker that starts."""
+        """Encode all records in pages, for a broker that starts."""
         page: list[KnownSession] = []
         size = 0
         for name in list(self._notes):
@@ -109,7 +111,7 @@ class SessionRecords:
         yield msgspec.msgpack.encode(page)
 
     def merge(self, data: bytes) -> None:
-        """Take over what another broker has."""
+        """Merge a page from another broker."""
         try:
             page = _page_decoder.decode(data)
         except _FAULTS:

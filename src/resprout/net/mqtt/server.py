@@ -1,11 +1,11 @@
-"""The MQTT side of one broker: its listeners, who may come in, and the sessions.
+"""MQTT server of one broker: its listeners, connections and sessions.
 
-Every MQTT client becomes a client of the tree (`tree_session`). Its identifier is its name there; one that is no name
-in the tree is known by a digest of it. Who it is, and what it may do, the rules of the broker decide: a user name is an
-identity and the password its secret; a certificate is as good as at the broker's own port.
+Every MQTT client becomes a client of the tree (`tree_session`), named by its client identifier or a digest of it. The
+broker's rules apply: a user name is an identity and the password its secret; client certificates work as on the
+broker's own port.
 
-A session belongs to one identity. Another connection with the same client identifier takes it over, here or at another
-broker, where the tree tells this one that the name has gone elsewhere.
+A session belongs to one identity. A new connection with the same client identifier takes it over, at this broker or at
+another one; in the second case the tree reports that the name has moved.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from resprout.net.broker import RunningBroker
 
 STACK: Final = "resprout"
-"""Keys of other topics, durable subscriptions and groups are needed."""
+"""Stack that the server requires, because it uses keys on other topics, durable subscriptions and groups."""
 CLOSE_SECONDS: Final = 3.0
 FAREWELL_TURNS: Final = 20
 FAREWELL_SECONDS: Final = 0.01
@@ -58,7 +58,7 @@ VERSION_NAMES: Final = {3: "MQTT 3.1", 4: "MQTT 3.1.1", 5: "MQTT 5"}
 
 
 class MqttFigures(msgspec.Struct):
-    """Since the process began."""
+    """Metrics since the process started."""
 
     connections: int = 0
     refused: int = 0
@@ -72,7 +72,8 @@ class MqttFigures(msgspec.Struct):
 
 
 class MqttServer:
-    """`door`: as at the broker's own port. `note` hears what people should know."""
+    """MQTT server. `door` holds the rules and limits of the broker's own port; `note` receives messages for the
+    operator."""
 
     def __init__(
         self, settings: MqttSettings, door: Door, note: Callable[[Note], None], certificates: Tls | None = None
@@ -83,7 +84,7 @@ class MqttServer:
         self.line = HeavyLine(self.loop)
         self._door = door
         self._note = note
-        # To other brokers an embedded client shows what its MQTT client has shown here, and never the broker's own.
+        # Embedded clients present their MQTT client's credentials to other brokers, never the broker's certificate.
         outward = Keyring(Tls(certificates.authority)) if certificates is not None else None
         self._opening = SessionOpening(self, door, outward)
         self._broker: RunningBroker | None = None
@@ -93,7 +94,7 @@ class MqttServer:
         self._strangers: Unidentified[MqttConnection] = Unidentified(settings.greetings_max)
         self._crowd = Crowd()
         self.sessions: dict[str, TreeSession] = {}
-        """By name in the tree."""
+        """Sessions by name in the tree."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closing = False
         self._serving_task: asyncio.Task[None] | None = None
@@ -108,19 +109,19 @@ class MqttServer:
         self.retained = RetainedStore(settings.retained_bytes_max)
         self._shared: SharedState | None = None
         self.serving = asyncio.Event()
-        """MQTT clients can connect."""
+        """Event that is set once MQTT clients can connect."""
         if settings.ws or settings.wss:
             websocket_library()
 
     # -- for the broker's process --------------------------------------------------------------------------------------
 
     async def take_places(self) -> None:
-        """ListenError when it cannot listen where it should."""
+        """Bind the listeners. Raises ListenError if an address is not available."""
         for kind, address in self.settings.places.items():
             self._places[kind] = await take_place(address)
 
     def begin(self, broker: "RunningBroker") -> None:
-        """Serve clients of this broker as soon as the tree serves this one, and has told the retained messages."""
+        """Accept MQTT clients as soon as this broker has joined the tree and has the retained messages."""
         if broker.stack != STACK:
             raise UsageError(f"MQTT clients are served by the stack {STACK!r} only, not by {broker.stack!r}")
         self._broker = broker
@@ -143,7 +144,7 @@ class MqttServer:
     def _tell_figures(self, shared: SharedState, period_s: int, since_s: float) -> None:
         attributes = attributes_for(period_s)
         for topic, text in figures_of(self.broker.name, self.account(), since_s).items():
-            with contextlib.suppress(UsageError):  # no room for it: it is not missed
+            with contextlib.suppress(UsageError):  # the store is full: skip this figure
                 told, keys = self.retaining(topic, text.encode(), attributes)
                 shared.publish(topic, text.encode(), Guarantee.CAUSAL, told, keys)
 
@@ -176,7 +177,7 @@ class MqttServer:
                 self._run(session.close(ends=not session.survives))
         for connection in list(self._connections.values()):
             connection.close("the broker stops")
-        for _ in range(FAREWELL_TURNS):  # clients that hear it close their ends
+        for _ in range(FAREWELL_TURNS):  # let clients close their side first
             if not self._connections:
                 break
             await asyncio.sleep(FAREWELL_SECONDS)
@@ -204,7 +205,7 @@ class MqttServer:
         return connection
 
     def entered(self, connection: MqttConnection) -> None:
-        """Somebody has opened it; it is closed when there is no room."""
+        """Register a new connection, or close it if a limit is reached."""
         self._numbers += 1
         connection.number = self._numbers
         source, most = source_of(connection.address), self._door.limits.address_connections
@@ -237,14 +238,14 @@ class MqttServer:
             self._crowd.leave(source_of(connection.address))
 
     def refused(self, connection: MqttConnection, why: str, who: str = "") -> None:
-        """Somebody was turned away, in one of a few texts."""
+        """Count and log a refused connection. `why` is one of a fixed set of texts."""
         self.figures.refused += 1
         named = f"MQTT client {shorten(who)}" if who else "an MQTT client"
         if self._broker is not None:
             self.broker.host.reception.turned_away(f"{named} from {connection.address}", why)
 
     def closes(self, driver: ConnectionDriver, reason: int, text: str) -> None:
-        """The machine of a connection ends it; a client that broke the protocol is counted by the reason code."""
+        """Count a connection that the machine closes before it has a session, by the reason code."""
         if reason >= Reason.UNSPECIFIED_ERROR and driver.session is None:
             self.refused(driver.connection, f"it broke the MQTT protocol: {reason_name(reason)}")
 
@@ -263,14 +264,14 @@ class MqttServer:
     # -- the end of sessions -------------------------------------------------------------------------------------------
 
     def lost(self, session: TreeSession, reason: str, code: EndCode) -> None:
-        """The tree does not serve this client any more."""
+        """Handle a client that the tree no longer serves."""
         driver = session.driver
         if driver is not None and driver.session is session:
             driver.stop(_REASONS.get(code, Reason.SERVER_UNAVAILABLE), reason)
         self._forget(session)
 
     def end(self, session: TreeSession) -> None:
-        """The machine says that the session is over."""
+        """End a session at the request of its machine."""
         self._forget(session)
 
     def _forget(self, session: TreeSession) -> None:
@@ -283,7 +284,7 @@ class MqttServer:
         await session.close(ends)
 
     def _drop(self, session: TreeSession) -> None:
-        """It is over from now on, and takes a while to leave the tree."""
+        """Mark the session as over and remove it. Leaving the tree takes longer and follows."""
         if self.sessions.get(session.name) is session:
             del self.sessions[session.name]
         session.is_over = True
@@ -319,7 +320,8 @@ class MqttServer:
     # -- for sessions --------------------------------------------------------------------------------------------------
 
     def guarantee_of(self, topic: str, wanted: str | None) -> Guarantee:
-        """UsageError for a word that is no guarantee."""
+        """Return the guarantee of a publication: the requested one, else that of the first matching rule. Raises
+        UsageError if the requested value is invalid."""
         if wanted is not None:
             return Guarantee.parse(wanted)
         for topic_filter, guarantee in self.settings.guarantees:
@@ -328,7 +330,7 @@ class MqttServer:
         return Guarantee.CAUSAL
 
     def retained_for(self, filters: Sequence[str], reasons: Sequence[int]) -> list[Message]:
-        """The retained messages that a new subscription may want."""
+        """Return the retained messages that match the filters with a successful reason code."""
         found: dict[str, Message] = {}
         for topic_filter, reason in zip(filters, reasons, strict=True):
             if reason < Reason.UNSPECIFIED_ERROR:
@@ -338,8 +340,8 @@ class MqttServer:
     def retaining(
         self, topic: str, payload: bytes, attributes: dict[str, AttributeValue]
     ) -> tuple[dict[str, AttributeValue], tuple[str, ...]]:
-        """The attributes and keys of a publication: of one to retain, with its stamp. UsageError when there is no room
-        for it."""
+        """Return the attributes and keys of a publication, with a stamp if it is retained. Raises UsageError if the
+        store is full."""
         if not is_retained(attributes):
             return attributes, ()
         if payload:
@@ -356,7 +358,8 @@ class MqttServer:
         guarantee: Guarantee,
         attributes: dict[str, AttributeValue],
     ) -> None:
-        """For a client that the tree does not serve any more, with its rights. UsageError when it may not."""
+        """Publish for a client that the tree no longer serves, with the client's rights. Raises UsageError if it may
+        not publish on the topic."""
         entrance = self._door.judge("client", session.name, session.who.proven, session.who.identity)
         if entrance.fault or (entrance.rights is not None and not may_publish(entrance.rights, topic)):
             raise UsageError(f"{session.name} may not publish on {topic}")
@@ -365,7 +368,7 @@ class MqttServer:
             self._shared.publish(topic, payload, guarantee, attributes, keys)
 
     async def leave_share(self, source: DurableSource) -> None:
-        """A session does not consume a shared subscription any more; it ends with the last one that does."""
+        """Stop consuming a shared subscription, and end it if no other session consumes it."""
         consumers = self.broker.books.machine.consumers_of(source.name)
         if consumers is not None and set(consumers) <= {source.consumer_name}:
             await source.end()

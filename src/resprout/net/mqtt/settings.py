@@ -1,4 +1,4 @@
-"""What one broker is to do for MQTT clients: where it listens for them, and bounds on what each may use."""
+"""MQTT settings of one broker: listeners, guarantees and limits."""
 
 from typing import Final
 
@@ -10,46 +10,49 @@ from resprout.net.address import Address
 MQTT_PORT: Final = 1883
 DAY_SECONDS: Final = 86_400
 SCHEMES: Final = {"listen": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss"}
-"""What addresses of each listener begin with."""
+"""URL scheme of each listener."""
 NEVER: Final = 0xFFFFFFFF
-"""As a session expiry: the session has no end."""
+"""Session expiry of a session that never expires."""
 
 
 class MqttSettings(msgspec.Struct, frozen=True, kw_only=True):
     listen: Address | None = None
-    """Where it listens without encryption."""
+    """Address to listen on without encryption."""
     tls: Address | None = None
-    """Where it listens with TLS, with the certificate of the broker."""
+    """Address to listen on with TLS, with the broker's certificate."""
     ws: Address | None = None
-    """Where it listens for WebSocket without encryption."""
+    """Address to listen on for WebSocket without encryption."""
     wss: Address | None = None
-    """Where it listens for WebSocket with TLS."""
+    """Address to listen on for WebSocket with TLS."""
     guarantees: tuple[tuple[str, Guarantee], ...] = ()
-    """By filter, the guarantee of publications of MQTT clients; the first one that matches. Others are `causal`."""
+    """Guarantees of publications from MQTT clients, by topic filter. The first match counts; the default is
+    `causal`."""
     connections_max: int = 10_000
-    """Connections of MQTT clients; for one more, those that have not said CONNECT make room."""
+    """Maximum number of connections. A new one above it replaces a connection that has not sent CONNECT."""
     greetings_max: int = 1_024
-    """Connections without CONNECT; for one more, the oldest one of the address that has most of them is closed."""
+    """Maximum number of connections without CONNECT. A new one above it replaces the oldest one of the address that has
+    most."""
     connect_seconds: int = 10
-    """From the beginning of a connection to its CONNECT, with TLS and WebSocket in between."""
+    """Seconds from the start of a connection to CONNECT, including the TLS and WebSocket handshakes."""
     receive_maximum: int = 256
-    """Publications with QoS 1 and 2 of one client that are not acknowledged."""
+    """Maximum number of unacknowledged QoS 1 and 2 publications of one client."""
     packet_bytes_max: int = 1_052_672
-    """Bytes of one packet of a client."""
+    """Maximum size of a packet from a client in bytes."""
     topic_alias_max: int = 64
-    """Topic aliases that one client may define."""
+    """Maximum number of topic aliases that one client may define."""
     session_expiry_max: int = DAY_SECONDS
-    """Seconds that a session is kept without a connection, at most."""
+    """Maximum session expiry in seconds."""
     keep_alive_max: int = 3_600
-    """Seconds; a client that wants none, or more, is given this (MQTT 5), or is watched as if it had asked for it."""
+    """Maximum keep alive in seconds, also used if a client requests 0. MQTT 5 clients learn it from CONNACK; it is
+    enforced for all versions."""
     retained_bytes_max: int = 64 << 20
-    """Bytes of all retained messages of the network."""
+    """Maximum size of all retained messages in the network, in bytes."""
     sys_seconds: int = 10
-    """Between two publications of the figures on `$SYS`; 0: none."""
+    """Interval in seconds between publications of `$SYS` topics; 0 disables them."""
 
     @property
     def places(self) -> dict[str, Address]:
-        """Where it listens, by the name of the setting."""
+        """Addresses to listen on, by name of the setting."""
         named = {"listen": self.listen, "tls": self.tls, "ws": self.ws, "wss": self.wss}
         return {key: address for key, address in named.items() if address is not None}
 
@@ -70,4 +73,4 @@ MQTT_COUNTS: Final = {
     "sys_seconds": (0, 86_400),
     "retained_bytes_max": (0, 1 << 34),
 }
-"""Numbers that a file may set, with their bounds."""
+"""Minimum and maximum of the numbers in the file."""

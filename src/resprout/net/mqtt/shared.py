@@ -1,11 +1,11 @@
-"""What all brokers with MQTT know: the retained messages of the network.
+"""State shared by all MQTT brokers: retained messages and session notes.
 
-A retained publication names a key of the topic `$mqtt/retained`, so it reaches the subscribers of that topic together
-with its own, atomically. Each broker with MQTT has a client of its own, which is subscribed to it and keeps the last
-message of each topic (`mqtt.retained`). A broker that starts asks the others for what they have (`$mqtt/sync`) before
-it lets the first MQTT client in: it subscribes first, so nothing is missed in between, and merging is idempotent.
+A retained publication names a key of the topic `$mqtt/retained`, so it reaches the subscribers of that topic and of its
+own topic atomically. Each MQTT broker has a client that subscribes to it and stores the last message of each topic
+(`mqtt.retained`). A broker that starts subscribes, then requests the state of another broker (`$mqtt/sync`), and only
+then accepts MQTT clients. Subscribing first means that it misses nothing, and merging is idempotent.
 
-Nothing of this is on disk: when all brokers with MQTT are down at once, retained messages are gone.
+The state is in memory only: if all MQTT brokers are down at the same time, retained messages and sessions are lost.
 """
 
 import asyncio
@@ -34,31 +34,31 @@ if TYPE_CHECKING:
 
 RETAINED: Final = "$mqtt/retained"
 RETAINED_KEYS: Final = (f"{RETAINED}#retained",)
-"""What a retained publication names."""
+"""Keys of a retained publication."""
 SYNC: Final = "$mqtt/sync"
 OWN_TOPICS: Final = "$mqtt/"
-"""Beginning of the topics that brokers use among themselves."""
+"""Prefix of the topics that brokers use among themselves."""
 
 ANSWER_SECONDS: Final = 5.0
-"""For the next part of an answer; then another broker is asked."""
+"""Timeout for the next part of an answer, after which another broker is asked."""
 CHECK_SECONDS: Final = 15.0
-"""For a `total`: while a repair goes on it takes a while."""
+"""Timeout for a `total`, which is delayed while a repair runs."""
 TRIES_MAX: Final = 6
 EXPIRE_SECONDS: Final = 5.0
-"""Between looks for messages that have expired; those are never given to anybody."""
+"""Interval between removals of expired messages. Expired messages are never delivered."""
 PAUSE_SECONDS: Final = 0.5
-"""Before the client of a life that is over is made again."""
+"""Delay before creating a new client after its session ended."""
 
 
 class WhoHasState(msgspec.Struct, frozen=True, tag="who", array_like=True):
-    """On `$mqtt/sync`."""
+    """Request for offers from brokers that have state, on `$mqtt/sync`."""
 
     asker: str
     question: int
 
 
 class SendState(msgspec.Struct, frozen=True, tag="send", array_like=True):
-    """On `$mqtt/sync`: this one shall answer."""
+    """Request to one broker to send its state, on `$mqtt/sync`."""
 
     asker: str
     question: int
@@ -66,14 +66,14 @@ class SendState(msgspec.Struct, frozen=True, tag="send", array_like=True):
 
 
 class HasState(msgspec.Struct, frozen=True, tag="has", array_like=True):
-    """On the topic of the asker."""
+    """Offer to send state, on the topic of the requesting broker."""
 
     question: int
     name: str
 
 
 class StatePage(msgspec.Struct, frozen=True, tag="page", array_like=True):
-    """On the topic of the asker: what a broker has, in pages."""
+    """Page of state, on the topic of the requesting broker."""
 
     question: int
     name: str
@@ -88,7 +88,7 @@ _decoder: Final = msgspec.msgpack.Decoder(_Said)
 
 
 class SharedState:
-    """`note` hears what people should know; `broker` is asked for its current life."""
+    """Shared state of one broker. `broker` provides the current host, `note` receives messages for the operator."""
 
     def __init__(self, broker: "RunningBroker", store: RetainedStore, note: Callable[[Note], None]) -> None:
         self.store = store
@@ -98,14 +98,14 @@ class SharedState:
         self._checks: dict[str, asyncio.Future[None]] = {}
         self._loop = asyncio.get_running_loop()
         self.ready = asyncio.Event()
-        """What the others have is here."""
+        """Event that is set once the state of the other brokers has been merged."""
         self._client: EmbeddedClient | None = None
         self._task = self._loop.create_task(self._live())
         self._over = asyncio.Event()
         self._news: asyncio.Queue[Any] = asyncio.Queue()
         self._confirmed: set[str] = set()
         self.name = ""
-        """Of its client in the tree."""
+        """Name of this broker's client in the tree."""
         self._question = 0
 
     async def close(self) -> None:
@@ -122,13 +122,13 @@ class SharedState:
         attributes: dict[str, AttributeValue],
         keys: tuple[str, ...] = (),
     ) -> None:
-        """In the name of this broker. UsageError for what cannot be published."""
+        """Publish in the name of this broker. Raises UsageError if the publication is invalid."""
         if self._client is not None:
             self._client.publish(topic, payload, guarantee, attributes, keys)
             self._client.flush()
 
     async def check_sessions(self) -> None:
-        """Return when every note that is safe now has come. TimeoutError when that takes too long."""
+        """Wait until all session notes that are safe now have arrived. Raises TimeoutError after `CHECK_SECONDS`."""
         nonce = secrets.token_hex(8)
         check = self._checks[nonce] = self._loop.create_future()
         try:
@@ -141,7 +141,8 @@ class SharedState:
     # -- lives of the client -------------------------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        """One client after the other: each life of the broker has its own, which begins with what the others have."""
+        """Run one client after the other: each membership of the broker in the tree has its own, which synchronises
+        first."""
         while True:
             self._over.clear()
             self._confirmed.clear()
@@ -168,7 +169,7 @@ class SharedState:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _sync(self, client: EmbeddedClient) -> None:
-        """Subscribe, and then merge what another broker has."""
+        """Subscribe, then merge the state of another broker."""
         await self._next(SessionBegan, None)
         client.subscribe(RETAINED)
         client.subscribe(SESSIONS)
@@ -211,7 +212,7 @@ class SharedState:
             number += 1
 
     async def _next(self, kind: type, seconds: float | None) -> Any:
-        """The next news of a kind; None when none comes in time. Others are passed over, and so are old answers."""
+        """Return the next news of this type; None on timeout. Drops news of other types and of earlier questions."""
         try:
             async with asyncio.timeout(seconds):
                 while True:
@@ -253,7 +254,8 @@ class SharedState:
             self.store.put(message, wall_us())
 
     def _said(self, client: EmbeddedClient, message: Message) -> None:
-        """Whoever may publish there can say this: it is believed no further than a client is."""
+        """Handle a message of the synchronisation protocol. Any client with the right to publish there can send one, so
+        it is untrusted."""
         try:
             said = _decoder.decode(message.payload)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

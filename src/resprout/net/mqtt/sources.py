@@ -1,8 +1,8 @@
-"""Durable subscriptions of MQTT sessions: one for each filter of a session that outlives its connections, and one for
-each shared subscription, which all its sessions consume.
+"""Durable subscriptions of MQTT sessions: one per filter of a session that outlives its connections, and one per shared
+subscription, which all its sessions consume.
 
-What a session does not take waits, up to `PENDING_MAX` messages; beyond that the oldest are dropped and counted, so a
-client that stays away holds back no publisher.
+Up to `PENDING_MAX` messages wait in each; beyond that the oldest are dropped and counted, so a client that stays away
+never blocks publishers.
 """
 
 import asyncio
@@ -26,15 +26,16 @@ from resprout.net.near import NearOpener
 PENDING_MAX: Final = 100_000
 END_SECONDS: Final = 5.0
 ORIGINS_MAX: Final = 256
-"""Origins of which a session remembers how far they have come; of others, messages may come twice."""
+"""Maximum number of origins whose acknowledged position a session keeps. Messages from other origins may be
+duplicated."""
 SHARED_WINDOW: Final = 64
 SESSION_WINDOW: Final = 1_024
-"""Messages that one subscription may have handed out and not acknowledged."""
+"""Maximum number of unacknowledged messages of one subscription of a session."""
 
 
 def durable_name(client: str, topic_filter: str) -> str:
-    """Of the durable subscription for a filter, as a client wrote it. The name of a shared one is the same for all
-    clients."""
+    """Return the name of the durable subscription for a filter, as the client sent it. All clients of a shared
+    subscription get the same name."""
     plain, group = read_filter(topic_filter)
     if group:
         return f"mqtt.share.{_digest(f'{group}/{plain}')}"
@@ -48,8 +49,8 @@ def _digest(text: str) -> str:
 async def end_durable(
     client: str, topic_filter: str, listener: Callable[[], Host], who: NearOpener, door: Door | None
 ) -> None:
-    """End the durable subscription of a session that this process does not have. Returns when it has ended, or when
-    that takes too long."""
+    """End the durable subscription of a session that this process does not have. Returns when it has ended, or after
+    `END_SECONDS`."""
     plain, _ = read_filter(topic_filter)
     over = asyncio.Event()
 
@@ -68,8 +69,8 @@ async def end_durable(
 
 
 class DurableSource:
-    """`delivered` is given messages, `began` is told that the subscription is confirmed, `over` why it is not, or not
-    any more, and `dropped` how many messages are missing."""
+    """Durable subscription of one session. Callbacks: `delivered` receives messages, `began` is called when the
+    subscription is confirmed, `over` when it is refused or ends, and `dropped` with the number of dropped messages."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class DurableSource:
         self._over = over
         self._dropped = dropped
         self.done: dict[Origin, int] = {}
-        """By origin: up to where the client has everything, as far as this session knows."""
+        """Acknowledged position by origin, as far as this session knows."""
         self._is_over = False
         self._gone = asyncio.Event()
         terms = Terms(plain, None, self.is_shared, WhenFull.DROP_OLDEST, PENDING_MAX)
@@ -104,11 +105,11 @@ class DurableSource:
         self._consumer.start()
 
     def acknowledge(self, messages: Sequence[Message]) -> None:
-        """In the order in which they were delivered, the ones of each origin."""
+        """Acknowledge messages, in delivery order per origin."""
         if not self.is_shared:
             for message in messages:
                 origin = (message.publisher, message.stream, message.epoch)
-                seq = max(message.seq, self.done.pop(origin, 0))  # the latest one last
+                seq = max(message.seq, self.done.pop(origin, 0))  # keep the most recently used last
                 self.done[origin] = seq
             while len(self.done) > ORIGINS_MAX:
                 del self.done[next(iter(self.done))]
@@ -116,20 +117,20 @@ class DurableSource:
             self._consumer.acknowledge(messages)
 
     async def end(self) -> None:
-        """The subscription ends, with what waits for it. Returns when it has, or when that takes too long."""
+        """End the subscription and drop its pending messages. Returns when it has ended, or after `END_SECONDS`."""
         self._consumer.end_subscription()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_SECONDS):
                 await self._gone.wait()
 
     async def close(self) -> None:
-        """The subscription stays, and what was not acknowledged comes again."""
+        """Stop consuming. The subscription stays and redelivers unacknowledged messages later."""
         self._is_over = True
         self._gone.set()
         await self._consumer.close()
 
     def _is_done(self, message: Message) -> bool:
-        """Whether the client has it from this subscription, and the tree has forgotten that."""
+        """Return whether the client has acknowledged the message and the tree has lost that acknowledgement."""
         return message.seq <= self.done.get((message.publisher, message.stream, message.epoch), 0)
 
     def marks(self) -> tuple[Mark, ...]:

@@ -1,4 +1,4 @@
-"""The figures of a broker on `$SYS/brokers/NAME/...`, for MQTT clients that watch brokers so: retained, for a while."""
+"""Metrics of a broker as retained messages on `$SYS/brokers/NAME/...`."""
 
 import time
 from typing import TYPE_CHECKING, Final
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from resprout.net.accounts import MqttAccount
 
 PERIODS: Final = 3
-"""Figures that are older than so many periods are gone: the broker is not there any more."""
+"""Number of publication intervals after which the metrics of a stopped broker expire."""
 
 
 def figures_of(broker: str, account: "MqttAccount", since_s: float) -> dict[str, str]:
-    """By topic."""
+    """Return the payloads by topic."""
     told = {
         "version": f"resprout {__version__}",
         "uptime": f"{time.monotonic() - since_s:.0f} seconds",

@@ -1,7 +1,8 @@
-"""What an MQTT session is to the tree: its embedded client, its subscriptions there, and what waits for receipts.
+"""`TreeSession`: connects an MQTT session to the tree, with its embedded client, its subscriptions and pending
+receipts.
 
-It outlives connections. Messages that come while the client is away, or faster than it takes them, stay untaken: its
-broker keeps them in the client's share (`subscriber_bytes`), and ends the session when that is full.
+It outlives connections. Messages that arrive while the client is away or slow stay unacknowledged. The broker queues
+them up to the limit per subscriber (`subscriber_bytes`) and ends the session if the limit is exceeded.
 """
 
 import asyncio
@@ -50,13 +51,13 @@ MISSING: Final = "messages may be missing: subscribe again"
 
 
 class _Given(msgspec.Struct):
-    """A message that the machine has, and that is not done."""
+    """Message that was passed to the machine and is not done."""
 
     source: DurableSource | None
-    """None: a plain subscription."""
+    """Durable subscription that delivered it; None for plain subscriptions."""
     message: Message
     is_last: bool
-    """The last one of its delivery."""
+    """Whether it is the last message of its delivery."""
 
 
 class TreeSession:
@@ -70,7 +71,7 @@ class TreeSession:
         version: int,
         survives: bool = False,
     ) -> None:
-        """`survives`: it outlives its connections, so its subscriptions are durable."""
+        """`survives` is whether the session outlives its connections, so its subscriptions are durable."""
         self._server = server
         self.name = name
         self.client_id = client_id
@@ -79,28 +80,28 @@ class TreeSession:
         self.survives = survives
         self._door = door
         self.driver: ConnectionDriver | None = None
-        """Of the connection that it has, or had last."""
+        """Driver of the current connection, or of the last one."""
         self.began: asyncio.Future[None] = server.loop.create_future()
-        """Done when the tree serves this client; an exception of `OpenError` when it does not."""
+        """Future that is done when the tree serves this client. Its exception is `OpenError` if the tree refuses."""
         self.client = EmbeddedClient(name, lambda: server.broker.host, who, self._hear, door)
         self.is_over = False
         self._left = False
         self._is_lost = False
-        """The tree does not serve this client any more."""
+        """Whether the tree has stopped serving this client."""
         self._waiting: dict[str, deque[tuple[int, int]]] = {stream: deque() for stream in STREAMS}
-        """By stream: number and token of publications whose receipt somebody waits for."""
+        """Number and token of publications without a receipt, by stream. Notes have negative tokens."""
         self._deliveries: deque[tuple[DurableSource | None, deque[Message]]] = deque()
-        """What the tree has delivered and the machine was not given."""
+        """Messages from the tree that were not passed to the machine yet."""
         self._given: deque[_Given] = deque()
-        """What the machine was given and is not done, in order."""
+        """Messages that were passed to the machine and are not done, in order."""
         self._sources: dict[str, DurableSource] = {}
-        """By filter as the client wrote it."""
+        """Durable subscriptions by filter, as the client sent it."""
         self._wishes = SubscriptionWishes(self._ask, self._end, self._answer_asked)
         self._tasks: set[asyncio.Task[None]] = set()
         self._notes = self._safe_note = 0
-        """Notes of this session that this process has published, and how many of them are safe."""
+        """Number of notes published by this process, and number of the last one that is safe."""
         self._stamp = 0
-        """Of the last note."""
+        """Stamp of the last note."""
         self._news: dict[type, Callable[[Any], None]] = {
             SessionBegan: self._begin,
             ReceiptTurned: self._turned,
@@ -120,12 +121,12 @@ class TreeSession:
 
     @property
     def is_crowded(self) -> bool:
-        """So much that the client has published is not safe that no more is to be read for now."""
+        """Whether so many publications of the client are not safe that the server must stop reading from it."""
         return not self.is_over and self.client.crowded
 
     async def close(self, ends: bool = True) -> None:
-        """Leave the tree; once it is called, nothing else is. `ends`: the session is over, and so are its durable
-        subscriptions; otherwise it goes on elsewhere, or later."""
+        """Leave the tree; call nothing else afterwards. With `ends`, also end the durable subscriptions; otherwise the
+        session continues later or at another broker."""
         if self._left:
             return
         self._left = True
@@ -148,7 +149,7 @@ class TreeSession:
             keys: tuple[str, ...] = ()
             if action.packet_id:
                 keys, attributes = SESSION_KEYS, {**attributes, PACKET: action.packet_id}
-                guarantee = max(guarantee, Guarantee.FIFO)  # in one stream with the notes of this session
+                guarantee = max(guarantee, Guarantee.FIFO)  # keep it in one stream with the session's notes
             stream, seq = self._publish(action.topic, action.payload, guarantee, attributes, keys)
         except UsageError as error:
             self._answer_publication(action.token, str(error), Reason.IMPLEMENTATION_SPECIFIC_ERROR)
@@ -164,7 +165,7 @@ class TreeSession:
         attributes: dict[str, AttributeValue],
         keys: tuple[str, ...] = (),
     ) -> tuple[str, int]:
-        """UsageError for what cannot be published."""
+        """Publish in the tree and return stream and number. Raises UsageError if the publication is invalid."""
         attributes, more = self._server.retaining(topic, payload, attributes)
         placed = self.client.publish(topic, payload, guarantee, attributes, keys + more)
         self._server.figures.published += 1
@@ -174,16 +175,16 @@ class TreeSession:
 
     @property
     def next_note(self) -> int:
-        """The number of the note that will describe the session as it is now."""
+        """Number of the next note to publish."""
         return self._notes + 1
 
     @property
     def unsafe_note(self) -> int:
-        """The number of the last note that is not safe; 0 if all are."""
+        """Number of the last note if it is not safe yet; 0 if all notes are safe."""
         return self._notes if self._notes > self._safe_note else 0
 
     def remember(self) -> None:
-        """Describe the session to the other brokers; `remembered` of the driver is told when that is safe."""
+        """Publish a note with the state of the session. When it is safe, `remembered` of the driver is called."""
         driver = self._live_driver
         if driver is None or driver.machine.state is None:
             return
@@ -192,7 +193,7 @@ class TreeSession:
         self._waiting[stream].append((seq, -self._notes))
 
     def _describe(self, data: bytes | None) -> tuple[str, int]:
-        """Publish a note. `data`: None when the session is over."""
+        """Publish a note; `data` is None if the session ended. Return its stream and number."""
         self._stamp = max(self._stamp + 1, wall_us())
         done = {source.filter: source.marks() for source in self._sources.values() if not source.is_shared}
         note = SessionNote(
@@ -201,7 +202,7 @@ class TreeSession:
         return self.client.publish(SESSIONS, msgspec.msgpack.encode(note), Guarantee.CAUSAL, {}, OWN_KEYS)
 
     def adopt(self, note: SessionNote, shared: Sequence[str]) -> None:
-        """Go on with a session that another broker had. `shared`: filters of its shared subscriptions."""
+        """Resume a session of another broker from its note. `shared` has the filters of its shared subscriptions."""
         self._stamp = note.stamp
         for topic_filter in (*note.done, *shared):
             self._wishes.adopt(topic_filter)
@@ -209,7 +210,7 @@ class TreeSession:
                 source.done.update({mark.origin: mark.seq for mark in note.done.get(topic_filter, ())})
 
     def forget(self, note: SessionNote) -> None:
-        """Another broker had a session of this name, which is over."""
+        """End a session of another broker that has the same name."""
         self._stamp = note.stamp
         self._describe(None)
         self.client.flush()
@@ -219,7 +220,7 @@ class TreeSession:
         await end_durable(self.name, topic_filter, lambda: self._server.broker.host, self.who, self._door)
 
     def publish_will(self, will: Will) -> None:
-        """Nobody is left to be told that it cannot be published."""
+        """Publish the will; log the reason if that fails, because the client is gone."""
         try:
             attributes = attributes_of(will.qos, will.retain, will.properties, wall_us())
             guarantee = self._server.guarantee_of(will.topic, guarantee_of(will.properties))
@@ -237,7 +238,7 @@ class TreeSession:
         self._wishes.unsubscribe(action.token, action.filters)
 
     def take(self, count: int) -> None:
-        """So many more messages are done, in the order in which they were given."""
+        """Acknowledge the next `count` messages in the tree, in the order in which they were passed to the machine."""
         deliveries = 0
         done: dict[DurableSource, list[Message]] = {}
         for _ in range(count):
@@ -253,13 +254,13 @@ class TreeSession:
     # -- between them --------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """The machine has had its say for now."""
+        """Flush publications and pass messages on, after the machine has handled an event."""
         if not self.is_over:
             self.client.flush()
             self.give()
 
     def give(self) -> None:
-        """Give the machine as many messages as it takes, while the client reads."""
+        """Pass messages to the machine while it has room and the connection is writable."""
         driver = self.driver
         if driver is None or not driver.connection.is_writable or driver.session is not self:
             return
@@ -334,7 +335,7 @@ class TreeSession:
             return
         for token in tokens:
             self._answer_publication(token, news.reason, Reason.NOT_AUTHORIZED)
-        if len(tokens) < news.last - news.first + 1:  # with QoS 0, which only the end of the connection can tell
+        if len(tokens) < news.last - news.first + 1:  # QoS 0 has no acknowledgement, so the connection ends
             self._answer_publication(0, news.reason, Reason.NOT_AUTHORIZED)
 
     def _answer_publication(self, token: int, reason: str, code: Reason) -> None:
@@ -346,14 +347,14 @@ class TreeSession:
             self.driver.connection.release()
 
     def _lost(self, news: SessionLost) -> None:
-        """Something could not be carried on, and the client cannot know what: it has to begin a new session."""
+        """End the session, because messages may be missing and the client must subscribe again."""
         self._over(f"{news.reason}; {MISSING}", EndCode.NONE)
 
     def _over(self, reason: str, code: EndCode) -> None:
         self._is_lost = True
         if not self.began.done():
             self.began.set_exception(OpenError(reason, code))
-            self.began.exception()  # perhaps nobody waits any more
+            self.began.exception()  # mark as retrieved: the waiter may be gone
         self._server.lost(self, reason, code)
 
     # -- subscriptions -------------------------------------------------------------------------------------------------
@@ -378,7 +379,7 @@ class TreeSession:
             self._run(source.end())
 
     async def _leave(self, source: DurableSource) -> None:
-        """Others share it: it stays. What this session has of it goes to them."""
+        """Leave a shared subscription. Its unacknowledged messages go to other sessions."""
         del self._sources[source.filter]
         await self._server.leave_share(source)
         self._wishes.ended(source.filter)
@@ -420,12 +421,12 @@ class TreeSession:
 
     @property
     def _live_driver(self) -> "ConnectionDriver | None":
-        """Whose machine has this session; without one nobody waits for answers."""
+        """Driver whose machine has this session; None if there is none, so answers are dropped."""
         return self.driver if self.driver is not None and self.driver.session is self else None
 
 
 class OpenError(Exception):
-    """The tree does not serve this client."""
+    """Refusal by the tree to serve this client."""
 
     def __init__(self, reason: str, code: EndCode) -> None:
         super().__init__(reason)

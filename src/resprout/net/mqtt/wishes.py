@@ -1,7 +1,7 @@
-"""The SUBSCRIBE and UNSUBSCRIBE packets of one session that wait for the tree, by the filters as the client wrote them.
+"""Pending SUBSCRIBE and UNSUBSCRIBE packets of one session, by filter as the client sent it.
 
-A filter is asked for once, whoever asks again meanwhile. One that is to end and is wanted again before it has ended is
-asked for when it has. Answers leave in the order of the packets.
+Concurrent requests for a filter share one subscription request in the tree. If a filter is subscribed again while it is
+being unsubscribed, the request is sent after the unsubscription completes. Packets are answered in order.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from resprout.mqtt.reasons import Reason
 
 
 class AskedPacket(msgspec.Struct):
-    """A SUBSCRIBE or UNSUBSCRIBE that is not answered yet."""
+    """SUBSCRIBE or UNSUBSCRIBE that is not answered yet."""
 
     token: int
     filters: tuple[str, ...]
@@ -23,7 +23,8 @@ class AskedPacket(msgspec.Struct):
 
 
 class SubscriptionWishes:
-    """`ask` begins a subscription in the tree, `end` ends one; `answer` is given packets whose answer is complete."""
+    """Pending requests of one session. `ask` starts a subscription in the tree, `end` ends one, and `answer` is called
+    with each packet and its reason codes."""
 
     def __init__(
         self,
@@ -36,20 +37,20 @@ class SubscriptionWishes:
         self._answer = answer
         self._asked: deque[AskedPacket] = deque()
         self._stands: dict[str, bool] = {}
-        """By filter: whether the tree has confirmed it."""
+        """Whether the tree has confirmed the subscription, by filter."""
         self._ending: dict[str, bool] = {}
-        """By filter that is to end: whether it is wanted again."""
+        """Whether to subscribe again after the unsubscription completes, by filter being unsubscribed."""
 
     def __iter__(self) -> Iterator[str]:
-        """Filters that were asked for and are not to end."""
+        """Iterate over the subscribed filters, confirmed or not, without those being unsubscribed."""
         return iter(self._stands)
 
     def stands(self, topic_filter: str) -> bool:
-        """Whether the tree has confirmed it, and it is not to end."""
+        """Return whether the subscription is confirmed and not being unsubscribed."""
         return self._stands.get(topic_filter, False)
 
     def adopt(self, topic_filter: str) -> None:
-        """The session has it from before: nobody waits for its answer."""
+        """Subscribe to a filter of a resumed session, without a packet to answer."""
         self._begin(topic_filter)
 
     def subscribe(self, token: int, filters: Sequence[str]) -> None:
