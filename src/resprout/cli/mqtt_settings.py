@@ -32,7 +32,7 @@ def read_mqtt(source: TomlSource, texts: Mapping[str, str], has_tls: bool) -> Mq
             given[key] = _address(option, texts[option])
     settings = MqttSettings(**given)
     if not settings.is_wanted and given:
-        raise UsageError("[mqtt] says nowhere to listen: give `listen`, `tls`, `ws` or `wss`, as HOST:PORT")
+        raise UsageError("[mqtt] has no address to listen on: set `listen`, `tls`, `ws` or `wss`, as HOST:PORT")
     if not has_tls and (settings.tls or settings.wss):
         raise UsageError("MQTT with TLS uses the certificate of the broker: give --tls DIR, a folder with certificates")
     return settings

@@ -78,7 +78,7 @@ def _read_connect(data: bytes, at: int, end: int, version: int) -> packets.Conne
     if flags & 0x01 and version != V3_1:
         raise malformed("the reserved flag of CONNECT is set")
     if flags & 0x38 and not has_will:
-        raise malformed("CONNECT has flags of a will, and no will")
+        raise malformed("Will QoS or Will Retain is set without the Will Flag")
     if flags & 0x18 == 0x18:
         raise malformed("a will with QoS 3")
     if has_password and not has_user and version != V5:
@@ -126,7 +126,7 @@ def _connack(data: bytes, at: int, end: int, version: int) -> packets.Connack:
         raise protocol_error(f"return code {reason}")
     _check_end(at, end)
     if flags and reason:
-        raise protocol_error("a session is present, and the connection is refused")
+        raise protocol_error("CONNACK refuses the connection with session present")
     return packets.Connack(flags == 1, reason, values)
 
 
@@ -273,7 +273,7 @@ def _reasons(raw: bytes, allowed: frozenset[int]) -> tuple[int, ...]:
         raise protocol_error("no reason codes")
     _check_number(len(raw))
     if not allowed.issuperset(raw):
-        raise protocol_error("a reason code that does not exist here")
+        raise protocol_error("a reason code that is not valid in this packet")
     return tuple(raw)
 
 
@@ -289,7 +289,7 @@ def _check_number(filters: int) -> None:
 
 def _check_end(at: int, end: int) -> None:
     if at != end:
-        raise malformed(f"{end - at} bytes behind the end of the packet")
+        raise malformed(f"{end - at} bytes after the last field of the packet")
 
 
 READERS: Final[Mapping[int, Callable[[bytes, int, int, int], Packet]]] = {

@@ -31,14 +31,14 @@ def _check_will(will: Will, limits: ServerLimits) -> None:
     if will.qos > limits.maximum_qos:
         raise MqttError(Reason.QOS_NOT_SUPPORTED, f"a will with QoS {will.qos}")
     if will.retain and not limits.retain_available:
-        raise MqttError(Reason.RETAIN_NOT_SUPPORTED, "messages are not retained here")
+        raise MqttError(Reason.RETAIN_NOT_SUPPORTED, "retained messages are not supported")
     check_publish_topic(will.topic)
     assert len(will.payload) <= PAYLOAD_BYTES, "its length has two bytes"
     if will.properties.payload_format:
         try:
             will.payload.decode()
         except UnicodeDecodeError:
-            raise MqttError(Reason.PAYLOAD_FORMAT_INVALID, "the payload of the will is not text") from None
+            raise MqttError(Reason.PAYLOAD_FORMAT_INVALID, "the payload of the will is not UTF-8") from None
     attributes_of(will.qos, will.retain, will.properties, 0)
 
 

@@ -167,7 +167,7 @@ class PacketDecoder:
                 raise protocol_error("packet identifier 0")
             after = at
         elif first & _DUP and self.version != V3_1:
-            raise malformed("DUP is set, and QoS is 0")
+            raise malformed("DUP is set with QoS 0")
         properties = NO_PROPERTIES
         if self.version == V5:
             if after < end and data[after] == 0:

@@ -42,7 +42,7 @@ def check_publish_topic(topic: str) -> None:
         raise MqttError(Reason.TOPIC_NAME_INVALID, str(error)) from None
     first = topic.partition("/")[0]
     if first == READ_ONLY or first in RESERVED:
-        raise MqttError(Reason.TOPIC_NAME_INVALID, f"no client may publish to topics below {first}")
+        raise MqttError(Reason.TOPIC_NAME_INVALID, f"clients may not publish to topics below {first}")
     if len(topic) <= SHORT_TOPIC_LETTERS:
         if len(_topics) >= TOPICS_KEPT:
             _topics.clear()
@@ -69,14 +69,14 @@ class Incoming:
         limits = self._limits
         if values is not NO_PROPERTIES:
             if values.subscription_identifiers:
-                raise protocol_error("a client sends no subscription identifier with a publication")
+                raise protocol_error("PUBLISH of a client has a subscription identifier")
             if values.topic_alias is not None:
                 topic = self._resolve(topic, values.topic_alias)
         qos = packet.qos
         if qos > limits.maximum_qos:
             raise MqttError(Reason.QOS_NOT_SUPPORTED, f"QoS {qos}")
         if packet.retain and not limits.retain_available:
-            raise MqttError(Reason.RETAIN_NOT_SUPPORTED, "messages are not retained here")
+            raise MqttError(Reason.RETAIN_NOT_SUPPORTED, "retained messages are not supported")
         entry: Inbound | None = None
         if qos:
             entry = self._enter(packet)
@@ -162,7 +162,9 @@ class Incoming:
             try:
                 packet.payload.decode()
             except UnicodeDecodeError:
-                raise MqttError(Reason.PAYLOAD_FORMAT_INVALID, "the payload is not the text that it claims") from None
+                raise MqttError(
+                    Reason.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8, as its payload format says"
+                ) from None
 
     # -- outcomes ------------------------------------------------------------------------------------------------------
 

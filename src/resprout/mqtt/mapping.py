@@ -74,7 +74,7 @@ def attributes_of(qos: int, retain: bool, values: Properties, wall_us: int) -> d
     if values.user:
         _put_user(found, values.user)
     if len(found) > ATTRIBUTES_PER_MESSAGE - SET_BY_SERVER:
-        raise MqttError(Reason.QUOTA_EXCEEDED, "more properties than a message may have")
+        raise MqttError(Reason.QUOTA_EXCEEDED, "the properties take more attributes than a message may have")
     return found
 
 

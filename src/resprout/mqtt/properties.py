@@ -160,7 +160,7 @@ def _check(kind: _Kind, value: Any) -> None:
         if kind.field == "topic_alias" and not value:
             raise MqttError(Reason.TOPIC_ALIAS_INVALID, "topic alias 0")
     elif kind.field == "response_topic" and (not value or "+" in value or "#" in value):
-        raise protocol_error("the response topic is no topic name")
+        raise protocol_error("the response topic is not a valid topic name")
 
 
 def properties(values: Properties, packet: int) -> bytes:

@@ -197,7 +197,7 @@ class ServerSession:
         wanted = packet.properties.session_expiry
         if wanted is not None:
             if wanted and not self._expiry:
-                raise protocol_error("DISCONNECT sets a session expiry, and CONNECT had none")
+                raise protocol_error("DISCONNECT sets a session expiry, which was 0 in CONNECT")
             self._expiry = min(wanted, self.limits.session_expiry_max)
         if packet.reason == Reason.SUCCESS:
             self._will = None
@@ -297,7 +297,11 @@ class ServerSession:
         published."""
         out: list[Action] = []
         if self.phase is Phase.OPEN:
-            self._fail(MqttError(Reason.SESSION_TAKEN_OVER, "a new session was begun"), now_us, out)
+            self._fail(
+                MqttError(Reason.SESSION_TAKEN_OVER, "a client with this identifier requested a clean start"),
+                now_us,
+                out,
+            )
         if self.phase is Phase.AWAY:
             self._end(out)
         return out
@@ -312,7 +316,7 @@ class ServerSession:
         elif self.phase is Phase.OPENING:
             self._fail(MqttError(Reason.SERVER_UNAVAILABLE, "the session could not be opened in time"), now_us, out)
         elif self.phase is Phase.OPEN:
-            self._fail(MqttError(Reason.KEEP_ALIVE_TIMEOUT, "nothing came for 1.5 times the keep alive"), now_us, out)
+            self._fail(MqttError(Reason.KEEP_ALIVE_TIMEOUT, "no packet for 1.5 times the keep alive"), now_us, out)
         elif self.phase is Phase.AWAY:
             if self._will is not None and now_us >= self._will_due_us:
                 out.append(PublishWill(self._will))

@@ -53,7 +53,7 @@ def load(store: RetainedStore, part: bytes, wall_us: int) -> int:
     try:
         rows = [_read(row) for row in _decode(part)]
     except (msgspec.DecodeError, UsageError, ValueError) as error:
-        raise WireError(f"no snapshot of retained messages: {error}") from None
+        raise WireError(f"invalid snapshot of retained messages: {error}") from None
     return sum(store.merge(order, topic, message, wall_us) for order, topic, message in rows)
 
 
@@ -61,7 +61,7 @@ def _read(row: _Row) -> tuple[Order, str, Message | None]:
     stamp, publisher, epoch, seq, topic, keys, guarantee, attributes, payload = row
     for number in (stamp, epoch, seq):
         if not 0 <= number <= NUMBER_MAX:
-            raise UsageError(f"{number} is beyond the range of a number")
+            raise UsageError(f"{number} is out of range")
     order = Order(stamp, check_name(publisher), epoch, seq)
     check_topic(topic)
     if not payload:

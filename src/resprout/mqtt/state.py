@@ -100,7 +100,7 @@ class SessionState:
                 _check_flight(flight)
             state.outgoing.restore(dump.flights)
         except (msgspec.DecodeError, MqttError, UsageError, UnicodeError) as error:
-            raise WireError(f"no dump of an MQTT session: {error}") from None
+            raise WireError(f"invalid dump of an MQTT session: {error}") from None
         return state
 
 
@@ -122,11 +122,11 @@ def _check_flight(flight: Flight) -> None:
     if flight.publisher or not flight.is_released:
         check_name(flight.publisher)
         if flight.stream not in _STREAMS:
-            raise UsageError(f"{flight.stream!r} is no stream")
+            raise UsageError(f"unknown stream {flight.stream!r}")
     for number in (flight.epoch, flight.seq):
         _check(number, 0, NUMBER_MAX)
 
 
 def _check(number: int, least: int, most: int) -> None:
     if not least <= number <= most:
-        raise UsageError(f"{number} is not {least} to {most}")
+        raise UsageError(f"{number} is not between {least} and {most}")

@@ -73,23 +73,24 @@ class SubscribeHandling:
             if wish.no_local:
                 raise protocol_error("a shared subscription with No Local")
             if not self._limits.shared_available:
-                raise MqttError(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "no shared subscriptions")
+                raise MqttError(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions are not supported")
         state, limits = self._state, self._limits
         if len(state.subscriptions) >= limits.subscriptions_max and state.subscriptions.get(wish.filter) is None:
-            raise MqttError(
-                Reason.QUOTA_EXCEEDED, f"{limits.subscriptions_max} subscriptions of a session is the limit"
-            )
+            raise MqttError(Reason.QUOTA_EXCEEDED, f"a session has at most {limits.subscriptions_max} subscriptions")
         size = state.subscriptions.bytes + size_of_filter(wish.filter)
         if size > limits.subscription_bytes_max and state.subscriptions.get(wish.filter) is None:
-            raise MqttError(Reason.QUOTA_EXCEEDED, f"{limits.subscription_bytes_max} bytes of filters is the limit")
+            raise MqttError(
+                Reason.QUOTA_EXCEEDED, f"a session has at most {limits.subscription_bytes_max} bytes of filters"
+            )
         if wish.retain_handling != 2 and state.outgoing.retained_waiting > limits.retained_waiting_max:
-            raise MqttError(Reason.QUOTA_EXCEEDED, "retained messages of earlier subscriptions are not sent yet")
+            raise MqttError(Reason.QUOTA_EXCEEDED, "too many retained messages of earlier subscriptions are queued")
         return Subscription(granted(wish, limits.maximum_qos), topic_filter, group, identifier)
 
     def _enter(self, asked: Asked) -> int:
         if len(self._state.asked) >= self._limits.asked_max:
             raise MqttError(
-                Reason.QUOTA_EXCEEDED, f"more than {self._limits.asked_max} subscriptions wait for an answer"
+                Reason.QUOTA_EXCEEDED,
+                f"more than {self._limits.asked_max} unanswered SUBSCRIBE and UNSUBSCRIBE packets",
             )
         token = self._state.next_token()
         self._state.asked[token] = asked

@@ -37,7 +37,7 @@ def read_filter(topic_filter: str) -> tuple[str, str]:
     except NameRefusedError as error:
         raise MqttError(Reason.TOPIC_FILTER_INVALID, str(error)) from None
     if topic_filter.partition("/")[0] in RESERVED:
-        raise MqttError(Reason.NOT_AUTHORIZED, "topics with this first level are not for clients")
+        raise MqttError(Reason.NOT_AUTHORIZED, "this first topic level is reserved")
     return topic_filter, group
 
 

@@ -23,7 +23,7 @@ WAITING_OF_ONE_MAX: Final = 16
 """Maximum number of pending checks per address; `WAITING_MAX` is the limit for all addresses."""
 RIGHT_MAX: Final = 1_024
 """Maximum number of cached correct secrets."""
-TOO_MANY: Final = "too many secrets wait to be checked"
+TOO_MANY: Final = "too many checks of secrets are pending"
 
 
 class BasicLogins:

@@ -178,6 +178,6 @@ class NearHost(Host):
             return
         listener = self._listener()
         if listener.is_over:
-            self.handle(Disconnected(0, peer, "its life is over", refused=True))
+            self.handle(Disconnected(0, peer, "the broker has left the tree", refused=True))
         else:
             join(self, listener, self._who)

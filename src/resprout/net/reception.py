@@ -102,7 +102,7 @@ class Reception:
             len(unidentified) and self._host.connections >= self.connections_max
         ):
             stranger = unidentified.one_too_many()
-            assert stranger is not None, "somebody waits there"
+            assert stranger is not None, "there is one to close"
             reason = "it has not said who it is, and others want to"
             why = f"{unidentified.places} connections that have not said who they are is the limit"
             self.turned_away(_source(stranger), why)

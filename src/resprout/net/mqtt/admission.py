@@ -20,7 +20,7 @@ from resprout.net.tls import ProvenPeer
 if TYPE_CHECKING:
     from resprout.net.broker import RunningBroker
 
-WRONG_LOGIN: Final = "this user name and this password do not belong together"
+WRONG_LOGIN: Final = "wrong user name or password"
 DIGEST_LETTERS: Final = 32
 
 

@@ -168,7 +168,7 @@ class ConnectionDriver:
                 self.session.remember()
 
     def _tree(self) -> "TreeSession":
-        assert self.session is not None, "a machine asks nothing of the tree without a session"
+        assert self.session is not None, "actions on the tree need a session"
         return self.session
 
     def _close(self, action: CloseConnection) -> None:

@@ -84,7 +84,7 @@ class WebSocketLayer:
         if not self._is_open:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX:
-                raise LayerError("it does not open a WebSocket within 8 KiB")
+                raise LayerError("the WebSocket request is longer than 8 KiB")
         got = bytearray()
         errors = self._library.utilities
         try:
@@ -94,9 +94,9 @@ class WebSocketLayer:
         except errors.RemoteProtocolError as error:
             if not self._is_open and error.event_hint is not None:
                 self._answers += self._socket.send(error.event_hint)
-            raise LayerError(f"it breaks the WebSocket protocol: {error}") from None
+            raise LayerError(f"WebSocket protocol error: {error}") from None
         except errors.LocalProtocolError as error:
-            raise LayerError(f"nothing more can be said to it: {error}") from None
+            raise LayerError(f"the WebSocket is closed: {error}") from None
         return bytes(got)
 
     def _take(self, event: Any, got: bytearray) -> None:
@@ -109,14 +109,14 @@ class WebSocketLayer:
             chosen = next((one for one in SUBPROTOCOLS if one in event.subprotocols), None)
             if chosen is None:
                 self._answers += self._socket.send(events.RejectConnection(status_code=400))
-                raise LayerError("it opens a WebSocket without the subprotocol mqtt")
+                raise LayerError("the WebSocket request lacks the subprotocol mqtt")
             self._answers += self._socket.send(events.AcceptConnection(subprotocol=chosen))
             self._is_open = True
         elif isinstance(event, events.CloseConnection):
             self._answers += self._socket.send(event.response())
-            raise LayerError("it has closed the WebSocket")
+            raise LayerError("the client closed the WebSocket")
         elif isinstance(event, events.TextMessage):
-            raise LayerError("it sends text, and MQTT is binary")
+            raise LayerError("WebSocket text message; MQTT needs binary messages")
 
     def wrap(self, data: bytes) -> bytes:
         if not self._is_open:

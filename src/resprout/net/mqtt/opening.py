@@ -110,7 +110,7 @@ class SessionOpening:
             await self._server.end_now(session, ends=False)
             is_forbidden = isinstance(error, OpenError) and error.code is EndCode.FORBIDDEN
             reason = Reason.NOT_AUTHORIZED if is_forbidden else Reason.SERVER_UNAVAILABLE
-            raise AdmissionError(reason, "the tree does not serve it", str(error)) from None
+            raise AdmissionError(reason, "the tree refused the client", str(error)) from None
         if not driver.connection.is_open or self._server.is_closing:
             await self._server.end_now(session, ends=not session.survives)
             return

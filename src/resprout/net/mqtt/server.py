@@ -123,7 +123,7 @@ class MqttServer:
     def begin(self, broker: "RunningBroker") -> None:
         """Accept MQTT clients as soon as this broker has joined the tree and has the retained messages."""
         if broker.stack != STACK:
-            raise UsageError(f"MQTT clients are served by the stack {STACK!r} only, not by {broker.stack!r}")
+            raise UsageError(f"MQTT needs the stack {STACK!r}; this broker runs {broker.stack!r}")
         self._broker = broker
         broker.books.mqtt = self
         self._shared = SharedState(broker, self.retained, self._note)
@@ -160,7 +160,7 @@ class MqttServer:
 
     @property
     def broker(self) -> "RunningBroker":
-        assert self._broker is not None, "nobody is let in before the broker lives"
+        assert self._broker is not None, "connections are accepted after begin()"
         return self._broker
 
     async def close(self) -> None:
@@ -217,10 +217,10 @@ class MqttServer:
             len(strangers) and len(self._connections) > self.settings.connections_max
         ):
             stranger = strangers.one_too_many()
-            assert stranger is not None, "somebody waits there"
+            assert stranger is not None, "there is one to close"
             strangers.leave(stranger)
             self.refused(stranger, f"{strangers.places} MQTT connections without CONNECT is the limit")
-            stranger.abort("it has not said CONNECT, and others want to")
+            stranger.abort("closed without CONNECT to make room for another connection")
         if self.is_closing:
             connection.abort("the broker stops")
         elif not is_local(source) and self._crowd[source] > most:
@@ -247,7 +247,7 @@ class MqttServer:
     def closes(self, driver: ConnectionDriver, reason: int, text: str) -> None:
         """Count a connection that the machine closes before it has a session, by the reason code."""
         if reason >= Reason.UNSPECIFIED_ERROR and driver.session is None:
-            self.refused(driver.connection, f"it broke the MQTT protocol: {reason_name(reason)}")
+            self.refused(driver.connection, f"closed before CONNACK: {reason_name(reason)}")
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class MqttServer:
 
     @property
     def shared(self) -> SharedState:
-        assert self._shared is not None, "nobody is let in before"
+        assert self._shared is not None, "connections are accepted after begin()"
         return self._shared
 
     # -- the end of sessions -------------------------------------------------------------------------------------------
@@ -347,7 +347,9 @@ class MqttServer:
         if payload:
             message = Message("", 0, 0, topic, (), Guarantee.CAUSAL, attributes, payload, 0)
             if not self.retained.fits(topic, size_of(message)):
-                raise UsageError("no room for more retained messages: remove some, or raise retained_bytes_max")
+                raise UsageError(
+                    "the retained message store is full: remove some messages, or raise retained_bytes_max"
+                )
         return {**attributes, STAMP: self.retained.next_stamp(topic, wall_us())}, RETAINED_KEYS
 
     def publish_for(

@@ -184,7 +184,7 @@ class SharedState:
             if await self._merge_from_another(client):
                 break
         else:
-            detail = "no broker told its retained messages: older ones may be missing here"
+            detail = "no broker sent its retained messages: older ones may be missing at this broker"
             self._note(Note("note", {"detail": detail}))
         client.subscribe(SYNC)
         await self._next(SubscriptionConfirmed, None)
@@ -280,7 +280,7 @@ class SharedState:
             client.publish(topic, msgspec.msgpack.encode(said), Guarantee.CAUSAL, {})
             client.flush()
         except UsageError as error:
-            self._note(Note("note", {"detail": f"MQTT state is not told to others: {error}"}))
+            self._note(Note("note", {"detail": f"cannot send MQTT state to another broker: {error}"}))
 
     @staticmethod
     def _topic_of(name: str) -> str:

@@ -331,7 +331,7 @@ class TreeSession:
         tokens = [token for seq, token in waiting if news.first <= seq <= news.last]
         self._waiting[news.stream] = deque([one for one in waiting if not news.first <= one[0] <= news.last])
         if any(token < 0 for token in tokens):
-            self._over(f"the session cannot be kept: {news.reason}", EndCode.NONE)
+            self._over(f"the session state cannot be saved: {news.reason}", EndCode.NONE)
             return
         for token in tokens:
             self._answer_publication(token, news.reason, Reason.NOT_AUTHORIZED)
