@@ -94,17 +94,19 @@ def acks(kind: type, version: int, *reasons: int) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def wishes(draw: st.DrawFn, version: int) -> packets.Wish:
+def requests(draw: st.DrawFn, version: int) -> packets.FilterRequest:
     if version != V5:
-        return packets.Wish(draw(texts), draw(st.integers(0, 2)))
+        return packets.FilterRequest(draw(texts), draw(st.integers(0, 2)))
     handling = draw(st.integers(0, 2))
-    return packets.Wish(draw(texts), draw(st.integers(0, 2)), draw(st.booleans()), draw(st.booleans()), handling)
+    return packets.FilterRequest(
+        draw(texts), draw(st.integers(0, 2)), draw(st.booleans()), draw(st.booleans()), handling
+    )
 
 
 def subscriptions(version: int) -> st.SearchStrategy[Any]:
     identifier = st.tuples(st.integers(1, 268_435_455))
     values = properties(version, subscription_identifiers=identifier, user=users)
-    some = st.lists(wishes(version), min_size=1, max_size=4).map(tuple)
+    some = st.lists(requests(version), min_size=1, max_size=4).map(tuple)
     return st.builds(packets.Subscribe, packet_ids, some, values)
 
 

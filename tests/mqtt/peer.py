@@ -14,6 +14,7 @@ from resprout.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
+    FilterRequest,
     Packet,
     Puback,
     Pubcomp,
@@ -22,7 +23,6 @@ from resprout.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
-    Wish,
 )
 from resprout.mqtt.reasons import MqttError
 from resprout.net.address import Address
@@ -84,7 +84,7 @@ class MqttPeer:
         return answer
 
     async def subscribe(self, *filters: str, qos: int = 2, **fields: Any) -> Suback:
-        self.say(Subscribe(self.next_id(), tuple([Wish(one, qos, **fields) for one in filters])))
+        self.say(Subscribe(self.next_id(), tuple([FilterRequest(one, qos, **fields) for one in filters])))
         return await self.hear_a(Suback)
 
     async def publish(self, topic: str, payload: bytes, qos: int = 1, **fields: Any) -> int:

@@ -12,20 +12,20 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
 from resprout.mqtt.actions import (
+    AckMessages,
     Action,
-    AskSubscriptions,
+    BeginSubscriptions,
     CloseConnection,
     EndSubscriptions,
     OpenSession,
     PublishMessage,
-    Remember,
+    SaveSession,
     SendPacket,
-    Take,
 )
 from resprout.mqtt.decoder import PacketDecoder
 from resprout.mqtt.encoder import encode
 from resprout.mqtt.limits import SECOND_US, ServerLimits
-from resprout.mqtt.packets import V5, Connack, Connect, Packet, Properties, Publish, Subscribe, Will, Wish
+from resprout.mqtt.packets import V5, Connack, Connect, FilterRequest, Packet, Properties, Publish, Subscribe, Will
 from resprout.mqtt.session import ServerSession
 from resprout.mqtt.state import SessionState
 
@@ -58,13 +58,13 @@ class Rig:
         """Send a packet from the client; return the packets it receives in response."""
         out: list[Any] = []
         for heard in self._decoder.feed(encode(packet, self.version)):
-            out += self.run(self.machine.hear(heard, self.now))
+            out += self.run(self.machine.receive(heard, self.now))
         return out
 
     def hear_bytes(self, data: bytes) -> list[Any]:
         out: list[Any] = []
         for heard in self._decoder.feed(data):
-            out += self.run(self.machine.hear(heard, self.now))
+            out += self.run(self.machine.receive(heard, self.now))
         return out
 
     def connect(
@@ -100,7 +100,7 @@ class Rig:
 
     def subscribe(self, *filters: str, qos: int = 2, **options: Any) -> None:
         """Subscribe and confirm the subscription."""
-        self.hear(Subscribe(1, tuple([Wish(each, qos, **options) for each in filters])))
+        self.hear(Subscribe(1, tuple([FilterRequest(each, qos, **options) for each in filters])))
         self.confirm()
 
     # -- the tree ------------------------------------------------------------------------------------------------------
@@ -108,8 +108,8 @@ class Rig:
     def confirm(self, retained: Sequence[Message] = ()) -> list[Any]:
         """Confirm all pending subscriptions; return the packets that the client receives."""
         out: list[Any] = []
-        for asked in self.take(AskSubscriptions):
-            out += self.run(self.machine.subscribed(asked.token, [0] * len(asked.wishes), retained, self.now))
+        for asked in self.take(BeginSubscriptions):
+            out += self.run(self.machine.subscribed(asked.token, [0] * len(asked.requests), retained, self.now))
         for ended in self.take(EndSubscriptions):
             out += self.run(self.machine.unsubscribed(ended.token, [0] * len(ended.filters), self.now))
         return out
@@ -160,13 +160,13 @@ class Rig:
     def run(self, actions: Sequence[Action]) -> list[Any]:
         out: list[Any] = []
         for action in actions:
-            if isinstance(action, Remember):
+            if isinstance(action, SaveSession):
                 assert actions.count(action) == 1
                 self.dumps.append(self.state.dump())
             elif isinstance(action, SendPacket):
                 assert not self.is_closed, "nothing is sent after the end"
                 out += self._through_wire(action.packet)
-            elif isinstance(action, Take):
+            elif isinstance(action, AckMessages):
                 assert action.count > 0
                 self.taken += action.count
             else:

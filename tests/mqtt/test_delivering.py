@@ -6,7 +6,18 @@ import pytest
 
 from resprout.mqtt.actions import CloseConnection
 from resprout.mqtt.limits import SECOND_US, ServerLimits
-from resprout.mqtt.packets import V3_1_1, V5, Properties, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Wish
+from resprout.mqtt.packets import (
+    V3_1_1,
+    V5,
+    FilterRequest,
+    Properties,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+)
 from resprout.mqtt.reasons import Reason
 from tests.mqtt.examples import VERSIONS
 from tests.mqtt.rig import WALL, Rig
@@ -293,7 +304,7 @@ def test_a_packet_that_cannot_be_left_out_and_does_not_fit() -> None:
     assert rig.take_one(CloseConnection).reason == Reason.PACKET_TOO_LARGE
     rig = Rig()
     rig.connect(maximum_packet_size=25)
-    rig.hear(Subscribe(1, tuple([Wish(str(number), 0) for number in range(30)])))
+    rig.hear(Subscribe(1, tuple([FilterRequest(str(number), 0) for number in range(30)])))
     (disconnect,) = rig.confirm()
     assert disconnect.reason == Reason.PACKET_TOO_LARGE
     assert rig.is_closed

@@ -4,7 +4,7 @@ import pytest
 
 from resprout.mqtt.actions import CloseConnection, EndSession, PublishWill
 from resprout.mqtt.limits import NEVER_SECONDS, ServerLimits
-from resprout.mqtt.packets import V3_1_1, V5, Disconnect, Pingreq, Pingresp, Properties, Subscribe, Will, Wish
+from resprout.mqtt.packets import V3_1_1, V5, Disconnect, FilterRequest, Pingreq, Pingresp, Properties, Subscribe, Will
 from resprout.mqtt.reasons import Reason
 from resprout.mqtt.session import Phase
 from tests.mqtt.examples import VERSIONS
@@ -264,7 +264,7 @@ def test_nothing_is_heard_after_the_end() -> None:
     rig.actions.clear()
     assert rig.hear(Pingreq()) == []
     assert rig.publish("t", qos=1, packet_id=1) == []
-    assert rig.hear(Subscribe(1, (Wish("a", 1),))) == []
+    assert rig.hear(Subscribe(1, (FilterRequest("a", 1),))) == []
     assert not rig.actions
 
 

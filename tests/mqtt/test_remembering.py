@@ -7,11 +7,12 @@ import msgspec
 import pytest
 
 from resprout.core.errors import WireError
-from resprout.mqtt.actions import Action, PublishMessage, Remember, SendPacket, Take
+from resprout.mqtt.actions import AckMessages, Action, PublishMessage, SaveSession, SendPacket
 from resprout.mqtt.limits import ServerLimits
 from resprout.mqtt.outgoing import FINISHED_KEPT
 from resprout.mqtt.packets import (
     V3_1_1,
+    FilterRequest,
     Properties,
     Puback,
     Pubcomp,
@@ -22,7 +23,6 @@ from resprout.mqtt.packets import (
     Subscribe,
     Unsuback,
     Unsubscribe,
-    Wish,
 )
 from resprout.mqtt.state import DUMP_BYTES_MAX, SessionState
 from tests.mqtt.rig import Rig, tree_message
@@ -51,22 +51,22 @@ def test_packets_that_rely_on_the_session_follow_remember() -> None:
     rig = Rig()
     rig.connect(clean=False, session_expiry=60)
     machine = rig.machine
-    machine.hear(Subscribe(1, (Wish("t", 2),)), 0)
-    assert shown(machine.subscribed(1, (0,), [tree_message("t", retain=True)], 0)) == [Remember, Suback, Publish]
-    assert shown(machine.hear(Pubrec(1), 0)) == [Remember, Pubrel]
-    assert shown(machine.hear(Pubcomp(1), 0)) == []
-    assert shown(machine.deliver(tree_message("t"), 0)) == [Remember, Publish]
-    assert shown(machine.hear(Pubrec(2), 0)) == [Remember, Take, Pubrel]
+    machine.receive(Subscribe(1, (FilterRequest("t", 2),)), 0)
+    assert shown(machine.subscribed(1, (0,), [tree_message("t", retain=True)], 0)) == [SaveSession, Suback, Publish]
+    assert shown(machine.receive(Pubrec(1), 0)) == [SaveSession, Pubrel]
+    assert shown(machine.receive(Pubcomp(1), 0)) == []
+    assert shown(machine.deliver(tree_message("t"), 0)) == [SaveSession, Publish]
+    assert shown(machine.receive(Pubrec(2), 0)) == [SaveSession, AckMessages, Pubrel]
     assert shown(machine.deliver(tree_message("t", qos=1), 0)) == [Publish]
-    assert shown(machine.hear(Puback(3), 0)) == [Take]
-    assert shown(machine.deliver(tree_message("t", qos=0), 0)) == [Publish, Take]
-    (publication,) = machine.hear(Publish("t", b"", 2, 9), 0)
+    assert shown(machine.receive(Puback(3), 0)) == [AckMessages]
+    assert shown(machine.deliver(tree_message("t", qos=0), 0)) == [Publish, AckMessages]
+    (publication,) = machine.receive(Publish("t", b"", 2, 9), 0)
     assert isinstance(publication, PublishMessage)
     assert publication.packet_id == 9
     assert shown(machine.safe(publication.token, 0)) == [Pubrec]
-    assert shown(machine.hear(Pubrel(9), 0)) == [Remember, Pubcomp]
-    machine.hear(Unsubscribe(2, ("t",)), 0)
-    assert shown(machine.unsubscribed(3, (0,), 0)) == [Remember, Unsuback]
+    assert shown(machine.receive(Pubrel(9), 0)) == [SaveSession, Pubcomp]
+    machine.receive(Unsubscribe(2, ("t",)), 0)
+    assert shown(machine.unsubscribed(3, (0,), 0)) == [SaveSession, Unsuback]
 
 
 def test_a_session_that_ends_with_its_connection_remembers_nothing() -> None:
@@ -90,7 +90,7 @@ def test_only_the_first_transmission_waits() -> None:
 def test_subscriptions_come_back() -> None:
     rig = surviving()
     values = Properties(subscription_identifiers=(268_435_455,))
-    rig.hear(Subscribe(2, (Wish("a/+", 1, True, True, 2), Wish("$share/g/b", 0)), values))
+    rig.hear(Subscribe(2, (FilterRequest("a/+", 1, True, True, 2), FilterRequest("$share/g/b", 0)), values))
     rig.confirm()
     state = SessionState.load(rig.state.dump(), "c", "c")
     assert list(state.subscriptions) == list(rig.state.subscriptions)
@@ -210,7 +210,7 @@ def test_finished_messages_are_bounded() -> None:
         (publish,) = rig.deliver("t/a")
         rig.hear(Pubrec(publish.packet_id))
         rig.hear(Pubcomp(publish.packet_id))
-    assert len(rig.state.outgoing.remembered()) == FINISHED_KEPT
+    assert len(rig.state.outgoing.dump()) == FINISHED_KEPT
 
 
 def test_dumps_of_the_largest_session_fit_into_a_message() -> None:
@@ -219,7 +219,7 @@ def test_dumps_of_the_largest_session_fit_into_a_message() -> None:
     rig.connect(clean=False, session_expiry=60)
     filters = [f"{number:05}/" + "x" * 20 for number in range(limits.subscriptions_max)]
     for begin in range(0, len(filters), 1_000):
-        rig.hear(Subscribe(1, tuple([Wish(each, 2) for each in filters[begin : begin + 1_000]])))
+        rig.hear(Subscribe(1, tuple([FilterRequest(each, 2) for each in filters[begin : begin + 1_000]])))
         rig.confirm()
     assert rig.state.subscriptions.bytes <= limits.subscription_bytes_max
     assert len(rig.state.subscriptions) > 5_000

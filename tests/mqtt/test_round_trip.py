@@ -86,10 +86,12 @@ GOLDEN: list[tuple[int, Any, str]] = [
     (V5, packets.Pubrec(1, 0x87, Properties(reason_string="no")), "50 09 0001 87 05 1f 0002 6e6f"),
     (V3_1_1, packets.Pubrel(258), "62 02 0102"),
     (V5, packets.Pubcomp(258, 0x92), "70 03 0102 92"),
-    (V3_1_1, packets.Subscribe(1, (packets.Wish("a/#", 1),)), "82 08 0001 0003 612f23 01"),
+    (V3_1_1, packets.Subscribe(1, (packets.FilterRequest("a/#", 1),)), "82 08 0001 0003 612f23 01"),
     (
         V5,
-        packets.Subscribe(1, (packets.Wish("a", 2, True, True, 2),), Properties(subscription_identifiers=(200,))),
+        packets.Subscribe(
+            1, (packets.FilterRequest("a", 2, True, True, 2),), Properties(subscription_identifiers=(200,))
+        ),
         "82 0a 0001 03 0b c801 0001 61 2e",
     ),
     (V3_1_1, packets.Suback(1, (0, 1, 2, 0x80)), "90 06 0001 00 01 02 80"),
@@ -122,7 +124,7 @@ def test_longer_forms_that_the_standard_allows() -> None:
     assert PacketDecoder(version=V5).feed(bytes.fromhex("e0 02 00 00")) == [packets.Disconnect()]
     assert PacketDecoder(version=V3_1_1).feed(bytes.fromhex("40 8200 0001")) == [packets.Puback(1)]
     again = bytes.fromhex("8a 06 0001 0001 61 01")  # MQTT 3.1 retransmits SUBSCRIBE with DUP
-    assert PacketDecoder(version=V3_1).feed(again) == [packets.Subscribe(1, (packets.Wish("a", 1),))]
+    assert PacketDecoder(version=V3_1).feed(again) == [packets.Subscribe(1, (packets.FilterRequest("a", 1),))]
 
 
 def test_the_byte_order_mark_is_kept() -> None:

@@ -14,19 +14,30 @@ import pytest
 from resprout.core.message import Message
 from resprout.mqtt import packets
 from resprout.mqtt.actions import (
+    AckMessages,
     Action,
-    AskSubscriptions,
+    BeginSubscriptions,
     EndSubscriptions,
     OpenSession,
     PublishMessage,
-    Remember,
+    SaveSession,
     SendPacket,
-    Take,
 )
 from resprout.mqtt.decoder import PacketDecoder
 from resprout.mqtt.encoder import encode
 from resprout.mqtt.limits import ServerLimits
-from resprout.mqtt.packets import V3_1_1, V5, Properties, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Wish
+from resprout.mqtt.packets import (
+    V3_1_1,
+    V5,
+    FilterRequest,
+    Properties,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+)
 from resprout.mqtt.session import Phase
 from resprout.mqtt.state import SessionState
 from tests.mqtt.rig import Rig, tree_message
@@ -167,8 +178,8 @@ class Play:
         first."""
         self.breaks = self.deaths = 0
         self._connect(None)
-        self.run(self.rig.machine.hear(Subscribe(1, (Wish("t/#", 2),)), 0))
-        asked = self.rig.take_one(AskSubscriptions)
+        self.run(self.rig.machine.receive(Subscribe(1, (FilterRequest("t/#", 2),)), 0))
+        asked = self.rig.take_one(BeginSubscriptions)
         self.run(self.rig.machine.subscribed(asked.token, (0,), (), 0))
         while self.safe < len(self.stream):
             self.make_safe()
@@ -196,9 +207,9 @@ class Play:
                 case SendPacket():
                     (packet,) = self.rig.run([action])
                     self.held.append((self._needed(), packet))
-                case Take():
+                case AckMessages():
                     self.held.append((self._needed(), action.count))
-                case Remember():
+                case SaveSession():
                     self.stream.append(self.rig.state.dump())
                 case PublishMessage():
                     self.stream.append(action)
@@ -242,7 +253,7 @@ class Play:
         return True
 
     def pass_up(self) -> None:
-        self.run(self.rig.machine.hear(self.client.upward.popleft(), 0))
+        self.run(self.rig.machine.receive(self.client.upward.popleft(), 0))
 
     def pass_down(self) -> None:
         self.client.hear(self.downward.popleft())
@@ -370,8 +381,8 @@ def test_hostile_packets_in_any_order(version: int, seed: int) -> None:
             for token in tokens:
                 if dice.random() < 0.7:
                     rig.run(rig.machine.safe(token, rig.now))
-            for asked in rig.take(AskSubscriptions):
-                reasons = [dice.choice((0, 0x87)) for _ in asked.wishes]
+            for asked in rig.take(BeginSubscriptions):
+                reasons = [dice.choice((0, 0x87)) for _ in asked.requests]
                 rig.run(rig.machine.subscribed(asked.token, reasons, [tree_message("r", qos=1)], rig.now))
             for ended in rig.take(EndSubscriptions):
                 rig.run(rig.machine.unsubscribed(ended.token, [0] * len(ended.filters), rig.now))
@@ -381,7 +392,7 @@ def test_hostile_packets_in_any_order(version: int, seed: int) -> None:
             if rig.machine.phase is not Phase.OPEN:
                 break
         ends += rig.machine.phase is not Phase.OPEN
-        assert rig.state.outgoing.given <= LIMITS.flight_max + LIMITS.waiting_max
+        assert rig.state.outgoing.unreported <= LIMITS.flight_max + LIMITS.waiting_max
         rig.lose()
     assert ends > 10
 
@@ -405,7 +416,9 @@ def hostile(dice: random.Random, version: int) -> Any:
         case 5:
             return packets.Unsubscribe(packet_id, (dice.choice(("x", "#", "a#")),))
         case 6:
-            return Subscribe(packet_id, (Wish(dice.choice(("x", "+", "$share/g/x", "a/#/")), dice.randrange(3)),))
+            return Subscribe(
+                packet_id, (FilterRequest(dice.choice(("x", "+", "$share/g/x", "a/#/")), dice.randrange(3)),)
+            )
         case _:
             qos = dice.randrange(3)
             values = Properties(topic_alias=dice.randrange(1, 3)) if version == V5 and dice.random() < 0.2 else None

@@ -2,9 +2,19 @@
 
 import pytest
 
-from resprout.mqtt.actions import AskSubscriptions, CloseConnection, EndSubscriptions
+from resprout.mqtt.actions import BeginSubscriptions, CloseConnection, EndSubscriptions
 from resprout.mqtt.limits import ServerLimits
-from resprout.mqtt.packets import V3_1_1, V5, Properties, Puback, Suback, Subscribe, Unsuback, Unsubscribe, Wish
+from resprout.mqtt.packets import (
+    V3_1_1,
+    V5,
+    FilterRequest,
+    Properties,
+    Puback,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
 from resprout.mqtt.reasons import Reason
 from tests.mqtt.examples import VERSIONS
 from tests.mqtt.rig import DEFAULT, Rig, tree_message
@@ -23,9 +33,9 @@ def identified(*identifiers: int) -> Properties:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_suback_comes_when_the_tree_has_confirmed(version: int) -> None:
     rig = connected(version)
-    assert rig.hear(Subscribe(5, (Wish("a/#", 1), Wish("b", 2), Wish("c", 0)))) == []
-    asked = rig.take_one(AskSubscriptions)
-    assert [(topic_filter, group, is_new) for topic_filter, group, _, is_new in asked.wishes] == [
+    assert rig.hear(Subscribe(5, (FilterRequest("a/#", 1), FilterRequest("b", 2), FilterRequest("c", 0)))) == []
+    asked = rig.take_one(BeginSubscriptions)
+    assert [(topic_filter, group, is_new) for topic_filter, group, _, is_new in asked.requests] == [
         ("a/#", "", True), ("b", "", True), ("c", "", True),
     ]  # fmt: skip
     sent = rig.run(rig.machine.subscribed(asked.token, (0, 0, 0), (), rig.now))
@@ -35,8 +45,8 @@ def test_suback_comes_when_the_tree_has_confirmed(version: int) -> None:
 def test_the_tree_refuses_one_of_several_filters() -> None:
     for version, code in ((V5, Reason.NOT_AUTHORIZED), (V3_1_1, 0x80)):
         rig = connected(version)
-        rig.hear(Subscribe(5, (Wish("a", 1), Wish("b", 1))))
-        token = rig.take_one(AskSubscriptions).token
+        rig.hear(Subscribe(5, (FilterRequest("a", 1), FilterRequest("b", 1))))
+        token = rig.take_one(BeginSubscriptions).token
         assert rig.run(rig.machine.subscribed(token, (Reason.NOT_AUTHORIZED, 0), (), 0)) == [Suback(5, (code, 1))]
         assert rig.deliver("a") == []
         assert len(rig.deliver("b")) == 1
@@ -45,8 +55,8 @@ def test_the_tree_refuses_one_of_several_filters() -> None:
 def test_a_refused_change_leaves_the_subscription_as_it_was() -> None:
     rig = connected()
     rig.subscribe("a", qos=1)
-    rig.hear(Subscribe(5, (Wish("a", 2),)))
-    token = rig.take_one(AskSubscriptions).token
+    rig.hear(Subscribe(5, (FilterRequest("a", 2),)))
+    token = rig.take_one(BeginSubscriptions).token
     rig.run(rig.machine.subscribed(token, (Reason.QUOTA_EXCEEDED,), (), 0))
     assert rig.deliver("a")[0].qos == 1
 
@@ -73,29 +83,29 @@ FILTERS = [
 @pytest.mark.parametrize(("topic_filter", "reason"), FILTERS)
 def test_filters_that_are_refused(topic_filter: str, reason: Reason) -> None:
     rig = connected()
-    assert rig.hear(Subscribe(1, (Wish(topic_filter, 1),))) == [Suback(1, (reason,))]
+    assert rig.hear(Subscribe(1, (FilterRequest(topic_filter, 1),))) == [Suback(1, (reason,))]
     assert rig.hear(Unsubscribe(2, (topic_filter,))) == [Unsuback(2, (reason,))]
     assert not rig.actions
-    assert connected(V3_1_1).hear(Subscribe(1, (Wish(topic_filter, 1),))) == [Suback(1, (0x80,))]
+    assert connected(V3_1_1).hear(Subscribe(1, (FilterRequest(topic_filter, 1),))) == [Suback(1, (0x80,))]
 
 
 def test_a_bad_filter_beside_a_good_one() -> None:
     rig = connected()
-    rig.hear(Subscribe(1, (Wish("a#", 1), Wish("b", 1), Wish("#/c", 1))))
-    assert [wish[0] for wish in rig.take(AskSubscriptions)[0].wishes] == ["b"]
+    rig.hear(Subscribe(1, (FilterRequest("a#", 1), FilterRequest("b", 1), FilterRequest("#/c", 1))))
+    assert [request[0] for request in rig.take(BeginSubscriptions)[0].requests] == ["b"]
     assert rig.run(rig.machine.subscribed(1, (0,), (), 0)) == [Suback(1, (0x8F, 1, 0x8F))]
 
 
 def test_qos_is_granted_up_to_the_maximum() -> None:
     rig = connected(limits=ServerLimits(maximum_qos=1))
-    rig.hear(Subscribe(1, (Wish("a", 2),)))
+    rig.hear(Subscribe(1, (FilterRequest("a", 2),)))
     assert rig.confirm() == [Suback(1, (1,))]
 
 
 def test_overlapping_subscriptions_give_one_message() -> None:
     rig = connected()
     for topic_filter, qos, identifier in (("a/#", 0, 7), ("a/b", 2, 8), ("+/b", 1, 9)):
-        rig.hear(Subscribe(1, (Wish(topic_filter, qos),), identified(identifier)))
+        rig.hear(Subscribe(1, (FilterRequest(topic_filter, qos),), identified(identifier)))
         rig.confirm()
     (publish,) = rig.deliver("a/b")
     assert publish.qos == 2
@@ -106,18 +116,18 @@ def test_overlapping_subscriptions_give_one_message() -> None:
 
 def test_two_subscriptions_with_one_identifier() -> None:
     rig = connected()
-    rig.hear(Subscribe(1, (Wish("a/#", 1), Wish("a/b", 1)), identified(7)))
+    rig.hear(Subscribe(1, (FilterRequest("a/#", 1), FilterRequest("a/b", 1)), identified(7)))
     rig.confirm()
     assert rig.deliver("a/b")[0].properties.subscription_identifiers == (7,)
 
 
 def test_a_new_subscribe_replaces_options_and_identifier() -> None:
     rig = connected()
-    rig.hear(Subscribe(1, (Wish("a", 0),), identified(7)))
+    rig.hear(Subscribe(1, (FilterRequest("a", 0),), identified(7)))
     rig.confirm()
-    rig.hear(Subscribe(2, (Wish("a", 1),)))
-    asked = rig.take_one(AskSubscriptions)
-    assert asked.wishes[0][3] is False
+    rig.hear(Subscribe(2, (FilterRequest("a", 1),)))
+    asked = rig.take_one(BeginSubscriptions)
+    assert asked.requests[0][3] is False
     rig.run(rig.machine.subscribed(asked.token, (0,), (), 0))
     (publish,) = rig.deliver("a")
     assert (publish.qos, publish.properties.subscription_identifiers) == (1, ())
@@ -136,7 +146,7 @@ def test_no_local() -> None:
 
 def test_no_local_of_a_shared_subscription() -> None:
     rig = connected()
-    (disconnect,) = rig.hear(Subscribe(1, (Wish("$share/g/a", 1, no_local=True),)))
+    (disconnect,) = rig.hear(Subscribe(1, (FilterRequest("$share/g/a", 1, no_local=True),)))
     assert disconnect.reason == Reason.PROTOCOL_ERROR
     assert rig.is_closed
 
@@ -151,7 +161,7 @@ def test_retain_as_published() -> None:
 
 def test_retained_messages_follow_suback() -> None:
     rig = connected()
-    rig.hear(Subscribe(3, (Wish("a/+", 1),), identified(4)))
+    rig.hear(Subscribe(3, (FilterRequest("a/+", 1),), identified(4)))
     retained = [tree_message("a/b", b"1", qos=0, retain=True), tree_message("a/c", b"2", retain=True)]
     suback, one, two = rig.confirm(retained)
     assert suback == Suback(3, (1,))
@@ -168,21 +178,21 @@ def test_retain_handling(handling: int, first: int, second: int) -> None:
     rig = connected()
     retained = [tree_message("a", qos=0, retain=True), tree_message("b", qos=0, retain=True)]
     for count in (first, second):
-        rig.hear(Subscribe(1, (Wish("a", 0, retain_handling=handling),)))
+        rig.hear(Subscribe(1, (FilterRequest("a", 0, retain_handling=handling),)))
         assert len(rig.confirm(retained)) == 1 + count
 
 
 def test_shared_subscriptions_get_no_retained_messages() -> None:
     rig = connected()
-    rig.hear(Subscribe(1, (Wish("$share/g/a", 0),)))
+    rig.hear(Subscribe(1, (FilterRequest("$share/g/a", 0),)))
     assert rig.confirm([tree_message("a", retain=True)]) == [Suback(1, (0,))]
 
 
 def test_shared_subscriptions() -> None:
     rig = connected()
-    rig.hear(Subscribe(1, (Wish("$share/g/a/+", 1),), identified(3)))
-    asked = rig.take_one(AskSubscriptions)
-    assert asked.wishes[0][:2] == ("a/+", "g")
+    rig.hear(Subscribe(1, (FilterRequest("$share/g/a/+", 1),), identified(3)))
+    asked = rig.take_one(BeginSubscriptions)
+    assert asked.requests[0][:2] == ("a/+", "g")
     rig.run(rig.machine.subscribed(asked.token, (0,), (), 0))
     assert rig.deliver("a/b") == [], "it is no subscription of the client alone"
     (publish,) = rig.deliver("a/b", source="$share/g/a/+")
@@ -194,7 +204,7 @@ def test_shared_subscriptions() -> None:
 
 def test_shared_subscriptions_that_the_server_does_not_offer() -> None:
     rig = connected(limits=ServerLimits(shared_available=False))
-    (suback,) = rig.hear(Subscribe(1, (Wish("$share/g/a", 1),)))
+    (suback,) = rig.hear(Subscribe(1, (FilterRequest("$share/g/a", 1),)))
     assert suback.reasons == (Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED,)
 
 
@@ -240,8 +250,8 @@ def test_an_answer_for_an_earlier_connection_counts_and_is_not_sent() -> None:
     first = Rig()
     first.connect(session_expiry=60)
     first.subscribe("b")
-    first.hear(Subscribe(1, (Wish("a", 1),)))
-    token = first.take_one(AskSubscriptions).token
+    first.hear(Subscribe(1, (FilterRequest("a", 1),)))
+    token = first.take_one(BeginSubscriptions).token
     first.lose()
     second = first.again()
     second.connect(clean=False, session_expiry=60, state=first.state)
@@ -264,17 +274,17 @@ def test_subscriptions_survive_the_connection() -> None:
 def test_subscriptions_are_bounded() -> None:
     rig = connected(limits=ServerLimits(subscriptions_max=2))
     rig.subscribe("a", "b")
-    assert rig.hear(Subscribe(1, (Wish("c", 1),))) == [Suback(1, (Reason.QUOTA_EXCEEDED,))]
-    rig.hear(Subscribe(1, (Wish("a", 1),)))
+    assert rig.hear(Subscribe(1, (FilterRequest("c", 1),))) == [Suback(1, (Reason.QUOTA_EXCEEDED,))]
+    rig.hear(Subscribe(1, (FilterRequest("a", 1),)))
     assert rig.confirm() == [Suback(1, (1,))]
 
 
 def test_questions_to_the_tree_are_bounded() -> None:
-    rig = connected(limits=ServerLimits(asked_max=2))
+    rig = connected(limits=ServerLimits(pending_requests_max=2))
     for packet_id in (1, 2):
-        rig.hear(Subscribe(packet_id, (Wish("a", 1),)))
+        rig.hear(Subscribe(packet_id, (FilterRequest("a", 1),)))
     assert not rig.is_closed
-    rig.hear(Subscribe(3, (Wish("a", 1),)))
+    rig.hear(Subscribe(3, (FilterRequest("a", 1),)))
     assert rig.take_one(CloseConnection).reason == Reason.QUOTA_EXCEEDED
 
 
@@ -282,12 +292,12 @@ def test_retained_messages_that_wait_are_bounded() -> None:
     rig = Rig(limits=ServerLimits(retained_waiting_max=3))
     rig.connect(receive_maximum=1)
     retained = [tree_message(f"a/{number}", qos=1, retain=True) for number in range(5)]
-    rig.hear(Subscribe(1, (Wish("#", 1),)))
+    rig.hear(Subscribe(1, (FilterRequest("#", 1),)))
     rig.confirm(retained)
-    assert rig.hear(Subscribe(2, (Wish("+/+", 1),))) == [Suback(2, (Reason.QUOTA_EXCEEDED,))]
-    rig.hear(Subscribe(2, (Wish("+/+", 1, retain_handling=2),)))
+    assert rig.hear(Subscribe(2, (FilterRequest("+/+", 1),))) == [Suback(2, (Reason.QUOTA_EXCEEDED,))]
+    rig.hear(Subscribe(2, (FilterRequest("+/+", 1, retain_handling=2),)))
     assert rig.confirm() == [Suback(2, (1,))]
     for _ in range(5):
         rig.hear(Puback(rig.state.outgoing.in_flight[0]))
-    rig.hear(Subscribe(2, (Wish("a/+", 1),)))
+    rig.hear(Subscribe(2, (FilterRequest("a/+", 1),)))
     assert rig.confirm()[0] == Suback(2, (1,))

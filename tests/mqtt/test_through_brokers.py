@@ -9,6 +9,7 @@ from resprout.mqtt.packets import (
     V3_1_1,
     V5,
     Disconnect,
+    FilterRequest,
     Pingreq,
     Pingresp,
     Properties,
@@ -21,7 +22,6 @@ from resprout.mqtt.packets import (
     Unsuback,
     Unsubscribe,
     Will,
-    Wish,
 )
 from resprout.mqtt.reasons import Reason
 from tests.mqtt.peer import VERSIONS, MqttPeer, mqtt_peer
@@ -203,8 +203,9 @@ def test_subscriptions_end_and_begin_again() -> None:
         async with mqtt_broker() as broker, mqtt_peer(broker.address) as one:
             await one.connect("one")
             one.say(
-                Subscribe(1, (Wish("a", 1),)), Unsubscribe(2, ("a", "b")), Subscribe(3, (Wish("a", 1),)),
-                Unsubscribe(4, ("a",)), Subscribe(5, (Wish("a", 1), Wish("+/#/x", 1))),
+                Subscribe(1, (FilterRequest("a", 1),)), Unsubscribe(2, ("a", "b")),
+                Subscribe(3, (FilterRequest("a", 1),)), Unsubscribe(4, ("a",)),
+                Subscribe(5, (FilterRequest("a", 1), FilterRequest("+/#/x", 1))),
             )  # fmt: skip
             assert (await one.hear_a(Unsuback)).reasons == (0, Reason.NO_SUBSCRIPTION_EXISTED)
             await one.publish("a", b"x")

@@ -10,7 +10,7 @@ from resprout.core.errors import UsageError
 from resprout.links.frames import Goodbye, SessionWelcome
 from resprout.links.options import LinkOptions
 from resprout.net import reception
-from resprout.net.connection_limits import Crowd, CrowdLimits, is_local, source_of
+from resprout.net.connection_limits import BrokerLimits, ConnectionCounts, is_local, source_of
 from resprout.net.door import Door
 from resprout.net.identity.scram import verifier_of_token
 from tests.net.floods import behaves, greetings, idle, loris, publications
@@ -35,7 +35,7 @@ def test_one_address_has_so_many_connections_and_no_more(monkeypatch: pytest.Mon
     monkeypatch.setattr(reception, "is_local", lambda source: False)
 
     async def scene() -> None:
-        door = Door(limits=CrowdLimits(address_connections=3))
+        door = Door(limits=BrokerLimits(address_connections=3))
         async with broker(door=door) as running:
             async with bare(running.address) as one, bare(running.address) as two, bare(running.address) as three:
                 for name, peer in (("c1", one), ("c2", two), ("c3", three)):
@@ -135,7 +135,7 @@ def test_a_greeting_beyond_the_sessions_of_a_broker_is_told_so() -> None:
 
 
 def test_counts_go_up_and_down_and_nothing_is_left() -> None:
-    crowd = Crowd()
+    crowd = ConnectionCounts()
     for _ in range(3):
         crowd.enter("a")
     crowd.leave("a")
@@ -144,4 +144,4 @@ def test_counts_go_up_and_down_and_nothing_is_left() -> None:
     crowd.leave("a")
     assert crowd["a"] == 0
     with pytest.raises(UsageError, match="limit identity_clients must be 1 or more, not 0"):
-        CrowdLimits(identity_clients=0)
+        BrokerLimits(identity_clients=0)

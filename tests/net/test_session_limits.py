@@ -11,7 +11,7 @@ from resprout.client.errors import ConnectError
 from resprout.links.frames import Goodbye, SessionWelcome
 from resprout.links.options import LinkOptions
 from resprout.net.accounts import TreeSurvey
-from resprout.net.connection_limits import CrowdLimits, SessionCrowd
+from resprout.net.connection_limits import BrokerLimits, SessionCounts
 from resprout.net.door import Door
 from resprout.net.identity.proofs import new_network_key
 from resprout.net.identity.scram import verifier_of_token
@@ -71,7 +71,7 @@ def test_sessions_without_a_connection_count_for_their_identity(rules: Path) -> 
     """Attack 6: whoever leaves one session after the other gets no more than its identity may have."""
 
     async def scene() -> None:
-        limits = CrowdLimits(identity_clients=5)
+        limits = BrokerLimits(identity_clients=5)
         async with broker(door=Door(rules=rules, limits=limits)) as running:
             await leave_sessions(running, 12)
             assert len(sessions_of(running, "crowd-")) <= 5
@@ -84,7 +84,7 @@ def test_sessions_without_a_connection_count_for_their_identity(rules: Path) -> 
 
 def test_an_identity_with_as_many_connected_clients_as_it_may_have_is_refused_one_more(rules: Path) -> None:
     async def scene() -> None:
-        door = Door(rules=rules, limits=CrowdLimits(identity_clients=2))
+        door = Door(rules=rules, limits=BrokerLimits(identity_clients=2))
         async with broker(door=door) as running, bare(running.address) as one, bare(running.address) as two:
             for number, peer in enumerate((one, two)):
                 await log_in(peer, "crowd", "token")
@@ -110,7 +110,7 @@ def test_a_broker_and_an_operator_get_in_when_clients_have_taken_all_their_room(
 
     async def scene() -> None:
         key = new_network_key()
-        door = Door(rules=rules, limits=CrowdLimits(reserved_sessions=4), network_key=key)
+        door = Door(rules=rules, limits=BrokerLimits(reserved_sessions=4), network_key=key)
         async with (
             broker(door=door, links=LinkOptions(sessions_max=8)) as running,
             contextlib.AsyncExitStack() as peers,
@@ -134,7 +134,7 @@ def test_a_broker_and_an_operator_get_in_when_clients_have_taken_all_their_room(
 def test_a_session_without_a_connection_makes_room_for_whoever_comes_to_a_full_broker(rules: Path) -> None:
     async def scene() -> None:
         key = new_network_key()
-        door = Door(rules=rules, limits=CrowdLimits(reserved_sessions=4), network_key=key)
+        door = Door(rules=rules, limits=BrokerLimits(reserved_sessions=4), network_key=key)
         async with broker(door=door, links=LinkOptions(sessions_max=8)) as running:
             await leave_sessions(running, 4)
             await behaves(running, "anybody-else", rounds=1)
@@ -161,12 +161,12 @@ class Sessions:
 
 def test_sessions_that_are_over_are_not_counted_and_whoever_comes_again_is_counted_once() -> None:
     sessions = Sessions("a1", "a2", "b1")
-    crowd = SessionCrowd(sessions)
+    crowd = SessionCounts(sessions)
     for key, name in (("a", "a1"), ("a", "a2"), ("a", "a1"), ("b", "b1")):
         assert crowd.has_room(key, name, 2)
         crowd.enter(key, name)
     assert crowd.has_room("a", "a1", 2) and not crowd.has_room("a", "a3", 2)
-    assert crowd.first_away("a") == "a2", "the other one came after it"
-    assert crowd.first_away_of_most() == "a2"
+    assert crowd.oldest_disconnected("a") == "a2", "the other one came after it"
+    assert crowd.oldest_disconnected_of_most() == "a2"
     sessions.here.discard("a2")
     assert crowd.has_room("a", "a3", 2)

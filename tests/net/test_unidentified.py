@@ -87,15 +87,15 @@ def test_who_waits_longest_of_the_largest_crowd_goes_first() -> None:
         return SimpleNamespace(number=number, address=address)
 
     unidentified: Unidentified[Any] = Unidentified(5)
-    assert unidentified.one_too_many() is None
+    assert unidentified.next_to_close() is None
     crowd: list[Any] = [stranger(n, address) for n, address in enumerate(("a", "b", "a", "c", "a"))]
     for one in crowd:
         unidentified.enter(one)
     assert len(unidentified) == 5
-    assert unidentified.one_too_many() == crowd[0]
+    assert unidentified.next_to_close() == crowd[0]
     unidentified.leave(crowd[0])
     unidentified.leave(crowd[0])
-    assert len(unidentified) == 4 and unidentified.one_too_many() == crowd[2]
+    assert len(unidentified) == 4 and unidentified.next_to_close() == crowd[2]
 
 
 def test_a_source_is_an_address_and_of_ipv6_a_network() -> None:

@@ -62,7 +62,7 @@ from resprout.links.options import LinkOptions
 from resprout.logs.declaration import LogDeclaration, check_logs
 from resprout.net.address import DEFAULT_PORT, Address, parse_address
 from resprout.net.broker_to_run import EVENT_OPTIONS
-from resprout.net.connection_limits import CrowdLimits
+from resprout.net.connection_limits import BrokerLimits
 from resprout.net.identity.rules import COUNT_MAX
 from resprout.net.mqtt.settings import MqttSettings
 from resprout.net.tls import Tls, tls_of_broker
@@ -107,7 +107,7 @@ class Settings(msgspec.Struct, frozen=True):
     """A client needs a certificate."""
     rules: Path | None = None
     """The file with known clients and their permissions."""
-    limits: CrowdLimits = CrowdLimits()
+    limits: BrokerLimits = BrokerLimits()
     network_key: Path | None = None
     """By which brokers prove themselves without TLS."""
     insecure: bool = False
@@ -305,12 +305,12 @@ def _journal(source: TomlSource, name: str, default: JournalOptions) -> JournalO
     return msgspec.convert({**msgspec.to_builtins(default), **table.values}, JournalOptions)
 
 
-def _limits(source: TomlSource) -> CrowdLimits:
+def _limits(source: TomlSource) -> BrokerLimits:
     if "limits" not in source.tree:
-        return CrowdLimits()
+        return BrokerLimits()
     table = TomlTable(source, ("limits",), "limits")
-    table.only(CrowdLimits.__struct_fields__)
-    return CrowdLimits(**{key: table.integer(key, 1, COUNT_MAX) for key in table.values})
+    table.only(BrokerLimits.__struct_fields__)
+    return BrokerLimits(**{key: table.integer(key, 1, COUNT_MAX) for key in table.values})
 
 
 def _delays(source: TomlSource) -> dict[str, float]:

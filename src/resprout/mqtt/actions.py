@@ -5,7 +5,7 @@ from typing import TypeAlias
 import msgspec
 
 from resprout.core.limits import AttributeValue
-from resprout.mqtt.packets import Packet, Will, Wish
+from resprout.mqtt.packets import FilterRequest, Packet, Will
 
 
 class SendPacket(msgspec.Struct, frozen=True, gc=False):
@@ -50,11 +50,11 @@ class PublishMessage(msgspec.Struct, frozen=True, gc=False):
     """Packet identifier of a QoS 2 publication, which the session keeps until PUBREL."""
 
 
-class AskSubscriptions(msgspec.Struct, frozen=True, gc=False):
+class BeginSubscriptions(msgspec.Struct, frozen=True, gc=False):
     """Subscribe in the tree. The driver calls `subscribed` with the result."""
 
     token: int
-    wishes: tuple[tuple[str, str, Wish, bool], ...]
+    requests: tuple[tuple[str, str, FilterRequest, bool], ...]
     """For each subscription: topic filter, share name or "", the requested options, whether it is new in this
     session."""
 
@@ -67,13 +67,13 @@ class EndSubscriptions(msgspec.Struct, frozen=True, gc=False):
     """Topic filters as the client sent them, with `$share/NAME/` for shared subscriptions."""
 
 
-class Remember(msgspec.Struct, frozen=True, gc=False):
+class SaveSession(msgspec.Struct, frozen=True, gc=False):
     """Publish `SessionState.dump` in the tree. Until the dump is safe, the driver holds back later packets of this
-    connection and later `Take` actions. The dump is published by the session's own client, so it is ordered after the
-    client's earlier publications."""
+    connection and later `AckMessages` actions. The dump is published by the session's own client, so it is ordered
+    after the client's earlier publications."""
 
 
-class Take(msgspec.Struct, frozen=True, gc=False):
+class AckMessages(msgspec.Struct, frozen=True, gc=False):
     """Acknowledge the next `count` messages passed to `deliver`, in delivery order."""
 
     count: int
@@ -94,10 +94,10 @@ Action: TypeAlias = (
     | CloseConnection
     | OpenSession
     | PublishMessage
-    | AskSubscriptions
+    | BeginSubscriptions
     | EndSubscriptions
-    | Remember
-    | Take
+    | SaveSession
+    | AckMessages
     | PublishWill
     | EndSession
 )

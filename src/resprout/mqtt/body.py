@@ -181,31 +181,31 @@ def _subscribe(data: bytes, at: int, end: int, version: int) -> packets.Subscrib
     values = NO_PROPERTIES
     if version == V5:
         values, at = read_properties(data, at, end, SUBSCRIBE)
-    wishes: list[packets.Wish] = []
+    requests: list[packets.FilterRequest] = []
     while at < end:
         topic_filter, at = read_text(data, at, end)
         options, at = read_byte(data, at, end)
-        wishes.append(_wish(topic_filter, options, version))
-        _check_number(len(wishes))
-    if not wishes:
+        requests.append(_filter_request(topic_filter, options, version))
+        _check_number(len(requests))
+    if not requests:
         raise protocol_error("SUBSCRIBE without a topic filter")
-    return packets.Subscribe(packet_id, tuple(wishes), values)
+    return packets.Subscribe(packet_id, tuple(requests), values)
 
 
-def _wish(topic_filter: str, options: int, version: int) -> packets.Wish:
+def _filter_request(topic_filter: str, options: int, version: int) -> packets.FilterRequest:
     qos = options & 0x03
     if qos == 3:
         raise protocol_error("a subscription with QoS 3")
     if version != V5:
         if options & 0xFC:
             raise malformed("reserved bits of a subscription are set")
-        return packets.Wish(topic_filter, qos)
+        return packets.FilterRequest(topic_filter, qos)
     if options & 0xC0:
         raise malformed("reserved bits of a subscription are set")
     handling = (options >> 4) & 0x03
     if handling == 3:
         raise protocol_error("retain handling 3")
-    return packets.Wish(topic_filter, qos, options & 0x04 != 0, options & 0x08 != 0, handling)
+    return packets.FilterRequest(topic_filter, qos, options & 0x04 != 0, options & 0x08 != 0, handling)
 
 
 def _suback(data: bytes, at: int, end: int, version: int) -> packets.Suback:

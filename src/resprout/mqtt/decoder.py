@@ -23,7 +23,7 @@ from resprout.mqtt.properties import (
 )
 from resprout.mqtt.reasons import MqttError, Reason, malformed, protocol_error
 
-Heard: TypeAlias = Packet | MqttError
+Decoded: TypeAlias = Packet | MqttError
 
 PACKET_BYTES_MAX: Final = PAYLOAD_BYTES + (128 << 10)
 """Maximum packet size: the largest payload, the longest topic, and properties of 62 KiB."""
@@ -68,7 +68,7 @@ class PacketDecoder:
         """Number of buffered bytes that belong to an incomplete packet."""
         return len(self._held)
 
-    def feed(self, data: bytes) -> list[Heard]:
+    def feed(self, data: bytes) -> list[Decoded]:
         """Return the packets that are complete after these bytes, in order. After an `MqttError`, which is always the
         last item, further data is ignored."""
         if self._over:
@@ -79,19 +79,19 @@ class PacketDecoder:
                 return []
             data = bytes(self._held)
             self._held = bytearray()
-        heard: list[Heard] = []
+        items: list[Decoded] = []
         try:
-            at = self._packets(data, heard)
+            at = self._packets(data, items)
         except MqttError as error:
             self._over = True
-            heard.append(error)
+            items.append(error)
         else:
             if at < len(data):
                 self._held += data[at:]
-        return heard
+        return items
 
-    def _packets(self, data: bytes, heard: list[Heard]) -> int:
-        """Append all complete packets to `heard` and return the offset of the first incomplete one."""
+    def _packets(self, data: bytes, items: list[Decoded]) -> int:
+        """Append all complete packets to `items` and return the offset of the first incomplete one."""
         at = 0
         end = len(data)
         self._needed = 0
@@ -113,14 +113,14 @@ class PacketDecoder:
                 self._needed = after - at
                 break
             if first >> 4 == PUBLISH:
-                heard.append(self._publish(data, first, start, after))
+                items.append(self._publish(data, first, start, after))
             elif first == PUBACK << 4 and length == 2 and self.version:
                 packet_id = (data[start] << 8) | data[start + 1]
                 if not packet_id:
                     raise protocol_error("packet identifier 0")
-                heard.append(Puback(packet_id))
+                items.append(Puback(packet_id))
             else:
-                heard.append(self._other(data, first, start, after))
+                items.append(self._other(data, first, start, after))
             at = after
         return at
 

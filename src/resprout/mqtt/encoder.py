@@ -102,11 +102,11 @@ def _subscribe(packet: packets.Subscribe, version: int) -> bytes:
     parts = [packet.packet_id.to_bytes(2, "big")]
     if version == V5:
         parts.append(properties(packet.properties, SUBSCRIBE))
-    for wish in packet.wishes:
-        options = wish.qos
+    for request in packet.requests:
+        options = request.qos
         if version == V5:
-            options |= wish.no_local << 2 | wish.retain_as_published << 3 | wish.retain_handling << 4
-        parts += (text(wish.filter), bytes((options,)))
+            options |= request.no_local << 2 | request.retain_as_published << 3 | request.retain_handling << 4
+        parts += (text(request.filter), bytes((options,)))
     return b"".join(parts)
 
 

@@ -13,10 +13,10 @@ from resprout.core.limits import PAYLOAD_BYTES, TOPIC_BYTES, check_topic
 from resprout.mqtt.actions import Action, PublishMessage
 from resprout.mqtt.limits import ServerLimits
 from resprout.mqtt.mapping import attributes_of, guarantee_of
+from resprout.mqtt.packet_sender import PacketSender
 from resprout.mqtt.packets import NO_PROPERTIES, V5, Puback, Pubcomp, Publish, Pubrec
 from resprout.mqtt.reasons import FAILURE, MqttError, Reason, protocol_error
 from resprout.mqtt.records import Inbound
-from resprout.mqtt.speaking import Speaker
 from resprout.mqtt.state import SessionState
 from resprout.mqtt.subscriptions import READ_ONLY, RESERVED
 
@@ -50,10 +50,10 @@ def check_publish_topic(topic: str) -> None:
 
 
 class Incoming:
-    def __init__(self, state: SessionState, limits: ServerLimits, speaker: Speaker) -> None:
+    def __init__(self, state: SessionState, limits: ServerLimits, sender: PacketSender) -> None:
         self._state = state
         self._limits = limits
-        self._speaker = speaker
+        self._sender = sender
         self._aliases: dict[int, str] = {}
         self._acks: list[deque[Inbound]] = [_NOTHING, _NOTHING]
         """Publications without PUBACK (index 0) or PUBREC (index 1), in order of arrival."""
@@ -101,14 +101,14 @@ class Incoming:
         """Handle PUBREL: free the packet identifier and send PUBCOMP."""
         entry = self._state.received.get(packet_id)
         if entry is None:
-            reason = Reason.PACKET_IDENTIFIER_NOT_FOUND if self._speaker.version == V5 else Reason.SUCCESS
-            self._speaker.send(Pubcomp(packet_id, reason), "", out)
+            reason = Reason.PACKET_IDENTIFIER_NOT_FOUND if self._sender.version == V5 else Reason.SUCCESS
+            self._sender.send(Pubcomp(packet_id, reason), "", out)
             return
         if entry.reason < 0:
             raise protocol_error("PUBREL before PUBREC")
         del self._state.received[packet_id]
         self._unreleased.discard(packet_id)
-        self._speaker.send(Pubcomp(packet_id), "", out)
+        self._sender.send(Pubcomp(packet_id), "", out)
 
     def _resolve(self, topic: str, alias: int) -> str:
         if alias > self._limits.topic_alias_max:
@@ -151,7 +151,7 @@ class Incoming:
     def _count(self) -> None:
         """Raise MqttError if the receive maximum is exceeded. MQTT 3 has none: there the driver stops reading
         instead."""
-        if self._speaker.version == V5 and len(self._acks[0]) + len(self._unreleased) >= self._limits.receive_maximum:
+        if self._sender.version == V5 and len(self._acks[0]) + len(self._unreleased) >= self._limits.receive_maximum:
             raise MqttError(Reason.RECEIVE_MAXIMUM_EXCEEDED, f"more than {self._limits.receive_maximum} unacknowledged")
 
     def _check(self, topic: str, packet: Publish) -> None:
@@ -186,24 +186,24 @@ class Incoming:
         entry.reason = reason
         if reason >= FAILURE and entry.qos == 2:
             self._state.received.pop(entry.packet_id, None)
-        if entry.connection != self._state.connection or not self._speaker.is_live:
+        if entry.connection != self._state.connection or not self._sender.is_live:
             return
-        if reason >= FAILURE and self._speaker.version != V5:
+        if reason >= FAILURE and self._sender.version != V5:
             raise MqttError(Reason(reason), text)
         acks = self._acks[entry.qos - 1]
         while acks and acks[0].reason >= 0:
             first = acks.popleft()
             explained = text if first is entry else ""
             if first.qos == 1:
-                self._speaker.send(Puback(first.packet_id, first.reason), explained, out)
+                self._sender.send(Puback(first.packet_id, first.reason), explained, out)
             else:
                 if first.reason >= FAILURE:
                     self._unreleased.discard(first.packet_id)
-                self._speaker.send(Pubrec(first.packet_id, first.reason), explained, out)
+                self._sender.send(Pubrec(first.packet_id, first.reason), explained, out)
 
     def send_due(self, out: list[Action]) -> None:
         """Acknowledge publications that were confirmed on an earlier connection and retransmitted on this one."""
         acks = self._acks[1]
         while acks and acks[0].reason >= 0:
             first = acks.popleft()
-            self._speaker.send(Pubrec(first.packet_id, first.reason), "", out)
+            self._sender.send(Pubrec(first.packet_id, first.reason), "", out)

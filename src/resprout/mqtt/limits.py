@@ -38,7 +38,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum number of subscriptions of one session."""
     subscription_bytes_max: int = 256 << 10
     """Maximum size of all topic filters of one session in bytes. A dump of the session must fit in one message."""
-    asked_max: int = 1_024
+    pending_requests_max: int = 1_024
     """Maximum number of unanswered SUBSCRIBE and UNSUBSCRIBE packets of one client."""
     early_max: int = 1_024
     """Maximum number of packets that a client may send before its session is open."""

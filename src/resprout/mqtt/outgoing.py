@@ -1,8 +1,8 @@
 """Messages to the client: packet identifiers, flow control, retransmission, acknowledgements.
 
 Messages are sent in order of arrival, whatever their QoS: a message that exceeds the flow control window blocks all
-later ones. `Take` reports messages from the tree as done: sent with QoS 0, acknowledged with PUBACK or PUBREC, expired,
-too large for the client, or no longer matched by a subscription.
+later ones. `AckMessages` reports messages from the tree as done: sent with QoS 0, acknowledged with PUBACK or PUBREC,
+expired, too large for the client, or no longer matched by a subscription.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from resprout.core.message import Message, MessageId
-from resprout.mqtt.actions import Action, SendPacket, Take
+from resprout.mqtt.actions import AckMessages, Action, SendPacket
 from resprout.mqtt.encoder import encode
 from resprout.mqtt.mapping import expires_us, is_retained, properties_of, qos_of
 from resprout.mqtt.packets import NO_PROPERTIES, PACKET_ID_MAX, V5, Properties, Publish, Pubrel
@@ -72,7 +72,7 @@ class Outgoing:
         self._finished: dict[_Key, None] = {}
         """QoS 2 messages that the client has received. The tree may redeliver them until it processes the
         acknowledgement."""
-        self.remembers = False
+        self.is_persistent = False
         """Whether the session survives its broker and must detect redelivered messages."""
         self.counts = Counts()
         self.retained_waiting = 0
@@ -111,7 +111,7 @@ class Outgoing:
         self._is_live = False
 
     @property
-    def given(self) -> int:
+    def unreported(self) -> int:
         """Number of messages from the tree that are not reported as done."""
         return len(self._given)
 
@@ -139,7 +139,7 @@ class Outgoing:
         if qos == 0 and not self._queue and not self._again and not self._given and self._is_live:
             item = Outbound(message, 0, retain, match.identifiers, expires_us(attributes), False)
             self._send(item, wall_us, out)
-            out.append(Take(1))
+            out.append(AckMessages(1))
             return
         item = Outbound(message, qos, retain, match.identifiers, expires_us(attributes), True, source)
         self._given = _appended(self._given, item)
@@ -181,7 +181,7 @@ class Outgoing:
     def _skip(self, message: Message, out: list[Action]) -> None:
         item = Outbound(message, 0, False, (), 0, True, is_done=True)
         self._given = _appended(self._given, item)
-        self._take(out)
+        self._report_done(out)
 
     def _advance(self, wall_us: int, out: list[Action]) -> None:
         """Send queued messages as far as flow control permits."""
@@ -196,7 +196,7 @@ class Outgoing:
             if item.qos and (self._quota <= 0 or len(self._flight) + len(self._reserved) >= PACKET_ID_MAX):
                 return
             queue.popleft()
-            if not item.is_given:
+            if not item.is_from_tree:
                 self.retained_waiting -= 1
             self._send(item, wall_us, out)
 
@@ -304,7 +304,7 @@ class Outgoing:
             item.is_released = True
             if item in self._again:
                 self._again.remove(item)
-            if self.remembers and item.message is not None:
+            if self.is_persistent and item.message is not None:
                 self._keep_finished((item.source, item.message.id))
             self._finish(item, out)
         out.append(SendPacket(Pubrel(packet_id)))
@@ -340,22 +340,22 @@ class Outgoing:
 
     def _finish(self, item: Outbound, out: list[Action]) -> None:
         """Mark the message as done and report it to the tree in order."""
-        if item.is_given and not item.is_done:
+        if item.is_from_tree and not item.is_done:
             item.is_done = True
-            self._take(out)
+            self._report_done(out)
 
-    def _take(self, out: list[Action]) -> None:
+    def _report_done(self, out: list[Action]) -> None:
         given = self._given
         count = 0
         while given and given[0].is_done:
             given.popleft()
             count += 1
         if count:
-            out.append(Take(count))
+            out.append(AckMessages(count))
 
     # -- what survives a broker ----------------------------------------------------------------------------------------
 
-    def remembered(self) -> list[Flight]:
+    def dump(self) -> list[Flight]:
         """Return the state of QoS 2 messages to include in a session dump."""
         found = [Flight(packet_id, key[0], *key[1], False) for packet_id, key in self._reserved.items()]
         done = dict(self._finished)

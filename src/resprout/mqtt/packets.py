@@ -115,7 +115,7 @@ class Pubcomp(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
     properties: Properties = NO_PROPERTIES
 
 
-class Wish(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
+class FilterRequest(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
     """One topic filter of a SUBSCRIBE with its subscription options."""
 
     filter: str
@@ -128,7 +128,7 @@ class Wish(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
 
 class Subscribe(msgspec.Struct, frozen=True, gc=False, repr_omit_defaults=True):
     packet_id: int
-    wishes: tuple[Wish, ...]
+    requests: tuple[FilterRequest, ...]
     properties: Properties = NO_PROPERTIES
 
 

@@ -3,11 +3,11 @@
 import msgspec
 
 from resprout.core.message import Message
-from resprout.mqtt.packets import Wish
+from resprout.mqtt.packets import FilterRequest
 
 
 class Subscription(msgspec.Struct, frozen=True, gc=False):
-    wish: Wish
+    request: FilterRequest
     """Requested options, with the topic filter as the client sent it."""
     topic_filter: str
     group: str = ""
@@ -36,7 +36,7 @@ class Outbound(msgspec.Struct):
     identifiers: tuple[int, ...]
     expires_us: int
     """Expiry time in microseconds since 1970; 0 if it does not expire."""
-    is_given: bool
+    is_from_tree: bool
     """Whether the message came through `deliver` and must be reported as done; False for retained messages."""
     source: str = ""
     """Filter of the durable subscription that delivered the message; empty if there is none."""
@@ -74,7 +74,7 @@ class Inbound(msgspec.Struct):
     """Reason code of the acknowledgement; -1 until the tree has answered."""
 
 
-class Asked(msgspec.Struct):
+class PendingRequest(msgspec.Struct):
     """SUBSCRIBE or UNSUBSCRIBE that is not answered yet."""
 
     packet_id: int

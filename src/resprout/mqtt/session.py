@@ -4,8 +4,8 @@
 driver.
 
     machine = ServerSession(limits, now_us, offset_us)
-    for heard in decoder.feed(data):
-        execute(machine.hear(heard, now_us))
+    for item in decoder.feed(data):
+        execute(machine.receive(item, now_us))
 
 After the connection closes, the machine keeps running for the session: it publishes the will and ends the session on
 time. The machine is finished after `EndSession`, or when another machine takes over its state.
@@ -18,23 +18,23 @@ from typing import Any, Final
 from resprout.core.message import Message
 from resprout.mqtt import packets
 from resprout.mqtt.actions import (
+    AckMessages,
     Action,
     CloseConnection,
     EndSession,
     OpenSession,
     PublishWill,
-    Remember,
+    SaveSession,
     SendPacket,
-    Take,
 )
 from resprout.mqtt.connecting import accept, check_connect, disconnect, expiry_of, keep_alive_of, refuse
-from resprout.mqtt.decoder import Heard
+from resprout.mqtt.decoder import Decoded
 from resprout.mqtt.incoming import Incoming
 from resprout.mqtt.limits import NEVER_SECONDS, SECOND_US
 from resprout.mqtt.limits import ServerLimits as ServerLimits
+from resprout.mqtt.packet_sender import PacketSender
 from resprout.mqtt.packets import PACKET_ID_MAX, V5, Connect, Disconnect, Pingresp, Publish, Will
 from resprout.mqtt.reasons import MqttError, Reason, protocol_error
-from resprout.mqtt.speaking import Speaker
 from resprout.mqtt.state import SessionState
 from resprout.mqtt.subscribing import SubscribeHandling
 
@@ -70,9 +70,9 @@ class ServerSession:
         """Time at which the driver must call `tick`; None for never. It changes with most calls and may move to a later
         time."""
         self._offset_us = offset_us
-        self._speaker = Speaker()
+        self._sender = PacketSender()
         self._connect: Connect | None = None
-        self._early: list[Heard] = []
+        self._early: list[Decoded] = []
         self._early_bytes = 0
         self._will: Will | None = None
         self._will_due_us = 0
@@ -87,7 +87,7 @@ class ServerSession:
     @property
     def version(self) -> int:
         """Protocol version; 0 before CONNECT."""
-        return self._speaker.version
+        return self._sender.version
 
     @property
     def expiry(self) -> int:
@@ -105,60 +105,60 @@ class ServerSession:
         if self.phase is not Phase.OPEN:
             return 0
         assert self.state is not None
-        return self.limits.flight_max + self.limits.waiting_max - self.state.outgoing.given
+        return self.limits.flight_max + self.limits.waiting_max - self.state.outgoing.unreported
 
     # -- packets -------------------------------------------------------------------------------------------------------
 
-    def hear(self, heard: Heard, now_us: int) -> list[Action]:
+    def receive(self, item: Decoded, now_us: int) -> list[Action]:
         """Handle an item from the decoder: a packet, or the error that ends the connection."""
         out: list[Action] = []
         phase = self.phase
         if phase is Phase.OPEN:
             if self._silence_us:
                 self.next_deadline_us = now_us + self._silence_us
-            self._handle(heard, now_us, out)
+            self._handle(item, now_us, out)
         elif phase is Phase.OPENING:
-            self._early.append(heard)
-            self._early_bytes += len(heard.payload) if isinstance(heard, Publish) else 0
+            self._early.append(item)
+            self._early_bytes += len(item.payload) if isinstance(item, Publish) else 0
             if len(self._early) > self.limits.early_max or self._early_bytes > EARLY_BYTES_MAX:
                 self._fail(MqttError(Reason.QUOTA_EXCEEDED, "too many packets before CONNACK"), now_us, out)
         elif phase is Phase.GREETING:
-            self._greet(heard, now_us, out)
-        return self._guarded(out)
+            self._greet(item, now_us, out)
+        return self._with_save(out)
 
-    def _greet(self, heard: Heard, now_us: int, out: list[Action]) -> None:
+    def _greet(self, item: Decoded, now_us: int, out: list[Action]) -> None:
         try:
-            if isinstance(heard, MqttError):
-                raise heard
-            if not isinstance(heard, Connect):
+            if isinstance(item, MqttError):
+                raise item
+            if not isinstance(item, Connect):
                 raise protocol_error("the first packet is not CONNECT")
-            self._speaker.version = heard.version
-            self._speaker.bytes_max = heard.properties.maximum_packet_size or 0
-            self._speaker.problem_information = heard.properties.request_problem_information != 0
-            check_connect(heard, self.limits)
+            self._sender.version = item.version
+            self._sender.bytes_max = item.properties.maximum_packet_size or 0
+            self._sender.problem_information = item.properties.request_problem_information != 0
+            check_connect(item, self.limits)
         except MqttError as error:
             self._fail(error, now_us, out)
             return
-        self._connect = heard
-        self._expiry = expiry_of(heard, self.limits)
+        self._connect = item
+        self._expiry = expiry_of(item, self.limits)
         self.phase = Phase.OPENING
         self.next_deadline_us = now_us + self.limits.opening_seconds * SECOND_US
         out.append(
             OpenSession(
-                heard.client_id, heard.clean_start, self._expiry, heard.username, heard.password, heard.will,
-                keep_alive_of(heard, self.limits),
+                item.client_id, item.clean_start, self._expiry, item.username, item.password, item.will,
+                keep_alive_of(item, self.limits),
             )
         )  # fmt: skip
 
-    def _handle(self, heard: Heard, now_us: int, out: list[Action]) -> None:
+    def _handle(self, item: Decoded, now_us: int, out: list[Action]) -> None:
         """Dispatch a packet. If the handler raises MqttError, end the connection."""
         try:
-            if isinstance(heard, MqttError):
-                raise heard
-            handler = _HANDLERS.get(type(heard))
+            if isinstance(item, MqttError):
+                raise item
+            handler = _HANDLERS.get(type(item))
             if handler is None:
-                raise protocol_error(f"a client does not send {type(heard).__name__.upper()}")
-            handler(self, heard, now_us, out)
+                raise protocol_error(f"a client does not send {type(item).__name__.upper()}")
+            handler(self, item, now_us, out)
         except MqttError as error:
             self._fail(error, now_us, out)
 
@@ -206,15 +206,15 @@ class ServerSession:
     def _auth(self, packet: packets.Auth, now_us: int, out: list[Action]) -> None:
         raise protocol_error("AUTH without an authentication method in CONNECT")
 
-    def _guarded(self, out: list[Action]) -> list[Action]:
-        """Insert `Remember` if the session survives its broker: before the first packet that depends on the dump, and
-        before any `Take`. The driver dumps the state after this call, so one `Remember` is enough."""
-        if self.state is None or not self.state.outgoing.remembers:
+    def _with_save(self, out: list[Action]) -> list[Action]:
+        """Insert `SaveSession` if the session survives its broker: before the first packet that depends on the dump,
+        and before any `AckMessages`. The driver dumps the state after this call, so one `SaveSession` is enough."""
+        if self.state is None or not self.state.outgoing.is_persistent:
             return out
-        place = next((place for place, action in enumerate(out) if _relies(action)), -1)
+        place = next((place for place, action in enumerate(out) if _depends_on_dump(action)), -1)
         if place >= 0:
-            takes = [place for place, action in enumerate(out) if isinstance(action, Take)]
-            out.insert(min([place, *takes]), Remember())
+            takes = [place for place, action in enumerate(out) if isinstance(action, AckMessages)]
+            out.insert(min([place, *takes]), SaveSession())
         return out
 
     def _open_state(self) -> SessionState:
@@ -239,34 +239,34 @@ class ServerSession:
             state = SessionState(client_id, name or client_id)
         state.connection += 1
         self.state = state
-        speaker = self._speaker
-        self._parts = (Incoming(state, self.limits, speaker), SubscribeHandling(state, self.limits, speaker))
+        sender = self._sender
+        self._parts = (Incoming(state, self.limits, sender), SubscribeHandling(state, self.limits, sender))
         connack = accept(connect, self.limits, is_present, client_id, self._expiry)
         if self.phase is Phase.OVER:  # the connection closed before CONNACK, so there is no will
             self._detach(now_us, out)
             return out
-        if not speaker.fits(connack):
+        if not sender.fits(connack):
             out.append(
                 CloseConnection(Reason.PACKET_TOO_LARGE, "the client does not allow a packet as large as CONNACK")
             )
             self._detach(now_us, out)
             return out
         self.phase = Phase.OPEN
-        speaker.is_live = True
+        sender.is_live = True
         self._will = connect.will
         self._silence_us = keep_alive_of(connect, self.limits) * SECOND_US * 3 // 2
         self.next_deadline_us = now_us + self._silence_us if self._silence_us else None
         out.append(SendPacket(connack))
         quota = min(connect.properties.receive_maximum or PACKET_ID_MAX, self.limits.flight_max)
         aliases = min(connect.properties.topic_alias_maximum or 0, self.limits.topic_alias_max)
-        state.outgoing.remembers = self._expiry > 0
+        state.outgoing.is_persistent = self._expiry > 0
         state.outgoing.begin(
-            connect.version, quota, speaker.bytes_max, aliases, now_us + self._offset_us, out
+            connect.version, quota, sender.bytes_max, aliases, now_us + self._offset_us, out
         )  # fmt: skip
-        out = self._guarded(out)
+        out = self._with_save(out)
         early, self._early = self._early, []
-        for heard in early:
-            out += self.hear(heard, now_us)
+        for item in early:
+            out += self.receive(item, now_us)
         return out
 
     def refused(self, reason: int, text: str, now_us: int) -> list[Action]:
@@ -330,13 +330,13 @@ class ServerSession:
     # -- outcomes of the tree ------------------------------------------------------------------------------------------
 
     def deliver(self, message: Message, now_us: int, source: str = "") -> list[Action]:
-        """Queue a message for the client; `Take` reports it as done. `source` is the filter of the durable subscription
-        that delivered it, or "" for plain subscriptions."""
+        """Queue a message for the client; `AckMessages` reports it as done. `source` is the filter of the durable
+        subscription that delivered it, or "" for plain subscriptions."""
         out: list[Action] = []
         state = self._open_state()
         match = state.subscriptions.match(message.topic, message.publisher == state.name, source)
         state.outgoing.deliver(message, match, now_us + self._offset_us, out, source)
-        return self._guarded(out)
+        return self._with_save(out)
 
     def safe(self, token: int, now_us: int) -> list[Action]:
         out: list[Action] = []
@@ -357,14 +357,14 @@ class ServerSession:
         return out
 
     def subscribed(self, token: int, reasons: Sequence[int], retained: Sequence[Message], now_us: int) -> list[Action]:
-        """Handle the answer to `AskSubscriptions`. `reasons` has 0 or a failure code per filter; `retained` has all
+        """Handle the answer to `BeginSubscriptions`. `reasons` has 0 or a failure code per filter; `retained` has all
         retained messages that match any of the filters."""
         out: list[Action] = []
         try:
             self._open_parts()[1].subscribed(token, reasons, retained, now_us + self._offset_us, out)
         except MqttError as error:
             self._fail_if_open(error, now_us, out)
-        return self._guarded(out)
+        return self._with_save(out)
 
     def unsubscribed(self, token: int, reasons: Sequence[int], now_us: int) -> list[Action]:
         out: list[Action] = []
@@ -372,7 +372,7 @@ class ServerSession:
             self._open_parts()[1].unsubscribed(token, reasons, out)
         except MqttError as error:
             self._fail_if_open(error, now_us, out)
-        return self._guarded(out)
+        return self._with_save(out)
 
     def _fail_if_open(self, error: MqttError, now_us: int, out: list[Action]) -> None:
         if self.phase is Phase.OPEN:
@@ -384,13 +384,13 @@ class ServerSession:
         """End the connection and send the reason, if the protocol version can express it."""
         if self.phase is Phase.OPEN:
             if self.version == V5:
-                self._speaker.send(disconnect(error.reason), error.text, out)
+                self._sender.send(disconnect(error.reason), error.text, out)
         else:
             version = self.version or error.version
             connack = refuse(error.reason, version) if version else None
             if connack is not None:
-                self._speaker.version = version
-                self._speaker.send(connack, error.text, out)
+                self._sender.version = version
+                self._sender.send(connack, error.text, out)
         self._leave(now_us, error.reason, error.text, out)
 
     def _leave(self, now_us: int, reason: int, text: str, out: list[Action]) -> None:
@@ -404,7 +404,7 @@ class ServerSession:
         """Continue the session without a connection, or end it if its expiry is 0."""
         assert self.state is not None
         self.phase = Phase.AWAY
-        self._speaker.is_live = False
+        self._sender.is_live = False
         self.state.outgoing.end()
         if not self._expiry:
             self._end(out)
@@ -438,7 +438,7 @@ class ServerSession:
         self._early = []
 
 
-def _relies(action: Action) -> bool:
+def _depends_on_dump(action: Action) -> bool:
     """Return whether the client depends on the dumped state once it receives this packet: on subscriptions or on a
     packet identifier."""
     if not isinstance(action, SendPacket):

@@ -7,9 +7,9 @@ import msgspec
 from resprout.core.errors import UsageError, WireError
 from resprout.core.limits import PAYLOAD_BYTES, check_name
 from resprout.mqtt.outgoing import Outgoing
-from resprout.mqtt.packets import PACKET_ID_MAX, Wish
+from resprout.mqtt.packets import PACKET_ID_MAX, FilterRequest
 from resprout.mqtt.reasons import MqttError, Reason
-from resprout.mqtt.records import Asked, Flight, Inbound, Subscription
+from resprout.mqtt.records import Flight, Inbound, PendingRequest, Subscription
 from resprout.mqtt.subscriptions import Subscriptions, read_filter
 
 DUMP_VERSION: Final = 1
@@ -40,7 +40,8 @@ class SessionState:
     """
 
     __slots__ = (
-        "asked", "client_id", "connection", "name", "outgoing", "publications", "received", "subscriptions", "token",
+        "client_id", "connection", "name", "outgoing", "pending_requests", "publications", "received", "subscriptions",
+        "token",
     )  # fmt: skip
 
     def __init__(self, client_id: str, name: str) -> None:
@@ -53,7 +54,7 @@ class SessionState:
         """QoS 2 publications from the client without PUBREL, by packet identifier."""
         self.publications: dict[int, Inbound] = {}
         """Publications that the tree has not answered, by token."""
-        self.asked: dict[int, Asked] = {}
+        self.pending_requests: dict[int, PendingRequest] = {}
         """SUBSCRIBE and UNSUBSCRIBE packets that the tree has not answered, by token."""
         self.connection = 0
         """Number of connections of the session so far."""
@@ -76,9 +77,9 @@ class SessionState:
         is."""
         subscriptions = self.subscriptions
         if not subscriptions.encoded:  # cached: there may be thousands, and they rarely change
-            rows = [(each.wish.filter, _options(each.wish), each.identifier) for each in subscriptions]
+            rows = [(each.request.filter, _options(each.request), each.identifier) for each in subscriptions]
             subscriptions.encoded = _encode(rows)
-        flights = self.outgoing.remembered()
+        flights = self.outgoing.dump()
         return _encode((DUMP_VERSION, msgspec.Raw(subscriptions.encoded), list(self.received), flights))
 
     @classmethod
@@ -104,8 +105,8 @@ class SessionState:
         return state
 
 
-def _options(wish: Wish) -> int:
-    return wish.qos | wish.no_local << 2 | wish.retain_as_published << 3 | wish.retain_handling << 4
+def _options(request: FilterRequest) -> int:
+    return request.qos | request.no_local << 2 | request.retain_as_published << 3 | request.retain_handling << 4
 
 
 def _subscription(filter_: str, options: int, identifier: int) -> Subscription:
@@ -113,8 +114,8 @@ def _subscription(filter_: str, options: int, identifier: int) -> Subscription:
     _check(options & 3, 0, 2)
     _check(identifier, 0, IDENTIFIER_MAX)
     topic_filter, group = read_filter(filter_)
-    wish = Wish(filter_, options & 3, options & 4 != 0, options & 8 != 0, options >> 4)
-    return Subscription(wish, topic_filter, group, identifier)
+    request = FilterRequest(filter_, options & 3, options & 4 != 0, options & 8 != 0, options >> 4)
+    return Subscription(request, topic_filter, group, identifier)
 
 
 def _check_flight(flight: Flight) -> None:

@@ -8,50 +8,50 @@ from collections.abc import Sequence
 
 from resprout.core.message import Message
 from resprout.filters.predicate import topic_matches
-from resprout.mqtt.actions import Action, AskSubscriptions, EndSubscriptions
+from resprout.mqtt.actions import Action, BeginSubscriptions, EndSubscriptions
 from resprout.mqtt.limits import ServerLimits
-from resprout.mqtt.packets import V5, Suback, Subscribe, Unsuback, Unsubscribe, Wish
+from resprout.mqtt.packet_sender import PacketSender
+from resprout.mqtt.packets import V5, FilterRequest, Suback, Subscribe, Unsuback, Unsubscribe
 from resprout.mqtt.reasons import FAILURE, MqttError, Reason, protocol_error
-from resprout.mqtt.records import Asked, Subscription
-from resprout.mqtt.speaking import Speaker
+from resprout.mqtt.records import PendingRequest, Subscription
 from resprout.mqtt.state import SessionState
 from resprout.mqtt.subscriptions import granted, match_of, read_filter, size_of_filter
 
 
 class SubscribeHandling:
-    def __init__(self, state: SessionState, limits: ServerLimits, speaker: Speaker) -> None:
+    def __init__(self, state: SessionState, limits: ServerLimits, sender: PacketSender) -> None:
         self._state = state
         self._limits = limits
-        self._speaker = speaker
+        self._sender = sender
 
     # -- packets -------------------------------------------------------------------------------------------------------
 
     def subscribe(self, packet: Subscribe, out: list[Action]) -> None:
         identifiers = packet.properties.subscription_identifiers
         identifier = identifiers[0] if identifiers else 0
-        asked = Asked(packet.packet_id, self._state.connection, [], [])
-        wishes: list[tuple[str, str, Wish, bool]] = []
-        for wish in packet.wishes:
+        asked = PendingRequest(packet.packet_id, self._state.connection, [], [])
+        requests: list[tuple[str, str, FilterRequest, bool]] = []
+        for request in packet.requests:
             try:
-                subscription = self._read(wish, identifier)
+                subscription = self._read(request, identifier)
             except MqttError as error:
                 if error.reason is Reason.PROTOCOL_ERROR:
                     raise
                 asked.reasons.append(error.reason)
                 continue
-            before = self._state.subscriptions.get(wish.filter)
+            before = self._state.subscriptions.get(request.filter)
             self._state.subscriptions.put(subscription)
             asked.reasons.append(-1)
             asked.new.append((subscription, before))
-            wishes.append((subscription.topic_filter, subscription.group, subscription.wish, before is None))
-        if not wishes:
+            requests.append((subscription.topic_filter, subscription.group, subscription.request, before is None))
+        if not requests:
             self._suback(asked, out)
             return
         token = self._enter(asked)
-        out.append(AskSubscriptions(token, tuple(wishes)))
+        out.append(BeginSubscriptions(token, tuple(requests)))
 
     def unsubscribe(self, packet: Unsubscribe, out: list[Action]) -> None:
-        asked = Asked(packet.packet_id, self._state.connection, [], [])
+        asked = PendingRequest(packet.packet_id, self._state.connection, [], [])
         filters: list[str] = []
         for topic_filter in packet.filters:
             subscription = self._state.subscriptions.remove(topic_filter)
@@ -67,33 +67,33 @@ class SubscribeHandling:
         token = self._enter(asked)
         out.append(EndSubscriptions(token, tuple(filters)))
 
-    def _read(self, wish: Wish, identifier: int) -> Subscription:
-        topic_filter, group = read_filter(wish.filter)
+    def _read(self, request: FilterRequest, identifier: int) -> Subscription:
+        topic_filter, group = read_filter(request.filter)
         if group:
-            if wish.no_local:
+            if request.no_local:
                 raise protocol_error("a shared subscription with No Local")
             if not self._limits.shared_available:
                 raise MqttError(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions are not supported")
         state, limits = self._state, self._limits
-        if len(state.subscriptions) >= limits.subscriptions_max and state.subscriptions.get(wish.filter) is None:
+        if len(state.subscriptions) >= limits.subscriptions_max and state.subscriptions.get(request.filter) is None:
             raise MqttError(Reason.QUOTA_EXCEEDED, f"a session has at most {limits.subscriptions_max} subscriptions")
-        size = state.subscriptions.bytes + size_of_filter(wish.filter)
-        if size > limits.subscription_bytes_max and state.subscriptions.get(wish.filter) is None:
+        size = state.subscriptions.bytes + size_of_filter(request.filter)
+        if size > limits.subscription_bytes_max and state.subscriptions.get(request.filter) is None:
             raise MqttError(
                 Reason.QUOTA_EXCEEDED, f"a session has at most {limits.subscription_bytes_max} bytes of filters"
             )
-        if wish.retain_handling != 2 and state.outgoing.retained_waiting > limits.retained_waiting_max:
+        if request.retain_handling != 2 and state.outgoing.retained_waiting > limits.retained_waiting_max:
             raise MqttError(Reason.QUOTA_EXCEEDED, "too many retained messages of earlier subscriptions are queued")
-        return Subscription(granted(wish, limits.maximum_qos), topic_filter, group, identifier)
+        return Subscription(granted(request, limits.maximum_qos), topic_filter, group, identifier)
 
-    def _enter(self, asked: Asked) -> int:
-        if len(self._state.asked) >= self._limits.asked_max:
+    def _enter(self, asked: PendingRequest) -> int:
+        if len(self._state.pending_requests) >= self._limits.pending_requests_max:
             raise MqttError(
                 Reason.QUOTA_EXCEEDED,
-                f"more than {self._limits.asked_max} unanswered SUBSCRIBE and UNSUBSCRIBE packets",
+                f"more than {self._limits.pending_requests_max} unanswered SUBSCRIBE and UNSUBSCRIBE packets",
             )
         token = self._state.next_token()
-        self._state.asked[token] = asked
+        self._state.pending_requests[token] = asked
         return token
 
     # -- outcomes ------------------------------------------------------------------------------------------------------
@@ -101,8 +101,8 @@ class SubscribeHandling:
     def subscribed(
         self, token: int, reasons: Sequence[int], retained: Sequence[Message], wall_us: int, out: list[Action]
     ) -> None:
-        """Handle the result of `AskSubscriptions`: one reason code per requested filter, 0 if confirmed."""
-        asked = self._state.asked.pop(token, None)
+        """Handle the result of `BeginSubscriptions`: one reason code per requested filter, 0 if confirmed."""
+        asked = self._state.pending_requests.pop(token, None)
         if asked is None:
             return
         confirmed: list[tuple[Subscription, bool]] = []
@@ -113,35 +113,35 @@ class SubscribeHandling:
             else:
                 confirmed.append((subscription, before is None))
             place = asked.reasons.index(-1)
-            asked.reasons[place] = reason if is_refused else subscription.wish.qos
-        if asked.connection == self._state.connection and self._speaker.is_live:
+            asked.reasons[place] = reason if is_refused else subscription.request.qos
+        if asked.connection == self._state.connection and self._sender.is_live:
             self._suback(asked, out)
             for subscription, is_new in confirmed:
                 self._send_retained(subscription, is_new, retained, wall_us, out)
 
     def unsubscribed(self, token: int, reasons: Sequence[int], out: list[Action]) -> None:
-        asked = self._state.asked.pop(token, None)
+        asked = self._state.pending_requests.pop(token, None)
         if asked is None:
             return
         for (subscription, _), reason in zip(asked.new, reasons, strict=True):
             asked.reasons[asked.reasons.index(-1)] = reason
-            if reason >= FAILURE and self._state.subscriptions.get(subscription.wish.filter) is None:
+            if reason >= FAILURE and self._state.subscriptions.get(subscription.request.filter) is None:
                 self._state.subscriptions.put(subscription)
-        if asked.connection == self._state.connection and self._speaker.is_live:
+        if asked.connection == self._state.connection and self._sender.is_live:
             self._unsuback(asked, out)
 
     def _take_back(self, subscription: Subscription, before: Subscription | None) -> None:
         """Restore the previous subscription, unless a later SUBSCRIBE has replaced this one."""
-        if self._state.subscriptions.get(subscription.wish.filter) is subscription:
+        if self._state.subscriptions.get(subscription.request.filter) is subscription:
             if before is None:
-                self._state.subscriptions.remove(subscription.wish.filter)
+                self._state.subscriptions.remove(subscription.request.filter)
             else:
                 self._state.subscriptions.put(before)
 
     def _send_retained(
         self, subscription: Subscription, is_new: bool, retained: Sequence[Message], wall_us: int, out: list[Action]
     ) -> None:
-        handling = subscription.wish.retain_handling
+        handling = subscription.request.retain_handling
         if subscription.group or handling == 2 or (handling == 1 and not is_new):
             return
         match = match_of(subscription)
@@ -149,15 +149,15 @@ class SubscribeHandling:
             if topic_matches(subscription.topic_filter, message.topic):
                 self._state.outgoing.deliver_retained(message, match, wall_us, out)
 
-    def _suback(self, asked: Asked, out: list[Action]) -> None:
+    def _suback(self, asked: PendingRequest, out: list[Action]) -> None:
         reasons = asked.reasons
-        if self._speaker.version != V5:
+        if self._sender.version != V5:
             reasons = [min(reason, FAILURE) for reason in reasons]
-        self._speaker.send(Suback(asked.packet_id, tuple(reasons)), "", out)
+        self._sender.send(Suback(asked.packet_id, tuple(reasons)), "", out)
 
-    def _unsuback(self, asked: Asked, out: list[Action]) -> None:
-        reasons = tuple(asked.reasons) if self._speaker.version == V5 else ()
-        self._speaker.send(Unsuback(asked.packet_id, reasons), "", out)
+    def _unsuback(self, asked: PendingRequest, out: list[Action]) -> None:
+        reasons = tuple(asked.reasons) if self._sender.version == V5 else ()
+        self._sender.send(Unsuback(asked.packet_id, reasons), "", out)
 
 
 def _why_missing(topic_filter: str) -> Reason:

@@ -10,7 +10,7 @@ from typing import Final
 from resprout.core.errors import NameRefusedError
 from resprout.filters.index import FilterMap
 from resprout.filters.predicate import check_filter
-from resprout.mqtt.packets import Wish
+from resprout.mqtt.packets import FilterRequest
 from resprout.mqtt.reasons import MqttError, Reason
 from resprout.mqtt.records import Match, Subscription
 
@@ -78,7 +78,7 @@ class Subscriptions:
 
     def put(self, subscription: Subscription) -> None:
         """Add a subscription, or replace the one with the same filter."""
-        topic_filter = subscription.wish.filter
+        topic_filter = subscription.request.filter
         if topic_filter not in self._all:
             self.bytes += size_of_filter(topic_filter)
         self._all[topic_filter] = subscription
@@ -103,9 +103,9 @@ class Subscriptions:
         (No Local). `source` is the filter of the only subscription to consider, or "" for all."""
         if source:
             only = self._all.get(source)
-            return None if only is None or (is_own and only.wish.no_local) else _match([only])
+            return None if only is None or (is_own and only.request.no_local) else _match([only])
         if is_own:
-            return _match([each for each in self._matching(topic) if not each.wish.no_local])
+            return _match([each for each in self._matching(topic) if not each.request.no_local])
         if topic in self._matches:
             return self._matches[topic]
         found = _match(self._matching(topic))
@@ -122,11 +122,11 @@ def _match(found: list[Subscription]) -> Match | None:
     if not found:
         return None
     if len(found) == 1:
-        wish, identifier = found[0].wish, found[0].identifier
-        return Match(wish.qos, wish.retain_as_published, (identifier,) if identifier else ())
+        request, identifier = found[0].request, found[0].identifier
+        return Match(request.qos, request.retain_as_published, (identifier,) if identifier else ())
     return Match(
-        max([each.wish.qos for each in found]),
-        any(each.wish.retain_as_published for each in found),
+        max([each.request.qos for each in found]),
+        any(each.request.retain_as_published for each in found),
         tuple(dict.fromkeys([each.identifier for each in found if each.identifier])),
     )
 
@@ -134,11 +134,13 @@ def _match(found: list[Subscription]) -> Match | None:
 def match_of(subscription: Subscription) -> Match:
     """Return how to send a message for this subscription only."""
     identifier = subscription.identifier
-    return Match(subscription.wish.qos, True, (identifier,) if identifier else ())
+    return Match(subscription.request.qos, True, (identifier,) if identifier else ())
 
 
-def granted(wish: Wish, maximum_qos: int) -> Wish:
+def granted(request: FilterRequest, maximum_qos: int) -> FilterRequest:
     """Return the request with its QoS limited to the maximum."""
-    if wish.qos <= maximum_qos:
-        return wish
-    return Wish(wish.filter, maximum_qos, wish.no_local, wish.retain_as_published, wish.retain_handling)
+    if request.qos <= maximum_qos:
+        return request
+    return FilterRequest(
+        request.filter, maximum_qos, request.no_local, request.retain_as_published, request.retain_handling
+    )

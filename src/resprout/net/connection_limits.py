@@ -1,7 +1,7 @@
 """Limits on connections and sessions per address, per identity and per process.
 
 Each client session has limits on its own data (`window_bytes`, `outbox_bytes_max`). So the limits on the number of
-sessions (`CrowdLimits`) bound the memory that one identity, or all clients at one address, can use. Sessions outlive
+sessions (`BrokerLimits`) bound the memory that one identity, or all clients at one address, can use. Sessions outlive
 their connections (`session_linger_us`), so sessions are counted rather than connections.
 
 `Unidentified` holds incoming connections that have not identified themselves. If there are too many, the oldest one of
@@ -31,7 +31,7 @@ CONNECTIONS_MIN: Final = 16
 """Minimum number of connections with which a broker starts."""
 
 
-class CrowdLimits(ClientLimits, frozen=True, kw_only=True):
+class BrokerLimits(ClientLimits, frozen=True, kw_only=True):
     """Limits of one broker. Rules may override them for an identity, except `address_connections` and
     `reserved_sessions`."""
 
@@ -42,7 +42,7 @@ class CrowdLimits(ClientLimits, frozen=True, kw_only=True):
     reserved_sessions: int = 256
     """Part of `sessions_max` that is reserved for brokers and operators."""
 
-    def of_identity(self, changes: Mapping[str, int]) -> "CrowdLimits":
+    def of_identity(self, changes: Mapping[str, int]) -> "BrokerLimits":
         """Return the limits for an identity with the given overrides from the rules."""
         return msgspec.structs.replace(self, **changes) if changes else self
 
@@ -54,7 +54,7 @@ Standing = tuple[str, Rights | None]
 """Authenticated identity of a client, empty for none, and its rights; None without rules."""
 
 
-class Crowd:
+class ConnectionCounts:
     """Number of connections by key, such as an address."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Crowd:
 
 
 @runtime_checkable
-class KeepsSessions(Protocol):
+class SessionDirectory(Protocol):
     """Machine that knows which clients have sessions, with or without a connection."""
 
     @property
@@ -85,10 +85,10 @@ class KeepsSessions(Protocol):
         """Return whether the client's session is without a connection and will expire."""
 
 
-class SessionCrowd:
+class SessionCounts:
     """Clients with sessions, by address or identity."""
 
-    def __init__(self, sessions: KeepsSessions | None) -> None:
+    def __init__(self, sessions: SessionDirectory | None) -> None:
         self._sessions = sessions
         self._names: dict[str, dict[str, None]] = {}
         self._counted: dict[str, str] = {}
@@ -131,18 +131,18 @@ class SessionCrowd:
     def _has(self, name: str) -> bool:
         return self._sessions is not None and self._sessions.has_session(name)
 
-    def first_away(self, key: str) -> str | None:
+    def oldest_disconnected(self, key: str) -> str | None:
         """Return the oldest client under this key whose session has no connection; None if there is none."""
         if self._sessions is None:
             return None
         return next((name for name in self._names.get(key, ()) if self._sessions.lingers(name)), None)
 
-    def first_away_of_most(self) -> str | None:
+    def oldest_disconnected_of_most(self) -> str | None:
         """Return such a client of the key with the most sessions; None if there is none."""
         for key in list(self._names):
             self._forget_gone(key)
         keys = sorted(self._names, key=lambda key: -len(self._names[key]))
-        return next(filter(None, map(self.first_away, keys)), None)
+        return next(filter(None, map(self.oldest_disconnected, keys)), None)
 
     def _remove(self, key: str, name: str) -> None:
         del self._counted[name], self._standings[name]
@@ -152,14 +152,14 @@ class SessionCrowd:
             del self._names[key]
 
 
-class Stranger(Protocol):
+class UnidentifiedConnection(Protocol):
     """Incoming connection that has not identified itself."""
 
     number: int
     address: str
 
 
-S = TypeVar("S", bound=Stranger)
+S = TypeVar("S", bound=UnidentifiedConnection)
 
 
 class Unidentified(Generic[S]):
@@ -186,7 +186,7 @@ class Unidentified(Generic[S]):
             if not waiting:
                 del self._waiting[source]
 
-    def one_too_many(self) -> S | None:
+    def next_to_close(self) -> S | None:
         """Return the connection to close if there are too many; None if there are none."""
         if not self._waiting:
             return None

@@ -25,7 +25,7 @@ from resprout.edge.rights import Rights
 from resprout.links.frames import Goodbye, Hello
 from resprout.links.handshake import shorten
 from resprout.net.address import Address, is_loopback
-from resprout.net.connection_limits import CrowdLimits, source_of
+from resprout.net.connection_limits import BrokerLimits, source_of
 from resprout.net.identity.proofs import (
     NO_KEY,
     AcceptorMembership,
@@ -86,13 +86,13 @@ class Door:
         rules: Path | None = None,
         closed: bool = False,
         login: str | None = None,
-        limits: CrowdLimits | None = None,
+        limits: BrokerLimits | None = None,
         network_key: NetworkKey | None = None,
     ) -> None:
         if keyring is not None and network_key is not None:
             raise UsageError("with --tls brokers prove themselves by their certificates: leave out --network-key")
         self.keyring = keyring
-        self.limits = limits or CrowdLimits()
+        self.limits = limits or BrokerLimits()
         self._clients_certified = clients_certified or (closed and rules is None)
         self._rules_file = rules
         self._closed = closed

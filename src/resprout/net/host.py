@@ -43,7 +43,7 @@ from resprout.journal.journal import Journal, Records
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address, AddressBook, Dials, ListeningPlace, take_place
 from resprout.net.connection import CUT, GREETING_SECONDS_MAX, STEP_SECONDS_MAX, TcpConnection
-from resprout.net.connection_limits import KeepsSessions
+from resprout.net.connection_limits import SessionDirectory
 from resprout.net.disk import Rooms
 from resprout.net.door import Door
 from resprout.net.durable import DurableEffects, LostEvents
@@ -117,7 +117,7 @@ class Host:
         """Which network the machine is in, as it has said last."""
         self._connections: dict[int, PeerConnection] = {}
         self._shaking_hands: set[PeerConnection] = set()
-        sessions = machine if isinstance(machine, KeepsSessions) else None
+        sessions = machine if isinstance(machine, SessionDirectory) else None
         self.reception = Reception(self, self.door, connections_max, greetings_max, sessions_max, sessions)
         self._numbers = 0
         self._steps = together(machine)

@@ -1,7 +1,7 @@
 """State of a connection to a peer, for all transports.
 
-`net.connection` implements connections over TCP, `net.near` connections between two hosts of one process. Hosts and
-their reception use only this interface. The handshake before a session (`net.door.Prelude`) exists for TCP only.
+`net.connection` implements connections over TCP, `net.in_process` connections between two hosts of one process. Hosts
+and their reception use only this interface. The handshake before a session (`net.door.Prelude`) exists for TCP only.
 """
 
 from abc import ABC, abstractmethod

@@ -16,9 +16,9 @@ from resprout.links.frames import Goodbye, Hello, LingerOver
 from resprout.links.handshake import shorten
 from resprout.links.sessions import TURNED_AWAY, Refusals
 from resprout.net.connection_limits import (
-    Crowd,
-    KeepsSessions,
-    SessionCrowd,
+    ConnectionCounts,
+    SessionCounts,
+    SessionDirectory,
     Standing,
     Unidentified,
     is_local,
@@ -42,7 +42,7 @@ class Reception:
         connections_max: int,
         strangers_max: int,
         sessions_max: int,
-        sessions: KeepsSessions | None,
+        sessions: SessionDirectory | None,
     ) -> None:
         self._host = host
         self._door = door
@@ -50,10 +50,10 @@ class Reception:
         self._unidentified: Unidentified[PeerConnection] = Unidentified(strangers_max)
         self.refusals = Refusals()
         self.proofs = OpenerProofs(host, door, self._refuse_proof, self.withdraw)
-        self._places = Crowd()
+        self._places = ConnectionCounts()
         self._sessions = sessions
         self._sessions_max = min(sessions_max, connections_max)
-        self._identities = SessionCrowd(sessions)
+        self._identities = SessionCounts(sessions)
         """Clients with a session, by identity; those that have proven nothing are counted by their address."""
         door.changed = self._look_again
 
@@ -101,7 +101,7 @@ class Reception:
         while len(unidentified) >= unidentified.places or (
             len(unidentified) and self._host.connections >= self.connections_max
         ):
-            stranger = unidentified.one_too_many()
+            stranger = unidentified.next_to_close()
             assert stranger is not None, "there is one to close"
             reason = "it has not said who it is, and others want to"
             why = f"{unidentified.places} connections that have not said who they are is the limit"
@@ -192,7 +192,11 @@ class Reception:
     def _give_up(self, key: str | None = None) -> bool:
         """End a session that has no connection, of this identity or address, or of whoever has the most: somebody needs
         the room. False when there is none."""
-        away = self._identities.first_away(key) if key is not None else self._identities.first_away_of_most()
+        away = (
+            self._identities.oldest_disconnected(key)
+            if key is not None
+            else self._identities.oldest_disconnected_of_most()
+        )
         if away is None:
             return False
         self._host.handle(TimerFired(LingerOver(away)))

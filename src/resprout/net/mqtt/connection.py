@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
-from resprout.mqtt.decoder import Heard, PacketDecoder
+from resprout.mqtt.decoder import Decoded, PacketDecoder
 from resprout.mqtt.encoder import encode
 from resprout.mqtt.packets import V3_1_1, Packet
 from resprout.net.mqtt.layers import LayerError, Layers
@@ -29,7 +29,7 @@ TURN_PACKETS: Final = 256
 CLOSE_SECONDS: Final = 2.0
 """Maximum time to flush the write buffer of a closing connection."""
 
-Take = Callable[[Sequence[Heard]], None]
+PacketHandler = Callable[[Sequence[Decoded]], None]
 
 
 class MqttConnection(asyncio.Protocol):
@@ -43,7 +43,7 @@ class MqttConnection(asyncio.Protocol):
         """Address of the client, without the port."""
         self.number = 0
         self.peer: object = None
-        self.take: Take = _nothing
+        self.take: PacketHandler = _nothing
         self.lost: Callable[[str], None] = _nothing
         self.drained: Callable[[], None] = _nothing
         """Callback for when the write buffer has room for more messages."""
@@ -53,7 +53,7 @@ class MqttConnection(asyncio.Protocol):
         self._closing = False
         self._reason = ""
         self._deadline: asyncio.TimerHandle | None = None
-        self._waiting: list[Heard] = []
+        self._waiting: list[Decoded] = []
         """Decoded packets that are not handled yet."""
         self._held = False
         """Whether reading is paused until `release`."""
@@ -80,11 +80,11 @@ class MqttConnection(asyncio.Protocol):
         data, answer, fault = self._layers.receive(data)
         self._write(answer)
         if data:
-            heard = self._decoder.feed(data)
+            items = self._decoder.feed(data)
             self._server.figures.bytes_received += len(data)
-            if heard:
-                self._server.figures.packets_received += len(heard)
-                self._waiting += heard
+            if items:
+                self._server.figures.packets_received += len(items)
+                self._waiting += items
                 if not self._in_line:
                     self._take_some()
         if fault is not None and not self._closing:

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from resprout.core.message import Message
 from resprout.mqtt.actions import (
+    AckMessages,
     Action,
-    AskSubscriptions,
+    BeginSubscriptions,
     CloseConnection,
     EndSession,
     EndSubscriptions,
     OpenSession,
     PublishMessage,
     PublishWill,
-    Remember,
+    SaveSession,
     SendPacket,
-    Take,
 )
-from resprout.mqtt.decoder import Heard
+from resprout.mqtt.decoder import Decoded
 from resprout.mqtt.packets import Disconnect, Packet
 from resprout.mqtt.reasons import Reason
 from resprout.mqtt.session import ServerSession
@@ -45,33 +45,33 @@ class ConnectionDriver:
         """Session in the tree; None before CONNECT is accepted and after another connection has resumed the session."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
-        self._held: deque[Packet | Take | int] = deque()
-        """Packets and `Take` actions that wait until the session is saved, in order, each behind the number of the note
-        that has to be safe first."""
+        self._held: deque[Packet | AckMessages | int] = deque()
+        """Packets and `AckMessages` actions that wait until the session is saved, in order, each behind the number of
+        the note that has to be safe first."""
         self._is_changed = False
         """Whether the session must be saved at the end of this call."""
         self._do: dict[type, Callable[[Any], None]] = {
             SendPacket: lambda action: self._send(action.packet),
-            Remember: lambda action: self._remember(),
+            SaveSession: lambda action: self._save_session(),
             CloseConnection: self._close,
             OpenSession: lambda action: server.open(self, action),
             PublishMessage: lambda action: self._tree().publish(action),
-            AskSubscriptions: lambda action: self._tree().subscribe(action),
+            BeginSubscriptions: lambda action: self._tree().subscribe(action),
             EndSubscriptions: lambda action: self._tree().unsubscribe(action),
-            Take: self._take,
+            AckMessages: self._acknowledge,
             PublishWill: lambda action: self._tree().publish_will(action.will),
             EndSession: lambda action: self._end(),
         }
-        connection.take = self.hear
+        connection.take = self.receive
         connection.lost = self.lost
         connection.drained = self._drained
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
-    def hear(self, heard: Sequence[Heard]) -> None:
+    def receive(self, items: Sequence[Decoded]) -> None:
         now = now_us()
-        for one in heard:
-            self._execute(self.machine.hear(one, now))
+        for one in items:
+            self._execute(self.machine.receive(one, now))
             if not self.connection.is_open:
                 break
         self._settle()
@@ -117,27 +117,27 @@ class ConnectionDriver:
         else:
             self.connection.send(packet)
 
-    def _take(self, action: Take) -> None:
+    def _acknowledge(self, action: AckMessages) -> None:
         if self._held:
             self._held.append(action)
         else:
-            self._tree().take(action.count)
+            self._tree().acknowledge(action.count)
 
     def follow(self, before: "ConnectionDriver | None") -> None:
-        """Continue after the previous driver of the session: inherit the `Take` actions that it holds back, and wait
-        for notes that are not safe yet."""
+        """Continue after the previous driver of the session: inherit the `AckMessages` actions that it holds back, and
+        wait for notes that are not safe yet."""
         if before is not None:
-            self._held.extend([held for held in before._held if isinstance(held, int | Take)])
+            self._held.extend([held for held in before._held if isinstance(held, int | AckMessages)])
             before._held.clear()
         if self.session is not None and (number := self.session.unsafe_note):
             self._held.append(number)
 
-    def _remember(self) -> None:
-        if self.session is not None and self.session.survives:
+    def _save_session(self) -> None:
+        if self.session is not None and self.session.is_persistent:
             self._is_changed = True
             self._held.append(self.session.next_note)
 
-    def remembered(self, number: int) -> None:
+    def saved(self, number: int) -> None:
         """Send everything that waited for this note, which is safe now."""
         held = self._held
         while held:
@@ -145,9 +145,9 @@ class ConnectionDriver:
             if isinstance(first, int):
                 if first > number:
                     break
-            elif isinstance(first, Take):
+            elif isinstance(first, AckMessages):
                 if self.session is not None:
-                    self.session.take(first.count)
+                    self.session.acknowledge(first.count)
             else:
                 self.connection.send(first)
             held.popleft()
@@ -165,7 +165,7 @@ class ConnectionDriver:
         if self._is_changed:
             self._is_changed = False
             if self.session is not None:
-                self.session.remember()
+                self.session.save()
 
     def _tree(self) -> "TreeSession":
         assert self.session is not None, "actions on the tree need a session"
@@ -176,10 +176,10 @@ class ConnectionDriver:
         for held in self._held:
             if isinstance(held, Disconnect):  # the client gets all other packets on its next connection
                 self.connection.send(held)
-        self._held = deque([held for held in self._held if isinstance(held, int | Take)])
+        self._held = deque([held for held in self._held if isinstance(held, int | AckMessages)])
         self.connection.close(action.text)
 
-    def give(self, message: Message, source: str) -> None:
+    def deliver(self, message: Message, source: str) -> None:
         """Pass a message to the machine. `source` is the filter of the durable subscription that delivered it, or
         ""."""
         self._execute(self.machine.deliver(message, now_us(), source))
@@ -190,7 +190,7 @@ class ConnectionDriver:
 
     def _drained(self) -> None:
         if self.session is not None:
-            self.session.give()
+            self.session.pass_messages()
 
     def _set_timer(self) -> None:
         """Schedule the next tick. A timer that is too early is kept and rescheduled when it fires: deadlines move with

@@ -35,7 +35,7 @@ from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.door import Door
 from resprout.net.host import Host, Upward
-from resprout.net.near import NearHost, NearOpener
+from resprout.net.in_process import InProcessHost, OpenerCredentials
 from resprout.net.sessions import (
     CODEC,
     EncodedBodies,
@@ -61,7 +61,7 @@ class EmbeddedClient:
         self,
         name: str,
         listener: Callable[[], Host],
-        who: NearOpener,
+        who: OpenerCredentials,
         hear: Callable[[Upward], None],
         door: Door | None = None,
         options: ClientOptions | None = None,
@@ -76,7 +76,7 @@ class EmbeddedClient:
         machine.awaits = SAFE_ONLY
         machine.when_full = WhenFull.DISCONNECT
         carried = _links_of(machine, name, incarnation, links)
-        self._host = NearHost(carried, Here(name, "client", incarnation), listener, who, hear, door)
+        self._host = InProcessHost(carried, Here(name, "client", incarnation), listener, who, hear, door)
         self._unsent = False
 
     def start(self) -> None:
@@ -150,7 +150,7 @@ class EmbeddedConsumer:
         subscription: str,
         terms: Terms,
         listener: Callable[[], Host],
-        who: NearOpener,
+        who: OpenerCredentials,
         hear: Callable[[Upward], None],
         door: Door | None = None,
         *,
@@ -164,7 +164,7 @@ class EmbeddedConsumer:
         machine = ConsumerMachine(name, incarnation, broker.here.name, subscription, terms, window=window, ends=ends)
         carried = _links_of(machine, name, incarnation)
         self.subscription = subscription
-        self._host = NearHost(carried, Here(name, "client", incarnation), listener, who, hear, door)
+        self._host = InProcessHost(carried, Here(name, "client", incarnation), listener, who, hear, door)
 
     def start(self) -> None:
         """Connect. `hear` receives `ConsumerBegan`, or `ConsumerOver` with the reason."""

@@ -15,11 +15,11 @@ from resprout.mqtt.reasons import Reason
 from resprout.mqtt.state import SessionState
 from resprout.net.door import Door
 from resprout.net.event_loop import now_us
+from resprout.net.in_process import OpenerCredentials
 from resprout.net.mqtt.admission import Admission, AdmissionError, name_of
 from resprout.net.mqtt.driver import ConnectionDriver
 from resprout.net.mqtt.shared import OWN_TOPICS
 from resprout.net.mqtt.tree_session import OpenError, TreeSession
-from resprout.net.near import NearOpener
 from resprout.net.tls import Keyring
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class SessionOpening:
         identity = await admission.identify(connection.address, action.username, action.password)
         name, client_id = name_of(action.client_id, identity)
         admission.judge(self._server.broker, name, connection.proven, identity)
-        who = NearOpener(connection.address, identity, connection.proven, also=(OWN_TOPICS,))
+        who = OpenerCredentials(connection.address, identity, connection.proven, also=(OWN_TOPICS,))
         lock = self._locks.setdefault(name, asyncio.Lock())
         try:
             async with lock:
@@ -66,7 +66,7 @@ class SessionOpening:
                     return
                 before = self._server.sessions.get(name)
                 if before is not None:
-                    self._take_from(before)
+                    self._disconnect_previous(before)
                     if action.clean_start or not _is_same(before.who, who):
                         self._discard(before)
                     if before.is_over:
@@ -91,13 +91,13 @@ class SessionOpening:
         driver.run(driver.machine.opened(state, session.client_id, now_us(), session.name))
 
     async def _begin(
-        self, driver: ConnectionDriver, action: OpenSession, name: str, client_id: str, who: NearOpener
+        self, driver: ConnectionDriver, action: OpenSession, name: str, client_id: str, who: OpenerCredentials
     ) -> None:
         """Open a session that this broker does not have: a new one, or one of another broker."""
         is_known = self._server.shared.records.get(name) is not None
         session = TreeSession(
             self._server, name, client_id, who, self._door_for(who, action), driver.machine.version,
-            survives=action.expiry > 0 or is_known,
+            is_persistent=action.expiry > 0 or is_known,
         )  # fmt: skip
         session.start()
         state = None
@@ -112,13 +112,13 @@ class SessionOpening:
             reason = Reason.NOT_AUTHORIZED if is_forbidden else Reason.SERVER_UNAVAILABLE
             raise AdmissionError(reason, "the tree refused the client", str(error)) from None
         if not driver.connection.is_open or self._server.is_closing:
-            await self._server.end_now(session, ends=not session.survives)
+            await self._server.end_now(session, ends=not session.is_persistent)
             return
         self._server.sessions[name] = session
         session.driver, driver.session = driver, session
         driver.run(driver.machine.opened(state, client_id, now_us(), name))
-        if session.survives and not session.is_over:
-            session.remember()
+        if session.is_persistent and not session.is_over:
+            session.save()
 
     async def _recall(self, session: TreeSession, clean_start: bool) -> SessionState | None:
         """Return the state of a session taken over from another broker; None if there is none, or if it has to end.
@@ -136,17 +136,17 @@ class SessionOpening:
         state = SessionState.load(data, session.client_id, session.name)
         for packet_id in known.received:
             state.mark_received(packet_id)
-        session.adopt(note, [one.wish.filter for one in state.subscriptions if one.group])
+        session.adopt(note, [one.request.filter for one in state.subscriptions if one.group])
         return state
 
-    def _door_for(self, who: NearOpener, action: OpenSession) -> Door:
+    def _door_for(self, who: OpenerCredentials, action: OpenSession) -> Door:
         """Return the credentials that the embedded client presents to other brokers: those of the MQTT client."""
         login = None
         if self._door.has_rules and who.identity is not None and action.password is not None:
             login = f"{who.identity}:{action.password.decode()}"
         return Door(self._outward, login=login)
 
-    def _take_from(self, session: TreeSession) -> None:
+    def _disconnect_previous(self, session: TreeSession) -> None:
         driver = session.driver
         if driver is not None and driver.connection.is_open:
             driver.stop(Reason.SESSION_TAKEN_OVER, "another connection has this client identifier")
@@ -157,7 +157,7 @@ class SessionOpening:
         self._server.end(session)
 
 
-def _is_same(one: NearOpener, other: NearOpener) -> bool:
+def _is_same(one: OpenerCredentials, other: OpenerCredentials) -> bool:
     """Return whether the new connection may resume the session: it must have authenticated as the same identity and
     certificate."""
     return (one.identity, one.proven) == (other.identity, other.proven)

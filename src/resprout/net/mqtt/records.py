@@ -72,20 +72,20 @@ class SessionRecords:
         note = self._notes.get(name)
         return KnownSession(note, tuple(self._received.get(name, ()))) if note is not None else None
 
-    def hear(self, message: Message) -> None:
+    def apply(self, message: Message) -> None:
         """Apply a note or a QoS 2 publication. Ignores messages that cannot be decoded."""
         if message.topic == SESSIONS:
             try:
                 note = _note_decoder.decode(message.payload)
             except _FAULTS:
                 return
-            self._take(note)
+            self._apply_note(note)
         else:
             packet_id = message.attributes.get(PACKET)
             if type(packet_id) is int and 1 <= packet_id <= PACKET_ID_MAX and message.publisher in self._notes:
                 self._received.setdefault(message.publisher, {})[packet_id] = None
 
-    def _take(self, note: SessionNote) -> bool:
+    def _apply_note(self, note: SessionNote) -> bool:
         known = self._notes.get(note.name)
         if known is not None and known.stamp >= note.stamp:
             return False
@@ -117,5 +117,5 @@ class SessionRecords:
         except _FAULTS:
             return
         for known in page:
-            if self._take(known.note):
+            if self._apply_note(known.note):
                 self._received[known.note.name] = dict.fromkeys(known.received)

@@ -32,7 +32,7 @@ from resprout.mqtt.retained import STAMP, RetainedStore, size_of
 from resprout.mqtt.session import ServerLimits, ServerSession
 from resprout.net.accounts import MqttAccount
 from resprout.net.address import Address, ListeningPlace, take_place
-from resprout.net.connection_limits import Crowd, Unidentified, is_local, source_of
+from resprout.net.connection_limits import ConnectionCounts, Unidentified, is_local, source_of
 from resprout.net.door import Door
 from resprout.net.event_loop import HeavyLine, epoch_us, now_us, wall_us
 from resprout.net.mqtt.connection import MqttConnection
@@ -92,7 +92,7 @@ class MqttServer:
         self._connections: dict[int, MqttConnection] = {}
         self._numbers = 0
         self._strangers: Unidentified[MqttConnection] = Unidentified(settings.greetings_max)
-        self._crowd = Crowd()
+        self._crowd = ConnectionCounts()
         self.sessions: dict[str, TreeSession] = {}
         """Sessions by name in the tree."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -138,10 +138,10 @@ class MqttServer:
         if (period_s := self.settings.sys_seconds) > 0:
             since_s = time.monotonic()
             while not self.is_closing:
-                self._tell_figures(shared, period_s, since_s)
+                self._publish_metrics(shared, period_s, since_s)
                 await asyncio.sleep(period_s)
 
-    def _tell_figures(self, shared: SharedState, period_s: int, since_s: float) -> None:
+    def _publish_metrics(self, shared: SharedState, period_s: int, since_s: float) -> None:
         attributes = attributes_for(period_s)
         for topic, text in figures_of(self.broker.name, self.account(), since_s).items():
             with contextlib.suppress(UsageError):  # the store is full: skip this figure
@@ -174,7 +174,7 @@ class MqttServer:
                 session.driver.stop(Reason.SERVER_SHUTTING_DOWN, f"{self.broker.name} stops")
             if not session.is_over:
                 self._drop(session)
-                self._run(session.close(ends=not session.survives))
+                self._run(session.close(ends=not session.is_persistent))
         for connection in list(self._connections.values()):
             connection.close("the broker stops")
         for _ in range(FAREWELL_TURNS):  # let clients close their side first
@@ -216,7 +216,7 @@ class MqttServer:
         while len(strangers) >= strangers.places or (
             len(strangers) and len(self._connections) > self.settings.connections_max
         ):
-            stranger = strangers.one_too_many()
+            stranger = strangers.next_to_close()
             assert stranger is not None, "there is one to close"
             strangers.leave(stranger)
             self.refused(stranger, f"{strangers.places} MQTT connections without CONNECT is the limit")
@@ -376,7 +376,7 @@ class MqttServer:
             await source.end()
         await source.close()
 
-    def tell(self, detail: str) -> None:
+    def notify(self, detail: str) -> None:
         self._note(Note("note", {"detail": detail}))
 
 

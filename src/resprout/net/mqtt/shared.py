@@ -24,10 +24,10 @@ from resprout.edge.requests import AudienceAnswered, RoomAgain, SessionBegan, Su
 from resprout.mqtt.retained import RetainedStore
 from resprout.net.event_loop import wall_us
 from resprout.net.host import Upward
+from resprout.net.in_process import OpenerCredentials
 from resprout.net.mqtt.embedded import EmbeddedClient, reason_of_end
 from resprout.net.mqtt.pages import merge_page, pages_of
 from resprout.net.mqtt.records import CHECK, OWN_KEYS, SESSIONS, SessionRecords
-from resprout.net.near import NearOpener
 
 if TYPE_CHECKING:
     from resprout.net.broker import RunningBroker
@@ -149,7 +149,7 @@ class SharedState:
             self._news = asyncio.Queue()
             self.name = f"{self._broker.name[:40]}.mqtt-{secrets.token_hex(6)}"
             client = self._client = EmbeddedClient(
-                self.name, lambda: self._broker.host, NearOpener("", internal=True), self._hear
+                self.name, lambda: self._broker.host, OpenerCredentials("", internal=True), self._hear
             )
             client.start()
             synced = self._loop.create_task(self._sync(client))
@@ -191,11 +191,11 @@ class SharedState:
 
     async def _merge_from_another(self, client: EmbeddedClient) -> bool:
         self._question += 1
-        self._say(client, SYNC, WhoHasState(self.name, self._question))
+        self._send_sync(client, SYNC, WhoHasState(self.name, self._question))
         offer = await self._next(HasState, ANSWER_SECONDS)
         if offer is None:
             return False
-        self._say(client, SYNC, SendState(self.name, self._question, offer.name))
+        self._send_sync(client, SYNC, SendState(self.name, self._question, offer.name))
         number = 0
         while True:
             page = await self._next(StatePage, ANSWER_SECONDS)
@@ -230,7 +230,7 @@ class SharedState:
             return
         if isinstance(effect, Deliver):
             for message in effect.messages:
-                self._take(client, message)
+                self._handle_message(client, message)
             client.take(1)
             client.flush()
         elif reason_of_end(effect) is not None:
@@ -242,18 +242,18 @@ class SharedState:
             if isinstance(body, SessionBegan | SubscriptionConfirmed | AudienceAnswered):
                 self._news.put_nowait(body)
 
-    def _take(self, client: EmbeddedClient, message: Message) -> None:
+    def _handle_message(self, client: EmbeddedClient, message: Message) -> None:
         if message.topic == SYNC or message.topic == self._topic_of(self.name):
-            self._said(client, message)
+            self._handle_sync(client, message)
         elif CHECK in message.attributes:
             check = self._checks.pop(str(message.attributes[CHECK]), None)
             if check is not None and not check.done():
                 check.set_result(None)
         else:
-            self.records.hear(message)
+            self.records.apply(message)
             self.store.put(message, wall_us())
 
-    def _said(self, client: EmbeddedClient, message: Message) -> None:
+    def _handle_sync(self, client: EmbeddedClient, message: Message) -> None:
         """Handle a message of the synchronisation protocol. Any client with the right to publish there can send one, so
         it is untrusted."""
         try:
@@ -266,16 +266,16 @@ class SharedState:
             return
         elif isinstance(said, WhoHasState):
             if SYNC in self._confirmed:
-                self._say(client, self._topic_of(said.asker), HasState(said.question, self.name))
+                self._send_sync(client, self._topic_of(said.asker), HasState(said.question, self.name))
         elif said.to == self.name:
             pages = [(False, data) for data in pages_of(self.store)]
             pages += [(True, data) for data in self.records.pages()]
             for number, (of_sessions, data) in enumerate(pages):
                 is_last = number == len(pages) - 1
                 page = StatePage(said.question, self.name, number, is_last, of_sessions, data)
-                self._say(client, self._topic_of(said.asker), page)
+                self._send_sync(client, self._topic_of(said.asker), page)
 
-    def _say(self, client: EmbeddedClient, topic: str, said: Any) -> None:
+    def _send_sync(self, client: EmbeddedClient, topic: str, said: Any) -> None:
         try:
             client.publish(topic, msgspec.msgpack.encode(said), Guarantee.CAUSAL, {})
             client.flush()

@@ -20,8 +20,8 @@ from resprout.edge.requests import ConsumerBegan, ConsumerOver, DroppedBefore
 from resprout.mqtt.subscriptions import read_filter
 from resprout.net.door import Door
 from resprout.net.host import Host, Upward
+from resprout.net.in_process import OpenerCredentials
 from resprout.net.mqtt.embedded import EmbeddedConsumer, consumer_name
-from resprout.net.near import NearOpener
 
 PENDING_MAX: Final = 100_000
 END_SECONDS: Final = 5.0
@@ -47,7 +47,7 @@ def _digest(text: str) -> str:
 
 
 async def end_durable(
-    client: str, topic_filter: str, listener: Callable[[], Host], who: NearOpener, door: Door | None
+    client: str, topic_filter: str, listener: Callable[[], Host], who: OpenerCredentials, door: Door | None
 ) -> None:
     """End the durable subscription of a session that this process does not have. Returns when it has ended, or after
     `END_SECONDS`."""
@@ -77,7 +77,7 @@ class DurableSource:
         client: str,
         topic_filter: str,
         listener: Callable[[], Host],
-        who: NearOpener,
+        who: OpenerCredentials,
         door: Door | None,
         delivered: Callable[["DurableSource", Sequence[Message]], None],
         began: Callable[["DurableSource"], None],

@@ -29,7 +29,7 @@ from resprout.edge.requests import (
     SubscriptionEnded,
     UnsubscribeRequest,
 )
-from resprout.mqtt.actions import AskSubscriptions, EndSubscriptions, PublishMessage
+from resprout.mqtt.actions import BeginSubscriptions, EndSubscriptions, PublishMessage
 from resprout.mqtt.mapping import attributes_of, guarantee_of
 from resprout.mqtt.packets import Will
 from resprout.mqtt.reasons import MqttError, Reason
@@ -37,11 +37,11 @@ from resprout.mqtt.subscriptions import SHARE
 from resprout.net.door import Door
 from resprout.net.event_loop import now_us, wall_us
 from resprout.net.host import Upward
+from resprout.net.in_process import OpenerCredentials
 from resprout.net.mqtt.embedded import EmbeddedClient, reason_of_end
+from resprout.net.mqtt.pending_subscriptions import PendingPacket, PendingSubscriptions
 from resprout.net.mqtt.records import OWN_KEYS, PACKET, SESSION_KEYS, SESSIONS, SessionNote
 from resprout.net.mqtt.sources import DurableSource, end_durable
-from resprout.net.mqtt.wishes import AskedPacket, SubscriptionWishes
-from resprout.net.near import NearOpener
 
 if TYPE_CHECKING:
     from resprout.net.mqtt.driver import ConnectionDriver
@@ -66,18 +66,18 @@ class TreeSession:
         server: "MqttServer",
         name: str,
         client_id: str,
-        who: NearOpener,
+        who: OpenerCredentials,
         door: Door | None,
         version: int,
-        survives: bool = False,
+        is_persistent: bool = False,
     ) -> None:
-        """`survives` is whether the session outlives its connections, so its subscriptions are durable."""
+        """`is_persistent` is whether the session outlives its connections, so its subscriptions are durable."""
         self._server = server
         self.name = name
         self.client_id = client_id
         self.who = who
         self.version = version
-        self.survives = survives
+        self.is_persistent = is_persistent
         self._door = door
         self.driver: ConnectionDriver | None = None
         """Driver of the current connection, or of the last one."""
@@ -96,7 +96,7 @@ class TreeSession:
         """Messages that were passed to the machine and are not done, in order."""
         self._sources: dict[str, DurableSource] = {}
         """Durable subscriptions by filter, as the client sent it."""
-        self._wishes = SubscriptionWishes(self._ask, self._end, self._answer_asked)
+        self._pending = PendingSubscriptions(self._ask, self._end, self._answer_asked)
         self._tasks: set[asyncio.Task[None]] = set()
         self._notes = self._safe_note = 0
         """Number of notes published by this process, and number of the last one that is safe."""
@@ -106,8 +106,8 @@ class TreeSession:
             SessionBegan: self._begin,
             ReceiptTurned: self._turned,
             Refused: self._refused,
-            SubscriptionConfirmed: lambda news: self._wishes.confirmed(news.filter),
-            SubscriptionEnded: lambda news: self._wishes.ended(news.filter),
+            SubscriptionConfirmed: lambda news: self._pending.confirmed(news.filter),
+            SubscriptionEnded: lambda news: self._pending.ended(news.filter),
             RoomAgain: lambda news: self._room(),
             SessionLost: self._lost,
         }
@@ -132,7 +132,7 @@ class TreeSession:
         self._left = True
         sources = list(self._sources.values())
         if ends and not self._is_lost:
-            if self.survives and self._stamp:
+            if self.is_persistent and self._stamp:
                 self._describe(None)
                 self.client.flush()
             await asyncio.gather(*[
@@ -183,8 +183,8 @@ class TreeSession:
         """Number of the last note if it is not safe yet; 0 if all notes are safe."""
         return self._notes if self._notes > self._safe_note else 0
 
-    def remember(self) -> None:
-        """Publish a note with the state of the session. When it is safe, `remembered` of the driver is called."""
+    def save(self) -> None:
+        """Publish a note with the state of the session. When it is safe, `saved` of the driver is called."""
         driver = self._live_driver
         if driver is None or driver.machine.state is None:
             return
@@ -205,7 +205,7 @@ class TreeSession:
         """Resume a session of another broker from its note. `shared` has the filters of its shared subscriptions."""
         self._stamp = note.stamp
         for topic_filter in (*note.done, *shared):
-            self._wishes.adopt(topic_filter)
+            self._pending.adopt(topic_filter)
             if (source := self._sources.get(topic_filter)) is not None:
                 source.done.update({mark.origin: mark.seq for mark in note.done.get(topic_filter, ())})
 
@@ -229,15 +229,15 @@ class TreeSession:
             else:
                 self._publish(will.topic, will.payload, guarantee, attributes)
         except (UsageError, MqttError) as error:
-            self._server.tell(f"the will of MQTT client {self.name} cannot be published: {error}")
+            self._server.notify(f"the will of MQTT client {self.name} cannot be published: {error}")
 
-    def subscribe(self, action: AskSubscriptions) -> None:
-        self._wishes.subscribe(action.token, [wish.filter for _, _, wish, _ in action.wishes])
+    def subscribe(self, action: BeginSubscriptions) -> None:
+        self._pending.subscribe(action.token, [request.filter for _, _, request, _ in action.requests])
 
     def unsubscribe(self, action: EndSubscriptions) -> None:
-        self._wishes.unsubscribe(action.token, action.filters)
+        self._pending.unsubscribe(action.token, action.filters)
 
-    def take(self, count: int) -> None:
+    def acknowledge(self, count: int) -> None:
         """Acknowledge the next `count` messages in the tree, in the order in which they were passed to the machine."""
         deliveries = 0
         done: dict[DurableSource, list[Message]] = {}
@@ -257,9 +257,9 @@ class TreeSession:
         """Flush publications and pass messages on, after the machine has handled an event."""
         if not self.is_over:
             self.client.flush()
-            self.give()
+            self.pass_messages()
 
-    def give(self) -> None:
+    def pass_messages(self) -> None:
         """Pass messages to the machine while it has room and the connection is writable."""
         driver = self.driver
         if driver is None or not driver.connection.is_writable or driver.session is not self:
@@ -273,7 +273,7 @@ class TreeSession:
                 self._deliveries.popleft()
             self._given.append(_Given(source, message, not messages))
             self._server.figures.delivered += 1
-            driver.give(message, source.filter if source is not None else "")
+            driver.deliver(message, source.filter if source is not None else "")
             given = True
         if given:
             driver.finish()
@@ -287,7 +287,7 @@ class TreeSession:
             return
         if isinstance(effect, Deliver):
             self._deliveries.append((None, deque(effect.messages)))
-            self.give()
+            self.pass_messages()
             return
         if (end := reason_of_end(effect)) is not None:
             self._over(*end)
@@ -315,14 +315,14 @@ class TreeSession:
             now = now_us()
             driver.run([action for token in tokens if token > 0 for action in driver.machine.safe(token, now)])
             if noted > 0:
-                driver.remembered(noted)
+                driver.saved(noted)
 
     def _refused(self, news: Refused) -> None:
         request = news.request
         if isinstance(request, SubscribeRequest):
-            self._wishes.refused(request.filter, Reason.UNSPECIFIED_ERROR)
+            self._pending.refused(request.filter, Reason.UNSPECIFIED_ERROR)
         elif isinstance(request, UnsubscribeRequest):
-            self._wishes.ended(request.filter)
+            self._pending.ended(request.filter)
         elif news.stream:
             self._publication_refused(news)
 
@@ -360,12 +360,12 @@ class TreeSession:
     # -- subscriptions -------------------------------------------------------------------------------------------------
 
     def _ask(self, topic_filter: str) -> None:
-        if not self.survives and not topic_filter.startswith(SHARE):
+        if not self.is_persistent and not topic_filter.startswith(SHARE):
             self.client.subscribe(topic_filter)
             return
         source = self._sources[topic_filter] = DurableSource(
             self.name, topic_filter, lambda: self._server.broker.host, self.who, self._door,
-            self._delivered, lambda source: self._wishes.confirmed(source.filter), self._source_over, self._dropped,
+            self._delivered, lambda source: self._pending.confirmed(source.filter), self._source_over, self._dropped,
         )  # fmt: skip
         source.start()
 
@@ -382,12 +382,12 @@ class TreeSession:
         """Leave a shared subscription. Its unacknowledged messages go to other sessions."""
         del self._sources[source.filter]
         await self._server.leave_share(source)
-        self._wishes.ended(source.filter)
+        self._pending.ended(source.filter)
 
     def _delivered(self, source: DurableSource, messages: Sequence[Message]) -> None:
         if not self.is_over:
             self._deliveries.append((source, deque(messages)))
-            self.give()
+            self.pass_messages()
 
     def _source_over(self, source: DurableSource, standing: Standing, reason: str) -> None:
         if self.is_over or self._sources.get(source.filter) is not source:
@@ -395,16 +395,16 @@ class TreeSession:
         del self._sources[source.filter]
         self._run(source.close())
         if standing is Standing.ENDED:
-            self._wishes.ended(source.filter)
-        elif not self._wishes.stands(source.filter):
-            self._wishes.refused(source.filter, Reason.UNSPECIFIED_ERROR)
+            self._pending.ended(source.filter)
+        elif not self._pending.is_confirmed(source.filter):
+            self._pending.refused(source.filter, Reason.UNSPECIFIED_ERROR)
         elif standing is not Standing.FENCED:
             self._over(f"{source.filter}: {reason}; {MISSING}", EndCode.NONE)
 
     def _dropped(self, source: DurableSource, count: int) -> None:
         self._server.figures.dropped += count
 
-    def _answer_asked(self, asked: AskedPacket, reasons: Sequence[int]) -> None:
+    def _answer_asked(self, asked: PendingPacket, reasons: Sequence[int]) -> None:
         driver, now = self._live_driver, now_us()
         if driver is None:
             return

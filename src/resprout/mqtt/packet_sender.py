@@ -25,7 +25,7 @@ REASON_LETTERS_MAX: Final = 200
 """Maximum length of a reason string in characters."""
 
 
-class Speaker:
+class PacketSender:
     """Sender of packets with reason codes, with the options that the client set in CONNECT."""
 
     __slots__ = ("bytes_max", "is_live", "problem_information", "version")

@@ -13,7 +13,7 @@ import msgspec
 from resprout.mqtt.reasons import Reason
 
 
-class AskedPacket(msgspec.Struct):
+class PendingPacket(msgspec.Struct):
     """SUBSCRIBE or UNSUBSCRIBE that is not answered yet."""
 
     token: int
@@ -22,7 +22,7 @@ class AskedPacket(msgspec.Struct):
     is_subscribe: bool
 
 
-class SubscriptionWishes:
+class PendingSubscriptions:
     """Pending requests of one session. `ask` starts a subscription in the tree, `end` ends one, and `answer` is called
     with each packet and its reason codes."""
 
@@ -30,48 +30,48 @@ class SubscriptionWishes:
         self,
         ask: Callable[[str], None],
         end: Callable[[str], None],
-        answer: Callable[[AskedPacket, Sequence[int]], None],
+        answer: Callable[[PendingPacket, Sequence[int]], None],
     ) -> None:
         self._ask = ask
         self._end = end
         self._answer = answer
-        self._asked: deque[AskedPacket] = deque()
-        self._stands: dict[str, bool] = {}
+        self._asked: deque[PendingPacket] = deque()
+        self._confirmed: dict[str, bool] = {}
         """Whether the tree has confirmed the subscription, by filter."""
         self._ending: dict[str, bool] = {}
         """Whether to subscribe again after the unsubscription completes, by filter being unsubscribed."""
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the subscribed filters, confirmed or not, without those being unsubscribed."""
-        return iter(self._stands)
+        return iter(self._confirmed)
 
-    def stands(self, topic_filter: str) -> bool:
+    def is_confirmed(self, topic_filter: str) -> bool:
         """Return whether the subscription is confirmed and not being unsubscribed."""
-        return self._stands.get(topic_filter, False)
+        return self._confirmed.get(topic_filter, False)
 
     def adopt(self, topic_filter: str) -> None:
         """Subscribe to a filter of a resumed session, without a packet to answer."""
         self._begin(topic_filter)
 
     def subscribe(self, token: int, filters: Sequence[str]) -> None:
-        asked = AskedPacket(token, tuple(filters), [None] * len(filters), True)
+        asked = PendingPacket(token, tuple(filters), [None] * len(filters), True)
         self._asked.append(asked)
         for place, topic_filter in enumerate(filters):
             if topic_filter in self._ending:
                 self._ending[topic_filter] = True
-            elif topic_filter not in self._stands:
+            elif topic_filter not in self._confirmed:
                 self._begin(topic_filter)
-            elif self._stands[topic_filter]:
+            elif self._confirmed[topic_filter]:
                 asked.reasons[place] = Reason.SUCCESS
         self._settle()
 
     def unsubscribe(self, token: int, filters: Sequence[str]) -> None:
-        asked = AskedPacket(token, tuple(filters), [None] * len(filters), False)
+        asked = PendingPacket(token, tuple(filters), [None] * len(filters), False)
         self._asked.append(asked)
         for place, topic_filter in enumerate(filters):
             if topic_filter in self._ending:
                 self._ending[topic_filter] = False
-            elif self._stands.pop(topic_filter, None) is not None:
+            elif self._confirmed.pop(topic_filter, None) is not None:
                 self._ending[topic_filter] = False
                 self._end(topic_filter)
             else:
@@ -79,12 +79,12 @@ class SubscriptionWishes:
         self._settle()
 
     def confirmed(self, topic_filter: str) -> None:
-        if topic_filter in self._stands:
-            self._stands[topic_filter] = True
+        if topic_filter in self._confirmed:
+            self._confirmed[topic_filter] = True
         self._resolve(topic_filter, Reason.SUCCESS, True)
 
     def refused(self, topic_filter: str, reason: Reason) -> None:
-        self._stands.pop(topic_filter, None)
+        self._confirmed.pop(topic_filter, None)
         self._resolve(topic_filter, reason, True)
 
     def ended(self, topic_filter: str) -> None:
@@ -94,7 +94,7 @@ class SubscriptionWishes:
             self._begin(topic_filter)
 
     def _begin(self, topic_filter: str) -> None:
-        self._stands[topic_filter] = False
+        self._confirmed[topic_filter] = False
         self._ask(topic_filter)
 
     def _resolve(self, topic_filter: str, reason: Reason, is_subscribe: bool) -> None:

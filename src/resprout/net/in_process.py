@@ -1,10 +1,10 @@
 """In-process connection between two hosts: frames are passed as objects, without encoding and sockets.
 
 A client inside a broker's process (`net.mqtt`) has a host of its own and gets the same session, windows, rights and
-limits as any other client. Its `NearHost` reaches that broker in the process and all other brokers over TCP.
+limits as any other client. Its `InProcessHost` reaches that broker in the process and all other brokers over TCP.
 
 Frames arrive in a later turn of the event loop, in order. Neither side modifies them, as in the simulator. The opener
-has authenticated to the process (`NearOpener`) before the connection is made.
+has authenticated to the process (`OpenerCredentials`) before the connection is made.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from resprout.net.tls import ProvenPeer
 GONE = "the peer closed the connection"
 
 
-class NearOpener(msgspec.Struct, frozen=True):
+class OpenerCredentials(msgspec.Struct, frozen=True):
     """Credentials of the side that opens the connection, as verified by this process."""
 
     address: str
@@ -43,7 +43,7 @@ class NearOpener(msgspec.Struct, frozen=True):
     """Topic prefixes on which it may publish regardless of rules, for keys that this process adds to publications."""
 
 
-class NearPermit(Permit):
+class InProcessPermit(Permit):
     """Rights of a client plus the topic prefixes that this process publishes on for it."""
 
     __slots__ = ("_also",)
@@ -56,17 +56,17 @@ class NearPermit(Permit):
         return topic.startswith(self._also) or super().publishes(topic)
 
 
-class NearConnection(PeerConnection):
+class InProcessConnection(PeerConnection):
     """One end of an in-process connection; `join` creates both."""
 
-    def __init__(self, host: Host, peer: str | None, opener: NearOpener) -> None:
+    def __init__(self, host: Host, peer: str | None, opener: OpenerCredentials) -> None:
         super().__init__(host, host.next_number(), peer)
         self.address = opener.address
         self.identity = opener.identity if peer is None else None
         self._proven = opener.proven if peer is None else None
         self.is_internal = opener.internal
         self._also = opener.also
-        self._other: NearConnection | None = None
+        self._other: InProcessConnection | None = None
         self._arrived: list[Any] = []
         self._is_due = False
         self._greeted = peer is not None
@@ -82,7 +82,7 @@ class NearConnection(PeerConnection):
         return self._proven
 
     def permit_for(self, rights: Rights) -> Permit:
-        return NearPermit(rights, self._also)
+        return InProcessPermit(rights, self._also)
 
     def send(self, frame: Any) -> None:
         if self._other is not None and not self._closing:
@@ -138,16 +138,16 @@ class NearConnection(PeerConnection):
         return not self._closing
 
 
-def join(opener: Host, listener: Host, who: NearOpener) -> None:
+def join(opener: Host, listener: Host, who: OpenerCredentials) -> None:
     """Connect two hosts. The listener may refuse the opener, as on any connection."""
-    near = NearConnection(opener, listener.here.name, who)
-    far = NearConnection(listener, None, who)
+    near = InProcessConnection(opener, listener.here.name, who)
+    far = InProcessConnection(listener, None, who)
     near._other, far._other = far, near
     listener.connected(far)
     opener.connected(near)
 
 
-class NearHost(Host):
+class InProcessHost(Host):
     """Host of a client inside a broker's process. `listener` returns the broker's current host."""
 
     def __init__(
@@ -155,7 +155,7 @@ class NearHost(Host):
         links: Links,
         here: Here,
         listener: Callable[[], Host],
-        who: NearOpener,
+        who: OpenerCredentials,
         upward: Callable[[Upward], None],
         door: Door | None = None,
     ) -> None:
