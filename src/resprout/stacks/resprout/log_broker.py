@@ -1,7 +1,8 @@
-"""A broker of the default stack that hosts logs. A network without logs has none of these.
+"""A broker of the default stack that hosts logs. In a network without logs, brokers are plain `ResproutBroker`s.
 
-It adds to the tables of the broker what replicas and feeders hear. Feeders are clients inside the broker: what the
-stack says to them is taken out of its effects, and what they say is said to the stack in further steps.
+It adds handlers for replicas and feeders to the tables of the broker. Feeders are clients inside the broker: the
+messages that the stack sends them are taken out of its effects, and their own messages reach the stack as further
+steps.
 """
 
 import random
@@ -29,7 +30,7 @@ from resprout.stacks.status import StackStatus
 
 
 class _FeedersHear(Event):
-    """The stack has said something to feeders, or they have something to say."""
+    """Step in which feeders handle the messages that the stack has sent them."""
 
 
 class LogBroker(ResproutBroker):
@@ -59,7 +60,7 @@ class LogBroker(ResproutBroker):
         )
 
     def _consume(self, session: ClientSession, message: Consume) -> None:
-        """The subscription of a log is for its feeder alone."""
+        """Refuse the subscription of a log to every client but its feeder."""
         if message.subscription in self._subscriptions and not session.is_internal:
             reason = f"{message.subscription!r} feeds a log: read the log, or subscribe under another name"
             self.life.out.append(Send(session.name, Consuming(Standing.REFUSED, reason)))
@@ -73,7 +74,7 @@ class LogBroker(ResproutBroker):
         return msgspec.structs.replace(status, logs=logs, notices=(*status.notices, *notices))
 
     def reads_log(self, journal: str) -> bool:
-        """Whether this is how clients call a log that they read."""
+        """Whether a client reads a log by this name."""
         return journal in self._subscriptions
 
     def _link_down(self, event: LinkDown) -> None:
@@ -100,7 +101,7 @@ class LogBroker(ResproutBroker):
         return self._go_on(super().step(event, now_us), now_us)
 
     def _go_on(self, effects: Sequence[Effect], now_us: int) -> Sequence[Effect]:
-        """Let feeders hear and say what there is, until there is nothing left."""
+        """Exchange messages between the stack and feeders until none are left."""
         host = self.logs
         out = self._without_feeders(effects)
         while not self.life.retired:
@@ -114,7 +115,7 @@ class LogBroker(ResproutBroker):
         return out
 
     def _without_feeders(self, effects: Sequence[Effect]) -> list[Effect]:
-        """Take out what is meant for feeders; everything else stays, in its order."""
+        """Take out effects for feeders; keep all others in their order."""
         host, out = self.logs, list[Effect]()
         for effect in effects:
             if isinstance(effect, Send | Close | Hold | Release) and host.is_feeder(effect.peer):
