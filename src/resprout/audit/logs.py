@@ -156,12 +156,12 @@ def read_logs(logged: Sequence[tuple[int, Row]]) -> list[LogRecord]:
 def check_logs(history: History, logs: Iterable[LogRecord], owed: bytearray) -> Iterator[Anomaly]:
     for log in logs:
         for node in sorted(log.replicas):
-            yield from _kept_rightly(history, log, node)
-        yield from _same_everywhere(history, log)
+            yield from _check_kept(history, log, node)
+        yield from _check_same(history, log)
         yield from _gaps(history, log)
         agreed = log.agreed()
         for page in log.pages:
-            yield from _read_rightly(history, log, page, agreed)
+            yield from _check_page(history, log, page, agreed)
         if log.is_judged_for_loss(history):
             yield from _behind(log)
             yield from _missing(history, log, owed, agreed)
@@ -187,7 +187,7 @@ def log_skips(logs: Sequence[LogRecord]) -> dict[str, str]:
 # -- what a replica keeps ---------------------------------------------------------------------------------------------
 
 
-def _kept_rightly(history: History, log: LogRecord, node: str) -> Iterator[Anomaly]:
+def _check_kept(history: History, log: LogRecord, node: str) -> Iterator[Anomaly]:
     replica = log.replicas[node]
     seen: dict[MessageId, int] = {}
     for message in replica.messages:
@@ -209,7 +209,7 @@ def _kept_rightly(history: History, log: LogRecord, node: str) -> Iterator[Anoma
             yield Anomaly("log_kept", replica.time_us, node, (), text)
 
 
-def _same_everywhere(history: History, log: LogRecord) -> Iterator[Anomaly]:
+def _check_same(history: History, log: LogRecord) -> Iterator[Anomaly]:
     first = log.agreed()
     reads = [message for page in log.pages for message in page.messages]
     kept = [message for node in sorted(log.replicas) for message in log.replicas[node].messages]
@@ -226,10 +226,10 @@ def _same_everywhere(history: History, log: LogRecord) -> Iterator[Anomaly]:
         else:
             continue
         yield _anomaly("log_same", history, log, message, f"{message.node} has", what)
-    yield from _same_gaps(log)
+    yield from _check_same_gaps(log)
 
 
-def _same_gaps(log: LogRecord) -> Iterator[Anomaly]:
+def _check_same_gaps(log: LogRecord) -> Iterator[Anomaly]:
     nodes = sorted(log.replicas)
     marks = {node: {gap.position: gap for gap in log.replicas[node].gaps} for node in nodes}
     for node in nodes:
@@ -285,7 +285,7 @@ def _missing(
 # -- what clients read ------------------------------------------------------------------------------------------------
 
 
-def _read_rightly(
+def _check_page(
     history: History, log: LogRecord, page: LogPage, agreed: Mapping[int, LoggedMessage]
 ) -> Iterator[Anomaly]:
     says = f"{page.node} was given"

@@ -106,7 +106,7 @@ class LogFeeder:
 
     # -- what the leader says ------------------------------------------------------------------------------------------
 
-    def fed(self, broker: str, message: LogFed) -> None:
+    def hear_fed(self, broker: str, message: LogFed) -> None:
         if message.feed != self.feed:
             return
         self._progress = True
@@ -115,16 +115,16 @@ class LogFeeder:
             if one.bundle is not None:
                 self._done(one.bundle)
         if broker != self.leader:
-            self.led(broker)
+            self.hear_led(broker)
         elif message.expected and self._waiting:
             if message.expected < self._waiting[0].number:
-                self._begin_again()
+                self._start_new_feed()
             else:
                 self._send_from(message.expected)
         elif self._sent < self._last:
             self._send_from(self._sent + 1)
 
-    def led(self, leader: str) -> None:
+    def hear_led(self, leader: str) -> None:
         """Send unconfirmed commands to `leader`, which leads the log according to a replica."""
         if leader and leader != self.leader:
             self.leader = leader
@@ -145,7 +145,7 @@ class LogFeeder:
             self._send_from(self._waiting[0].number, 1)
         self._progress = False
 
-    def _begin_again(self) -> None:
+    def _start_new_feed(self) -> None:
         """Start a new feed with the unconfirmed commands, because the replicas have forgotten this one."""
         self._run += 1
         waiting: Sequence[_Fed] = list(self._waiting)

@@ -54,7 +54,7 @@ class Positions:
     def apply(self, command: PositionCommand, end: int) -> None:
         """Apply a decided command if nothing prevents it. `end`: the offset behind the last message."""
         before = self.by_name.get(command.name)
-        if self.why_not(command, end):
+        if self.refusal(command, end):
             return
         if command.offset == FORGET:
             self.by_name.pop(command.name, None)
@@ -69,7 +69,7 @@ class Positions:
         elif command.offset > before.offset:
             self.by_name[command.name] = msgspec.structs.replace(before, offset=command.offset, time_us=command.time_us)
 
-    def why_not(self, command: PositionCommand, end: int) -> str:
+    def refusal(self, command: PositionCommand, end: int) -> str:
         """Return the reason why a command would have no effect, or an empty text."""
         before = self.by_name.get(command.name)
         version = before.version if before is not None else 0
@@ -84,7 +84,7 @@ class Positions:
             return f"the position {command.name!r} has version {version}, and not {command.version}"
         return ""
 
-    def has_effect(self, command: PositionCommand) -> bool:
+    def is_applied(self, command: PositionCommand) -> bool:
         """Whether the position is as this command wants it, because of this command or an equal one."""
         stored = self.by_name.get(command.name)
         if command.offset == FORGET or stored is None:

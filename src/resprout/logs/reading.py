@@ -130,7 +130,7 @@ class LogReader:
 
     def tick(self) -> None:
         """Answer reads that have waited too long, and read the first entry again if it is time."""
-        self._look_at_first()
+        self._refresh_first()
         waiting, self._waiting = self._waiting, []
         for read in waiting:
             read.ticks += 1
@@ -139,7 +139,7 @@ class LogReader:
             else:
                 self._waiting.append(read)
 
-    def _look_at_first(self) -> None:
+    def _refresh_first(self) -> None:
         """Read the first entry every `FIRST_TICKS`, if there are new entries: retention drops old ones as new ones
         come."""
         self._ticks += 1

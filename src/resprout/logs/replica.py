@@ -330,7 +330,7 @@ class LogReplica:
             return
         self.entries.ask_again()
         self.reader.tick()
-        self._look_at_health(self._replica, now_us)
+        self._update_health(self._replica, now_us)
         if self.is_member:
             self._ask_for_decisions(self._replica)
             self._catch_up()
@@ -341,7 +341,7 @@ class LogReplica:
             if broker != self.broker and not self.is_member:
                 self._port.send(broker, LogAsk(self.declaration.name, self.identity, self.entries.end))
 
-    def _look_at_health(self, replica: Replica, now_us: int) -> None:
+    def _update_health(self, replica: Replica, now_us: int) -> None:
         """Update the times for `resprout status`. A replica is behind if it lacks what it already knew of at the last
         tick."""
         is_late = replica.ledger.chosen < self._wanted_slot or self.entries.end < self.state.next or not self.is_member
@@ -394,7 +394,7 @@ class LogReplica:
     def hear_found(self, broker: str, message: LogFound, now_us: int) -> None:
         if self._replica is None or self.members or self.identity not in message.members:
             return
-        self._be_founded(message.members, now_us)
+        self._accept_founding(message.members, now_us)
 
     def _found(self, now_us: int) -> None:
         """Found the log, if this is the first declared broker and all others have answered that they know no log."""
@@ -403,13 +403,13 @@ class LogReplica:
             return
         others = [self._answers[broker] for broker in replicas[1:] if broker in self._answers]
         if len(others) == len(replicas) - 1:
-            self._be_founded((self.identity, *others), now_us)
+            self._accept_founding((self.identity, *others), now_us)
             for identity in others:
                 self._port.send(broker_of(identity), LogFound(self.declaration.name, self._founders))
             out: list[Effect] = []
             self._take(self._replica.stand(now_us, out), out, now_us)  # no replica leads yet
 
-    def _be_founded(self, members: tuple[str, ...], now_us: int) -> None:
+    def _accept_founding(self, members: tuple[str, ...], now_us: int) -> None:
         """Accept the first members. Promises that were made before stay valid."""
         assert self._replica is not None, "its disk was read"
         self._founders = members

@@ -30,10 +30,10 @@ class PositionSettling:
             self._tell(broker, message, f"names have up to {limits.NAME_BYTES} bytes")
             return
         command = PositionCommand(message.name, message.offset, message.version, message.forced, message.owner, time_us)
-        reason = self._state.positions.why_not(command, self._state.end)
-        if reason and not self._state.positions.has_effect(command):
+        reason = self._state.positions.refusal(command, self._state.end)
+        if reason and not self._state.positions.is_applied(command):
             self._tell(broker, message, reason)
-        elif self._state.positions.has_effect(command):
+        elif self._state.positions.is_applied(command):
             self._tell(broker, message, "")
         elif len(self._waiting) < WAITING_MAX and propose(position_command(command)):
             self._waiting[broker, message.id] = (message, command)
@@ -43,8 +43,8 @@ class PositionSettling:
         """Answer the pending changes that have been applied."""
         positions, end = self._state.positions, self._state.end
         for (broker, id), (message, command) in list(self._waiting.items()):
-            reason = positions.why_not(command, end)
-            if positions.has_effect(command):
+            reason = positions.refusal(command, end)
+            if positions.is_applied(command):
                 del self._waiting[broker, id]
                 self._tell(broker, message, "")
             elif reason:

@@ -1,5 +1,5 @@
-"""The journal of one broker, or a log, read by a process of Spark: its extent, where lives begin, and a range page by
-page.
+"""Reads of the journal of one broker, or of a log, by a process of Spark: the extent, the beginnings of lives, and
+ranges of events page by page.
 
 `JournalView` also finds what retention has deleted meanwhile, and what the journal never held because its broker was
 down. The caller decides whether that is an error.

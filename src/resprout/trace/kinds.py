@@ -75,13 +75,13 @@ LOG_DECLARED: Final = "log_declared"
 LOG_FED: Final = "log_fed"
 """A broker begins to feed a log. The log keeps what is published after the first of these rows."""
 LOG_KEPT: Final = "log_kept"
-"""One row for each message on the disk of a replica, at the end: identity, `topic, keys, guarantee, payload_bytes`, `tseq`
-of a total, `position` (the offset); `crc` of its payload and attributes in the attributes."""
+"""One row for each message on the disk of a replica, at the end: identity, `topic, keys, guarantee, payload_bytes`,
+`tseq` of a total, `position` (the offset); `crc` of its payload and attributes in the attributes."""
 LOG_GAP: Final = "log_gap"
 """One row for each gap mark on the disk of a replica, at the end: `position`; the reason in `detail`."""
 LOG_END: Final = "log_end"
-"""One row for each replica with a disk, at the end: `first` and `end` in the attributes, its range of offsets; `runs` if
-its broker runs."""
+"""One row for each replica with a disk, at the end: `first` and `end` in the attributes, the range of offsets; `runs`
+if its broker runs."""
 LOG_READ: Final = "log_read"
 """A client has read a message of a log. Columns as for `log_kept`."""
 LOG_PAGE: Final = "log_page"

@@ -1,11 +1,11 @@
-"""Requests of a client to its broker: to forget brokers, to read past events, to find out whether there are subscribers,
-and to store positions in logs.
+"""Requests of a client to its broker: to forget brokers, to read past events, to find out whether a topic has
+subscribers, and to store positions in logs.
 
 Each question goes to the broker that serves; where that broker does not offer it, it is answered here. When the broker
 is lost before it has answered:
 
-- whether anybody listens is asked again of the next broker: the question changes nothing; so are positions, which
-  change once however often they are asked for;
+- the next broker is asked again whether a topic has subscribers, which changes nothing, and for changes of positions,
+  each of which acts once however often it is requested;
 - a request to forget brokers is answered here: it may or may not have been passed on, and repeating it does no harm;
 - a request for past events is answered here: another broker keeps another journal.
 

@@ -159,11 +159,11 @@ class LogArrays:
         """Number of pages that clients have read."""
         self._broken: set[str] = set()
         for log, name in zip(self.logs, rows.names, strict=True):
-            self._note("log_kept", any(self._keeps_wrongly(log, node) for node in log.ends))
+            self._note("log_kept", any(self._violates_kept(log, node) for node in log.ends))
             self._note("log_same", self._differs(log, name) or self._gaps_differ(log))
             gaps = [rows.rows.time_us[places] for places in log.gaps.values()]
             self._note("log_gap", any(bool(np.any(times <= first_shock_us)) for times in gaps))
-            self._note("log_read", self._read_wrongly(log, name))
+            self._note("log_read", self._violates_read(log, name))
         self._missing = [
             self._lacks(log) if judged else None for log, judged in zip(self.logs, self._is_judged, strict=True)
         ]
@@ -185,7 +185,7 @@ class LogArrays:
 
     # -- what the rows of a log say ------------------------------------------------------------------------------------
 
-    def _keeps_wrongly(self, log: OneLog, node: int) -> bool:
+    def _violates_kept(self, log: OneLog, node: int) -> bool:
         table, none = self._rows.rows, np.zeros(0, dtype=np.int64)
         places, gaps = log.kept.get(node, none), log.gaps.get(node, none)
         number = self._number[places]
@@ -232,7 +232,7 @@ class LogArrays:
             for node, end in log.ends.items()
         )
 
-    def _read_wrongly(self, log: OneLog, name: int) -> bool:
+    def _violates_read(self, log: OneLog, name: int) -> bool:
         table, rows = self._rows.rows, self._rows
         waiting: dict[int, list[int]] = {}
         read = rows.rows.kind == rows.words.kinds.find(kinds.LOG_READ)
@@ -245,10 +245,10 @@ class LogArrays:
             self.reads += 1
             begin, end = rows.number(place, "from"), rows.number(place, "until")
             given = np.array(waiting.pop(node, ()), dtype=np.int64)
-            is_wrong |= self._page_is_wrong(log, rows.predicates[place], given, begin, end)
+            is_wrong |= self._page_violates(log, rows.predicates[place], given, begin, end)
         return is_wrong
 
-    def _page_is_wrong(self, log: OneLog, asked: Predicate, given: Array, begin: int, end: int) -> bool:
+    def _page_violates(self, log: OneLog, asked: Predicate, given: Array, begin: int, end: int) -> bool:
         position = self._rows.rows.position[given]
         line = np.append(begin - 1, position)
         if np.any(np.diff(line) < 1) or np.any(position >= end):

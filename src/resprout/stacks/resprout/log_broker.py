@@ -29,7 +29,7 @@ from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import StackStatus
 
 
-class _FeedersHear(Event):
+class _FeederStep(Event):
     """Step in which feeders handle the messages that the stack has sent them."""
 
 
@@ -53,10 +53,10 @@ class LogBroker(ResproutBroker):
             events={
                 StoreOpened: host.opened,
                 StoreFetched: host.fetched,
-                _FeedersHear: lambda event: host.hear_stack(),
+                _FeederStep: lambda event: host.hear_stack(),
             },
             timers={HeartbeatDue: host.fired, PatienceOver: host.fired},
-            at_end=((host.local, host.hear_itself),),
+            at_end=((host.to_itself, host.hear_itself),),
         )
 
     def _consume(self, session: ClientSession, message: Consume) -> None:
@@ -106,10 +106,10 @@ class LogBroker(ResproutBroker):
         out = self._without_feeders(effects)
         while not self.life.retired:
             host.acknowledge()
-            if host.heard:
-                out += self._without_feeders(super().step(_FeedersHear(), now_us))
-            elif host.said:
-                out += self._without_feeders(super().step(host.said.popleft(), now_us))
+            if host.to_feeders:
+                out += self._without_feeders(super().step(_FeederStep(), now_us))
+            elif host.from_feeders:
+                out += self._without_feeders(super().step(host.from_feeders.popleft(), now_us))
             else:
                 break
         return out
@@ -120,7 +120,7 @@ class LogBroker(ResproutBroker):
         for effect in effects:
             if isinstance(effect, Send | Close | Hold | Release) and host.is_feeder(effect.peer):
                 if isinstance(effect, Send):
-                    host.heard.append((effect.peer, effect.message))
+                    host.to_feeders.append((effect.peer, effect.message))
                 elif isinstance(effect, Close):
                     host.closed(effect.peer)
                 continue
@@ -128,7 +128,7 @@ class LogBroker(ResproutBroker):
                 extras = (*effect.message.extras, Extra.READING, Extra.POSITIONS)
                 effect = Send(effect.peer, msgspec.structs.replace(effect.message, extras=extras))
             if isinstance(effect, Retire):
-                host.said.clear()
-                host.heard.clear()
+                host.from_feeders.clear()
+                host.to_feeders.clear()
             out.append(effect)
         return out

@@ -96,11 +96,11 @@ class LogHost:
         """Number of sessions of feeders so far."""
         self._gaps: dict[str, str] = {}
         """Reason why messages may be missing, for the next feeder, by log."""
-        self.said: deque[Event] = deque()
+        self.from_feeders: deque[Event] = deque()
         """Messages of feeders for the stack, as its clients."""
-        self.heard: deque[tuple[str, Any]] = deque()
+        self.to_feeders: deque[tuple[str, Any]] = deque()
         """Messages of the stack for feeders."""
-        self.local: deque[ProtocolMessage] = deque()
+        self.to_itself: deque[ProtocolMessage] = deque()
         """Messages of this broker for itself."""
         self._tokens = 0
         """Number of tokens issued so far."""
@@ -114,7 +114,7 @@ class LogHost:
 
     def send(self, broker: str, message: ProtocolMessage) -> None:
         if broker == self._life.seat.name:
-            self.local.append(message)
+            self.to_itself.append(message)
         elif not self._is_broker(broker):
             return
         elif not self._life.view.is_dead_speaker(broker):
@@ -147,7 +147,7 @@ class LogHost:
                 replica.tick(now_us)
         self._is_begun = True
         for log in self._life.seat.logs:
-            self._look_at_feed(log)
+            self._start_feeder(log)
         for feed in self.feeds.values():
             if feed.feeder is not None:
                 feed.feeder.tick()
@@ -235,12 +235,12 @@ class LogHost:
 
     def hear_itself(self) -> None:
         """Handle the messages that this broker sent to itself in this step."""
-        while self.local:
-            self.hear(self._life.seat.name, self.local.popleft())
+        while self.to_itself:
+            self.hear(self._life.seat.name, self.to_itself.popleft())
 
     # -- feeds ---------------------------------------------------------------------------------------------------------
 
-    def _look_at_feed(self, log: LogDeclaration) -> None:
+    def _start_feeder(self, log: LogDeclaration) -> None:
         """Start a feeder if the subscription of a log lives here. Create the subscription if this broker leads the log
         and no broker holds it."""
         if any(feed.log is log for feed in self.feeds.values()):
@@ -253,9 +253,9 @@ class LogHost:
             self._sessions += 1
             name = f"{self._life.seat.name}{INNER}{log.name}.{self._sessions}"
             self.feeds[name] = _Consumption(log, name, begins=not is_there)
-            self.said.append(LinkUp(name, "client", self._life.seat.incarnation, ROOM_BYTES, internal=True))
+            self.from_feeders.append(LinkUp(name, "client", self._life.seat.incarnation, ROOM_BYTES, internal=True))
             terms = Terms(log.filter, None, group=False)
-            self.said.append(Received(name, Consume(log.subscription, terms, WINDOW)))
+            self.from_feeders.append(Received(name, Consume(log.subscription, terms, WINDOW)))
 
     def is_feeding(self, log: str) -> bool | None:
         """Whether the feeder of a log has messages that are not in the log; None if no feeder runs here."""
@@ -279,8 +279,8 @@ class LogHost:
 
     def hear_stack(self) -> None:
         """Pass the messages of the stack to feeders."""
-        while self.heard:
-            client, message = self.heard.popleft()
+        while self.to_feeders:
+            client, message = self.to_feeders.popleft()
             feed = self.feeds.get(client)
             if feed is None:
                 continue
@@ -320,7 +320,7 @@ class LogHost:
 
     def _handed(self, feed: _Consumption, message: Handed) -> None:
         if feed.feeder is not None:
-            for bundle in whole_runs(message.bundle, message.offsets):
+            for bundle in consecutive_runs(message.bundle, message.offsets):
                 tseq = message.tseq + bundle.first - message.bundle.first if message.tseq >= 0 else message.tseq
                 feed.feeder.hand(bundle, tseq, self._wall_us)
 
@@ -332,8 +332,8 @@ class LogHost:
         for feed in self.feeds.values():
             while feed.done:
                 spans, feed.done = feed.done[:SPANS_MAX], feed.done[SPANS_MAX:]
-                self.said.append(Received(feed.client, Acknowledge(tuple(spans))))
-                self.said.append(Writable(feed.client, ROOM_BYTES))
+                self.from_feeders.append(Received(feed.client, Acknowledge(tuple(spans))))
+                self.from_feeders.append(Writable(feed.client, ROOM_BYTES))
 
     def _answered(self, broker: str, message: LogFed | LogLed) -> None:
         for feed in self.feeds.values():
@@ -342,16 +342,16 @@ class LogHost:
                     continue  # a broker without a replica cannot know
                 if isinstance(message, LogFed):
                     check_fed(broker, message, feed.feeder)
-                    feed.feeder.fed(broker, message)
+                    feed.feeder.hear_fed(broker, message)
                 else:
-                    feed.feeder.led(message.leader)
+                    feed.feeder.hear_led(message.leader)
 
     def _leave(self, feed: _Consumption) -> None:
         del self.feeds[feed.client]
-        self.said.append(LinkDown(feed.client, "it feeds the log no longer"))
+        self.from_feeders.append(LinkDown(feed.client, "it feeds the log no longer"))
 
 
-def whole_runs(bundle: Bundle, offsets: Sequence[int] | None) -> list[Bundle]:
+def consecutive_runs(bundle: Bundle, offsets: Sequence[int] | None) -> list[Bundle]:
     """Return the messages of a bundle at these places, or all for None, as bundles with consecutive numbers."""
     if offsets is None:
         return [bundle]

@@ -17,7 +17,7 @@ from resprout.logs.messages import LogPort, LogSettle, LogSettled
 from resprout.logs.replica import LogReplica
 from resprout.stacks.resprout.life import BrokerLife
 
-TICKS_PATIENT: Final = 4
+RETRY_TICKS: Final = 4
 """Heartbeats without an answer after which another replica is asked."""
 TICKS_MAX: Final = 40
 """Heartbeats after which the client is told that no replica leads the log."""
@@ -91,7 +91,7 @@ class LogPositions:
             if asked.ticks > TICKS_MAX:
                 del self._asked[id]
                 self._refuse(asked.client, asked.message, f"no replica leads the log {asked.log.name} now", True)
-            elif asked.silent_ticks >= TICKS_PATIENT:
+            elif asked.silent_ticks >= RETRY_TICKS:
                 self._send(id, asked)
 
     def hear(self, broker: str, message: LogSettled) -> None:
@@ -105,4 +105,4 @@ class LogPositions:
         elif message.leader and message.leader != broker:
             self._send(message.id, asked, message.leader)
         else:  # asked again at the next tick
-            asked.silent_ticks = TICKS_PATIENT
+            asked.silent_ticks = RETRY_TICKS

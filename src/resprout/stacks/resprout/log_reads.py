@@ -41,7 +41,7 @@ from resprout.logs.records import LogEntry, read_entry
 from resprout.logs.replica import LogReplica
 from resprout.stacks.resprout.life import BrokerLife
 
-TICKS_PATIENT: Final = 4
+RETRY_TICKS: Final = 4
 """Heartbeats without an answer after which the next replica is asked."""
 
 
@@ -55,7 +55,7 @@ class _LogRead:
         self.predicates: tuple[Predicate, ...] = ()
         self.tried: list[str] = []
         """Brokers that were asked; the last one is being asked now."""
-        self.is_open = False
+        self.is_retryable = False
         """Whether a later attempt may succeed, because some replica could not answer now."""
         self.id = 0
         """Number of the request to the last broker, if that is another one."""
@@ -139,9 +139,9 @@ class LogReads:
         """Begin waiting reads, and ask the next replica if one does not answer."""
         for read in list(self._remote):
             read.ticks += 1
-            if read.ticks >= TICKS_PATIENT:
+            if read.ticks >= RETRY_TICKS:
                 self._remote.remove(read)
-                read.is_open = True
+                read.is_retryable = True
                 self._try_next(read)
         self._look()
 
@@ -179,7 +179,7 @@ class LogReads:
             self._local.append(read)
             replica.reader.read(wanted, partial(self._found_here, read, replica))
             return
-        read.is_open = read.is_open or (replica is not None and not replica.can_read)
+        read.is_retryable = read.is_retryable or (replica is not None and not replica.can_read)
         leader = (replica.leader,) if replica is not None else ()
         # a broker that is known as dead may have returned elsewhere: it is asked last
         for broker in sorted((*leader, *log.replicas), key=self._life.view.is_dead):
@@ -194,7 +194,7 @@ class LogReads:
                 return
         reason = reason or f"no replica of the log {log.name} answers"
         # a follower has seen this offset, so the log will have it again
-        self._refuse(read.client, read.asked, reason, read.is_open or read.asked.waits or not read.tried)
+        self._refuse(read.client, read.asked, reason, read.is_retryable or read.asked.waits or not read.tried)
 
     def _found_here(self, read: _LogRead, replica: LogReplica, page: FoundPage) -> None:
         if read in self._local:  # the client may have left
@@ -217,7 +217,7 @@ class LogReads:
     def _found(self, read: _LogRead, page: FoundPage, origin: int) -> None:
         asked, log = read.asked, read.log
         if page.reason:
-            read.is_open = True
+            read.is_retryable = True
             self._try_next(read, page.reason)
         elif asked.position > page.end:
             self._try_next(read, f"the log {log.name} ends at offset {page.end}, and has no offset {asked.position}")
