@@ -25,6 +25,7 @@ _ALONE: Final = (
     "tests/cli/test_keepers_die.py",
     "tests/docs/test_imports.py",
     "tests/filters/test_meaning.py",
+    "tests/logs/test_lies.py",
     "tests/pipeline/test_claims.py",
     "tests/pipeline/test_cluster.py",
     "tests/pipeline/test_comparison.py",

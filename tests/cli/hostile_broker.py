@@ -23,7 +23,7 @@ from resprout.net.accounts import (
     TopicAnswer,
 )
 from resprout.net.sessions import AccountTold, AskAccount, Here, Who, make_codec
-from resprout.stacks.status import MemberSeen, RepairSeen
+from resprout.stacks.status import LogSeen, MemberSeen, RepairSeen
 from resprout.wire.codec import FrameReader, FrameWriter
 
 EVIL = "x\x1b]0;owned\x07\x1b[2J\x7f\x9b31m\u202eoops\u2028next\u2066\r\nb9 is fine\u200b\x00\x85"
@@ -99,4 +99,5 @@ def account_of(address: str) -> BrokerAccount:
         members=(MemberSeen(f"{EVIL}2", address=EVIL), MemberSeen(f"{EVIL}3", dead=True)),
         repairs=(RepairSeen((EVIL,), EVIL),), recent=(NotedLine(1.0, EVIL, EVIL),), notices=(EVIL,), parent=EVIL,
         site=EVIL, stores=(StoreAccount(EVIL, EVIL, 1, 1, 1, trouble=EVIL),),
+        logs=(LogSeen(EVIL, EVIL, (EVIL,), EVIL, EVIL, (EVIL,), trouble=EVIL),),
     )  # fmt: skip

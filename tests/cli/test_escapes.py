@@ -45,6 +45,7 @@ ASKING = {
     "request": ("request", "bank/1"),
     "reply": ("reply", "bank/1", "x"),
     "read": ("read", "bank/1"),
+    "log": ("log", "list"),
     "forget": ("forget", "b3"),
     "end-subscription": ("end-subscription", "billing"),
     "broker": ("broker", "--name", "b7", "--listen", "127.0.0.1:0", "--join"),

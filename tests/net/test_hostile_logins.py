@@ -12,10 +12,11 @@ import pytest
 from resprout.client.connect import connect
 from resprout.client.errors import ConnectError
 from resprout.links.frames import Goodbye
+from resprout.net import basic_logins
 from resprout.net.address import Address, parse_address
 from resprout.net.discover import UnreachableError
 from resprout.net.door import OUT_OF_ORDER, Door
-from resprout.net.http import pages, server
+from resprout.net.http import server
 from resprout.net.http.server import CONNECTIONS_MAX, HttpAnswer, HttpRequest, HttpServer
 from resprout.net.identity.proofs import LoginSecret, OpenerLogin
 from resprout.net.identity.rules import WRONG
@@ -197,7 +198,7 @@ def test_pages_compute_as_much_for_an_unknown_identity(rules: Path, monkeypatch:
         computed.append(iterations)
         return derive_keys(secret, salt, iterations)
 
-    monkeypatch.setattr(pages, "derive_keys", counted)
+    monkeypatch.setattr(basic_logins, "derive_keys", counted)
 
     async def scene() -> None:
         door = Door(rules=rules)

@@ -84,7 +84,7 @@ def swarm(
     that breaks one fails its seed, and the report names the step.
 
     Classes of the default stack are faults, thin-links, in-turn, totals, doubled-clients, doubled-names, blackout,
-    consumers, cut-repairs, disks, hung, logs, moved-clocks, newcomers, producers, restarts, rolling, slow-links,
+    consumers, cut-repairs, disks, hung, logs, slow-links, moved-clocks, newcomers, producers, restarts, rolling,
     spilling and unread; any draws the class, too. Other stacks have faults only.
     """
     fixed = parse_source("", "--set").overridden(overrides).tree

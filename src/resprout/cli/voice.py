@@ -28,6 +28,7 @@ LEVELS: Final = {
             "events",
             "leader",
             "log_fed",
+            "mqtt",
             "topic_ended",
             "http",
             "drain",
