@@ -268,9 +268,9 @@ class LogSchedule(Time):
         if isinstance(message, LogFed | LogLed):
             for feed in [feed for feed in self.feeds if feed.home == node.name]:
                 if isinstance(message, LogFed):
-                    feed.feeder.fed(sender, message)
+                    feed.feeder.hear_fed(sender, message)
                 else:
-                    feed.feeder.led(message.leader)
+                    feed.feeder.hear_led(message.leader)
             return
         replica = node.replica
         if replica is None:

@@ -109,7 +109,7 @@ def test_a_broker_has_so_many_reads_at_a_replica_and_no_more(episode: Episode) -
     host, replica = _host(episode), _replica(episode)
     replica.remote_reads.waiting["b0"] = READS_OF_BROKER_MAX
     replica.remote_reads.hear("b0", LogRead("kept", 1, 0, 0, 100))
-    told = host.local.pop()
+    told = host.to_itself.pop()
     assert isinstance(told, LogPage) and "wait at the replica" in told.reason
 
 

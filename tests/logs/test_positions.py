@@ -15,7 +15,7 @@ END = 100
 def change(positions: Positions, offset: int, version: int = 0, owner: str = "", name: str = "billing") -> str:
     """Apply a command; it is forced if it has an owner. Return why it has no effect."""
     command = PositionCommand(name, offset, version, bool(owner), owner, 7)
-    reason = positions.why_not(command, END)
+    reason = positions.refusal(command, END)
     positions.apply(command, END)
     return reason
 
@@ -49,7 +49,7 @@ def test_only_one_of_two_owners_gets_a_position_and_the_earlier_one_changes_noth
     positions = Positions()
     change(positions, 10, 0, "one")
     again = PositionCommand("billing", 10, 0, True, "two", 7)
-    assert positions.why_not(again, END) and not positions.has_effect(again)
+    assert positions.refusal(again, END) and not positions.is_applied(again)
     change(positions, 10, 1, "two")
     assert "has version 2, and not 1" in change(positions, 30, 1)
     assert not change(positions, 20, 2)

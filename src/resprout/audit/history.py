@@ -140,7 +140,7 @@ class History:
         self.consumed: list[tuple[int, Row]] = []
         """Rows of consumers of durable subscriptions; and crashes and leaves, from the first of them on."""
         self.logged: list[tuple[int, Row]] = []
-        """Rows about logs."""
+        """Rows about logs, with their numbers."""
         self.tseq: dict[int, int | None] = {}
         """By total, the place that the run claims; None where subscribers were told different ones."""
         self.claims: dict[int, ClaimedPlace] = {}
@@ -171,7 +171,7 @@ class History:
         return self.ended == kinds.QUIESCENT and not (self._torn or self._halves or self._frozen)
 
     def shaken_before(self, time_us: int) -> bool:
-        """Whether anything happened to a node or a link before that."""
+        """Whether a fault of a node or a link happened before this time."""
         return self._first_shock_us < time_us
 
     def name(self, number: int) -> str:

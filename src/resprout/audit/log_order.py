@@ -1,16 +1,15 @@
-"""Whether a log agrees with the order that subscribers saw.
+"""Rule `log_order`: whether the order of a log agrees with the order that subscribers saw.
 
-A log is held against the rules of a subscriber that was given its messages in the order of offsets:
+A log must obey the rules for a subscriber that received its messages in the order of offsets:
 
-- FIFO: the ordered publications of one client, and of one lane, come in the order they were made.
-- Causal order: a `causal` or `total` publication does not come before anything in the log that it depends on; see
-  `audit.causal` for what that is.
-- Totals that are bound to each other come in the order of the places that subscribers were told; what the log says of
-  the place of a total is what subscribers were told.
-- Barriers: for each pair of topic and key, no publication is before a total in the log, and behind it or a later one at
-  a subscriber, nor the other way round.
+- FIFO: ordered publications of one client and lane have offsets in the order in which they were made.
+- Causal order: a `causal` or `total` publication has no lower offset than one that it depends on (`audit.causal`).
+- Totals that are bound to each other have offsets in the order of their places, as subscribers were told. The place
+  that the log records for a total is the one that subscribers were told.
+- Barriers: for each pair of topic and key, a publication that is before a total in the log is not behind that total or
+  a later one at any subscriber, nor the reverse.
 
-Totals and barriers are judged where the places prove the order of deliveries, and contradict no log.
+Totals and barriers are judged only where places prove the order of deliveries.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,12 +29,12 @@ FAR: Final = 1 << 62
 
 
 class Between(NamedTuple):
-    """The places of the totals around a publication, on one pair."""
+    """Places of the totals next to a publication, on one pair of topic and key."""
 
     after: int = -1
-    """Of the last one before it, -1 for none."""
+    """Place of the last total before it; -1 if there is none."""
     before: int = FAR
-    """Of the first one behind it."""
+    """Place of the first total behind it."""
 
 
 Sequence = list[tuple[LoggedMessage, PublicationRecord]]
@@ -55,7 +54,7 @@ def check_order(
 
 
 def sequence_of(history: History, log: LogRecord) -> Sequence:
-    """What was published, each publication where the log has it first."""
+    """Return the publications of the log in its order, each at its first offset."""
     found: dict[int, tuple[LoggedMessage, PublicationRecord]] = {}
     for message in log.agreed().values():
         p = published(history, message.id)
@@ -90,7 +89,7 @@ def _causal(history: History, log: LogRecord, line: Sequence, links: DirectCause
 
 
 def place_of(history: History, message: LoggedMessage, p: PublicationRecord) -> int | None:
-    """What subscribers were told of a total, or else the log."""
+    """Return the place of a total as subscribers were told, or else as the log records it."""
     told = history.tseq.get(p.number)
     return told if told is not None else message.tseq
 
@@ -144,7 +143,7 @@ def _barriers(history: History, log: LogRecord, line: Sequence, groups: Mapping[
 
 
 def around(history: History, numbers: list[int], places: Mapping[int, int | None]) -> dict[int, Between]:
-    """For each publication but totals, the places of the totals around it."""
+    """Return the places of the totals next to each publication that is not a total itself."""
     found: dict[int, Between] = {}
     waiting: list[int] = []
     last = -1

@@ -1,17 +1,18 @@
-"""Logs, judged by what the disks of their replicas hold in the end, and by what clients have read.
+"""Rules about logs. They compare the contents of replicas at the end of a run, and the pages that clients have read,
+with what was published.
 
-- `log_kept`: a replica keeps what was published before and matches the log's filter, each message once, at offsets
-  without holes.
-- `log_complete`: what is owed (see `audit.loss`), matches, and was published after the log was fed first, is at every
-  replica whose broker runs, and these end at the same offset. Judged of a run that came to rest with all links whole
-  and no node frozen, if more than half of the replicas run, and not where probability is promised. As many messages may
-  be missing as were dropped from the beginning of the log. Where a log has a gap mark, only what was published after it
-  was fed last counts.
-- `log_same`: an offset has the same message, with the same bytes and the same place among totals, at every replica and
-  for every reader. Gap marks are at the same offsets.
+- `log_kept`: a replica holds only messages that were published before and match the log's filter, each of them once,
+  at offsets without holes.
+- `log_complete`: every replica whose broker runs has all owed messages (`audit.loss`) that match and were published
+  after the log was first fed, and these replicas end at the same offset. This is judged only if the run came to rest
+  with all links whole and no node frozen, more than half of the replicas run, and the stack promises more than a
+  probability. Retention allows as many missing messages as it has dropped. If a log has a gap mark, only messages
+  after its latest feeding began count.
+- `log_same`: an offset has the same message, bytes and place in the total order at every replica and for every
+  reader, and replicas have gap marks at the same offsets.
 - `log_order`: see `audit.log_order`.
 - `log_gap`: a log has gap marks only if a node or a link failed before.
-- `log_read`: a page has every message of the offsets that it covers, as far as it was asked for, in order.
+- `log_read`: a page has every message that was requested in its range of offsets, in order.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ from resprout.trace.schema import Row, TraceError
 
 LOG_RULES: Final = ("log_kept", "log_complete", "log_same", "log_order", "log_gap", "log_read")
 NO_LOGS: Final = "the trace holds no log"
-NO_READS: Final = "nobody read a log"
+NO_READS: Final = "no client read a log"
 
 
 class LoggedMessage(NamedTuple):
@@ -65,24 +66,24 @@ class ReplicaRecord(msgspec.Struct):
     first: int = 0
     end: int = 0
     runs: bool = False
-    """Whether its broker runs in the end."""
+    """Whether its broker runs at the end."""
     time_us: int = 0
 
 
 class LogRecord:
-    """What the rows say of one log."""
+    """The rows about one log."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.predicate: Predicate | None = None
         self.brokers: tuple[str, ...] = ()
-        """Those that are declared to keep a replica."""
+        """Brokers that are declared to keep a replica."""
         self.fed: list[int] = []
-        """Rows at which a broker began to feed it."""
+        """Numbers of the rows at which a broker began to feed the log."""
         self.replicas: dict[str, ReplicaRecord] = {}
         self.pages: list[LogPage] = []
         self.reading: dict[str, list[LoggedMessage]] = {}
-        """By client: what it has read of the page that is not over."""
+        """Messages of the page that a client is still reading, by client."""
 
     def replica(self, node: str) -> ReplicaRecord:
         return self.replicas.setdefault(node, ReplicaRecord())
@@ -93,11 +94,11 @@ class LogRecord:
 
     @property
     def first(self) -> int:
-        """Every offset before it was dropped by all replicas that run."""
+        """The first offset that some running replica still has."""
         return min((replica.first for replica in self.replicas.values() if replica.runs), default=0)
 
     def agreed(self) -> dict[int, LoggedMessage]:
-        """By offset: what the first replica that has it says, by the order of names."""
+        """Return the message at each offset, as the first replica by name has it."""
         found: dict[int, LoggedMessage] = {}
         for node in sorted(self.replicas):
             for message in self.replicas[node].messages:
@@ -106,7 +107,7 @@ class LogRecord:
 
     @property
     def blocks_at_end(self) -> bool:
-        """Whether no majority of its replicas runs, so that nothing is taken from its feed."""
+        """Whether no majority of its replicas runs, so that the log accepts nothing from its feed."""
         running = sum(replica.runs for replica in self.replicas.values())
         return 2 * running <= len(self.brokers)
 
@@ -122,7 +123,7 @@ class LogRecord:
 
 
 def read_logs(logged: Sequence[tuple[int, Row]]) -> list[LogRecord]:
-    """Every log of a trace. Raises TraceError for rows that do not make sense."""
+    """Return the logs of a trace. Raises TraceError for rows that contradict their kind."""
     found: dict[str, LogRecord] = {}
     for number, row in logged:
         about = row.attributes or {}
@@ -155,19 +156,19 @@ def read_logs(logged: Sequence[tuple[int, Row]]) -> list[LogRecord]:
 def check_logs(history: History, logs: Iterable[LogRecord], owed: bytearray) -> Iterator[Anomaly]:
     for log in logs:
         for node in sorted(log.replicas):
-            yield from _kept_rightly(history, log, node)
-        yield from _same_everywhere(history, log)
+            yield from _check_kept(history, log, node)
+        yield from _check_same(history, log)
         yield from _gaps(history, log)
         agreed = log.agreed()
         for page in log.pages:
-            yield from _read_rightly(history, log, page, agreed)
+            yield from _check_page(history, log, page, agreed)
         if log.is_judged_for_loss(history):
             yield from _behind(log)
             yield from _missing(history, log, owed, agreed)
 
 
 def log_notes(history: History, logs: Sequence[LogRecord]) -> dict[str, str]:
-    """By rule, what part of it was not judged."""
+    """Return notes on rules that were judged only in part, by rule."""
     unjudged = sum(not log.is_judged_for_loss(history) for log in logs)
     return {"log_complete": unjudged_note(unjudged, len(logs))} if unjudged else {}
 
@@ -177,7 +178,7 @@ def unjudged_note(unjudged: int, logs: int) -> str:
 
 
 def log_skips(logs: Sequence[LogRecord]) -> dict[str, str]:
-    """By rule, why nothing in the trace could break it."""
+    """Return reasons why the trace cannot break a rule, by rule."""
     if not logs:
         return dict.fromkeys(LOG_RULES, NO_LOGS)
     return {} if any(log.pages for log in logs) else {"log_read": NO_READS}
@@ -186,14 +187,14 @@ def log_skips(logs: Sequence[LogRecord]) -> dict[str, str]:
 # -- what a replica keeps ---------------------------------------------------------------------------------------------
 
 
-def _kept_rightly(history: History, log: LogRecord, node: str) -> Iterator[Anomaly]:
+def _check_kept(history: History, log: LogRecord, node: str) -> Iterator[Anomaly]:
     replica = log.replicas[node]
     seen: dict[MessageId, int] = {}
     for message in replica.messages:
         p = published(history, message.id)
         what = ""
         if p is None or p.row > message.row:
-            what = "which nobody had published"
+            what = "which was not published before"
         elif log.predicate is not None and not matches(log.predicate, p):
             what = f"on {p.topic}, which it does not match"
         elif (before := seen.setdefault(message.id, message.position)) != message.position:
@@ -208,7 +209,7 @@ def _kept_rightly(history: History, log: LogRecord, node: str) -> Iterator[Anoma
             yield Anomaly("log_kept", replica.time_us, node, (), text)
 
 
-def _same_everywhere(history: History, log: LogRecord) -> Iterator[Anomaly]:
+def _check_same(history: History, log: LogRecord) -> Iterator[Anomaly]:
     first = log.agreed()
     reads = [message for page in log.pages for message in page.messages]
     kept = [message for node in sorted(log.replicas) for message in log.replicas[node].messages]
@@ -225,10 +226,10 @@ def _same_everywhere(history: History, log: LogRecord) -> Iterator[Anomaly]:
         else:
             continue
         yield _anomaly("log_same", history, log, message, f"{message.node} has", what)
-    yield from _same_gaps(log)
+    yield from _check_same_gaps(log)
 
 
-def _same_gaps(log: LogRecord) -> Iterator[Anomaly]:
+def _check_same_gaps(log: LogRecord) -> Iterator[Anomaly]:
     nodes = sorted(log.replicas)
     marks = {node: {gap.position: gap for gap in log.replicas[node].gaps} for node in nodes}
     for node in nodes:
@@ -284,7 +285,7 @@ def _missing(
 # -- what clients read ------------------------------------------------------------------------------------------------
 
 
-def _read_rightly(
+def _check_page(
     history: History, log: LogRecord, page: LogPage, agreed: Mapping[int, LoggedMessage]
 ) -> Iterator[Anomaly]:
     says = f"{page.node} was given"

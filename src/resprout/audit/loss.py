@@ -42,17 +42,17 @@ _STEPS = {"accepted": 0, "safe": 1, "delivered": 2}
 
 
 class Holder(Protocol):
-    """A durable subscription, or a log, which is fed by one: what nobody takes from it waits."""
+    """A durable subscription, or a log. It holds publications that nothing takes from it."""
 
     @property
     def blocks_at_end(self) -> bool:
-        """Whether publishers of its topics may have to wait for good."""
+        """Whether publishers of its topics may be blocked when the run ends."""
 
     def may_hold(self, p: PublicationRecord) -> bool:
-        """Return whether it may delay the receipt `delivered` of a publication."""
+        """Whether the receipt `delivered` of a publication may be missing because of it."""
 
     def may_block(self, p: PublicationRecord) -> bool:
-        """Return whether a publication may wait at its publisher because of it."""
+        """Whether a publication may be blocked at its publisher because of it."""
 
 
 class MissingDelivery(msgspec.Struct, array_like=True, frozen=True, gc=False):

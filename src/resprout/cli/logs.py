@@ -24,7 +24,7 @@ class ReplicaView(msgspec.Struct, frozen=True):
     first: int | Absent = msgspec.UNSET
     end: int | Absent = msgspec.UNSET
     behind: int | Absent = msgspec.UNSET
-    """Offsets that it lacks of what the leader has."""
+    """Offsets that it lacks compared with the leader."""
     behind_seconds: float = 0.0
     trouble: str = ""
 
@@ -33,21 +33,21 @@ class LogView(msgspec.Struct, frozen=True):
     name: str
     filter: str
     leader: str
-    """Empty while a majority follows none."""
+    """Broker of the leader; empty while no majority follows one."""
     feeder: str
-    """The broker from which it is fed; empty while there is none."""
+    """Broker of the feeder; empty while there is none."""
     unfed: int
-    """Bundles that the feeder has, and that are not in the log yet."""
+    """Bundles at the feeder that are not in the log yet."""
     first: int | Absent
     end: int | Absent
     replicas: tuple[ReplicaView, ...]
     positions: tuple[PositionSeen, ...]
     notices: tuple[str, ...]
-    """What needs somebody who acts."""
+    """Problems that an operator should act on."""
 
 
 def log_views(found: TreeSurvey) -> list[LogView]:
-    """One of each log, put together from what all brokers say."""
+    """Combine the reports of all brokers into one view per log."""
     names = dict.fromkeys(log.name for one in found.brokers for log in one.logs)
     return [_view(name, found) for name in sorted(names)]
 
@@ -80,7 +80,7 @@ def _replica(broker: str, log: LogSeen | None, best: LogSeen) -> ReplicaView:
 
 
 def log_line(view: LogView) -> str:
-    """One line for people."""
+    """Return a one-line summary for `resprout log list`."""
     replicas = ", ".join(
         one.broker + ("" if not one.behind else f" ({one.behind} behind)") + ("" if _is_well(one) else f" ({one.role})")
         for one in view.replicas
@@ -104,7 +104,7 @@ def _range(first: int | Absent, end: int | Absent) -> str:
 
 @click.group()
 def log() -> None:
-    """Show the logs of a network, and how far their replicas and readers are.
+    """Show the logs of a network: leaders, offsets, replicas and stored positions.
 
     \b
         resprout log list --server b0.example:7450
@@ -175,7 +175,7 @@ def _refuse_change() -> None:
 @log.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1)
 def create(arguments: tuple[str, ...]) -> int:
-    """Not possible while brokers run: say how logs are declared. Exit status 2."""
+    """Explain how to declare a log, which cannot be done while brokers run. Exit status 2."""
     _refuse_change()
     return 2
 
@@ -183,6 +183,6 @@ def create(arguments: tuple[str, ...]) -> int:
 @log.command(context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1)
 def delete(arguments: tuple[str, ...]) -> int:
-    """Not possible while brokers run: say how logs are ended. Exit status 2."""
+    """Explain how to remove a log, which cannot be done while brokers run. Exit status 2."""
     _refuse_change()
     return 2

@@ -67,7 +67,7 @@ def status(access: Access, as_json: bool) -> int:
 
 
 class AskingCommand:
-    """Ask under the name of the user of the command."""
+    """A command that queries brokers under the name of its user."""
 
     def __init__(self, access: Access) -> None:
         self._addresses = [address_of_peer(one.strip()) for one in access.server.split(",")]

@@ -1,12 +1,12 @@
-"""Subscriptions that read a log: from a place in its past on, and whatever is appended later.
+"""Subscriptions that read a log from some offset on and follow what is appended to it.
 
     inbox = await client.subscribe("bank/#", log="bank", replay_from="earliest")
 
-The log is the only source: an inbox reads it page by page, and at its end each request waits at the broker until there
-is more. So nothing is joined, and the order, the offsets and the gaps are those of the log, through every change of
-broker: the next one is asked for the next offset.
+The log is the only source. An inbox reads it page by page; at the end of the log each request waits at the broker until
+there is more. So replay and live messages need not be joined: order, offsets and gaps are those of the log. When the
+client changes brokers, it asks the next one for the next offset.
 
-`LogFollower` reads; `LogInbox` is what a program sees of it.
+`LogFollower` reads the pages; `LogInbox` gives their messages to the program.
 """
 
 import asyncio
@@ -22,24 +22,24 @@ from resprout.core.message import Message
 from resprout.edge.requests import EventsAnswered, ReadRequest, StoredMessage
 
 OPEN_SECONDS: Final = 10.0
-"""How long the first page is waited for while no replica can answer."""
+"""Seconds to wait for the first page while no replica can answer."""
 RETRY_SECONDS_MIN: Final = 0.05
 RETRY_SECONDS_MAX: Final = 1.0
-"""Between two requests that no replica could answer; doubled each time."""
+"""Most seconds between two attempts while no replica can answer. The pause doubles from `RETRY_SECONDS_MIN` on."""
 PAGES_AHEAD: Final = 4
-"""Pages that the program has not read: then the next one is not asked for."""
+"""Pages that the program has not read, beyond which the next one is not requested."""
 
 
 class LogFollower:
     def __init__(
         self, ask: Callable[[ReadRequest], Awaitable[EventsAnswered]], request: ReadRequest, missing: TellGap
     ) -> None:
-        """`request`: of the first page. `missing` is told of gaps that are passed over."""
+        """`request`: the request for the first page. `missing`: called for each gap that is skipped."""
         self._ask = ask
         self._request = request
         self._missing = missing
         self._origin = 0
-        """Of the log; another one has other messages at the same offsets."""
+        """Number that differs for an earlier log of the same name, whose offsets mean other messages."""
         self._unread = 0
         self._room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -48,11 +48,11 @@ class LogFollower:
 
     @property
     def position(self) -> int:
-        """The offset behind all that was handed on."""
+        """Offset behind the last page that was handed on."""
         return self._request.position
 
     async def open(self) -> None:
-        """Read the first page. ReadError when there is none."""
+        """Read the first page. Raises ReadError if no replica can answer within `OPEN_SECONDS`."""
         until = asyncio.get_running_loop().time() + OPEN_SECONDS
         pause = RETRY_SECONDS_MIN
         while True:
@@ -64,7 +64,7 @@ class LogFollower:
             pause = min(2 * pause, RETRY_SECONDS_MAX)
 
     def start(self, put: Callable[[Sequence[StoredMessage]], None], fail: Callable[[Exception], None]) -> None:
-        """Hand on the first page, and all that follows until `stop`, or until it fails."""
+        """Hand on the first page and all following ones until `stop` is called or reading fails."""
         self._put(put, self.first)
         self._task = asyncio.get_running_loop().create_task(self._follow(put, fail))
 
@@ -73,7 +73,7 @@ class LogFollower:
             self._task.cancel()
 
     def taken(self) -> None:
-        """The program has read a page."""
+        """Note that the program has read a page, and request the next one if reading was paused."""
         self._unread -= 1
         self._room.set()
 
@@ -107,7 +107,7 @@ class LogFollower:
         for gap in page.gaps:
             self._missing(page.journal, gap)
         if page.gaps:
-            await asyncio.sleep(0)  # the program is told before it is handed what follows
+            await asyncio.sleep(0)  # the program hears of the gap before it gets the messages behind it
         self._request = msgspec.structs.replace(
             self._request, journal=page.journal, position=page.next.position, time_us=0, waits=True
         )
@@ -115,8 +115,8 @@ class LogFollower:
 
 
 class LogInbox(Inbox):
-    """As an inbox. Raises GapError where messages are missing in the log, and ReadError when what comes next is not
-    kept any more."""
+    """An inbox that reads a log. Raises GapError at a gap of the log, and ReadError if the log does not keep the next
+    message any more."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, follower: LogFollower) -> None:
         super().__init__(lambda batch: follower.taken(), loop, _end)

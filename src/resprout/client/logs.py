@@ -1,9 +1,9 @@
-"""Subscriptions that read logs: `LogClient` is the part of the client that makes them, `DurableLogInbox` is one with a
-position that is stored with the log.
+"""Subscriptions that read logs. `LogClient` is the part of the client that makes them; `DurableLogInbox` is one with a
+stored position.
 
-A durable subscription to a log is a position with an owner. Its consumer takes the position over, which makes it a new
-version, and stores with that version how far it has come. So an earlier consumer, which does not know yet that it was
-replaced, changes nothing any more, and learns it (FencedError).
+A durable subscription to a log is a stored position with an owner. Its consumer takes the position over, which gives it
+a new version, and stores its progress with that version. So an earlier consumer that does not know yet that it was
+replaced cannot change the position, and gets FencedError.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ from resprout.logs.positions import ASK, FORGET
 from resprout.net.host import Host
 
 COMMIT_SECONDS: Final = 0.1
-"""Between two commits of one consumer: what is acknowledged meanwhile goes together."""
+"""Seconds between two commits of one consumer. Acknowledgements in between are committed together."""
 CLAIMS_MAX: Final = 10
-"""Attempts to take a position over, while others do the same."""
+"""Attempts to take a position over while other consumers do the same."""
 
 
 def log_of(log: str | None, start: Start) -> str | None:
-    """Return the name of the log that a subscription reads: as it is given, or as its offset names it."""
+    """Return the log that a subscription reads, named by `log` or by an offset; None if it reads no log."""
     if log is not None:
         return check_name(log, "log: name of a log")
     if isinstance(start, Offset) and start.journal.startswith(LOG_PREFIX):
@@ -46,7 +46,7 @@ def log_of(log: str | None, start: Start) -> str | None:
 
 
 class DurableLogInbox(DurableInbox):
-    """As the inbox of a durable subscription; its messages come from a log, and so does everything that it raises."""
+    """The inbox of a durable subscription to a log. It raises the errors of both."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class DurableLogInbox(DurableInbox):
         self._follower = follower
         self._trouble: Exception | None = None
         self._open: OrderedDict[int, bool] = OrderedDict()
-        """By offset, in order: messages that are not committed, and whether they were acknowledged."""
+        """Uncommitted messages by offset, in order: whether each was acknowledged."""
         self._processed = self._committed = claimed.offset
-        """The offset to go on from, as it is here, and as it is stored."""
+        """The offset at which to continue, here and as stored."""
         self._commits: asyncio.Task[None] | None = None
 
     # -- for the client ------------------------------------------------------------------------------------------------
@@ -106,13 +106,13 @@ class DurableLogInbox(DurableInbox):
         while self._open and self._open[next(iter(self._open))]:
             position, _ = self._open.popitem(last=False)
             self._processed = position + 1
-        if not self._open:  # what does not match is processed, too
+        if not self._open:  # messages that do not match are processed, too
             self._processed = max(self._processed, self._follower.position)
         if self._processed > self._committed and self._commits is None:
             self._commits = self._loop.create_task(self._commit())
 
     async def _commit(self) -> None:
-        """Store how far this consumer has come, until it has come no further."""
+        """Store the progress of this consumer until all of it is stored."""
         try:
             while self._processed > self._committed and not self._is_fenced:
                 upto = self._processed
@@ -124,7 +124,7 @@ class DurableLogInbox(DurableInbox):
                     self._fence(answer.reason)
                 await asyncio.sleep(COMMIT_SECONDS)
         except ClosedError:
-            pass  # what was not stored comes again
+            pass  # the next consumer gets the rest again
         finally:
             self._commits = None
 
@@ -136,16 +136,17 @@ class DurableLogInbox(DurableInbox):
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Release the subscription, which stays: the next consumer begins with what was not acknowledged."""
+        """Release the subscription. It stays, and the next consumer begins with the first message that was not
+        acknowledged."""
         self._say()
         if self._processed > self._committed and not self._is_fenced:
             request = PositionRequest(self.log, self.name, self._processed, self._claimed.version)
-            with contextlib.suppress(ClosedError):  # it comes again
+            with contextlib.suppress(ClosedError):  # the next consumer gets these messages again
                 await self._ask(request)
         self.end()
 
     async def unsubscribe(self) -> None:
-        """End the subscription for all its consumers: the position is forgotten."""
+        """End the subscription for all its consumers and delete its position."""
         self.check_ack()
         request = PositionRequest(self.log, self.name, FORGET, self._claimed.version)
         answer = await self._ask(request)
@@ -224,7 +225,7 @@ class LogClient(PositionClient):
         follower = await self._open_follower(filter, where, log, start, allow_gaps)
         begin = follower.first.messages[0].position if follower.first.messages else follower.first.next.position
         claimed = await self._claim(log, durable, seen, begin)
-        if seen.offset >= 0 and claimed.offset != seen.offset:  # the consumer before has come further meanwhile
+        if seen.offset >= 0 and claimed.offset != seen.offset:  # the earlier consumer has committed more meanwhile
             start = Offset(f"{LOG_PREFIX}{log}", claimed.offset)
             follower = await self._open_follower(filter, where, log, start, allow_gaps)
         inbox = DurableLogInbox(
@@ -236,7 +237,8 @@ class LogClient(PositionClient):
         return inbox
 
     async def _claim(self, log: str, name: str, seen: PositionAnswered, begin: int) -> PositionAnswered:
-        """Make the position a new version, which only this consumer knows. One that is there stays where it is."""
+        """Take the position over under a new version, which only this consumer knows. An existing position keeps its
+        offset."""
         owner = secrets.token_hex(8)
         for _ in range(CLAIMS_MAX):
             offset = seen.offset if seen.offset >= 0 else begin
@@ -249,6 +251,6 @@ class LogClient(PositionClient):
         raise CommitError(f"the position {name!r} of the log {log} is taken over again and again by others")
 
     def _end_followed(self, failure: str | None, error: type[ClosedError]) -> None:
-        """The client is closed, or its session is over."""
+        """End all inboxes that read logs, because the client is closed or its session is over."""
         for inbox in list(self._followed):
             inbox.end(failure, error)

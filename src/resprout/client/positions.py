@@ -1,4 +1,4 @@
-"""Positions in logs, stored under a name with the log itself: how far a reader has come.
+"""Positions of readers, stored by name in their log.
 
     position = await client.committed("bank", "billing") or "earliest"
     inbox = await client.subscribe("bank/#", log="bank", replay_from=position)
@@ -6,7 +6,7 @@
         bill(message)
         await client.commit("bank", "billing", message.position + 1)
 
-As in Kafka, a position is the offset to go on from: that of the last message that was processed, and one more.
+As in Kafka, a position is the offset at which to continue: one more than that of the last processed message.
 """
 
 import asyncio
@@ -27,20 +27,20 @@ from resprout.logs.positions import ASK, FORGET
 from resprout.net.host import Host
 
 TRIES_MAX: Final = 5
-"""Of a forced change, each with the version that was seen then."""
+"""Attempts of a forced change, each with the version that the last answer named."""
 
 
 class PositionClient(AskingClient):
     def __init__(self, machine: ClientMachine, host: Host, copies: int) -> None:
         super().__init__(machine, host, copies)
         self._asking: dict[int, asyncio.Future[PositionAnswered]] = {}
-        """Requests that are not answered yet, by token."""
+        """Unanswered requests, by token."""
 
     async def commit(self, log: str, name: str, offset: Offset | str | int, *, force: bool = False) -> Offset:
-        """Store under `name` that a reader of the log goes on from `offset`; return what is stored now.
+        """Store under `name` the offset at which a reader of the log continues, and return the stored offset.
 
-        A position never goes back: an offset before it changes nothing, unless `force` is given. Raises CommitError,
-        and nothing was stored, when the log has no such offset or too many positions, or no replica leads it.
+        A position never goes back: a lower offset changes nothing unless `force` is given. Raises CommitError, and
+        stores nothing, if the log has no such offset or too many positions, or if no replica leads it.
         """
         position = _position_of(log, offset)
         check_name(name, "name of a position")
@@ -62,28 +62,27 @@ class PositionClient(AskingClient):
         )
 
     async def committed(self, log: str, name: str) -> Offset | None:
-        """Return the position that is stored under `name`, None if there is none. Raises CommitError when it cannot be
-        told, because no replica leads the log."""
+        """Return the position that is stored under `name`, or None. Raises CommitError if no replica leads the log."""
         check_name(log, "name of a log")
         check_name(name, "name of a position")
         answer = await self._ask_position(PositionRequest(log, name, ASK))
         return Offset(f"{LOG_PREFIX}{log}", answer.offset) if answer.offset >= 0 else None
 
     async def forget_position(self, log: str, name: str) -> None:
-        """Delete the position that is stored under `name`. There may be none."""
+        """Delete the position that is stored under `name`, if there is one."""
         check_name(log, "name of a log")
         check_name(name, "name of a position")
         await self._ask_position(PositionRequest(log, name, FORGET))
 
     async def _ask_position(self, request: PositionRequest) -> PositionAnswered:
-        """Ask the log as it is; CommitError with the reason when it was not done."""
+        """Send a request to the log and return its answer. Raises CommitError with the reason if it was refused."""
         answer = await self._ask_position_once(request)
         if answer.reason:
             raise CommitError(answer.reason)
         return answer
 
     async def _ask_position_once(self, request: PositionRequest) -> PositionAnswered:
-        """Ask the log, and return its answer with the reason why not."""
+        """Send a request to the log and return its answer, which holds the reason if it was refused."""
         self._check_open()
         token = next(self._tokens)
         answered: asyncio.Future[PositionAnswered] = self._loop.create_future()

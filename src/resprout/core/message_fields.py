@@ -52,7 +52,7 @@ Hops = Annotated[int, msgspec.Meta(ge=0, le=HOPS_MAX)]
 EchoedNumber = Annotated[int, msgspec.Meta(ge=0, le=ECHOED_MAX)]
 """A number that only comes back to the node that chose it."""
 PositionOffset = Annotated[int, msgspec.Meta(ge=-2, le=NUMBER_MAX)]
-"""A position in a log or journal; below 0 what it stands for instead."""
+"""Position in a log or journal, or a negative constant that stands for one."""
 Microseconds = Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX)]
 
 Offsets = tuple[Annotated[int, msgspec.Meta(ge=0, le=limits.BUNDLE_MESSAGES - 1)], ...]

@@ -205,7 +205,7 @@ class ReadEvents(ClientMessage, frozen=True, tag=24):
     """Read across gaps, and name them in `EventsEnd`. Otherwise a page ends before a gap, and a page that would begin
     with one is refused."""
     waits: bool = False
-    """Of a log: the answer may wait until there is something behind its end, for some heartbeats."""
+    """Whether an answer at the end of a log may wait some heartbeats for more messages."""
 
 
 # broker to client
@@ -235,7 +235,7 @@ class Extra(enum.IntEnum):
     AUDIENCE = 4
     """`AskAudience`: it knows where nobody listens."""
     POSITIONS = 5
-    """`AskPosition`: this broker knows logs."""
+    """The broker answers `AskPosition`, because it knows logs."""
 
 
 class Serving(ProtocolMessage, frozen=True, tag=32):
@@ -437,9 +437,9 @@ class EventsEnd(ProtocolMessage, frozen=True, tag=45):
     gaps: tuple[EventGap, ...] = ()
     """The gaps that the answer passes over, or the one for which it was refused."""
     retryable: bool = False
-    """Nothing was read, and the same question may be answered later."""
+    """Whether nothing was read and the same request may succeed later."""
     begin: BoundedNumber = 0
-    """Of a log: the offset that the question stands for."""
+    """Offset in a log at which the answer begins."""
 
 
 class AudienceTold(ProtocolMessage, frozen=True, tag=31):

@@ -1,24 +1,24 @@
-"""What clients and brokers say to each other about positions in logs. Tags 323 and 324."""
+"""Messages between clients and brokers about stored positions of logs: tags 323 and 324."""
 
 from resprout.core.contract import ClientMessage, ProtocolMessage
 from resprout.core.message_fields import BoundedNumber, PositionOffset
 
 
 class AskPosition(ClientMessage, frozen=True, tag=323):
-    """Store how far a reader of a log has come, by name; or tell it. Answered by `PositionTold`."""
+    """Request to store, delete or read the position of a reader of a log. Answered by `PositionTold`."""
 
     id: BoundedNumber
-    """Chosen by the client, unique within its incarnation."""
+    """Number of the request, chosen by the client, unique within its incarnation."""
     log: str
     name: str
     offset: PositionOffset
-    """Where to go on reading; -1: forget the position; -2: only tell it."""
+    """Offset at which to continue; -1: delete the position; -2: only read it."""
     version: BoundedNumber = 0
-    """The one that the client has seen; 0: any, or none yet for one that is forced."""
+    """Version that the client has seen; 0 matches any version, or for a forced change no position."""
     forced: bool = False
-    """It may go back, and its version is counted up."""
+    """Whether the position may go back; a forced change increments the version."""
     owner: str = ""
-    """Of a forced one: a name that no other change has."""
+    """Unique name of a forced change."""
 
 
 class PositionTold(ProtocolMessage, frozen=True, tag=324):
@@ -26,14 +26,14 @@ class PositionTold(ProtocolMessage, frozen=True, tag=324):
 
     id: BoundedNumber
     offset: PositionOffset
-    """As it is stored; -1: there is none."""
+    """Stored offset; -1 if there is none."""
     version: BoundedNumber
     end: BoundedNumber
-    """The offset behind the last message of the log."""
+    """Offset behind the last message of the log."""
     reason: str = ""
-    """Why it was not changed, or cannot be told; empty otherwise."""
+    """Reason why the request was refused; empty if it was not."""
     retryable: bool = False
-    """The same question may be answered later."""
+    """Whether the same request may succeed later."""
 
 
 POSITION_MESSAGES = (AskPosition, PositionTold)

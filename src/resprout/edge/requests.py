@@ -84,7 +84,7 @@ class ReadRequest(msgspec.Struct, frozen=True):
     allow_gaps: bool = False
     """Read across gaps; `EventsAnswered.gaps` names them."""
     waits: bool = False
-    """Of a log: at its end the answer waits for more, for some heartbeats."""
+    """Whether an answer at the end of a log may wait some heartbeats for more messages."""
 
 
 class AcknowledgeRequest(msgspec.Struct, frozen=True):
@@ -108,30 +108,31 @@ class AudienceRequest(msgspec.Struct, frozen=True):
 
 
 class PositionRequest(msgspec.Struct, frozen=True):
-    """How far a reader of a log has come. Answered by `PositionAnswered` under the same token."""
+    """Request to store, delete or read the position of a reader of a log. Answered by `PositionAnswered` with its
+    token."""
 
     log: str
     name: str
     offset: int
-    """Where to go on reading; -1: forget the position; -2: only tell it."""
+    """Offset at which to continue; -1: delete the position; -2: only read it."""
     version: int = 0
-    """The one that the application has seen; 0: any, or none yet for one that is forced."""
+    """Version that the application has seen; 0 matches any version, or for a forced change no position."""
     forced: bool = False
-    """It may go back, and its version is counted up."""
+    """Whether the position may go back; a forced change increments the version."""
     owner: str = ""
-    """Of a forced one: a name that no other change has."""
+    """Unique name of a forced change."""
 
 
 class PositionAnswered(msgspec.Struct, frozen=True):
     offset: int
-    """As it is stored; -1: there is none."""
+    """Stored offset; -1 if there is none."""
     version: int
     end: int
-    """The offset behind the last message of the log."""
+    """Offset behind the last message of the log."""
     reason: str = ""
-    """Why it was not changed, or cannot be told; empty otherwise."""
+    """Reason why the request was refused; empty if it was not."""
     retryable: bool = False
-    """The same question may be answered later."""
+    """Whether the same request may succeed later."""
 
 
 class FlushRequest(msgspec.Struct, frozen=True):
@@ -219,9 +220,9 @@ class StoredMessage(msgspec.Struct, frozen=True):
     """A message of the past."""
 
     position: int
-    """In a log: its offset. In the journal of one broker: that of its bundle."""
+    """Offset of the message in a log, or position of its bundle in the journal of one broker."""
     index: int
-    """Its place in that bundle; 0 in a log."""
+    """Index of the message in its bundle; 0 in a log."""
     life: int
     """Of that broker. Between two of its lives there may be gaps."""
     time_us: int
@@ -247,9 +248,9 @@ class EventsAnswered(msgspec.Struct, frozen=True):
     gaps: tuple[EventGap, ...] = ()
     """The gaps that the answer passes over, or the one for which it was refused."""
     retryable: bool = False
-    """Nothing was read, and the same question may be answered later."""
+    """Whether nothing was read and the same request may succeed later."""
     begin: int = 0
-    """Of a log: the offset that the question stands for."""
+    """Offset in a log at which the answer begins."""
 
 
 class ConsumerBegan(msgspec.Struct, frozen=True):

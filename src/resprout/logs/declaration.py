@@ -1,4 +1,4 @@
-"""The declaration of a log: its name, what it keeps, where, and for how long. Every broker has the same ones."""
+"""The declaration of a log: name, filter, replicas and retention. All brokers have equal declarations."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -11,39 +11,39 @@ from resprout.filters.predicate import check_filter
 from resprout.journal.interface import Flush, JournalOptions
 
 LOG_PREFIX: Final = "log."
-"""Before the name of a log, in the name of its subscription and in its offsets."""
+"""Prefix of a log's name in the name of its durable subscription and in offsets."""
 REPLICAS_MAX: Final = 9
 NAME_BYTES: Final = 40
-"""Of a log, and of a broker that keeps one: feeds and replicas have names that are made of them."""
+"""Most characters in the name of a log or of a replica's broker, because feeds and replicas are named after both."""
 
 
 class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     filter: str
-    """Messages on topics that match are kept."""
+    """Topic filter; the log keeps the messages that match."""
     replicas: tuple[str, ...]
-    """The brokers that keep it. A log goes on while most of them live."""
+    """Names of the brokers that keep a replica. The log accepts messages while a majority of them runs."""
     retain_bytes: Annotated[int, msgspec.Meta(ge=0)] = 1 << 30
-    """Entries are dropped, the oldest first and by segments, when a replica has more bytes than this."""
+    """Most bytes of entries at a replica. Beyond it the replica drops its oldest segments."""
     retain_us: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """And when they are older than this; 0: whatever their age."""
+    """Age beyond which a replica drops its oldest segments; 0 for no limit."""
     flush: Flush = Flush.ALWAYS
-    """When votes are brought to the disk, as for a journal."""
+    """Policy by which votes are synced to disk, as for a journal."""
     segment_bytes: Annotated[int, msgspec.Meta(ge=4_096, le=1 << 31)] = 16 << 20
 
     @property
     def subscription(self) -> str:
-        """The name of the durable subscription that feeds it."""
+        """Name of the durable subscription that feeds the log."""
         return f"{LOG_PREFIX}{self.name}"
 
     @property
     def votes(self) -> str:
-        """The name of the store with what its replica must not forget."""
+        """Name of the store with a replica's identity, votes and snapshots."""
         return f"{self.name}.votes"
 
     @property
     def entries(self) -> str:
-        """The name of the store with its entries."""
+        """Name of the store with a replica's entries."""
         return f"{self.name}.entries"
 
     @property
@@ -52,7 +52,8 @@ class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def entry_options(self) -> JournalOptions:
-        """Entries are synced before votes are forgotten, and need no sync of their own before that."""
+        """Journal options of the entries. They need no sync of their own: a replica syncs them before it drops
+        votes."""
         return JournalOptions(
             flush=Flush.NEVER,
             segment_bytes=self.segment_bytes,
@@ -62,7 +63,7 @@ class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_logs(logs: Sequence[LogDeclaration]) -> None:
-    """Raise UsageError unless these can be declared together."""
+    """Check the declarations one by one and together. Raises UsageError for the first that is not valid."""
     for log in logs:
         check_name(log.name, "name of a log")
         if len(log.name) > NAME_BYTES:

@@ -1,8 +1,8 @@
-"""The entries of a log at one replica: appended in the order of their numbers; those that are missing are fetched.
+"""The entries of a log at one replica, stored in the order of their numbers.
 
-A replica that learns a snapshot knows how many entries there are, and may not have the latest of them. It fetches them
-from the disks of other replicas. Entries that are decided meanwhile wait in memory, as far as they may, and are fetched
-otherwise. Positions in the store are the numbers of entries.
+A replica that loads a snapshot knows how many entries the log has, and may lack the latest of them. It fetches these
+from other replicas. Entries that are decided meanwhile wait in memory, up to a bound; beyond it they are dropped and
+fetched later. The position of a record in the store is the number of its entry.
 """
 
 from typing import Final
@@ -13,9 +13,9 @@ from resprout.logs.messages import FETCH_BYTES, LogEntries, LogFetch, LogPort
 from resprout.logs.records import read_entry
 
 WAITING_BYTES: Final = 4 << 20
-"""Of decided entries that wait until those before them are fetched."""
+"""Most bytes of decided entries that wait in memory for earlier ones to be fetched."""
 READS_MAX: Final = 64
-"""Answers to other replicas that wait for the disk."""
+"""Most fetches of other replicas that wait for the disk."""
 
 
 class LogEntryStore:
@@ -24,14 +24,14 @@ class LogEntryStore:
         self._port = port
         self.first = 0
         self.end = 0
-        """The store has the entries from number `first` up to the one before `end`."""
+        """The store holds the entries from number `first` up to, but not including, `end`."""
         self._waiting: dict[int, bytes] = {}
-        """By number: decided entries behind one that is missing."""
+        """Decided entries behind a missing one, by number."""
         self._waiting_bytes = 0
         self._asked: tuple[str, int] | None = None
-        """The broker that was asked for entries, and the number of the first."""
+        """The pending fetch: the broker that was asked, and the number of the first entry."""
         self._readers: dict[int, tuple[str, LogFetch]] = {}
-        """By token: who waits for what from the disk."""
+        """Pending fetches of other replicas, by token: the broker and its request."""
 
     def open(self) -> None:
         self._port.do(OpenStore(self._declaration.entries, self._declaration.entry_options, is_read=False))
@@ -42,7 +42,7 @@ class LogEntryStore:
     # -- what is decided -----------------------------------------------------------------------------------------------
 
     def put(self, number: int, record: bytes) -> None:
-        """Keep a decided entry; one that is there already is left as it is."""
+        """Store a decided entry, or keep it in memory until the entries before it are stored. Ignores known entries."""
         if number == self.end:
             self._append(record)
             self._take_waiting()
@@ -65,22 +65,22 @@ class LogEntryStore:
     # -- fetched from others -------------------------------------------------------------------------------------------
 
     def fetch(self, broker: str) -> None:
-        """Ask a broker for what is missing here, unless the same question is under way."""
+        """Request the missing entries from a broker, unless this request is already pending."""
         if self._asked != (broker, self.end):
             self._asked = (broker, self.end)
             self._port.send(broker, LogFetch(self._declaration.name, self.end, FETCH_BYTES))
 
     def ask_again(self) -> None:
-        """The answer that is awaited may be lost."""
+        """Forget the pending fetch, whose answer may be lost, so that `fetch` sends it again."""
         self._asked = None
 
     def awaits(self, broker: str, message: LogEntries) -> bool:
-        """Whether this answers the latest question."""
+        """Whether this message answers the pending fetch."""
         return self._asked == (broker, message.number)
 
     def hear_entries(self, message: LogEntries) -> bool:
-        """Take the answer. Return whether it has brought anything. If the others have dropped what is missing here,
-        this store begins anew where theirs begin: numbers and offsets stay."""
+        """Append the entries of an answer, and return whether there were new ones. If the other replica has dropped the
+        missing entries, the store restarts at that replica's first entry; numbers and offsets stay as they are."""
         self._asked = None
         before = self.end
         if message.first > self.end:
@@ -102,14 +102,14 @@ class LogEntryStore:
 
     def hear_fetch(self, broker: str, message: LogFetch) -> None:
         for token in [token for token, (asking, _) in self._readers.items() if asking == broker]:
-            del self._readers[token]  # it does not wait for that any more
+            del self._readers[token]  # a new fetch replaces the pending one of the same broker
         if len(self._readers) < READS_MAX:
             token = self._port.token()
             self._readers[token] = (broker, message)
             self._port.do(FetchStore(token, self._declaration.entries, message.number, message.size))
 
     def fetched(self, event: StoreFetched) -> bool:
-        """Answer whoever asked. Return False for a token of another log."""
+        """Send the fetched entries to the replica that requested them. Returns False for a token of another log."""
         asked = self._readers.pop(event.token, None)
         if asked is None:
             return False

@@ -1,7 +1,7 @@
-"""The feeder of a log: it passes what the feed was handed to the leader, and tells when a majority has it.
+"""The feeder of a log: it sends messages of the feed to the leader, and reports which ones a majority has.
 
-It numbers commands from 1 on, sends each to the leader once, and keeps them until the leader says that they are in the
-log. What may be lost is sent again: to a new leader, or after a time without progress. The replicas find repeats.
+It numbers its commands from 1 on, sends each once, and keeps it until the leader confirms that the log has it. After a
+change of leader, or some time without progress, it sends unconfirmed commands again. Replicas detect the repeats.
 """
 
 from collections import deque
@@ -16,14 +16,14 @@ from resprout.logs.messages import LogFed, LogFeed, LogPort
 from resprout.logs.records import LogCommand, bundle_command, read_command, to_bytes
 
 BURST: Final = 512
-"""Commands that are sent again at once."""
+"""Most commands that are sent again in one step."""
 
 
 class _Fed(msgspec.Struct):
     number: int
     command: bytes
     bundle: Bundle | None
-    """None for a command that brings none."""
+    """The bundle of the command; None for a gap mark or a beginning."""
 
 
 class LogFeeder:
@@ -35,17 +35,17 @@ class LogFeeder:
         port: LogPort,
         done: Callable[[Bundle], None],
     ) -> None:
-        """`name`: of no other feeder, ever. `leader`: the broker to begin with. `done` is told of each bundle that a
-        majority has, in order."""
+        """`name`: the unique name of this feeder, never used by another one. `leader`: the broker to send to first.
+        `done`: called for each bundle that a majority has, in order."""
         self._declaration = declaration
         self._name = name
         self._port = port
         self._done = done
         self._run = 1
         self._last = 0
-        """The number of the last command."""
+        """Number of the last command."""
         self._sent = 0
-        """Commands up to this number were sent to the leader."""
+        """Number of the last command that was sent to the leader."""
         self._waiting: deque[_Fed] = deque()
         self.leader = leader
         self._progress = True
@@ -58,18 +58,18 @@ class LogFeeder:
 
     @property
     def last(self) -> int:
-        """The number of the last command."""
+        """Number of the last command."""
         return self._last
 
     @property
     def waiting(self) -> int:
-        """Commands that are not known to be in the log."""
+        """Number of commands that are not confirmed yet."""
         return len(self._waiting)
 
     # -- what the feed was handed --------------------------------------------------------------------------------------
 
     def begin(self, time_us: int) -> None:
-        """The subscription is new, and was given nothing before this."""
+        """Send the command for a new subscription, which has handed out nothing yet."""
         self._add(LogCommand(self.feed, self._last + 1, time_us, -1, begins=True))
 
     def hand(self, bundle: Bundle, tseq: int, time_us: int) -> None:
@@ -79,7 +79,7 @@ class LogFeeder:
         self._send_on()
 
     def note_gap(self, reason: str, time_us: int) -> None:
-        """Messages may be missing before whatever is handed next."""
+        """Send a gap mark: messages may be missing before the next bundle."""
         self._add(LogCommand(self.feed, self._last + 1, time_us, -1, gap=reason))
 
     def _add(self, command: LogCommand) -> None:
@@ -96,7 +96,7 @@ class LogFeeder:
         self._port.send(self.leader, LogFeed(self._declaration.name, self.feed, fed.number, fed.command))
 
     def _send_from(self, number: int, most: int = BURST) -> None:
-        """What is behind these is sent as they are taken."""
+        """Send up to `most` commands from `number` on. The following ones are sent as these are confirmed."""
         if not self.leader or not self._waiting:
             return
         skipped = max(0, number - self._waiting[0].number)
@@ -106,7 +106,7 @@ class LogFeeder:
 
     # -- what the leader says ------------------------------------------------------------------------------------------
 
-    def fed(self, broker: str, message: LogFed) -> None:
+    def hear_fed(self, broker: str, message: LogFed) -> None:
         if message.feed != self.feed:
             return
         self._progress = True
@@ -115,29 +115,29 @@ class LogFeeder:
             if one.bundle is not None:
                 self._done(one.bundle)
         if broker != self.leader:
-            self.led(broker)
+            self.hear_led(broker)
         elif message.expected and self._waiting:
             if message.expected < self._waiting[0].number:
-                self._begin_again()
+                self._start_new_feed()
             else:
                 self._send_from(message.expected)
         elif self._sent < self._last:
             self._send_from(self._sent + 1)
 
-    def led(self, leader: str) -> None:
-        """This broker leads, says a replica."""
+    def hear_led(self, leader: str) -> None:
+        """Send unconfirmed commands to `leader`, which leads the log according to a replica."""
         if leader and leader != self.leader:
             self.leader = leader
             self._progress = True
             self._send_from(self._waiting[0].number if self._waiting else 0)
 
     def link_up(self, broker: str) -> None:
-        """A session with a broker begins: whatever was sent in an earlier one may be lost."""
+        """Send unconfirmed commands again, since those of an earlier session with the leader may be lost."""
         if broker == self.leader and self._waiting:
             self._send_from(self._waiting[0].number)
 
     def tick(self) -> None:
-        """From time to time: without an answer, try one replica after the other."""
+        """Send the first unconfirmed command to the next replica if the leader has not answered since the last tick."""
         if self._waiting and not self._progress:
             replicas = self._declaration.replicas
             self._turn += 1
@@ -145,8 +145,8 @@ class LogFeeder:
             self._send_from(self._waiting[0].number, 1)
         self._progress = False
 
-    def _begin_again(self) -> None:
-        """The replicas have forgotten this feed: what is not in the log is the beginning of another one."""
+    def _start_new_feed(self) -> None:
+        """Start a new feed with the unconfirmed commands, because the replicas have forgotten this one."""
         self._run += 1
         waiting: Sequence[_Fed] = list(self._waiting)
         self._waiting.clear()

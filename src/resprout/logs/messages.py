@@ -1,7 +1,6 @@
-"""What brokers say to each other about logs, beside what the replicas of `replicas` say. Tags 312 to 319 and 321 to
-329.
+"""Messages between brokers about logs: tags 312 to 319 and 321 to 329. Replicas also exchange those of `replicas`.
 
-Any of these may be lost with a session. Nothing rests on an answer: whoever needs one asks again.
+Any of these messages may be lost with its session. A broker that needs an answer repeats its request.
 """
 
 from typing import Annotated, Final, Protocol
@@ -12,21 +11,21 @@ from resprout.core.contract import BrokerMessage, Effect, ProtocolMessage
 from resprout.core.message_fields import BoundedNumber, Derived, Microseconds, Otherwise, PositionOffset
 
 FETCH_BYTES: Final = 256 << 10
-"""Of entries in one answer, unless a single one is larger."""
+"""Most bytes of entries in one answer, unless a single entry is larger."""
 IDENTITY: Final = "."
-"""Between the broker and the life in the identity of a replica: an identity is a name, as the wire knows them."""
+"""Separator of broker and life in the identity of a replica. An identity is a valid name on the wire."""
 GROUP: Final = "|"
-"""Between the log and the identity of the speaker in the group of a replica's messages."""
+"""Separator of the log and the sender's identity in the group of a replica's messages."""
 
 
 class LogAsk(BrokerMessage, frozen=True, tag=312):
-    """By a replica that is no member: who is a member of this log? Answered by `LogTold`, or by `LogFound`. By a
-    member: it has read its disk, and has heard nothing before this."""
+    """Request of a replica for the members of a log, answered by `LogTold` or `LogFound`. From a member it says that
+    the member has read its disk, and heard nothing earlier in this session."""
 
     log: str
     identity: str
     end: BoundedNumber
-    """It has every entry before the one with this number."""
+    """Number behind the sender's last entry."""
 
     @property
     def background(self) -> bool:
@@ -34,8 +33,7 @@ class LogAsk(BrokerMessage, frozen=True, tag=312):
 
 
 class LogTold(BrokerMessage, frozen=True, tag=313):
-    """Answer to `LogAsk`: the identity of this replica, the members if it knows them, and the numbers of the
-    entries that it has."""
+    """Answer to `LogAsk`: the identity of the sender, the members if it knows them, and the range of its entries."""
 
     log: str
     identity: str
@@ -49,14 +47,14 @@ class LogTold(BrokerMessage, frozen=True, tag=313):
 
 
 class LogFound(BrokerMessage, frozen=True, tag=314):
-    """The first members of a log."""
+    """The first members of a log, from the broker that founds it."""
 
     log: str
     members: tuple[str, ...]
 
 
 class LogFeed(BrokerMessage, frozen=True, tag=315):
-    """From a feeder to the leader: append this. Answered by `LogFed`, or by `LogLed`."""
+    """Command of a feeder for the leader to append, answered by `LogFed` or `LogLed`."""
 
     log: str
     feed: str
@@ -69,24 +67,24 @@ class LogFeed(BrokerMessage, frozen=True, tag=315):
 
 
 class LogFed(BrokerMessage, frozen=True, tag=316):
-    """From the leader: a majority has every command of this feed up to a number."""
+    """Confirmation of the leader: a majority has all commands of this feed up to a number."""
 
     log: str
     feed: str
     upto: Annotated[BoundedNumber, Derived("commands of the feed", Otherwise.CUT_OFF)]
     expected: BoundedNumber = 0
-    """The number that the leader needs next, where a command is missing; 0: none is."""
+    """Number that the leader needs next, if a command is missing; otherwise 0."""
 
 
 class LogLed(BrokerMessage, frozen=True, tag=317):
-    """To a feeder: this broker leads the log; empty when that is not known."""
+    """Answer to a feeder: the broker that leads the log, or an empty name if the sender knows none."""
 
     log: str
     leader: str
 
 
 class LogFetch(BrokerMessage, frozen=True, tag=318):
-    """By a replica: the entries from this number on, please. Answered by `LogEntries`."""
+    """Request of a replica for entries from a number on, answered by `LogEntries`."""
 
     log: str
     number: BoundedNumber
@@ -94,7 +92,7 @@ class LogFetch(BrokerMessage, frozen=True, tag=318):
 
 
 class LogEntries(BrokerMessage, frozen=True, tag=319):
-    """Answer to `LogFetch`: records from this number on, and which numbers the replica has."""
+    """Answer to `LogFetch`: entries from the requested number on, and the range that the sender has."""
 
     log: str
     number: BoundedNumber
@@ -108,17 +106,17 @@ class LogEntries(BrokerMessage, frozen=True, tag=319):
 
 
 class LogRead(BrokerMessage, frozen=True, tag=321):
-    """By the broker of a reader: what is there from an offset or a time on? Answered by `LogPage`."""
+    """Request for messages from an offset or a time on, from the broker of a reader. Answered by `LogPage`."""
 
     log: str
     id: BoundedNumber
-    """Chosen by the speaker."""
+    """Number of the request, chosen by the sender."""
     offset: PositionOffset
-    """From here on; -1: from a time on; -2: the end."""
+    """Offset to read from; -1: read from `time_us`; -2: read at the end."""
     time_us: Microseconds
     size: Annotated[int, msgspec.Meta(ge=1, le=FETCH_BYTES)]
     waits: bool = False
-    """At the end, the answer may wait for more."""
+    """Whether the answer may wait for more entries when the read begins at the end."""
 
     @property
     def background(self) -> bool:
@@ -126,7 +124,7 @@ class LogRead(BrokerMessage, frozen=True, tag=321):
 
 
 class LogPage(BrokerMessage, frozen=True, tag=322):
-    """Answer to `LogRead`: entries, from the one that holds the offset `begin`, and which offsets the replica has."""
+    """Answer to `LogRead`: entries from the one that holds the offset `begin`, and the offsets that the replica has."""
 
     log: str
     id: BoundedNumber
@@ -136,9 +134,9 @@ class LogPage(BrokerMessage, frozen=True, tag=322):
     end: BoundedNumber
     first_us: Microseconds
     origin: BoundedNumber
-    """Tells this log from an earlier one of the same name."""
+    """Number that differs for an earlier log of the same name."""
     reason: str = ""
-    """Why this replica cannot read; empty when it can."""
+    """Reason why this replica cannot read; empty if it can."""
 
     @property
     def bulk(self) -> int:
@@ -146,21 +144,21 @@ class LogPage(BrokerMessage, frozen=True, tag=322):
 
 
 class LogSettle(BrokerMessage, frozen=True, tag=325):
-    """By the broker of a client, to the leader: change a position that readers have stored, or tell it. Answered by
+    """Request to the leader to store, delete or read a stored position, from the broker of a client. Answered by
     `LogSettled`."""
 
     log: str
     id: BoundedNumber
-    """Chosen by the speaker."""
+    """Number of the request, chosen by the sender."""
     name: str
     offset: PositionOffset
-    """Where to go on reading; -1: forget the position; -2: only tell it."""
+    """Offset at which to continue; -1: delete the position; -2: only read it."""
     version: BoundedNumber
-    """The one that the client has seen; 0: any, or none yet for one that is forced."""
+    """Version that the client has seen; 0 matches any version, or for a forced change no position."""
     forced: bool
-    """It may go back."""
+    """Whether the position may go back."""
     owner: str
-    """Of a forced one: a name that no other change has."""
+    """Unique name of a forced change."""
 
 
 class LogSettled(BrokerMessage, frozen=True, tag=326):
@@ -169,16 +167,16 @@ class LogSettled(BrokerMessage, frozen=True, tag=326):
     log: str
     id: BoundedNumber
     offset: PositionOffset
-    """As it is stored; -1: there is none."""
+    """Stored offset; -1 if there is none."""
     version: BoundedNumber
     end: BoundedNumber
-    """The offset behind the last message."""
+    """Offset behind the last message of the log."""
     leader: str
-    """Who leads the log, if the speaker does not; empty when it is not known."""
+    """Leader of the log if the sender does not lead; empty if it knows none."""
     is_leading: bool
-    """Whether the speaker leads, and this is its answer."""
+    """Whether the sender leads the log, so that this answer is final."""
     reason: str = ""
-    """Why it was not changed; empty when it was."""
+    """Reason why the position was not changed; empty if it was."""
 
 
 LOG_MESSAGES = (
@@ -187,42 +185,42 @@ LOG_MESSAGES = (
 
 
 class LogPort(Protocol):
-    """What a log asks of the broker that hosts it."""
+    """Effects that a log needs from the broker that hosts it."""
 
     def write(self, effect: Effect) -> None:
-        """Change a store, before anything that this step sends leaves the broker."""
+        """Change a store before any message of this step leaves the broker."""
 
     def send(self, broker: str, message: ProtocolMessage) -> None:
-        """Say something to another broker. It may be lost, with everything that was said to it before."""
+        """Send a message to a broker. It may be lost with the session, together with all messages before it."""
 
     def do(self, effect: Effect) -> None:
-        """Set a timer, read a store, or note something."""
+        """Perform an effect: set a timer, read a store, or write a row of the trace."""
 
     def token(self) -> int:
-        """Return a number for a read of a store that no other read of this broker has."""
+        """Return a number that identifies a read of a store within this broker."""
 
 
 def broker_of(identity: str) -> str:
-    """The broker that a replica with this identity runs at."""
+    """Return the broker of the replica with this identity."""
     return identity.rpartition(IDENTITY)[0]
 
 
 def identity_of(broker: str, life: int) -> str:
-    """The identity of a replica that begins with an empty disk in this life of the broker."""
+    """Return the identity of a replica that starts with an empty disk in this life of the broker."""
     return f"{broker}{IDENTITY}{life}"
 
 
 def feeding_broker(feed: str) -> str:
-    """The broker that a feed comes from: `b1` of `b1.4.2.1`, which is its life, the consumer in it, and a run."""
+    """Return the broker of a feed: `b1` for `b1.4.2.1`, which names the broker, its life, the consumer and the run."""
     return feed.rsplit(IDENTITY, 3)[0]
 
 
 def group_of(log: str, identity: str) -> str:
-    """The group in the messages and timers of one replica: it names the log and the speaker."""
+    """Return the group for messages and timers of one replica. It names the log and the sender."""
     return f"{log}{GROUP}{identity}"
 
 
 def speaker_of(group: str) -> tuple[str, str]:
-    """The log and the identity of the speaker."""
+    """Return the log and the identity of the sender from a group."""
     log, _, identity = group.partition(GROUP)
     return log, identity

@@ -1,9 +1,9 @@
-"""Positions in a log that clients have stored, by name: how far a reader has come. They are a part of the log's state.
+"""Positions that readers have stored in a log, by name. They are a part of the log's state.
 
-A position only rises. To move it back, or to make it one's own, a client has to say which version it has seen: each
-such change counts the version up, and a change that names another version has no effect. So a command that is proposed
-twice, because an answer was lost, acts once. A reader that holds a position for itself names its version with each
-later command, and learns when another one has taken it.
+A position only rises. To move it back, or to take it over, a client names the version that it has seen. Each such
+change increments the version, and a change that names another version has no effect. So a command that is proposed
+twice, because an answer was lost, acts once. A consumer that has taken over a position names its version in each later
+command, and gets an error once another consumer has taken it over.
 """
 
 from collections.abc import Iterable
@@ -14,27 +14,27 @@ import msgspec
 from resprout.core import limits
 
 POSITIONS_MAX: Final = 1_000
-"""In one log."""
+"""Most positions in one log."""
 FORGET: Final = -1
-"""In place of an offset: the position is to be forgotten."""
+"""Value in place of an offset: delete the position."""
 ASK: Final = -2
-"""In place of an offset: nothing changes."""
+"""Value in place of an offset: only read the position."""
 
 _KIND: Final = b"P"
 
 
 class PositionCommand(msgspec.Struct, frozen=True, array_like=True):
-    """What is decided in a slot of the log."""
+    """A change of a position, decided in a slot of the log."""
 
     name: str
     offset: int
-    """Where to go on reading, or `FORGET`."""
+    """Offset at which to continue, or `FORGET`."""
     version: int
-    """The one that the client has seen; 0: any, or none yet for one that is forced."""
+    """Version that the client has seen; 0 matches any version, or for a forced change no position."""
     forced: bool
-    """Whatever the offset was before."""
+    """Whether the offset may be lower than the stored one."""
     owner: str
-    """Who forces it: a name that no other change has."""
+    """Unique name of a forced change."""
     time_us: int
 
 
@@ -44,7 +44,7 @@ class StoredPosition(msgspec.Struct, frozen=True, array_like=True):
     version: int
     owner: str
     time_us: int
-    """When it changed last."""
+    """Time of the last change."""
 
 
 class Positions:
@@ -52,9 +52,9 @@ class Positions:
         self.by_name: dict[str, StoredPosition] = {}
 
     def apply(self, command: PositionCommand, end: int) -> None:
-        """`end`: the offset behind the last message."""
+        """Apply a decided command if nothing prevents it. `end`: the offset behind the last message."""
         before = self.by_name.get(command.name)
-        if self.why_not(command, end):
+        if self.refusal(command, end):
             return
         if command.offset == FORGET:
             self.by_name.pop(command.name, None)
@@ -69,8 +69,8 @@ class Positions:
         elif command.offset > before.offset:
             self.by_name[command.name] = msgspec.structs.replace(before, offset=command.offset, time_us=command.time_us)
 
-    def why_not(self, command: PositionCommand, end: int) -> str:
-        """Say why a command has no effect; empty for one that has."""
+    def refusal(self, command: PositionCommand, end: int) -> str:
+        """Return the reason why a command would have no effect, or an empty text."""
         before = self.by_name.get(command.name)
         version = before.version if before is not None else 0
         if command.offset > end:
@@ -84,8 +84,8 @@ class Positions:
             return f"the position {command.name!r} has version {version}, and not {command.version}"
         return ""
 
-    def has_effect(self, command: PositionCommand) -> bool:
-        """Whether the position is as this command wants it, also if it was applied before."""
+    def is_applied(self, command: PositionCommand) -> bool:
+        """Whether the position is as this command wants it, because of this command or an equal one."""
         stored = self.by_name.get(command.name)
         if command.offset == FORGET or stored is None:
             return (stored is None) is (command.offset == FORGET)
@@ -106,7 +106,7 @@ def position_command(command: PositionCommand) -> bytes:
 
 
 def read_position_command(data: bytes) -> PositionCommand | None:
-    """None for other commands, and for what is none."""
+    """Return the command. Returns None for other commands and for invalid bytes."""
     if data[:1] != _KIND:
         return None
     try:

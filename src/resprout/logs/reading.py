@@ -1,10 +1,9 @@
-"""Reads of a log at one replica: the entry is found that holds an offset, or is the first from a time on.
+"""Reads of a log at one replica: find the entry that holds an offset, or the first entry from a time on.
 
-Entries are stored by number, and readers name offsets and times. Both rise from one entry to the next, so a read
-searches between the points that are known: the entries that earlier reads have come across. A page that follows
-another one needs no search.
+Entries are stored by number, and readers name offsets or times. Both rise from entry to entry, so a read does a binary
+search. Entries that earlier reads have found narrow it. A page that follows another page needs no search.
 
-A read of the end may wait for more (`waits`). It is answered when there is an entry, or after some ticks without one.
+A read at the end may wait for more (`waits`). It is answered when there is an entry, or after some ticks without one.
 """
 
 from bisect import bisect_right, insort
@@ -23,19 +22,20 @@ from resprout.logs.records import LogEntry, read_entry
 BY_TIME: Final = -1
 LATEST: Final = -2
 READS_OF_BROKER_MAX: Final = 512
-"""Reads that one broker may have waiting at a replica."""
+"""Most pending reads of one broker at a replica."""
 READS_MAX: Final = 4_096
-"""Reads that wait for the disk, or for more."""
+"""Most pending reads at a replica, which wait for the disk or for more entries."""
 POINTS_MAX: Final = 4_096
 FOLLOWING_MAX: Final = 1_024
 FIRST_TICKS: Final = 20
-"""Between two looks at the first entry."""
+"""Ticks between two reads of the first entry."""
 WAIT_TICKS: Final = 2
-"""So long a read waits for more, before it is answered with nothing."""
+"""Ticks that a read waits for more entries before it gets an empty answer."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """`offset`: to read from; `BY_TIME`: from the first entry with this time or a later one; `LATEST`: the end."""
+    """A request. `offset` is where to read from: an offset, `BY_TIME` (the first entry from `time_us` on) or
+    `LATEST`."""
 
     offset: int
     time_us: int = 0
@@ -44,17 +44,17 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class FoundPage(msgspec.Struct, frozen=True):
-    """What is there: entries from the one that holds the offset `begin`, unless `begin` is not there."""
+    """An answer: entries from the one that holds the offset `begin`; none if no entry holds it."""
 
     begin: int
     records: Sequence[bytes] = ()
     first: int = 0
-    """The first offset that this replica has, and the one behind the last."""
+    """The first offset that this replica has; `end` is the offset behind the last one."""
     end: int = 0
     first_us: int = 0
-    """The time of the first entry; 0 when there is none."""
+    """Time of the first entry; 0 if there is none."""
     reason: str = ""
-    """Why nothing can be said."""
+    """Reason why the read failed; empty if it did not."""
 
 
 Found = Callable[[FoundPage], None]
@@ -67,7 +67,7 @@ class _Point(msgspec.Struct, frozen=True, order=True):
 
 
 class _Read:
-    """One read. The entry is among those from `low` up to the one before `high`, or is `high`."""
+    """One pending read. The wanted entry is one from `low` up to and including `high`."""
 
     def __init__(self, wanted: Wanted, found: Found) -> None:
         self.wanted = wanted
@@ -76,30 +76,30 @@ class _Read:
         self.high = 0
         self.ticks = 0
         self.page: StoreFetched | None = None
-        """It only lacks the first offset."""
+        """The page that was found, while the first offset is still being read."""
 
 
 class LogReader:
     def __init__(
         self, declaration: LogDeclaration, entries: LogEntryStore, port: LogPort, end: Callable[[], tuple[int, int]]
     ) -> None:
-        """`end` gives the number and the offset behind the last entry that is decided."""
+        """`end` returns the number and the offset behind the last decided entry."""
         self._declaration = declaration
         self._entries = entries
         self._port = port
         self._end = end
         self._reads: dict[int, _Read] = {}
-        """By token."""
+        """Pending reads of the store, by token."""
         self._waiting: list[_Read] = []
         self._points: list[_Point] = []
-        """Entries that were come across, by number."""
+        """Entries that earlier reads have found, sorted by number."""
         self._following: OrderedDict[int, int] = OrderedDict()
-        """By offset, where a page ended: the number of the next entry."""
+        """Number of the next entry, by the offset at which a page ended."""
         self._ticks = 0
         self._seen_at = 0
-        """Entries that there were when the beginning was looked at."""
+        """Number of entries when the first entry was last read."""
         self._first: _Point | None = None
-        """The first entry of the store, when it was seen last."""
+        """The first entry of the store when it was last read."""
 
     def read(self, wanted: Wanted, found: Found) -> None:
         if len(self._reads) + len(self._waiting) >= READS_MAX:
@@ -114,13 +114,13 @@ class LogReader:
 
     @property
     def first(self) -> int | None:
-        """The first offset that this replica has, when it was looked at last; None when it never was."""
+        """The first offset of this replica when it was last read; None before that."""
         if not self._end()[0] or not (self._entries.first or self._first):
             return 0
         return self._first.offset if self._first is not None else None
 
     def look(self) -> None:
-        """There may be more entries than before."""
+        """Begin the waiting reads for which there are entries now."""
         _, end = self._end()
         ready = [read for read in self._waiting if read.wanted.offset < end]
         if ready:
@@ -129,8 +129,8 @@ class LogReader:
                 self._begin(read)
 
     def tick(self) -> None:
-        """From time to time: nobody waits for ever."""
-        self._look_at_first()
+        """Answer reads that have waited too long, and read the first entry again if it is time."""
+        self._refresh_first()
         waiting, self._waiting = self._waiting, []
         for read in waiting:
             read.ticks += 1
@@ -139,8 +139,9 @@ class LogReader:
             else:
                 self._waiting.append(read)
 
-    def _look_at_first(self) -> None:
-        """Retention drops entries when others come: so look at the beginning now and then, if there are more."""
+    def _refresh_first(self) -> None:
+        """Read the first entry every `FIRST_TICKS`, if there are new entries: retention drops old ones as new ones
+        come."""
         self._ticks += 1
         number, _ = self._end()
         if self._ticks % FIRST_TICKS == 0 and number > self._seen_at:
@@ -164,7 +165,7 @@ class LogReader:
         self._search(read)
 
     def _narrow(self, read: _Read) -> None:
-        """The last point that is before what is wanted, or holds it, and the next one."""
+        """Narrow the search to the range between two known entries."""
         wanted, points = read.wanted, self._points
         if wanted.offset >= 0:
             at = bisect_right(points, wanted.offset, key=lambda point: point.offset)
@@ -187,7 +188,7 @@ class LogReader:
         self._port.do(FetchStore(token, self._declaration.entries, position, size))
 
     def fetched(self, event: StoreFetched) -> bool:
-        """Return False for a token of somebody else."""
+        """Continue the read of this token. Returns False for a token of another component."""
         read = self._reads.pop(event.token, None)
         if read is None:
             return False
@@ -196,7 +197,7 @@ class LogReader:
         elif read.page is not None:
             self._learn(event.records)
             self._answer(read, read.page)
-        elif event.first > read.low:  # retention has dropped what was there
+        elif event.first > read.low:  # retention has dropped these entries meanwhile
             read.low, read.high = event.first, max(event.first, read.high)
             self._search(read)
         elif read.low >= read.high or (read.wanted.offset >= 0 and read.high - read.low == 1):
@@ -275,7 +276,7 @@ class LogReader:
 
 
 class ReadableReplica(Protocol):
-    """What `RemoteReads` needs of a replica."""
+    """The part of a replica that `RemoteReads` uses."""
 
     @property
     def can_read(self) -> bool: ...
@@ -284,7 +285,7 @@ class ReadableReplica(Protocol):
 
 
 class RemoteReads:
-    """Answers reads of clients of other brokers, one page each."""
+    """Reads for clients of other brokers, one page per request."""
 
     def __init__(self, name: str, broker: str, replica: ReadableReplica, reader: LogReader, port: LogPort) -> None:
         self._name = name
@@ -293,7 +294,7 @@ class RemoteReads:
         self._reader = reader
         self._port = port
         self.waiting: dict[str, int] = {}
-        """By broker: reads that wait for their answers."""
+        """Number of pending reads, by broker."""
 
     def hear(self, broker: str, message: LogRead) -> None:
         waiting = self.waiting.get(broker, 0)
@@ -315,7 +316,7 @@ class RemoteReads:
         self._reader.read(Wanted(message.offset, message.time_us, message.size, message.waits), found)
 
     def _refusal(self, broker: str, waiting: int) -> str:
-        """Return why nothing can be read now, or an empty text."""
+        """Return the reason why this replica cannot read now, or an empty text."""
         if not self._replica.can_read:
             return f"the replica of the log {self._name} at {self._broker} is not complete, or follows no leader"
         if waiting >= READS_OF_BROKER_MAX:

@@ -1,4 +1,4 @@
-"""The bytes of a log: commands that a feeder writes, entries on disk, snapshots of the state, and identities."""
+"""Encodings of logs: commands of feeders, entries on disk, snapshots of the state, and identities."""
 
 from typing import Final
 
@@ -10,44 +10,44 @@ from resprout.logs.positions import StoredPosition
 
 
 class LogCommand(msgspec.Struct, frozen=True, array_like=True):
-    """What is decided in a slot: a bundle, or a gap, as the `number`th command of a feed."""
+    """A command that is decided in a slot: a bundle or a gap mark, with its number in its feed."""
 
     feed: str
     number: int
     time_us: int
-    """When the feeder was handed it, in microseconds since 1970 (virtual ones in the simulator)."""
+    """Time at which the feeder received it, in microseconds since 1970 (in virtual time in the simulator)."""
     tseq: int
-    """The place of a total; -1 for what has none."""
+    """Place of a `total` message in the total order; -1 for other messages."""
     bundle: bytes = b""
     gap: str = ""
-    """Why messages before this command may be missing; empty for a bundle."""
+    """Reason why messages before this command may be missing; empty for a bundle."""
     begins: bool = False
-    """The subscription of the feed is new, and this command, which brings nothing, stands for its beginning."""
+    """Whether this command, which has no messages, marks the beginning of a new subscription."""
 
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):
-    """What a replica keeps: the messages of a bundle, which have an offset each, or a gap mark, which has one."""
+    """An entry of a replica: the messages of a bundle, with one offset each, or a gap mark with one offset."""
 
     number: int
-    """Entries of the log before this one: its position in the store."""
+    """Number of entries before this one, which is its position in the store."""
     offset: int
-    """Of its first message, or of the gap mark."""
+    """Offset of the first message, or of the gap mark."""
     time_us: int
-    """It never falls from one entry to the next."""
+    """Time of the entry, never lower than that of the entry before."""
     tseq: int
     bundle: bytes = b""
     gap: str = ""
     count: int = 1
-    """Offsets that it takes."""
+    """Number of offsets that the entry takes."""
 
     @property
     def following(self) -> int:
-        """The offset behind it."""
+        """Offset behind this entry."""
         return self.offset + self.count
 
     @property
     def messages(self) -> Bundle | None:
-        """None for a gap mark."""
+        """The bundle of this entry; None for a gap mark."""
         return from_record(self.bundle) if self.bundle else None
 
 
@@ -62,11 +62,11 @@ class StateFields(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReplicaIdentity(msgspec.Struct, frozen=True, array_like=True):
-    """The first record of a replica's votes; a later one replaces it."""
+    """The first record in a replica's store of votes. A later one replaces it."""
 
     identity: str
     founders: tuple[str, ...] = ()
-    """The first configuration, if this replica was there."""
+    """Members of the first configuration, if this replica was one of them."""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -88,7 +88,7 @@ def bundle_command(feed: str, number: int, time_us: int, tseq: int, bundle: Bund
 
 
 def read_command(data: bytes) -> LogCommand | None:
-    """None for what is no command."""
+    """Return the command, or None if the bytes are not valid."""
     try:
         return _decode_command(data)
     except msgspec.MsgspecError:
@@ -96,7 +96,7 @@ def read_command(data: bytes) -> LogCommand | None:
 
 
 def read_entry(data: bytes) -> LogEntry | None:
-    """None for what is no entry."""
+    """Return the entry, or None if the bytes are not valid."""
     try:
         return _decode_entry(data)
     except msgspec.MsgspecError:
@@ -104,7 +104,7 @@ def read_entry(data: bytes) -> LogEntry | None:
 
 
 def read_state(data: bytes) -> StateFields:
-    """ValueError for other bytes."""
+    """Return the state. Raises ValueError if the bytes are not valid."""
     try:
         return _decode_state(data)
     except msgspec.MsgspecError as error:
@@ -120,7 +120,7 @@ def ledger_record(record: bytes) -> bytes:
 
 
 def read_votes(records: list[bytes]) -> tuple[ReplicaIdentity | None, list[bytes]]:
-    """The identity of a replica, and the records of its ledger. ValueError for other bytes."""
+    """Return the identity of a replica and the records of its ledger. Raises ValueError if the bytes are not valid."""
     identity: ReplicaIdentity | None = None
     ledger: list[bytes] = []
     for record in records:

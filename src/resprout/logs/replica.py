@@ -1,11 +1,11 @@
-"""A replica of a log: it votes on commands, applies those that are decided, and keeps the entries on its disk.
+"""A replica of a log: it votes on commands, applies the decided ones, and keeps the entries on its disk.
 
-`Replica` of the floor below decides (Multi-Paxos); `state` says what becomes of a command; `entries` keeps the result.
-This puts them together for one log: what is read from disk at the start, snapshots, how the leader takes commands from
-feeders, who catches up from whom, and which replicas are members.
+`replicas.Replica` decides commands (Multi-Paxos), `state` turns them into entries, and `entries` stores these. This
+module combines them for one log. It restores a replica from disk, takes snapshots, accepts commands from feeders,
+fetches missing entries, and changes the members.
 
-The identity of a replica is that of its disk: the broker, and the life in which it began with an empty one. Members are
-identities, so a replica that has lost its disk never votes in place of the one that it was.
+The identity of a replica belongs to its disk: it names the broker and the life in which the disk was empty. Members are
+identities, so a replica that has lost its disk never votes in place of the earlier one.
 """
 
 from collections.abc import Sequence
@@ -42,11 +42,11 @@ from resprout.replicas.replica import Replica
 from resprout.replicas.sessions import SessionRepeats
 
 SNAPSHOT_SLOTS: Final = 512
-"""Slots between two snapshots: what was decided since then is in memory, and is read again after a restart."""
+"""Slots between two snapshots. Commands since the last snapshot are in memory, and are read again after a restart."""
 SNAPSHOT_BYTES: Final = 16 << 20
-"""So many bytes of commands are as good a reason for one."""
+"""Bytes of commands after which a snapshot is taken earlier."""
 LAG_MAX: Final = 64
-"""A replica becomes a member when it lacks no more entries than this: the rest comes with the first decisions."""
+"""Most entries that a replica may lack when it becomes a member. The first decisions bring the rest."""
 
 
 class LogReplica:
@@ -63,14 +63,14 @@ class LogReplica:
         self.declaration: Final = declaration
         self.broker: Final = broker
         self.identity = ""
-        """Empty until its disk was read."""
+        """Identity of this replica; empty until the disk has been read."""
         self.entries: Final = LogEntryStore(declaration, port)
         self.state: Final = LogState()
         self._settling = PositionSettling(self.state, port)
         self.reader: Final = LogReader(declaration, self.entries, port, self._decided_end)
         self.remote_reads: Final = RemoteReads(declaration.name, broker, self, self.reader, port)
         self.trouble = ""
-        """Why it does not take part."""
+        """Reason why this replica is stopped; empty if it is not."""
         self._life = incarnation
         self._rng = rng
         self._port = port
@@ -82,32 +82,33 @@ class LogReplica:
         self._votes: Sequence[bytes] = ()
         self._unopened = {declaration.votes, declaration.entries}
         self._answers: dict[str, str] = {}
-        """By broker: the identity of a replica that knows no configuration."""
+        """Identities of replicas that know no configuration, by broker."""
         self._ready: dict[str, str] = {}
-        """By broker: the identity of a replica that could become a member."""
+        """Identities of replicas that are ready to become members, by broker."""
         self._proposed: dict[str, int] = {}
-        """While leading, by feed: the number of the last command that was proposed."""
+        """Number of the last command that this leader has proposed, by feed."""
         self.feeders: dict[str, str] = {}
-        """By feed: the broker of its feeder."""
+        """Broker of the feeder, by feed."""
         self._fed: dict[str, int] = {}
-        """By feed: the number up to which its feeder was told."""
+        """Number of the last command that was confirmed to the feeder, by feed."""
         self._snapshot_slot = 0
         self._bytes = 0
-        """Of commands since the last snapshot."""
+        """Bytes of commands since the last snapshot."""
         self._turn = 0
-        """Which member is asked for entries next."""
+        """Counter that selects the next member to fetch entries from."""
         self._told_decided = -1
-        """Slots up to here are decided, as the leader said; -1: it has said nothing."""
+        """The last slot that is decided according to the leader; -1 if it has said nothing yet."""
         self._lagged_at = -1
-        """Slots that were known here at the last tick, if the leader knew more."""
+        """The last known slot at the previous tick, if the leader had a later one."""
         self.leaderless_since_us: int | None = None
-        """Since when it knows no leader that a majority follows; None while it does."""
+        """Time since which this replica has known no leader with a majority; None while it knows one."""
         self.behind_since_us: int | None = None
-        """Since when it lacks something that the leader has; None when it had everything at the last tick but one."""
+        """Time since which it has lacked entries of the leader; None if it lacks none that it heard of before the last
+        tick."""
         self._wanted_slot = 0
-        """Slots that the leader had at the last tick."""
+        """The last slot of the leader at the previous tick."""
         self._is_caught_up = False
-        """In this life it has known everything that was decided, as far as the leader said."""
+        """Whether it has caught up with the leader in this life."""
 
     # -- the disk ------------------------------------------------------------------------------------------------------
 
@@ -142,7 +143,7 @@ class LogReplica:
         replica = self._replica = Replica(group, self.identity, self._founders, self._rng, self._options)
         out: list[Effect] = []
         self._take(replica.start(now_us, out, ledger), out, now_us)
-        if self.is_member:  # what others said in this session before was not heard
+        if self.is_member:  # messages of members earlier in this session were ignored
             for broker in {broker_of(member): None for member in self.members if member != self.identity}:
                 self._port.send(broker, LogAsk(self.declaration.name, self.identity, self.entries.end))
 
@@ -151,7 +152,7 @@ class LogReplica:
 
     def _keep_snapshot(self) -> None:
         replica = self._replica
-        if replica is None or self.entries.end < self.state.next:  # what is not on this disk is not forgotten
+        if replica is None or self.entries.end < self.state.next:  # votes are kept until the entries are on this disk
             return
         slots = replica.ledger.chosen - self._snapshot_slot
         if slots >= self._snapshot_slots or self._bytes >= SNAPSHOT_BYTES:
@@ -179,18 +180,19 @@ class LogReplica:
 
     @property
     def leader(self) -> str:
-        """The broker of the leader, as far as this replica knows; empty when it knows none."""
+        """Broker of the leader; empty if this replica knows none."""
         leader = self._replica.leader if self._replica is not None else None
         return broker_of(leader) if leader is not None else ""
 
     @property
     def is_complete(self) -> bool:
-        """Whether every entry that this replica knows of is on its disk."""
+        """Whether all entries that this replica knows of are on its disk."""
         return self.is_member and self.entries.end >= self.state.next
 
     @property
     def can_read(self) -> bool:
-        """Whether it may read for clients: one that returned, or follows no leader, may not know what is missing."""
+        """Whether it may read for clients. A replica that has not caught up, or follows no leader, may lack entries
+        unknowingly."""
         return self.is_complete and self._is_caught_up and bool(self.leader)
 
     @property
@@ -201,11 +203,11 @@ class LogReplica:
         return self.state.next, self.state.end
 
     def knows(self, broker: str) -> bool:
-        """Whether a broker keeps a replica of this log, as it is declared or as it was."""
+        """Whether a broker keeps a replica of this log, as declared or as a current member."""
         return broker in self.declaration.replicas or broker in map(broker_of, self.members)
 
     def hear_replica(self, speaker: str, message: ProtocolMessage, now_us: int) -> None:
-        """What another replica of this log says."""
+        """Handle a message of another replica of this log."""
         if self._replica is not None:
             self._repeats.hear(speaker, message)
             if isinstance(message, Lead):
@@ -219,7 +221,7 @@ class LogReplica:
             self._take(self._replica.fired(timer, now_us, out), out, now_us)
 
     def link_up(self, broker: str) -> None:
-        """A session with a broker begins: whatever was said in an earlier one may be lost."""
+        """Prepare for a new session with a broker: messages of an earlier session may be lost."""
         self._repeats.forget(lambda member: broker_of(member) == broker)
         self.entries.ask_again()
 
@@ -272,7 +274,8 @@ class LogReplica:
         self._snapshot_slot, self._bytes = restored.snapshot.slot, 0
 
     def _tell_decided(self) -> None:
-        """By a leader with nothing under way: followers need not wait for the next sign of life."""
+        """Tell followers, if this leader has nothing pending, which slots are decided, before the next heartbeat
+        does."""
         replica = self._replica
         if replica is None or not replica.is_leading or replica.ledger.chosen + 1 in replica.ledger.votes:
             return
@@ -307,7 +310,7 @@ class LogReplica:
             self._take(news, out, now_us)
 
     def _tell_feeders(self) -> None:
-        """By the leader: what a majority has."""
+        """Confirm to each feeder, if this replica leads, the commands that a majority has."""
         if not self.is_leading:
             self._fed.clear()
             return
@@ -322,12 +325,12 @@ class LogReplica:
     # -- who is a member -----------------------------------------------------------------------------------------------
 
     def tick(self, now_us: int) -> None:
-        """From time to time: ask again for what was not answered."""
+        """Repeat unanswered requests, update the health figures, and change the members if that is due."""
         if self._replica is None:
             return
         self.entries.ask_again()
         self.reader.tick()
-        self._look_at_health(self._replica, now_us)
+        self._update_health(self._replica, now_us)
         if self.is_member:
             self._ask_for_decisions(self._replica)
             self._catch_up()
@@ -338,8 +341,9 @@ class LogReplica:
             if broker != self.broker and not self.is_member:
                 self._port.send(broker, LogAsk(self.declaration.name, self.identity, self.entries.end))
 
-    def _look_at_health(self, replica: Replica, now_us: int) -> None:
-        """What is under way is not behind: it is late when it was known a tick ago, and is still not here."""
+    def _update_health(self, replica: Replica, now_us: int) -> None:
+        """Update the times for `resprout status`. A replica is behind if it lacks what it already knew of at the last
+        tick."""
         is_late = replica.ledger.chosen < self._wanted_slot or self.entries.end < self.state.next or not self.is_member
         self._wanted_slot = max(self._told_decided, replica.ledger.chosen)
         since_us = now_us if self.leaderless_since_us is None else self.leaderless_since_us
@@ -348,14 +352,14 @@ class LogReplica:
         self.behind_since_us = since_us if is_late else None
 
     def has_leader(self, now_us: int) -> bool:
-        """Whether it follows a leader, or leads with a majority behind it."""
+        """Whether it follows a leader, or leads with a majority."""
         replica = self._replica
         if replica is None:
             return False
         return replica.has_lease(now_us) if replica.is_leading else replica.leader is not None
 
     def _ask_for_decisions(self, replica: Replica) -> None:
-        """Without progress since the last tick: what was said of decisions crossed an answer that had none."""
+        """Request decisions from the leader if this replica has made no progress since the last tick."""
         chosen = replica.ledger.chosen
         if chosen < self._told_decided and replica.leader is not None and not replica.is_leading:
             if self._lagged_at == chosen:
@@ -383,38 +387,38 @@ class LogReplica:
             self._answers[broker] = message.identity
             self._found(now_us)
             return
-        self._answers.clear()  # the log exists: nobody founds it
+        self._answers.clear()  # the log exists, so no replica founds it
         if message.end > self.entries.end:
             self.entries.fetch(broker)
 
     def hear_found(self, broker: str, message: LogFound, now_us: int) -> None:
         if self._replica is None or self.members or self.identity not in message.members:
             return
-        self._be_founded(message.members, now_us)
+        self._accept_founding(message.members, now_us)
 
     def _found(self, now_us: int) -> None:
-        """By the first declared broker, when all others have said that they know of no log."""
+        """Found the log, if this is the first declared broker and all others have answered that they know no log."""
         replicas = self.declaration.replicas
         if self.broker != replicas[0] or self.members or self._replica is None:
             return
         others = [self._answers[broker] for broker in replicas[1:] if broker in self._answers]
         if len(others) == len(replicas) - 1:
-            self._be_founded((self.identity, *others), now_us)
+            self._accept_founding((self.identity, *others), now_us)
             for identity in others:
                 self._port.send(broker_of(identity), LogFound(self.declaration.name, self._founders))
             out: list[Effect] = []
-            self._take(self._replica.stand(now_us, out), out, now_us)  # nobody leads yet
+            self._take(self._replica.stand(now_us, out), out, now_us)  # no replica leads yet
 
-    def _be_founded(self, members: tuple[str, ...], now_us: int) -> None:
-        """It may have promised something before it knew the members: that stays."""
+    def _accept_founding(self, members: tuple[str, ...], now_us: int) -> None:
+        """Accept the first members. Promises that were made before stay valid."""
         assert self._replica is not None, "its disk was read"
         self._founders = members
         self._write(identity_record(ReplicaIdentity(self.identity, members)))
-        self._start(self._replica.ledger.records()[1:], now_us)  # but for the snapshot, which knows no members
+        self._start(self._replica.ledger.records()[1:], now_us)  # without the snapshot, which knows no members
 
     def _change_members(self, now_us: int) -> None:
-        """By the leader, one step at a time: a declared broker whose replica is ready becomes a member, in place of an
-        earlier identity of it. When all declared brokers are members, the others are left out."""
+        """Propose, as leader, the next change of one member: a declared broker whose replica is ready becomes a member
+        and replaces its earlier identity. When all declared brokers are members, the others are removed."""
         replica = self._replica
         if replica is None or not replica.is_leading or not replica.has_lease(now_us):
             return
@@ -435,7 +439,7 @@ class LogReplica:
             self._take(news, out, now_us)
 
     def _catch_up(self) -> None:
-        """Fetch entries that were decided and are not here, from one member after the other."""
+        """Fetch decided entries that are missing here, from each member in turn."""
         if self.entries.end < self.state.next:
             others = [broker_of(member) for member in self.members if member != self.identity]
             if others:
@@ -446,7 +450,7 @@ class LogReplica:
             self.entries.hear_fetch(broker, message)
 
     def fetched(self, event: StoreFetched) -> bool:
-        """Return False for a token of another log."""
+        """Handle an answer of the disk. Returns False for a token of another log."""
         return self.entries.fetched(event) or self.reader.fetched(event)
 
     def hear_entries(self, broker: str, message: LogEntries) -> None:
@@ -454,7 +458,7 @@ class LogReplica:
             return
         has_more = self.entries.hear_entries(message)
         if not has_more:
-            self._turn += 1  # somebody else may have it
+            self._turn += 1  # ask another member next
         elif not self.is_member and message.end > self.entries.end:
             self.entries.fetch(broker)
         if self.is_member and has_more:
@@ -465,7 +469,7 @@ class LogReplica:
     # -- positions of readers ------------------------------------------------------------------------------------------
 
     def hear_settle(self, broker: str, message: LogSettle, now_us: int, time_us: int) -> None:
-        """A position of a reader; `time_us` since 1970."""
+        """Store, delete or read a position for a client, if this replica leads. `time_us`: microseconds since 1970."""
         replica = self._replica
         if replica is None or not replica.has_lease(now_us):
             told = LogSettled(self.declaration.name, message.id, -1, 0, 0, self.leader, is_leading=False)

@@ -1,4 +1,4 @@
-"""Positions at one replica: the leader proposes what clients want stored, and tells brokers what is stored."""
+"""Stored positions at one replica: the leader proposes changes, and answers brokers once they are applied."""
 
 from collections.abc import Callable
 from typing import Final
@@ -9,7 +9,7 @@ from resprout.logs.positions import ASK, PositionCommand, position_command
 from resprout.logs.state import LogState
 
 WAITING_MAX: Final = 4_096
-"""Requests that are proposed, and not applied yet. More are not answered, and come again."""
+"""Most changes that are proposed and not applied yet. Requests beyond it get no answer, and are repeated."""
 
 Propose = Callable[[bytes], bool]
 
@@ -19,10 +19,10 @@ class PositionSettling:
         self._state = state
         self._port = port
         self._waiting: dict[tuple[str, int], tuple[LogSettle, PositionCommand]] = {}
-        """By broker and its number."""
+        """Pending changes, by broker and number of its request."""
 
     def hear(self, broker: str, message: LogSettle, time_us: int, propose: Propose) -> None:
-        """By the leader, as long as no other one can be elected."""
+        """Handle a request at a leader that holds the lease, so no other replica can be elected meanwhile."""
         if message.offset == ASK:
             self._tell(broker, message, "")
             return
@@ -30,21 +30,21 @@ class PositionSettling:
             self._tell(broker, message, f"names have up to {limits.NAME_BYTES} bytes")
             return
         command = PositionCommand(message.name, message.offset, message.version, message.forced, message.owner, time_us)
-        reason = self._state.positions.why_not(command, self._state.end)
-        if reason and not self._state.positions.has_effect(command):
+        reason = self._state.positions.refusal(command, self._state.end)
+        if reason and not self._state.positions.is_applied(command):
             self._tell(broker, message, reason)
-        elif self._state.positions.has_effect(command):
+        elif self._state.positions.is_applied(command):
             self._tell(broker, message, "")
         elif len(self._waiting) < WAITING_MAX and propose(position_command(command)):
             self._waiting[broker, message.id] = (message, command)
             self.look()
 
     def look(self) -> None:
-        """Something may have been applied."""
+        """Answer the pending changes that have been applied."""
         positions, end = self._state.positions, self._state.end
         for (broker, id), (message, command) in list(self._waiting.items()):
-            reason = positions.why_not(command, end)
-            if positions.has_effect(command):
+            reason = positions.refusal(command, end)
+            if positions.is_applied(command):
                 del self._waiting[broker, id]
                 self._tell(broker, message, "")
             elif reason:
@@ -52,7 +52,7 @@ class PositionSettling:
                 self._tell(broker, message, reason)
 
     def forget(self) -> None:
-        """This replica does not lead any more: those who ask will ask again."""
+        """Drop pending changes, because this replica does not lead any more. Brokers repeat their requests."""
         self._waiting.clear()
 
     def _tell(self, broker: str, message: LogSettle, reason: str) -> None:

@@ -1,16 +1,16 @@
-"""The state of a log: which command becomes which entry. Every replica applies the same commands in the same order.
+"""The state of a log, which turns commands into entries. All replicas apply the same commands in the same order.
 
-A command is applied only if its number follows the last one of its feed. Otherwise a leader before has left a hole that
-was filled with nothing, and the feeder sends the commands behind the hole again: applied before, they would be in the
-log ahead of what they may depend on.
+A command is applied only if its number follows the last one of its feed. Otherwise an earlier leader has left a hole,
+which was filled with an empty command. The feeder sends all commands from the hole on again, so skipping the later ones
+keeps them behind those that they may depend on.
 
-A feed that begins hands out again what was not acknowledged to an earlier one. Numbers of one origin rise in every
-feed, so whatever is not above the last number of its origin is in the log already.
+A new feed repeats messages that an earlier feed did not acknowledge. Numbers of one origin rise in every feed, so a
+number that is not above the last one of its origin is already in the log.
 
-Positions of readers (`positions`) are commands of no feed.
+Changes of stored positions (`positions`) are commands that belong to no feed.
 
-The first command of a log is the first one of a subscription that began for it, and no later command is. Otherwise
-entries, or messages, were lost with all that knew them, and the log gets a gap mark.
+The first command of a log is the first one of a new subscription, and no later command is. Otherwise entries or
+messages were lost, and the log gets a gap mark.
 """
 
 import zlib
@@ -24,32 +24,32 @@ from resprout.logs.positions import Positions, read_position_command
 from resprout.logs.records import LogEntry, StateFields, read_command, read_state, to_bytes
 
 FEEDS_KEPT: Final = 16
-"""A feed that is forgotten is begun anew by its feeder. Two are in use at most: the home's, and that of a broker that
-does not know yet that it was declared dead."""
+"""Number of feeds that are remembered; the feeder of a forgotten feed starts a new one. At most two are in use: that of
+the home, and that of a broker that does not know yet that it was declared dead."""
 FEEDS_OF_BROKER: Final = 2
-"""Of one broker, so that none can make others be forgotten."""
+"""Number of feeds of one broker that are remembered, so that no broker can displace the feeds of others."""
 ORIGINS_KEPT: Final = 20_000
-"""Publishers of which the last number is remembered, the latest ones: as many as a durable subscription remembers."""
+"""Number of origins whose last number is remembered, the latest ones. A durable subscription remembers as many."""
 
 
 class LogState:
     def __init__(self) -> None:
         self.next = 0
-        """The number of the next entry."""
+        """Number of the next entry."""
         self.end = 0
-        """The offset of the next message."""
+        """Offset of the next message."""
         self.id = ""
-        """Tells this log from an earlier one of the same name, of which every replica was lost. Empty before the first
-        command."""
+        """Name of this log that differs for an earlier log of the same name, whose replicas were all lost. Empty before
+        the first command."""
         self.time_us = 0
         self.feeds: dict[str, int] = {}
-        """By feed: the number of the last command that was applied."""
+        """Number of the last applied command, by feed."""
         self.positions: Final = Positions()
         self._marks: dict[Origin, int] = {}
 
     @property
     def origin(self) -> int:
-        """A number made of `id`; 0 before the first command."""
+        """Hash of `id`; 0 before the first command."""
         return zlib.crc32(self.id.encode()) | 1 if self.id else 0
 
     def apply(self, data: bytes) -> list[bytes]:
@@ -79,7 +79,7 @@ class LogState:
         return records
 
     def _new_part(self, bundle: Bundle) -> Bundle | None:
-        """What an earlier feed has not brought."""
+        """Return the part of a bundle that no earlier feed has brought; None if there is none."""
         reached = self._marks.get(bundle.origin, 0)
         if bundle.first > reached:
             return bundle
@@ -132,7 +132,7 @@ class LogState:
         )
 
     def load(self, data: bytes) -> None:
-        """ValueError for what is no state."""
+        """Restore the state from a snapshot. Raises ValueError if the bytes are not valid."""
         fields = read_state(data)
         self.next, self.end, self.time_us = fields.next, fields.end, fields.time_us
         self.feeds, self.id = dict(fields.feeds), fields.id

@@ -56,13 +56,13 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class PageRead(msgspec.Struct, frozen=True):
-    """A page of a log was read: for the trace."""
+    """A page of a log that a client has read, for the trace."""
 
     log: str
     filter: str
     begin: int
     end: int
-    """It covers the offsets from `begin` up to the one before `end`."""
+    """Offset behind the page, which covers the offsets from `begin` on."""
     messages: tuple[StoredMessage, ...]
 
 

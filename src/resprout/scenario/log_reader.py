@@ -1,8 +1,8 @@
-"""A client that reads a log, page after page, while other things happen.
+"""A simulated client that reads a log page by page during a run.
 
-It begins at an offset at a time, and asks for the next page some time after the one before, over gap marks too. What
-cannot be read now is asked for again. It is done when it has reached the end of the log after `until`, or has asked in
-vain for long by then.
+It begins at a given offset and time, and requests each page some time after the one before. It reads over gap marks,
+and repeats requests that fail. It is done when it reaches the end of the log after `until`, or when too many requests
+have failed after that.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from resprout.scenario.app import AppWish, PageRead, WakeAt
 from resprout.scenario.model import ReaderSpec
 
 TRIES_MAX: Final = 40
-"""After `until`, one after the other."""
+"""Failed requests after `until` before it gives up."""
 _EARLIEST: Final = -1
 
 
@@ -25,9 +25,9 @@ class LogReaderApp:
     def __init__(self, spec: ReaderSpec) -> None:
         self._spec = spec
         self._offset = spec.offset
-        """Where the next page begins."""
+        """Offset at which the next page begins."""
         self._next_us = -1
-        """When it is asked for; -1 while an answer is awaited."""
+        """Time of the next request; -1 while one is pending."""
         self._tries = 0
         self.done = False
 
@@ -53,7 +53,7 @@ class LogReaderApp:
         if news.reason:
             self._tries += over
             self.done = self._tries > TRIES_MAX
-            if self._offset < news.first:  # the oldest messages were dropped meanwhile
+            if self._offset < news.first:  # retention has dropped the oldest messages meanwhile
                 self._offset = _EARLIEST
             return [] if self.done else self._ask_at(now_us + self._spec.pause_us)
         begin = news.first if self._offset == _EARLIEST else self._offset
@@ -70,4 +70,4 @@ def _messages(news: EventsAnswered) -> tuple[StoredMessage, ...]:
     try:
         return tuple([stored for event in news.events for stored in messages_of(event, in_log=True)])
     except WireError:
-        return ()  # what is missing is for the judge
+        return ()  # the judge reports the missing messages

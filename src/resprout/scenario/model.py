@@ -170,19 +170,19 @@ class ClientSpec(msgspec.Struct, frozen=True):
 
 
 class ReaderSpec(msgspec.Struct, frozen=True):
-    """A client reads a log, page after page. A client reads one log at most."""
+    """A client that reads a log page by page. A client reads at most one log."""
 
     client: str
     log: str
     filter: str
     start_us: int = 0
     offset: int = -1
-    """Where it begins; -1: at the first message that is kept."""
+    """Offset of the first page; -1: the first that is kept."""
     size: int = 4_096
-    """Bytes of a page."""
+    """Size of a page in bytes."""
     pause_us: int = 200_000
     until_us: int = 0
-    """It goes on until it has reached the end of the log after this."""
+    """Time after which it stops at the end of the log."""
 
 
 class Mix(msgspec.Struct, frozen=True):

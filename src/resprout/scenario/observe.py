@@ -213,7 +213,7 @@ class ClientCounts:
         """What replicas have in their books is for the judge."""
 
     def read(self, time_us: int, page: PageRead) -> None:
-        """And what a log holds."""
+        """Record a page that a client has read from a log."""
 
     def asked(self, time_us: int, request: ClientRequest) -> None:
         if isinstance(request, SubscribeRequest):

@@ -1,6 +1,6 @@
-"""Rows of the trace about logs: their declarations, and what the disks of their replicas hold in the end.
+"""Trace rows about logs: declarations, the contents of replicas at the end of a run, and pages that clients read.
 
-Offsets count messages, and a gap mark has an offset of its own.
+Offsets count messages, and a gap mark takes an offset of its own.
 """
 
 import zlib
@@ -28,7 +28,7 @@ def declared_rows(time_us: int, world: str, logs: Iterable[LogDeclaration]) -> I
 
 
 def kept_rows(time_us: int, node: str, log: str, entries: Sequence[LogEntry], end: int, runs: bool) -> Iterator[Row]:
-    """What a replica has on its disk. `end`: the offset behind it where it has no entries."""
+    """Yield the rows for the entries on the disk of a replica. `end`: its end offset if it has no entries."""
     about = {"log": log}
     for entry in entries:
         bundle = entry.messages
@@ -43,7 +43,7 @@ def kept_rows(time_us: int, node: str, log: str, entries: Sequence[LogEntry], en
 
 
 def page_rows(time_us: int, node: str, page: PageRead) -> Iterator[Row]:
-    """What a client has read."""
+    """Yield the rows for a page that a client has read."""
     for stored in page.messages:
         message = stored.message
         yield Row(
@@ -67,7 +67,7 @@ def page_rows(time_us: int, node: str, page: PageRead) -> Iterator[Row]:
 
 
 def message_rows(time_us: int, node: str, kind: str, log: str, offset: int, tseq: int, bundle: Bundle) -> Iterator[Row]:
-    """One for each message of an entry."""
+    """Yield one row for each message of an entry."""
     found = zip(unpack_payloads(bundle), unpack_attributes(bundle), strict=True)
     for place, (payload, attributes) in enumerate(found):
         yield Row(
@@ -89,5 +89,5 @@ def message_rows(time_us: int, node: str, kind: str, log: str, offset: int, tseq
 
 
 def fingerprint(payload: bytes, attributes: Attributes | Mapping[str, Any]) -> str:
-    """Of the bytes of a message: equal for equal ones."""
+    """Return a checksum of a message. Equal messages have equal checksums."""
     return f"{zlib.crc32(_encode(dict(attributes)), zlib.crc32(payload)):08x}"

@@ -1,4 +1,4 @@
-"""Declarations of logs in TOML files: those of scenarios, and those of brokers.
+"""Readers of `[[log]]` tables in scenario and configuration files, and of `--log` on the command line.
 
 [[log]]
 name = "bank"
@@ -32,7 +32,7 @@ _KEYS: Final = ("name", "filter", "replicas", "retain_bytes", "retain", "flush",
 
 
 def read_logs(file: TomlTable, stack: Stack[Any]) -> tuple[LogDeclaration, ...]:
-    """The tables `[[log]]` of a file."""
+    """Return the declarations in the `[[log]]` tables of a file."""
     tables = file.tables("log", LOGS_MAX, "log")
     if tables and not stack.keeps_logs:
         file.fail("log", f"the stack {stack.name!r} does not keep logs")
@@ -62,7 +62,7 @@ def _read_log(table: TomlTable) -> LogDeclaration:
 def read_readers(
     file: TomlTable, logs: Sequence[LogDeclaration], clients: Sequence[ClientSpec]
 ) -> tuple[ReaderSpec, ...]:
-    """The tables `[[reader]]` of a scenario."""
+    """Return the specifications in the `[[reader]]` tables of a scenario."""
     filters = {log.name: log.filter for log in logs}
     readers: list[ReaderSpec] = []
     for number, table in enumerate(file.tables("reader", READERS_MAX, "reader")):
@@ -95,7 +95,7 @@ def read_readers(
 
 
 def parse_log(text: str) -> LogDeclaration:
-    """A log on a command line: `bank=bank/#@b0,b1,b2`, or a JSON object. UsageError for anything else."""
+    """Parse the value of `--log`: `bank=bank/#@b0,b1,b2`, or a JSON object. Raises UsageError if it is not valid."""
     if text.startswith("{"):
         try:
             log = msgspec.json.decode(text, type=LogDeclaration)
@@ -112,7 +112,7 @@ def parse_log(text: str) -> LogDeclaration:
 
 
 def check_replicas(file: TomlTable, logs: Sequence[LogDeclaration], brokers: Sequence[str]) -> None:
-    """In a scenario the brokers of a log are those of the scenario."""
+    """Check that the scenario has the brokers that its logs name as replicas."""
     for number, log in enumerate(logs):
         for place, broker in enumerate(log.replicas):
             if broker not in brokers:

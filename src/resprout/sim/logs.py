@@ -1,4 +1,4 @@
-"""Logs of a virtual world: whether they are complete, and what is on the disks of their replicas."""
+"""Logs of a simulated network: whether they are complete, and the contents of their replicas."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,7 +18,7 @@ class VirtualLogs:
         self._logs = tuple(logs)
 
     def is_busy(self) -> bool:
-        """Whether a log with most of its replicas has something to do: then a run is not over."""
+        """Whether a log with a majority of its replicas has pending work, so that the run must go on."""
         return any(self._is_busy(log) for log in self._logs)
 
     def _is_busy(self, log: LogDeclaration) -> bool:
@@ -33,18 +33,18 @@ class VirtualLogs:
         return len(ends) > 1 or not all(replica.is_complete for replica in replicas)
 
     def _hosts(self) -> dict[str, LogHost]:
-        """The brokers that run, by name."""
+        """Return the hosts of logs at running brokers, by broker."""
         found: dict[str, LogHost] = {}
         for name, node in self._world.nodes.items():
             machine = node.process.machine if node.process is not None and node.process.step is not None else None
             inner = machine.machine if isinstance(machine, Links) else None
-            inner = getattr(inner, "machine", inner)  # behind what keeps events
+            inner = getattr(inner, "machine", inner)  # a wrapper that records events
             if isinstance(inner, LogBroker):
                 found[name] = inner.logs
         return found
 
     def rows(self) -> Iterator[Row]:
-        """What is on the disks in the end."""
+        """Yield the rows for the contents of replicas at the end."""
         running = self._hosts()
         for log in self._logs:
             for broker in self._world.nodes:
@@ -55,7 +55,7 @@ class VirtualLogs:
                     yield from kept_rows(self._world.now_us, broker, log.name, entries, end, replica is not None)
 
     def entries(self, log: LogDeclaration, broker: str) -> list[LogEntry]:
-        """What a replica has on its disk."""
+        """Return the entries on the disk of a replica."""
         store = self._world.nodes[broker].disk.stores.get(log.entries)
         if store is None:
             return []

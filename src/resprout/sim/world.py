@@ -65,10 +65,10 @@ RESTART_US: Final = 1_000
 
 
 class StoreDriver:
-    """Does what machines ask of journals with names (`journal.interface`)."""
+    """Executes the effects of machines on named journals (`journal.interface`)."""
 
     def __init__(self, calendar: Calendar, hand: Callable[[Process, Event], None]) -> None:
-        """`hand` lets a process that runs take a step."""
+        """`hand` gives an event to a running process."""
         self._calendar = calendar
         self._hand = hand
 
@@ -91,7 +91,7 @@ class StoreDriver:
         self._answer(process, StoreFetched(effect.token, records, reader.first, reader.end))
 
     def _answer(self, process: Process, event: Event) -> None:
-        """After one latency of the disk."""
+        """Give the process an answer after one latency of the disk."""
         self._calendar.at(self._calendar.now_us + process.node.disk_latency_us, self._tell, process, event)
 
     def _tell(self, process: Process, event: Event) -> None:

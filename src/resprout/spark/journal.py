@@ -1,5 +1,5 @@
-"""The journal of one broker, or a log, read by a process of Spark: its extent, where lives begin, and a range page by
-page.
+"""Reads of the journal of one broker, or of a log, by a process of Spark: the extent, the beginnings of lives, and
+ranges of events page by page.
 
 `JournalView` also finds what retention has deleted meanwhile, and what the journal never held because its broker was
 down. The caller decides whether that is an error.
@@ -44,7 +44,7 @@ PAGE_BYTES: Final = 1 << 20
 SCAN_BYTES: Final = 256 << 10
 """Of what is only looked through."""
 LAG_TRIES: Final = 20
-"""Of a log that ends before what was read of it: replicas catch up."""
+"""Attempts to read a log that ends before the requested offset, while its replicas catch up."""
 LOOK_BYTES: Final = 1
 """Of what is looked at for its life only: one event."""
 
@@ -132,12 +132,12 @@ class EventBrokers:
 
 
 def is_log(journal: str) -> bool:
-    """Whether any broker may be asked for it."""
+    """Whether this is a log, which any broker can read."""
     return journal.startswith(LOG_PREFIX)
 
 
 def _not_yet(request: ReadRequest, answer: EventsAnswered) -> str:
-    """Why a replica of a log cannot answer now what it, or another one, will answer later; empty otherwise."""
+    """Return the reason why a replica cannot serve this request yet, or an empty text."""
     if not is_log(request.journal):
         return ""
     if answer.retryable:
@@ -183,15 +183,15 @@ class JournalView:
     """A journal as a reader with these filters may see it."""
 
     def __init__(self, brokers: EventPages, filters: tuple[str, ...], where: str | None, journal: str = "") -> None:
-        """`journal`: what is read where nothing else is named."""
+        """`journal`: the journal or log to read unless a call names another one."""
         self._brokers = brokers
         self._journal = journal
         self._filters = filters
         self._where = where
 
     def held(self, journal: str = "", least: int = 0) -> JournalExtent:
-        """Of this journal, or of the first that any server keeps. A replica of a log may be behind: then it is asked
-        again, for some time, until it has come to `least`."""
+        """Return the extent of this journal, or of the first that a server keeps. If the replica of a log ends before
+        `least`, ask again, up to `LAG_TRIES` times."""
         journal = journal or self._journal
         for attempt in range(LAG_TRIES):
             if attempt:

@@ -163,11 +163,11 @@ class SourceOptions(msgspec.Struct, frozen=True):
     fails_on_loss: bool = True
     headers: bool = False
     log: str | None = None
-    """The log to read; None: the journal of a broker."""
+    """Name of the log to read; None: read the journal of a broker."""
 
     @property
     def journal(self) -> str:
-        """What is read; empty for the journal of any broker."""
+        """Name of the journal or log to read; empty for the journal of any broker."""
         return f"{LOG_PREFIX}{self.log}" if self.log is not None else ""
 
 

@@ -81,7 +81,7 @@ class ColumnMaker:
     """For tables with this schema."""
 
     def __init__(self, schema: pa.Schema, in_log: bool = False) -> None:
-        """`in_log`: each message has a position of its own."""
+        """`in_log`: whether each message has an offset of its own."""
         self._schema = schema
         self._in_log = in_log
         self._makers = [_MAKERS[name] for name in schema.names]
@@ -144,7 +144,7 @@ def _position(rows: _Rows, kind: pa.DataType) -> pa.Array:
 
 
 def _partition(rows: _Rows, kind: pa.DataType) -> pa.Array:
-    """A log has one, and a journal the lives of its broker."""
+    """Return the column `partition`: 0 for a log, the life of the broker for a journal."""
     return pa.array(rows.number(0 if rows.in_log else event.life for event in rows.events), kind)
 
 

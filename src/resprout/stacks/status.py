@@ -81,44 +81,44 @@ class HeldPublisher(msgspec.Struct, frozen=True):
 
 
 class PositionSeen(msgspec.Struct, frozen=True):
-    """How far a reader of a log has come, as it has stored it."""
+    """The stored position of a reader of a log."""
 
     name: str
     offset: Count
-    """Where it goes on."""
+    """Offset at which the reader continues."""
     lag: Count
-    """Offsets from there to the end of the log."""
+    """Offsets between the position and the end of the log."""
 
 
 class LogSeen(msgspec.Struct, frozen=True):
-    """A log, as a broker that was told of it sees it."""
+    """A declared log, as one broker sees it."""
 
     name: str
     filter: str
     replicas: tuple[str, ...]
-    """The brokers that are to keep it."""
+    """Brokers that are declared to keep a replica."""
     role: str = ""
-    """Of the replica here: `leader`, `follower`, `joining`, or `stopped` for one that takes no part; empty for none."""
+    """Role of the replica here: `leader`, `follower`, `joining` or `stopped`; empty if there is none."""
     leader: str = ""
-    """As far as it is known here; empty while there is none, or no replica is here."""
+    """Broker of the leader as the replica here knows it; empty if it knows none or there is no replica."""
     members: tuple[str, ...] = ()
-    """The brokers that vote, as far as the replica here knows."""
+    """Brokers that vote, as far as the replica here knows."""
     first: Count | Absent = msgspec.UNSET
-    """The first offset that the replica here has, when it was last looked at."""
+    """First offset of the replica here when it was last read."""
     end: Count | Absent = msgspec.UNSET
-    """The offset behind the last message that it has."""
+    """Offset behind the last message of the replica here."""
     is_feeding: bool = False
-    """The feeder of the log is here."""
+    """Whether the feeder of the log runs here."""
     unfed: Count = 0
-    """Bundles that the feeder here was handed, and that are not in the log yet."""
+    """Bundles at the feeder here that are not in the log yet."""
     leaderless_seconds: Amount = 0.0
-    """For how long the replica here has known no leader that a majority follows."""
+    """Seconds for which the replica here has known no leader with a majority."""
     behind_seconds: Amount = 0.0
-    """For how long it has lacked something that the leader has."""
+    """Seconds for which it has lacked entries that the leader has."""
     trouble: str = ""
-    """Why it takes no part."""
+    """Reason why the replica is stopped; empty if it is not."""
     positions: tuple[PositionSeen, ...] = ()
-    """As the replica here knows them."""
+    """Stored positions, as the replica here knows them."""
 
 
 class StackStatus(msgspec.Struct, frozen=True):
@@ -154,9 +154,9 @@ class StackStatus(msgspec.Struct, frozen=True):
     dropped_messages: Count = 0
     """Messages that were dropped in this life, because a subscriber that wants it so was slow."""
     notices: tuple[str, ...] = ()
-    """What people should know."""
+    """Lines for operators about problems."""
     logs: tuple[LogSeen, ...] = ()
-    """Those that it was told of."""
+    """Logs that are declared at this broker."""
     refused: dict[str, int] = {}
     """What brokers said that was not theirs to say and did not cost them their links: how often, by reason."""
 

@@ -71,21 +71,21 @@ CONSUME_OVER: Final = "consume_over"
 # logs; the name of the log is `log` in the attributes of each row
 
 LOG_DECLARED: Final = "log_declared"
-"""At the beginning, one for each log: `filter`; `replicas` in the attributes, with spaces between."""
+"""One row for each log, at the beginning: `filter`; `replicas` in the attributes, separated by spaces."""
 LOG_FED: Final = "log_fed"
-"""A broker begins to feed a log: what is published from the first of these on belongs to it."""
+"""A broker begins to feed a log. The log keeps what is published after the first of these rows."""
 LOG_KEPT: Final = "log_kept"
-"""At the end, one for each message on the disk of a replica: identity, `topic, keys, guarantee, payload_bytes`, `tseq`
-of a total, `position` (the offset); `crc` of its payload and attributes in the attributes."""
+"""One row for each message on the disk of a replica, at the end: identity, `topic, keys, guarantee, payload_bytes`,
+`tseq` of a total, `position` (the offset); `crc` of its payload and attributes in the attributes."""
 LOG_GAP: Final = "log_gap"
-"""At the end, one for each gap mark on the disk of a replica: `position`; `detail` says why."""
+"""One row for each gap mark on the disk of a replica, at the end: `position`; the reason in `detail`."""
 LOG_END: Final = "log_end"
-"""At the end, one for each replica with a disk: `first` and `end` in the attributes, the offsets that it has; `runs`
-where its broker does."""
+"""One row for each replica with a disk, at the end: `first` and `end` in the attributes, the range of offsets; `runs`
+if its broker runs."""
 LOG_READ: Final = "log_read"
-"""A client reads a message of a log. As `log_kept`."""
+"""A client has read a message of a log. Columns as for `log_kept`."""
 LOG_PAGE: Final = "log_page"
-"""A client has read a page: `from` and `until` in the attributes, the offsets that it covers; `filter`."""
+"""A client has read a page: `filter`; `from` and `until` in the attributes, the range of offsets."""
 
 # what happens to nodes and links
 

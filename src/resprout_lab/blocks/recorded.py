@@ -114,7 +114,7 @@ class RecordedSubscriptions:
         return self._check_all()
 
     def recorded_at(self, name: str) -> Subscriptions:
-        """What this neighbour, and everybody behind it, has recorded."""
+        """Return the subscriptions that this neighbour, and everything behind it, has recorded."""
         recorded = Subscriptions()
         for predicate, ask in self._asks[name].items():
             if ask.recorded:
@@ -137,7 +137,7 @@ class RecordedSubscriptions:
                 waiting[ghost] = None
 
     def stop_asking(self, ghost: str) -> Confirmed:
-        """What it wants still counts, and nothing waits for its confirmation any more."""
+        """Keep the subscriptions of a neighbour that was set aside, and no longer wait for its confirmations."""
         del self._asks[ghost], self.table.neighbours[ghost]
         return self._check_all()
 

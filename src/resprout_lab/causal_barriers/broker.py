@@ -1,18 +1,18 @@
-"""One broker of causal barriers: that of any causal multicast, with its order, and with a list of all members.
+"""One broker of causal barriers: a causal multicast with the order of direct dependencies, and a list of all members.
 
-News of members waits a moment for more of it: when a network begins, all brokers come at once.
+News of members is batched for 10 ms, because all brokers come at once when a network begins.
 
-The order of causal barriers at one member: direct dependencies in place of clocks. Process i keeps a set CB[j] for each
-process j: the messages that must be delivered at j before the next message that i sends it, and of these only the
-direct ones. A message that another one of the set depends on is left out, since j delivers it first anyway.
+The order at one member: process i keeps a set CB[j] for each process j, which holds the messages that must be delivered
+at j before the next message from i to j. The set holds only direct dependencies: a message that another one in the set
+depends on is left out, since j delivers it first anyway.
 
-*To multicast* m, number n of this member: with m goes CB as it is; then CB[j] = {(i, n)} for each target j.
+*Multicast* of m, number n of this member: m carries CB as it is; then CB[j] = {(i, n)} for each target j.
 
 *Arrival* of m: it waits until everything in its CB is delivered here, and the messages of its sender before it, as far
 as they go over this link. The paper waits for the own row only; a broker waits for all, because it passes m on.
 
-*Delivered*, m of the sender k with the number x: CB[j] = (CB[j] - CB of m for j) + {(k, x)} for each target j. For any
-other j that m has a row for, CB[j] = CB[j] + CB of m for j, but that k itself has delivered its own row.
+*Delivery* of m from sender k with number x: CB[j] = (CB[j] - CB of m for j) + {(k, x)} for each target j. For any other
+j that m has a row for, CB[j] = CB[j] + CB of m for j, except that k itself has delivered its own row.
 """
 
 import random
@@ -49,9 +49,10 @@ class DirectOrder(MulticastOrder[BarrierMulticast]):
     def __init__(self, member: str, held_max: int) -> None:
         super().__init__(member, held_max)
         self.members: MatchIndex[str] = MatchIndex()
-        """All that are known, and what they want."""
+        """All known members, with their subscriptions."""
         self._barriers: dict[str, Barrier] = {}
-        """CB: by member, what the next message to it depends on directly. Members that wait for the same share it."""
+        """CB: direct dependencies of the next message to a member, by member. Members with equal sets share one
+        object."""
 
     # -- to multicast --------------------------------------------------------------------------------------------------
 
@@ -78,7 +79,7 @@ class DirectOrder(MulticastOrder[BarrierMulticast]):
         )
 
     def forget(self, member: str) -> None:
-        """It is gone, and no target any more."""
+        """Forget a member that is gone, so that it is no target any more."""
         self._barriers.pop(member, None)
 
     # -- to deliver ----------------------------------------------------------------------------------------------------
@@ -100,7 +101,7 @@ class DirectOrder(MulticastOrder[BarrierMulticast]):
         return arrival
 
     def _update(self, rows: Iterable[tuple[str, Barrier]], sender: str, with_it: Barrier) -> None:
-        """Rows that are the same object, for sets that are, are computed once."""
+        """Update the rows of CB. Rows that are the same object, for equal sets, are computed once."""
         found: dict[tuple[int, int], Barrier] = {}
         for member, row in rows:
             before = self._barriers.get(member, ())
@@ -128,24 +129,24 @@ def _union(one: Barrier, other: Barrier) -> Barrier:
 
 
 NEWS_US: Final = 10_000
-"""How long news of members waits for more."""
+"""Time for which news of members is batched, in microseconds."""
 NEWS_BYTES: Final = 1 << 16
-"""Of one message, more or less."""
+"""Approximate size of one message with news of members, in bytes."""
 MEMBERS_MAX: Final = 65_536
-"""Known to one broker; a header could not name as many."""
+"""Most members that one broker knows; a header could not name as many."""
 
 
 class NewsDue(Timer, frozen=True):
-    """When to tell neighbours of members."""
+    """Timer for telling neighbours of members."""
 
 
 class MemberWishes(RecordedSubscriptions):
-    """Also which topic filters clients of this broker have."""
+    """A subscription table that also has the topic filters of the clients of this broker."""
 
     def __init__(self, seen: Callable[[], Iterable[Mark]]) -> None:
         super().__init__(seen)
         self.own: dict[str, int] = {}
-        """By filter: the subscriptions."""
+        """Number of subscriptions, by filter."""
 
     def want(self, direction: str, predicate: Predicate, confirmed: bool = False) -> Confirmed:
         if direction not in self._by_id and predicate not in self.table.of(direction):
@@ -165,9 +166,9 @@ class BarrierBroker(MulticastBroker[BarrierMulticast]):
         self._direct = DirectOrder(member_of(seat), options.held_back)
         self._own = MemberKnown(seat.name, seat.incarnation, 0, ())
         self._members: dict[str, MemberKnown] = {}
-        """Of each broker its latest life: earlier ones are dead, and no targets."""
+        """The latest life of each broker. Earlier lives are dead, and no targets."""
         self._news: dict[str, str] = {}
-        """Names of members that are new or have changed, and who told of them: that one knows."""
+        """Members that are new or have changed, with the neighbour that told of them and needs no news of them."""
         marks = Seen()
         self._mine = MemberWishes(marks.marks)
         super().__init__(
@@ -184,7 +185,7 @@ class BarrierBroker(MulticastBroker[BarrierMulticast]):
         )
 
     def _look_at_own(self) -> None:
-        """Clients of this broker may have subscribed or left."""
+        """Announce changes of the subscriptions of clients here."""
         if (filters := tuple(sorted(self._mine.own))) != self._own.filters:
             self._own = MemberKnown(self._own.name, self._own.life, self._own.version + 1, filters)
             self._take((self._own,), "")

@@ -1,11 +1,10 @@
-"""A publication with its barriers, and who there is to be a target.
+"""Publications with barriers, and news of members.
 
-The header of a publication: for each target what must be delivered there before, as the paper has it.
+The header of a publication names, for each target, the messages that must be delivered there before, as in the paper.
 
-A header is made once, by the sender, and never changed. In a simulator one object serves all brokers, and so does each
-row in it: where all targets wait for the same, they share one tuple. Whatever is asked of a header, its length above
-all, is found once for each distinct row and kept, because 511 targets times 511 dependencies are too many to look at
-for every broker again.
+A header is made once, by the sender, and never changed. In a simulator one object serves all brokers. If all targets
+wait for the same messages, their rows share one tuple. Properties of a header, such as its length, are computed once
+for each distinct row and cached, because 511 targets times 511 dependencies are too many to examine at every broker.
 """
 
 from collections.abc import Iterable
@@ -22,23 +21,23 @@ from resprout_lab.blocks.causal_order import COUNT_MAX
 from resprout_lab.blocks.multicast.messages import MulticastMessage
 
 Barrier = tuple[tuple[str, int], ...]
-"""(member, number) of messages that must be delivered before, by name."""
+"""(member, number) of messages that must be delivered before, sorted by name."""
 
 HEADER_BYTES_MAX: Final = limits.FRAME_BYTES - limits.BUNDLE_BYTES - (1 << 16)
-"""As encoded, so that a frame has room for it beside the largest bundle with its topic and keys."""
+"""Most bytes of an encoded header, so that it fits into a frame beside the largest bundle with its topic and keys."""
 PAPER_TARGET_BYTES: Final = 8
 PAPER_DEPENDENCY_BYTES: Final = 8
 
 
 class Barriers(msgspec.Struct, frozen=True, array_like=True, dict=True):
     rows: tuple[tuple[str, Barrier], ...]
-    """(target, its barrier), by name."""
+    """(target, its barrier), sorted by name."""
     others: tuple[tuple[str, Barrier], ...] = ()
-    """The same of members that are no targets, as far as they have to wait for something."""
+    """(member, its barrier) for members that are no targets and have a barrier."""
 
     @classmethod
     def of(cls, targets: Iterable[str], barrier: Barrier) -> "Barriers":
-        """All targets wait for the same."""
+        """Return barriers that are equal for all targets."""
         return cls(tuple([(target, barrier) for target in targets]))
 
     def of_target(self, member: str) -> Barrier:
@@ -46,18 +45,18 @@ class Barriers(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
     @property
     def is_sound(self) -> bool:
-        """Whether an honest peer may have sent it: the numbers can be."""
+        """Whether an honest peer may have sent it: all numbers are in range."""
         return self._numbers_are_sound
 
     @cached_property
     def paper_bytes(self) -> int:
-        """|Targets| * 8, and 8 for each dependency of each row."""
+        """Return the size by the paper: 8 bytes for each target and for each dependency of each row."""
         dependencies = sum(len(barrier) for _, barrier in (*self.rows, *self.others))
         return PAPER_TARGET_BYTES * len(self.rows) + PAPER_DEPENDENCY_BYTES * dependencies
 
     @cached_property
     def encoded_bytes(self) -> int:
-        """On a connection, to the byte: `wire.sizes` asks for it and believes it, and compares now and then."""
+        """Return the exact encoded size. `wire.sizes` relies on it, and verifies it from time to time."""
         sizes = {id(barrier): _barrier_bytes(barrier) for barrier in self._distinct}
         rows = (*self.rows, *self.others)
         names = sum(text_bytes(target) for target, _ in rows)
@@ -66,7 +65,7 @@ class Barriers(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
     @cached_property
     def whole(self) -> Barrier:
-        """All that anybody waits for."""
+        """All messages in any barrier."""
         if len(self._distinct) == 1:
             return self._distinct[0]
         whole: dict[str, int] = {}
@@ -77,7 +76,7 @@ class Barriers(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
     @cached_property
     def _distinct(self) -> list[Barrier]:
-        """The same object once; equal ones may be there several times."""
+        """Return the rows without repeated objects; equal rows may remain."""
         return list({id(barrier): barrier for _, barrier in (*self.rows, *self.others)}.values())
 
     @cached_property
@@ -94,16 +93,16 @@ def _barrier_bytes(barrier: Barrier) -> int:
 
 
 EVERYBODY: Final = "#"
-"""The one group: a member numbers all that it multicasts, whatever the topic."""
+"""Name of the only group: a member numbers all its messages together, whatever the topic."""
 GONE: Final = COUNT_MAX
 _MEMBER_BYTES: Final = 16
 
 
 class BarrierMulticast(MulticastMessage, frozen=True, tag=190):
-    """A publication to the targets that its header names: those that want its topic."""
+    """A publication to the targets in its header: the members that subscribe to its topic."""
 
     number: int
-    """Among all that its sender multicasts."""
+    """Number of the message among all messages of its sender."""
     barriers: Barriers
 
     @property
@@ -125,12 +124,12 @@ class BarrierMulticast(MulticastMessage, frozen=True, tag=190):
 
 
 class MemberKnown(msgspec.Struct, frozen=True, array_like=True):
-    """A broker, and what its clients want: it is a target of messages to topics that one of the filters matches."""
+    """A broker and the topic filters of its clients. It is a target of messages that one of the filters matches."""
 
     name: str
     life: int
     version: int
-    """The newer one of the same life counts. `GONE`: the life is over."""
+    """Version of this news; the higher one of a life is valid. `GONE`: the life is over."""
     filters: tuple[str, ...]
 
     @property
@@ -143,7 +142,8 @@ class MemberKnown(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MembersKnown(ProtocolMessage, frozen=True, tag=191):
-    """Members that are new, or whose clients want something else now. Passed on to those who may not know."""
+    """Members that are new, or whose subscriptions have changed. A broker passes it on to neighbours that may not
+    know."""
 
     members: tuple[MemberKnown, ...]
 

@@ -1,15 +1,14 @@
-"""The order of CBCAST at one member of all groups: numbers for what it multicasts, and a place for what it hears.
+"""The order of CBCAST at one member of all groups: how messages are numbered, and when they are delivered.
 
-*To multicast* m to a group g, the member counts it, in its own entry of the clock of g. With m go the entries of the
+*Multicast* of m to a group g: the member increments its own entry in the clock of g. m carries the entries of the
 clocks of all groups that have changed since the member's last message to g.
 
-*Arrival*, m waits until, for every entry of its clocks, as many messages of that member to that group have been
-delivered; of its sender to g, all before m. What m does not carry was carried by the message of the same sender to g
-before it, for which m waits.
+*Arrival* of m: it waits until, for every entry of its clocks, as many messages of that member to that group have been
+delivered here, and all earlier messages of its sender to g. Entries that m does not carry were carried by the message
+of the same sender to g before it, for which m waits.
 
-*Delivered*, m is counted. The clock here counts nothing but what was delivered, or must not be waited for
-(`pass_over`); so what goes with the next multicast is exactly what this member has seen before it, and nobody needs to
-merge clocks.
+*Delivery* of m: the clock counts it. The clock counts only messages that were delivered, or must not be waited for
+(`pass_over`). So the next multicast carries exactly what this member has seen before it, and clocks need no merging.
 """
 
 import random
@@ -29,8 +28,8 @@ class Multicast(MulticastMessage, frozen=True, tag=184):
     """A publication to the group of its topic."""
 
     clocks: Changes
-    """Of every group, what has changed at the sender since its last message to this one. The entry of the sender in
-    this group is the number of the message."""
+    """Entries of all groups that have changed at the sender since its last message to this group. The entry of the
+    sender in this group is the number of the message."""
 
     @property
     def cost(self) -> int:
@@ -45,7 +44,7 @@ class Multicast(MulticastMessage, frozen=True, tag=184):
         return self.bundle.topic
 
     def checked_number(self) -> int:
-        """Its own entry. PeerError unless it has one, and clocks that an honest peer may send."""
+        """Return its own entry. Raises PeerError unless it has one, and clocks that an honest peer may send."""
         causal_order.check_changes(self.clocks)
         for group, entries in self.clocks:
             if group == self.bundle.topic:
@@ -59,7 +58,7 @@ class CausalOrder(MulticastOrder[Multicast]):
     def __init__(self, member: str, held_max: int) -> None:
         super().__init__(member, held_max)
         self._sent: dict[str, int] = {}
-        """By group: the version of the clock with the last message from here to it."""
+        """Version of the clock with the last message from here to a group, by group."""
 
     def check_room(self, bundle: Bundle) -> None:
         group = bundle.topic
@@ -76,7 +75,8 @@ class CausalOrder(MulticastOrder[Multicast]):
         return Multicast(bundle, 1, self.member, (), self._clock.since(before))
 
     def joined(self) -> None:
-        """A new member of a group has not seen earlier headers: the next one to each group names everything."""
+        """Send the whole clock with the next message to each group, because a new member has not seen earlier
+        headers."""
         self._sent.clear()
 
     def entries(self, message: Multicast) -> Entries:

@@ -74,7 +74,8 @@ class _Flight(NamedTuple):
 
 
 class _Line:
-    """Of one publisher: what its earlier lives have published here goes before what it publishes now."""
+    """The publications of one publisher, in order: those of its earlier lives here come before those of its present
+    one."""
 
     __slots__ = ("flying", "is_advancing", "waiting")
 

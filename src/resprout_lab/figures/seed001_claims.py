@@ -7,7 +7,7 @@ from resprout_lab.figures.seed001_runs import BROKERS, Measured
 from resprout_lab.figures.seed001_tables import PageNumbers
 
 SIMILAR: Final = 0.25
-"""Headers that differ by no more are similar."""
+"""Relative difference up to which headers count as similar."""
 NOT_JUDGED: Final = "cannot be judged"
 
 
@@ -20,7 +20,7 @@ class Claim(NamedTuple):
     says: str
     here: str
     holds: bool | None
-    """None: it cannot be judged."""
+    """The verdict; None if the claim cannot be judged."""
 
     @property
     def verdict(self) -> str:
@@ -39,7 +39,8 @@ def from_to(of: list[float]) -> str:
 
 
 def saturating(page: PageNumbers) -> list[Claim]:
-    """5.1, individual throughput of one message in a bundle, from the tables of the large sweeps."""
+    """Return the claims of 5.1: individual throughput with one message in a bundle, from the tables of the large
+    sweeps."""
     at: Callable[[str, str], list[float]] = lambda section, stack: page.column(section, 0, stack)  # noqa: E731
     delta, locamu = at("a", "delta"), at("a", "locamu")
     loss = [1 - grows(one) for one in (delta, locamu)]
@@ -75,7 +76,7 @@ def saturating(page: PageNumbers) -> list[Claim]:
 
 
 def by_publishers(page: PageNumbers, runs: LongestRuns) -> list[Claim]:
-    """5.2: headers of the large sweep, where all brokers are members of the one group."""
+    """Return the claims of 5.2: headers of the large sweep, in which all brokers are members of the one group."""
     head = {stack: page.column("5.2", 2, stack) for stack in ("cbcast", "locamu", "causal-barriers")}
     cbcast, locamu, barriers = head["cbcast"], head["locamu"], head["causal-barriers"]
     held_up = [runs.longest("5.2", stack, "10Mbit", BROKERS) for stack in ("cbcast", "resprout")]
@@ -93,7 +94,7 @@ def by_publishers(page: PageNumbers, runs: LongestRuns) -> list[Claim]:
 
 
 def by_groups(page: PageNumbers, runs: LongestRuns) -> list[Claim]:
-    """5.3: headers with groups and with one, when everybody publishes and nobody is held up."""
+    """Return the claims of 5.3: headers with many groups and with one, when all brokers publish and none is held up."""
     header: dict[tuple[str, str], float] = {}
     for part in ("5.2", "5.3"):
         for stack in ("locamu", "cbcast", "causal-barriers"):
@@ -118,7 +119,7 @@ def by_groups(page: PageNumbers, runs: LongestRuns) -> list[Claim]:
 
 
 def worst(page: PageNumbers) -> list[Claim]:
-    """5.4, closed forms."""
+    """Return the claims of 5.4, from closed forms."""
     found = page.column("5.4", 1, "LoCaMu, with names")
     return [
         Claim("5.4-1", "the largest header of LoCaMu does not depend on the size of the system",

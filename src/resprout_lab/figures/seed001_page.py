@@ -41,11 +41,11 @@ CHARTS: Final = {
     "5.4": ("5.4", 0, "5.4: largest header by brokers", "bytes"),
     "5.4-nodes": ("5.4", 1, "5.4: worst header by nodes, closed forms", "bytes"),
 }
-"""By file: section and place of its table, title, and what the vertical axis counts."""
+"""Section and index of the table, title, and unit of the vertical axis, by file name."""
 
 
 def lines(title: str, unit: str, table: Table) -> str:
-    """Both axes are logarithmic."""
+    """Return a line chart with two logarithmic axes."""
     xs = [_number(label) for label in table]
     series = {
         ALIASES.get(name, name): name for name in next(iter(table.values())) if ALIASES.get(name, name) in COLOURS
@@ -95,7 +95,7 @@ def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 class Runs:
-    """What was measured, each point with runs of several lengths, each twice the one before."""
+    """The measured runs. Each point has runs of several lengths, each twice as long as the one before."""
 
     def __init__(self, found: Iterable[Measured]) -> None:
         self._found = list(found)
@@ -109,7 +109,7 @@ class Runs:
 
 
 def windows(runs: Runs) -> str:
-    """5.1a, with so many messages and with twice that."""
+    """Return the table of 5.1a, with each run and the one that is twice as long."""
     rows = []
     for stack in ("resprout", "locamu", "delta"):
         for brokers in SIZES:
@@ -133,7 +133,7 @@ def by_publishers(runs: Runs, part: str, bandwidth: str, cell: Callable[[Measure
 
 
 def largest_change(runs: Runs, part: str, bandwidth: str) -> str:
-    """What doubling changes, at most, in the throughput when everybody publishes."""
+    """Return the largest relative change of throughput from doubling a run in which all brokers publish."""
     lengths = [runs.lengths(part, stack, BROKERS, bandwidth, BROKERS) for stack in CAUSAL]
     pairs = [pair for each in lengths for pair in itertools.pairwise(each)]
     changes = [abs(long.individual / short.individual - 1) for short, long in pairs]
@@ -141,7 +141,7 @@ def largest_change(runs: Runs, part: str, bandwidth: str) -> str:
 
 
 def page(found: Iterable[Measured], template: str) -> tuple[str, dict[str, str]]:
-    """The text, and charts by file name."""
+    """Return the text of the page, and the charts by file name."""
     runs = Runs(found)
     parts = {"WINDOWS": windows(runs), "CLAIMS": claims(PageNumbers(template), runs)}
     for part in ("5.2", "5.3"):

@@ -33,18 +33,18 @@ OPTIONS: Final = {
 }
 CAUSAL: Final = ("resprout", "locamu", "cbcast", "causal-barriers")
 SIZES: Final = {15: 960, 63: 480, 255: 192, 511: 192}
-"""5.1a: brokers, and messages of the one publisher; half as many in the first run."""
+"""Messages of the one publisher by number of brokers, for 5.1a. The first run has half as many."""
 LONGER: Final = (1_920, 3_840, 7_680)
-"""Of `locamu` at 15 brokers."""
+"""Messages of longer runs of `locamu` with 15 brokers."""
 DELTA_MESSAGES: Final = 192
 BROKERS: Final = 31
-"""5.2 and 5.3."""
+"""Number of brokers in 5.2 and 5.3."""
 PUBLISHERS: Final = {1: 48, 8: 16, 31: 8}
-"""And messages of each in the first run; twice as many in the second."""
+"""Messages of each publisher in the first run by number of publishers. The second run has twice as many."""
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One run."""
+    """The results of one run."""
 
     part: str
     """`5.1a`, `5.2` or `5.3`."""
@@ -53,20 +53,20 @@ class Measured(msgspec.Struct, frozen=True):
     bandwidth: str
     publishers: int
     messages: int
-    """Of each publisher."""
+    """Messages of each publisher."""
     ended: str = ""
     violated: tuple[str, ...] = ()
     individual: float = 0.0
-    """Deliveries per second of a subscriber, in the middle half of what it was given, on average."""
+    """Deliveries per second at a subscriber, in the middle half of its messages; the mean over subscribers."""
     header: float = 0.0
-    """Mean, by the formula of the stack's paper."""
+    """Mean size of a header in bytes, by the formula of the stack's paper."""
     header_most: float = 0.0
     link_bytes: float = 0.0
-    """For each publication and link between brokers, as encoded."""
+    """Encoded bytes for each publication and link between brokers."""
 
     @property
     def point(self) -> "Point":
-        """What is run, without what came of it."""
+        """Return the parameters of the run, without its results."""
         return (self.part, self.stack, self.brokers, self.bandwidth, self.publishers, self.messages)
 
 
@@ -127,7 +127,7 @@ def _number(facts: RunFacts, measure: str) -> float:
 
 
 def read(file: Path) -> dict[Point, Measured]:
-    """By point: what was measured."""
+    """Return the measured results by point."""
     if not file.exists():
         return {}
     return {one.point: one for one in msgspec.json.decode(file.read_bytes(), type=list[Measured])}

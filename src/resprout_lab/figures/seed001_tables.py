@@ -1,10 +1,10 @@
-"""The tables of a page in Markdown, as numbers."""
+"""Reader of the Markdown tables of a page, as numbers."""
 
 import re
 from typing import NamedTuple
 
 Table = dict[str, dict[str, float]]
-"""By first cell of a row, by column: the first column of a name counts."""
+"""Numbers by first cell of their row, and by column. Of columns with one name the first counts."""
 
 
 def number(cell: str) -> float:
@@ -13,7 +13,7 @@ def number(cell: str) -> float:
 
 
 def tables_of(text: str, section: str) -> list[Table]:
-    """Those of numbers under a heading that begins like this, in order."""
+    """Return the tables of numbers below the heading that begins like this, in order."""
     start = re.search(rf"^#+ {re.escape(section)}[: ].*$", text, re.M)
     if start is None:
         raise KeyError(section)

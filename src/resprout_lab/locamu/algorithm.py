@@ -62,8 +62,8 @@ class AlgorithmPort(Protocol):
         """Persist what was processed, before another node can know of it."""
 
     def refused(self, name: str) -> None:
-        """A message of this neighbour was dropped, because too many wait. Others behind it may be in order: the session
-        begins anew only when they have come."""
+        """Note that a message of this neighbour was dropped, because too many wait. Messages of others behind it may be
+        in order: the session begins anew only when they have come."""
 
     def processed(self, copy: Copy, senders: list[str]) -> None:
         """Report that these have one more message here."""
@@ -163,8 +163,8 @@ class Algorithm:
     # -- UPDATENODESTATE (lines 14 to 19) and FORWARD (lines 6 to 13) --------------------------------------------------
 
     def _update_node_state(self, copy: Copy) -> tuple[dict[CountedPair, int], dict[str, dict[str, int]]]:
-        """Return *P_i* as a forwarded *m* depends on it: without *m* itself (L2); and the same of the numbers of *i*,
-        by branch."""
+        """Return *P_i* as a forwarded *m* depends on it, without *m* itself (L2), and the numbers of *i* by branch,
+        likewise."""
         self.past.depend_on(copy.dependencies, self._near)
         before = dict(self.past.depends), dict(self.past.toward)
         self.past.add(each(copy.path))

@@ -17,13 +17,13 @@ Picks = dict[str, tuple[int, ...]]
 
 
 class LogAccess:
-    """What a broker that reads logs for clients has to know of them. Its driver says it."""
+    """Callbacks that a broker needs to read logs for clients. Its driver sets them."""
 
     def __init__(self) -> None:
         self.may_read: Callable[[str, str], bool] = lambda client, topic_filter: True
-        """Whether a client may subscribe to a filter, and so read what matches it."""
+        """Whether a client may subscribe to a filter, and so read the messages that match."""
         self.unread: Callable[[str], int] = lambda client: 0
-        """Tells how many bytes were sent to a client that it has not acknowledged."""
+        """Return the number of bytes that were sent to a client and not acknowledged."""
 
 
 class HeldBundle(Protocol):

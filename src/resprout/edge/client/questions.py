@@ -1,11 +1,11 @@
-"""What a client asks its broker for besides messages: brokers to be forgotten, past events, whether anybody listens,
-and positions in logs.
+"""Requests of a client to its broker: to forget brokers, to read past events, to find out whether a topic has
+subscribers, and to store positions in logs.
 
 Each question goes to the broker that serves; where that broker does not offer it, it is answered here. When the broker
 is lost before it has answered:
 
-- whether anybody listens is asked again of the next broker: the question changes nothing; so are positions, which
-  change once however often they are asked for;
+- the next broker is asked again whether a topic has subscribers, which changes nothing, and for changes of positions,
+  each of which acts once however often it is requested;
 - a request to forget brokers is answered here: it may or may not have been passed on, and repeating it does no harm;
 - a request for past events is answered here: another broker keeps another journal.
 
@@ -76,7 +76,7 @@ class AudienceQuestions:
         self.unsent.append(AskAudience(self._ids, topics))
 
     def next(self) -> AskAudience | None:
-        """To be said to the broker that serves."""
+        """Return the message to send to the current broker, if there is one."""
         if not self.unsent:
             return None
         asked = self.unsent.popleft()
@@ -89,24 +89,24 @@ class AudienceQuestions:
             out.append(Answer(AudienceAnswered(True), self._tokens.pop(self.unsent.popleft().id)))
 
     def told(self, message: AudienceTold, out: list[Effect]) -> None:
-        """WireError for what no honest broker says."""
+        """Handle an answer. Raises WireError if an honest broker never sends it."""
         if self._sent.pop(message.id, None) is None:
             raise WireError("an answer about listeners that nobody asked for")
         out.append(Answer(AudienceAnswered(message.anybody), self._tokens.pop(message.id)))
 
     def begin_session(self) -> None:
-        """Answers of the session before do not come any more."""
+        """Ask again in a new session, because answers of the earlier one are lost."""
         self.unsent.extendleft(reversed(self._sent.values()))
         self._sent = {}
 
 
 class PositionQuestions:
-    """They are asked again of the next broker: each acts once."""
+    """Pending requests about stored positions. The next broker gets them again; each change acts once."""
 
     def __init__(self) -> None:
         self.unsent: deque[AskPosition] = deque()
         self._tokens: dict[int, int] = {}
-        """By id: of all that are not answered."""
+        """Tokens of pending requests, by id."""
         self._sent: dict[int, AskPosition] = {}
         self._ids = 0
 
@@ -122,7 +122,7 @@ class PositionQuestions:
         self.unsent.append(asked)
 
     def next(self) -> AskPosition | None:
-        """To be said to the broker that serves."""
+        """Return the message to send to the current broker, if there is one."""
         if not self.unsent:
             return None
         asked = self.unsent.popleft()
@@ -135,14 +135,14 @@ class PositionQuestions:
             out.append(Answer(PositionAnswered(-1, 0, 0, reason), token))
 
     def told(self, message: PositionTold, out: list[Effect]) -> None:
-        """WireError for what no honest broker says."""
+        """Handle an answer. Raises WireError if an honest broker never sends it."""
         if self._sent.pop(message.id, None) is None:
             raise WireError("a position that nobody asked for")
         answer = PositionAnswered(message.offset, message.version, message.end, message.reason, message.retryable)
         out.append(Answer(answer, self._tokens.pop(message.id)))
 
     def begin_session(self) -> None:
-        """Answers of the session before do not come any more."""
+        """Ask again in a new session, because answers of the earlier one are lost."""
         self.unsent.extendleft(reversed(self._sent.values()))
         self._sent = {}
 
@@ -257,8 +257,8 @@ class ReadRequests:
 
 
 def messages_of(message: EventRead, in_log: bool = False) -> list[StoredMessage]:
-    """What one bundle of the past holds. In a log each message has a position of its own. WireError for what no honest
-    broker sends."""
+    """Return the messages of a bundle that was read; in a log each has an offset of its own. Raises WireError if an
+    honest broker never sends it."""
     bundle, offsets = message.bundle, message.offsets
     payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
     places = range(bundle.count) if offsets is None else offsets

@@ -1,9 +1,7 @@
-"""Logs on arrays: what the disks of their replicas hold, and what clients have read; the rules are those of
-`audit.logs` and `audit.log_order`.
+"""Logs on arrays: the rules of `audit.logs` and `audit.log_order`, vectorised.
 
-What is broken by the rows about logs alone is known at once. Whether something is missing, and whether a log agrees
-with the order of deliveries, is known when it is known what is owed, what depends on what, and which places totals have
-(`LogArrays.broken`).
+Violations that the rows about logs show by themselves are found at once. The others need more of the run: which
+publications are owed, what depends on what, and the places of totals (`LogArrays.broken`).
 """
 
 from typing import Final
@@ -37,7 +35,7 @@ _ABOUT: Final = ("log", "crc", "replicas", "first", "end", "runs", "from", "unti
 
 
 class LogRows:
-    """The rows about logs, and what they say in words."""
+    """The rows about logs, with their attributes as texts."""
 
     def __init__(self, rows: Rows, words: Words) -> None:
         self.rows, self.words = rows, words
@@ -54,7 +52,7 @@ class LogRows:
             raise UnreadableError("a row about a message of a log without identity")
         self.names = list(dict.fromkeys(self.text["log"].tolist()))
         self.predicates: dict[int, Predicate] = {}
-        """By place, of the rows that have one."""
+        """Predicates of the rows that have one, by index of the row."""
         for place in np.flatnonzero(self._is(kinds.LOG_DECLARED, kinds.LOG_PAGE)).tolist():
             self.predicates[place] = self._predicate(place)
 
@@ -62,7 +60,7 @@ class LogRows:
         return np.isin(self.rows.kind, self.words.kinds.find_all(wanted))
 
     def at(self, log: int, *wanted: str) -> Array:
-        """Places of the rows of some kinds about one log."""
+        """Return the indices of the rows of these kinds about one log."""
         return np.flatnonzero(self._is(*wanted) & (self.text["log"] == log))
 
     def number(self, place: int, name: str) -> int:
@@ -93,7 +91,7 @@ class ReplicaEnd(msgspec.Struct):
 
 
 class OneLog:
-    """A log as its rows have it."""
+    """The rows about one log."""
 
     def __init__(self, rows: LogRows, log: int) -> None:
         kept, gaps = rows.at(log, kinds.LOG_KEPT), rows.at(log, kinds.LOG_GAP)
@@ -104,7 +102,7 @@ class OneLog:
         self.replicas = len(rows.word(int(declared[-1]), "replicas").split()) if len(declared) else 0
         self.fed = table.row[rows.at(log, kinds.LOG_FED)]
         self.kept = {int(node): kept[table.node[kept] == node] for node in np.unique(table.node[kept])}
-        """By broker, the places of its messages."""
+        """Indices of the rows of its messages, by broker."""
         self.gaps = {int(node): gaps[table.node[gaps] == node] for node in np.unique(table.node[gaps])}
         self.ends: dict[int, ReplicaEnd] = {}
         for place in ends.tolist():
@@ -116,16 +114,16 @@ class OneLog:
         every = np.concatenate([np.zeros(0, dtype=np.int64), *[self.kept[node] for node in in_order]])
         position, first_of = np.unique(table.position[every], return_index=True)
         self.offset = position
-        """Every offset that a replica has."""
+        """All offsets that some replica has, sorted."""
         self.chosen = every[first_of]
-        """The place of the row that stands for each: that of the first replica by name."""
+        """Index of the row that stands for each offset: that of the first replica by name."""
 
     @property
     def running(self) -> list[ReplicaEnd]:
         return [end for end in self.ends.values() if end.runs]
 
     def find(self, position: Array) -> Array:
-        """For each offset the place of the row that stands for it; -1 for none."""
+        """Return for each offset the index of the row that stands for it, or -1."""
         if not len(self.offset):
             return np.full(len(position), -1, dtype=np.int64)
         at = np.minimum(np.searchsorted(self.offset, position), len(self.offset) - 1)
@@ -142,7 +140,7 @@ class LogArrays:
         judges_loss: bool,
         first_shock_us: int,
     ) -> None:
-        """`first_shock_us`: when something happened to a node or a link first."""
+        """`first_shock_us`: the time of the first fault of a node or a link."""
         self._rows, self._publications, self._wishes = rows, publications, wishes
         self._number = self._numbers(index)
         self.logs = [OneLog(rows, log) for log in rows.names]
@@ -153,19 +151,19 @@ class LogArrays:
         ]
         self.unjudged = self._is_judged.count(False)
         self.may_hold = np.zeros(len(publications), dtype=np.bool_)
-        """Publications that may wait for ever, because no majority of the replicas of a log runs."""
+        """Whether a publication may wait for ever, because some matching log has no majority of its replicas."""
         for log in self.logs:
             if log.predicate is not None and 2 * len(log.running) <= log.replicas:
                 self.may_hold |= wishes.matches(log.predicate, np.arange(len(publications)))
         self.reads = 0
-        """Pages that clients have read."""
+        """Number of pages that clients have read."""
         self._broken: set[str] = set()
         for log, name in zip(self.logs, rows.names, strict=True):
-            self._note("log_kept", any(self._keeps_wrongly(log, node) for node in log.ends))
+            self._note("log_kept", any(self._violates_kept(log, node) for node in log.ends))
             self._note("log_same", self._differs(log, name) or self._gaps_differ(log))
             gaps = [rows.rows.time_us[places] for places in log.gaps.values()]
             self._note("log_gap", any(bool(np.any(times <= first_shock_us)) for times in gaps))
-            self._note("log_read", self._read_wrongly(log, name))
+            self._note("log_read", self._violates_read(log, name))
         self._missing = [
             self._lacks(log) if judged else None for log, judged in zip(self.logs, self._is_judged, strict=True)
         ]
@@ -177,7 +175,7 @@ class LogArrays:
             self._broken.add(rule)
 
     def _numbers(self, index: MessageIndex) -> Array:
-        """The publication of each row of a message; -1 for none."""
+        """Return the publication of each row about a message, or -1."""
         table, found = self._rows.rows, np.full(len(self._rows.rows), -1, dtype=np.int64)
         at = np.flatnonzero(self._rows.is_message)
         if len(at):
@@ -187,7 +185,7 @@ class LogArrays:
 
     # -- what the rows of a log say ------------------------------------------------------------------------------------
 
-    def _keeps_wrongly(self, log: OneLog, node: int) -> bool:
+    def _violates_kept(self, log: OneLog, node: int) -> bool:
         table, none = self._rows.rows, np.zeros(0, dtype=np.int64)
         places, gaps = log.kept.get(node, none), log.gaps.get(node, none)
         number = self._number[places]
@@ -234,7 +232,7 @@ class LogArrays:
             for node, end in log.ends.items()
         )
 
-    def _read_wrongly(self, log: OneLog, name: int) -> bool:
+    def _violates_read(self, log: OneLog, name: int) -> bool:
         table, rows = self._rows.rows, self._rows
         waiting: dict[int, list[int]] = {}
         read = rows.rows.kind == rows.words.kinds.find(kinds.LOG_READ)
@@ -247,10 +245,10 @@ class LogArrays:
             self.reads += 1
             begin, end = rows.number(place, "from"), rows.number(place, "until")
             given = np.array(waiting.pop(node, ()), dtype=np.int64)
-            is_wrong |= self._page_is_wrong(log, rows.predicates[place], given, begin, end)
+            is_wrong |= self._page_violates(log, rows.predicates[place], given, begin, end)
         return is_wrong
 
-    def _page_is_wrong(self, log: OneLog, asked: Predicate, given: Array, begin: int, end: int) -> bool:
+    def _page_violates(self, log: OneLog, asked: Predicate, given: Array, begin: int, end: int) -> bool:
         position = self._rows.rows.position[given]
         line = np.append(begin - 1, position)
         if np.any(np.diff(line) < 1) or np.any(position >= end):
@@ -269,7 +267,7 @@ class LogArrays:
         return not bool(np.isin(wanted, position).all())
 
     def _lacks(self, log: OneLog) -> tuple[Array, int]:
-        """Publications that are missing if they are owed, and how many may be."""
+        """Return the publications that violate `log_complete` if they are owed, and how many of them may be missing."""
         ends = {end.end for end in log.running}
         self._note("log_complete", len(ends) > 1)
         since = int(log.fed.max() if log.gaps else log.fed.min())
@@ -281,7 +279,8 @@ class LogArrays:
         return left[self._wishes.matches(log.predicate, left)], min(end.first for end in log.running)
 
     def _sequence(self, log: OneLog) -> tuple[Array, Array, Array]:
-        """Publications in the order of the log, each where it is first; their offsets, and the places of totals."""
+        """Return the publications in the order of the log, each at its first offset; their offsets; and the places of
+        totals."""
         number = self._number[log.chosen]
         known = np.flatnonzero(number >= 0)
         _, first = np.unique(number[known], return_index=True)
@@ -304,7 +303,7 @@ class LogArrays:
 
 
 class LogOrders:
-    """What the order of a log is held against."""
+    """The orders of a run that the order of a log is compared with."""
 
     def __init__(
         self,
@@ -313,8 +312,8 @@ class LogOrders:
         claim: Array,
         places: "PlacedTotals | None",
     ) -> None:
-        """`links`: (publication, one that it depends on). `claim`: the places of totals that subscribers were told.
-        `places`: None where these do not prove the order of deliveries."""
+        """`links`: pairs of a publication and one that it depends on. `claim`: the places of totals that subscribers
+        were told. `places`: None where places do not prove the order of deliveries."""
         self._publications, self._claim, self._places = publications, claim, places
         self._links = _by_dependent(publications, links)
 
@@ -357,7 +356,7 @@ class LogOrders:
 
 
 def _by_dependent(publications: Publications, links: Array) -> tuple[list[int], list[int]]:
-    """For each publication what it depends on directly: where it begins, and all one after the other."""
+    """Return the direct dependencies of all publications in one list, and where those of each begin in it."""
     own = np.flatnonzero(publications.previous >= 0)
     dependent = np.concatenate((own, links[0]))
     given = np.concatenate((publications.previous[own], links[1]))
@@ -367,11 +366,11 @@ def _by_dependent(publications: Publications, links: Array) -> tuple[list[int], 
 
 
 class PlacedTotals:
-    """On each pair, the totals around what subscribers delivered."""
+    """For each pair of topic and key, the totals next to the publications that subscribers delivered."""
 
     def __init__(self, start: Array, pair: Array, is_total: Array, before: Array, after: Array, claim: Array) -> None:
-        """`start`, `pair`, `is_total`: the places of publications on pairs. `before`, `after`: (place of a publication
-        that is no total, place of the total next to it at some subscriber). `claim`: by place."""
+        """`start`, `pair`, `is_total`: the positions of publications on pairs. `before`, `after`: a publication that is
+        no total, and the total next to it at some subscriber. `claim`: the place of each total."""
         self._start, self._pair, self._is_total = start, pair, is_total
         self._last = np.full(len(pair), -1, dtype=np.int64)
         np.maximum.at(self._last, before[0], claim[before[1]])
@@ -379,7 +378,8 @@ class PlacedTotals:
         np.minimum.at(self._next, after[0], claim[after[1]])
 
     def contradicts(self, number: Array, place_of: Array) -> bool:
-        """`place_of`: of the totals in the log, NULL for none, and for others."""
+        """Whether the order of a log contradicts them. `place_of`: places of the totals in the log; NULL for all
+        others."""
         length = self._start[number + 1] - self._start[number]
         places = spread(self._start[number], length)
         value = np.repeat(place_of, length)

@@ -1,11 +1,11 @@
-"""`logs`: replicated logs whose replicas, leaders and feeders crash, freeze, are cut off, or lose their disks.
+"""Class `logs`: replicated logs whose replicas, leaders and feeders crash, freeze, are cut off, or lose their disks.
 
-Each trial has one to three logs with one to five replicas, some of them with a small disk. In some trials brokers fall
-within the fault model, once or again and again; in others all of them are killed at once (`durable = "journal"`), or an
+Each trial has one to three logs with one to five replicas, some of them with a small disk. In some trials brokers fail
+within the fault model, once or repeatedly. In others all of them are killed at once (`durable = "journal"`), or an
 operator restarts them one by one. Clients may read the logs meanwhile.
 
-What is drawn leaves each log a majority in the end: the replicas that never return, and those that lose their disks,
-are a minority of each log in the whole run. So every log must be complete at the end, and no log has a gap mark.
+In every trial each log keeps a majority: replicas that never return, and those that lose their disks, are a minority of
+each log in the whole run. So every log must be complete at the end and have no gap mark.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -33,13 +33,13 @@ RETAIN_BYTES: Final = (1 << 30, 1 << 30, 1 << 30, 20_000)
 SEGMENT_BYTES: Final = 4_096
 TIME_LIMIT_US: Final = 1_800_000_000
 FOUNDED_US: Final = 3_000_000
-"""After the tree stands, a log is founded and fed."""
+"""Time from a complete tree until a log is founded and fed."""
 OPTIONS: Final = {**STACK_OPTIONS, "faults_tolerated": (1, 1, 1, 2)}
 
 
 class LogsTrial(Trial, frozen=True):
     def complaints(self, result: RunResult) -> list[str]:
-        """Within the fault model no log has a gap, and each is fed."""
+        """Return a complaint for each log that has a gap or was never fed."""
         rows = result.rows
         gaps = {(row.attributes or {})["log"]: row.detail for row in rows if row.kind == kinds.LOG_GAP}
         fed = {(row.attributes or {})["log"] for row in rows if row.kind == kinds.LOG_FED}
@@ -90,7 +90,7 @@ def _with_disk(rng: Random, drawn: Scenario) -> Iterable[object]:
 
 
 def _logs(rng: Random, drawn: Scenario, is_calm: bool) -> tuple[LogDeclaration, ...]:
-    """`is_calm`: no disk loses what was not synced."""
+    """Draw the logs of a trial. `is_calm`: no disk loses unsynced data."""
     brokers = [broker.name for broker in drawn.brokers]
     topics = list(dict.fromkeys(topic for work in drawn.workloads for topic in work.topics))
     return tuple(
@@ -107,7 +107,7 @@ def _logs(rng: Random, drawn: Scenario, is_calm: bool) -> tuple[LogDeclaration, 
 
 
 def _readers(drawn: Scenario, begin_us: int) -> tuple[ReaderSpec, ...]:
-    """Of some clients, before, while and after brokers fall."""
+    """Let some clients read logs before, during and after the failures."""
     rng = random_for(drawn.seed, "readers of logs")
     readers = []
     for client in rng.sample(drawn.clients, min(len(drawn.clients), rng.choice((0, 1, 1, 2)))):
@@ -123,7 +123,7 @@ def _readers(drawn: Scenario, begin_us: int) -> tuple[ReaderSpec, ...]:
 
 
 def _pauses(rng: Random, scenario: Scenario, begin_us: int) -> list[FaultSpec]:
-    """One broker at a time is frozen or cut off, for less than a lease."""
+    """Freeze or cut off one broker at a time, for less than a lease."""
     faults: list[FaultSpec] = []
     at_us = begin_us
     for _ in range(rng.randint(1, 4)):
@@ -141,7 +141,7 @@ def _pauses(rng: Random, scenario: Scenario, begin_us: int) -> list[FaultSpec]:
 
 
 def _blackout(rng: Random, scenario: Scenario, begin_us: int) -> Trial:
-    """Every broker is killed, once or twice, and returns with its disk."""
+    """Kill all brokers, once or twice, and let them return with their disks."""
     names = [broker.name for broker in scenario.brokers]
     trial = LogsTrial(scenario)
     from_us = begin_us
@@ -168,7 +168,7 @@ def _blackout(rng: Random, scenario: Scenario, begin_us: int) -> Trial:
 
 
 def _spared(rng: Random, trial: Trial, logs: Sequence[LogDeclaration]) -> tuple[Scenario, tuple[FaultAtEvent, ...]]:
-    """A trial in which each log keeps a majority: more brokers return, and with their disks."""
+    """Change a trial so that each log keeps a majority: more brokers return, and keep their disks."""
     spared: set[str] = set()
     every = [*trial.scenario.faults, *[strike.fault for strike in trial.at_events]]
     gone = _gone(every)
@@ -190,7 +190,7 @@ def _spared(rng: Random, trial: Trial, logs: Sequence[LogDeclaration]) -> tuple[
 
 
 def _gone(faults: Iterable[FaultSpec]) -> set[str]:
-    """Brokers, and clients, that do not return."""
+    """Return the brokers and clients that do not return."""
     gone: set[str] = set()
     for fault in sorted(faults, key=lambda fault: fault.at_us):
         if fault.kind in (FaultKind.CRASH, FaultKind.LEAVE):

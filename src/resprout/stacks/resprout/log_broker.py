@@ -1,7 +1,8 @@
-"""A broker of the default stack that hosts logs. A network without logs has none of these.
+"""A broker of the default stack that hosts logs. In a network without logs, brokers are plain `ResproutBroker`s.
 
-It adds to the tables of the broker what replicas and feeders hear. Feeders are clients inside the broker: what the
-stack says to them is taken out of its effects, and what they say is said to the stack in further steps.
+It adds handlers for replicas and feeders to the tables of the broker. Feeders are clients inside the broker: the
+messages that the stack sends them are taken out of its effects, and their own messages reach the stack as further
+steps.
 """
 
 import random
@@ -28,8 +29,8 @@ from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import StackStatus
 
 
-class _FeedersHear(Event):
-    """The stack has said something to feeders, or they have something to say."""
+class _FeederStep(Event):
+    """Step in which feeders handle the messages that the stack has sent them."""
 
 
 class LogBroker(ResproutBroker):
@@ -52,14 +53,14 @@ class LogBroker(ResproutBroker):
             events={
                 StoreOpened: host.opened,
                 StoreFetched: host.fetched,
-                _FeedersHear: lambda event: host.hear_stack(),
+                _FeederStep: lambda event: host.hear_stack(),
             },
             timers={HeartbeatDue: host.fired, PatienceOver: host.fired},
-            at_end=((host.local, host.hear_itself),),
+            at_end=((host.to_itself, host.hear_itself),),
         )
 
     def _consume(self, session: ClientSession, message: Consume) -> None:
-        """The subscription of a log is for its feeder alone."""
+        """Refuse the subscription of a log to every client but its feeder."""
         if message.subscription in self._subscriptions and not session.is_internal:
             reason = f"{message.subscription!r} feeds a log: read the log, or subscribe under another name"
             self.life.out.append(Send(session.name, Consuming(Standing.REFUSED, reason)))
@@ -73,7 +74,7 @@ class LogBroker(ResproutBroker):
         return msgspec.structs.replace(status, logs=logs, notices=(*status.notices, *notices))
 
     def reads_log(self, journal: str) -> bool:
-        """Whether this is how clients call a log that they read."""
+        """Whether a client reads a log by this name."""
         return journal in self._subscriptions
 
     def _link_down(self, event: LinkDown) -> None:
@@ -100,26 +101,26 @@ class LogBroker(ResproutBroker):
         return self._go_on(super().step(event, now_us), now_us)
 
     def _go_on(self, effects: Sequence[Effect], now_us: int) -> Sequence[Effect]:
-        """Let feeders hear and say what there is, until there is nothing left."""
+        """Exchange messages between the stack and feeders until none are left."""
         host = self.logs
         out = self._without_feeders(effects)
         while not self.life.retired:
             host.acknowledge()
-            if host.heard:
-                out += self._without_feeders(super().step(_FeedersHear(), now_us))
-            elif host.said:
-                out += self._without_feeders(super().step(host.said.popleft(), now_us))
+            if host.to_feeders:
+                out += self._without_feeders(super().step(_FeederStep(), now_us))
+            elif host.from_feeders:
+                out += self._without_feeders(super().step(host.from_feeders.popleft(), now_us))
             else:
                 break
         return out
 
     def _without_feeders(self, effects: Sequence[Effect]) -> list[Effect]:
-        """Take out what is meant for feeders; everything else stays, in its order."""
+        """Take out effects for feeders; keep all others in their order."""
         host, out = self.logs, list[Effect]()
         for effect in effects:
             if isinstance(effect, Send | Close | Hold | Release) and host.is_feeder(effect.peer):
                 if isinstance(effect, Send):
-                    host.heard.append((effect.peer, effect.message))
+                    host.to_feeders.append((effect.peer, effect.message))
                 elif isinstance(effect, Close):
                     host.closed(effect.peer)
                 continue
@@ -127,7 +128,7 @@ class LogBroker(ResproutBroker):
                 extras = (*effect.message.extras, Extra.READING, Extra.POSITIONS)
                 effect = Send(effect.peer, msgspec.structs.replace(effect.message, extras=extras))
             if isinstance(effect, Retire):
-                host.said.clear()
-                host.heard.clear()
+                host.from_feeders.clear()
+                host.to_feeders.clear()
             out.append(effect)
         return out

@@ -1,12 +1,12 @@
-"""What brokers may say about logs. Members that break these rules lie, and are cut off.
+"""Checks of messages about logs. A broker that breaks these rules is lying, and is disconnected.
 
-- A replica speaks for itself: the identity in a message is one of the broker that says it.
-- A feeder feeds in its own name, and what it sends is a command of that feed, with that number.
-- The answer of a leader covers no command that does not exist.
-- A configuration has no more members than replicas may have.
+- The identity in a message of a replica is one of the broker that sends it.
+- A feeder feeds in its own name, and its message holds the command of that feed with that number.
+- The answer of a leader confirms no command that does not exist.
+- A configuration has at most as many members as replicas may have.
 
-Who is a replica of which log is not checked here: declarations are rolled out one broker after the other, so brokers
-disagree about it for a while. What a broker says that is no replica, as far as the receiver knows, has no effect.
+These checks do not ask which brokers are replicas of a log: declarations are rolled out one broker after the other, so
+brokers may disagree for a while. Messages of a broker that is no replica, as far as the receiver knows, have no effect.
 """
 
 from typing import Any
@@ -19,13 +19,13 @@ from resprout.replicas.messages import MEMBERS_MAX
 
 
 def check_replica_message(broker: str, message: Any) -> None:
-    """Of `replicas.messages`."""
+    """Check a message of `replicas.messages`. Raises WireError if it is from another replica's identity."""
     if broker_of(speaker_of(message.group)[1]) != broker:
         raise WireError(f"{broker} speaks for another replica: {message.group!r}")
 
 
 def check_log_message(broker: str, message: Any) -> None:
-    """WireError for what no honest broker says."""
+    """Check a message of `logs.messages`. Raises WireError if an honest broker never sends it."""
     if isinstance(message, LogAsk | LogTold) and broker_of(message.identity) != broker:
         raise WireError(f"{broker} speaks for another replica: {message.identity!r}")
     if isinstance(message, LogTold | LogFound) and len(message.members) > MEMBERS_MAX:
@@ -43,6 +43,6 @@ def _check_feed(broker: str, message: LogFeed) -> None:
 
 
 def check_fed(broker: str, message: LogFed, feeder: LogFeeder) -> None:
-    """BoundError for an answer to what does not exist."""
+    """Check the confirmation of a leader. Raises BoundError if it confirms commands that do not exist."""
     if message.feed == feeder.feed and message.upto > feeder.last:
         raise BoundError(f"{broker} has command {message.upto} of {message.feed!r}, which has {feeder.last}")

@@ -1,8 +1,8 @@
-"""Logs at one broker of the default stack: the replicas that it keeps, and the feeders of the feeds that live here.
+"""Logs at one broker of the default stack: its replicas, and the feeders of subscriptions whose home it is.
 
-A replica speaks to others through the sessions between brokers. A feeder is a client inside the broker, which consumes
-the durable subscription of its log (`LogBroker` in `log_broker` brings it what the stack says to it). The leader of a
-log begins the subscription where it is; from then on the feeder is wherever the subscription lives.
+A replica exchanges messages with others through the sessions between brokers. A feeder is a client inside the broker
+that consumes the durable subscription of its log; `LogBroker` passes it the messages of the stack. The leader of a log
+creates the subscription at its own broker. From then on the feeder runs at the home of the subscription.
 """
 
 from collections import deque
@@ -54,11 +54,11 @@ from resprout.stacks.resprout.log_positions import LogPositions
 from resprout.stacks.resprout.log_reads import LogReads
 
 WINDOW: Final = 4_096
-"""Messages that a feeder may have that are not in the log."""
+"""Most messages that a feeder may hold which are not in the log yet."""
 ROOM_BYTES: Final = 1 << 24
-"""And bytes."""
+"""Most bytes of such messages."""
 INNER: Final = ":log."
-"""In the names of feeders as clients: no other client can be called so."""
+"""Part of the names of feeders as clients. No other client can have such a name."""
 
 
 class _Consumption:
@@ -68,11 +68,11 @@ class _Consumption:
         self.log = log
         self.client = client
         self.begins = begins
-        """It asked for a subscription that was not there."""
+        """Whether it asked for a subscription that did not exist."""
         self.feeder: LogFeeder | None = None
-        """None until the subscription is confirmed."""
+        """The feeder; None until the subscription is confirmed."""
         self.done: list[Span] = []
-        """What is in the log and not acknowledged yet."""
+        """Messages that are in the log and not acknowledged to the subscription yet."""
 
 
 class LogHost:
@@ -91,19 +91,19 @@ class LogHost:
         }
         self._is_begun = False
         self.feeds: dict[str, _Consumption] = {}
-        """By the name of the feeder as a client."""
+        """Running feeders, by their name as clients."""
         self._sessions = 0
-        """Of feeders, so far."""
+        """Number of sessions of feeders so far."""
         self._gaps: dict[str, str] = {}
-        """By log: why messages may be missing, for the next feeder."""
-        self.said: deque[Event] = deque()
-        """By feeders, to the stack as its clients."""
-        self.heard: deque[tuple[str, Any]] = deque()
-        """By feeders, from the stack."""
-        self.local: deque[ProtocolMessage] = deque()
-        """What this broker says to itself."""
+        """Reason why messages may be missing, for the next feeder, by log."""
+        self.from_feeders: deque[Event] = deque()
+        """Messages of feeders for the stack, as its clients."""
+        self.to_feeders: deque[tuple[str, Any]] = deque()
+        """Messages of the stack for feeders."""
+        self.to_itself: deque[ProtocolMessage] = deque()
+        """Messages of this broker for itself."""
         self._tokens = 0
-        """Given out so far."""
+        """Number of tokens issued so far."""
         self.reads: Final = LogReads(life, self.replicas, self, access)
         self.positions: Final = LogPositions(life, self.replicas, self, access)
 
@@ -114,17 +114,17 @@ class LogHost:
 
     def send(self, broker: str, message: ProtocolMessage) -> None:
         if broker == self._life.seat.name:
-            self.local.append(message)
+            self.to_itself.append(message)
         elif not self._is_broker(broker):
             return
         elif not self._life.view.is_dead_speaker(broker):
             self._peers.post(broker, message)
         elif isinstance(message, LogFeed):
-            self._peers.open(broker)  # it may have returned far away, and has no reason to call
+            self._peers.open(broker)  # it may have returned elsewhere, and has no reason to connect
 
     def _is_broker(self, name: str) -> bool:
-        """Whether it is declared as a replica, or known to be a broker: a replica that lies may name a client as the
-        leader, or as a member."""
+        """Whether it is declared as a replica, or known as a broker. A lying replica may name a client as leader or
+        member."""
         is_declared = any(name in log.replicas for log in self._life.seat.logs)
         return is_declared or self._peers.get(name) is not None or name in self._life.view.places
 
@@ -138,7 +138,7 @@ class LogHost:
     # -- time and sessions ---------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """With the signs of life, once this broker has its place."""
+        """Run the periodic work of replicas, feeders and reads, at each heartbeat once this broker is in the tree."""
         now_us = self._life.now_us
         for replica in self.replicas.values():
             if not self._is_begun:
@@ -147,7 +147,7 @@ class LogHost:
                 replica.tick(now_us)
         self._is_begun = True
         for log in self._life.seat.logs:
-            self._look_at_feed(log)
+            self._start_feeder(log)
         for feed in self.feeds.values():
             if feed.feeder is not None:
                 feed.feeder.tick()
@@ -190,7 +190,7 @@ class LogHost:
             replica.hear_replica(speaker, message, self._life.now_us)
 
     def hear(self, broker: str, message: Any) -> None:
-        """A message about a log, from any broker."""
+        """Handle a message about a log from any broker."""
         now_us = self._life.now_us
         if isinstance(message, LogFed | LogLed):
             self._answered(broker, message)
@@ -211,7 +211,7 @@ class LogHost:
         elif isinstance(message, LogSettle):
             replica.hear_settle(broker, message, now_us, self._wall_us)
         elif not replica.knows(broker):
-            return  # it keeps no replica of this log
+            return  # this broker keeps no replica of the log
         elif isinstance(message, LogFetch):
             replica.hear_fetch(broker, message)
         elif isinstance(message, LogAsk):
@@ -224,7 +224,7 @@ class LogHost:
             replica.hear_entries(broker, message)
 
     def hear_peer(self, peer: Peer, message: Any) -> None:
-        if not peer.is_newcomer:  # its name is not settled
+        if not peer.is_newcomer:  # the name of a newcomer is not settled
             check_log_message(peer.name, message)
             self.hear(peer.name, message)
 
@@ -234,15 +234,15 @@ class LogHost:
             self.hear_replica(peer.name, message)
 
     def hear_itself(self) -> None:
-        """At the end of a step in which this broker said something to itself."""
-        while self.local:
-            self.hear(self._life.seat.name, self.local.popleft())
+        """Handle the messages that this broker sent to itself in this step."""
+        while self.to_itself:
+            self.hear(self._life.seat.name, self.to_itself.popleft())
 
     # -- feeds ---------------------------------------------------------------------------------------------------------
 
-    def _look_at_feed(self, log: LogDeclaration) -> None:
-        """Consume the subscription of a log if it lives here; begin it if this broker leads the log and no broker
-        holds it."""
+    def _start_feeder(self, log: LogDeclaration) -> None:
+        """Start a feeder if the subscription of a log lives here. Create the subscription if this broker leads the log
+        and no broker holds it."""
         if any(feed.log is log for feed in self.feeds.values()):
             return
         state = self._book.states.get(log.subscription)
@@ -253,22 +253,22 @@ class LogHost:
             self._sessions += 1
             name = f"{self._life.seat.name}{INNER}{log.name}.{self._sessions}"
             self.feeds[name] = _Consumption(log, name, begins=not is_there)
-            self.said.append(LinkUp(name, "client", self._life.seat.incarnation, ROOM_BYTES, internal=True))
+            self.from_feeders.append(LinkUp(name, "client", self._life.seat.incarnation, ROOM_BYTES, internal=True))
             terms = Terms(log.filter, None, group=False)
-            self.said.append(Received(name, Consume(log.subscription, terms, WINDOW)))
+            self.from_feeders.append(Received(name, Consume(log.subscription, terms, WINDOW)))
 
     def is_feeding(self, log: str) -> bool | None:
-        """Whether the feeder of a log has something that is not in the log; None when no feeder runs here."""
+        """Whether the feeder of a log has messages that are not in the log; None if no feeder runs here."""
         feeder = self.feeder_of(log)
         return feeder.waiting > 0 if feeder is not None else None
 
     def feeder_of(self, log: str) -> LogFeeder | None:
-        """The one that runs here."""
+        """Return the feeder of a log that runs here, or None."""
         feeders = [feed.feeder for feed in self.feeds.values() if feed.log.name == log]
         return next((feeder for feeder in feeders if feeder is not None), None)
 
     def unfed(self, log: str) -> int | None:
-        """Bundles that the feeder of a log has, and that are not in the log; None when no feeder runs here."""
+        """Return the number of bundles at the feeder that are not in the log; None if no feeder runs here."""
         for feed in self.feeds.values():
             if feed.log.name == log and feed.feeder is not None:
                 return feed.feeder.waiting
@@ -278,9 +278,9 @@ class LogHost:
         return client in self.feeds
 
     def hear_stack(self) -> None:
-        """What the stack has said to feeders."""
-        while self.heard:
-            client, message = self.heard.popleft()
+        """Pass the messages of the stack to feeders."""
+        while self.to_feeders:
+            client, message = self.to_feeders.popleft()
             feed = self.feeds.get(client)
             if feed is None:
                 continue
@@ -292,7 +292,7 @@ class LogHost:
                 self._leave(feed)
 
     def closed(self, client: str) -> None:
-        """The stack has ended the session of a feeder."""
+        """Forget a feeder whose session the stack has ended."""
         self.feeds.pop(client, None)
 
     def _consuming(self, feed: _Consumption, message: Consuming) -> None:
@@ -320,7 +320,7 @@ class LogHost:
 
     def _handed(self, feed: _Consumption, message: Handed) -> None:
         if feed.feeder is not None:
-            for bundle in whole_runs(message.bundle, message.offsets):
+            for bundle in consecutive_runs(message.bundle, message.offsets):
                 tseq = message.tseq + bundle.first - message.bundle.first if message.tseq >= 0 else message.tseq
                 feed.feeder.hand(bundle, tseq, self._wall_us)
 
@@ -328,31 +328,31 @@ class LogHost:
         feed.done.append(Span(*bundle.origin, bundle.first, bundle.last))
 
     def acknowledge(self) -> None:
-        """What came into logs is acknowledged to their subscriptions."""
+        """Acknowledge messages that are in logs to their subscriptions."""
         for feed in self.feeds.values():
             while feed.done:
                 spans, feed.done = feed.done[:SPANS_MAX], feed.done[SPANS_MAX:]
-                self.said.append(Received(feed.client, Acknowledge(tuple(spans))))
-                self.said.append(Writable(feed.client, ROOM_BYTES))
+                self.from_feeders.append(Received(feed.client, Acknowledge(tuple(spans))))
+                self.from_feeders.append(Writable(feed.client, ROOM_BYTES))
 
     def _answered(self, broker: str, message: LogFed | LogLed) -> None:
         for feed in self.feeds.values():
             if feed.log.name == message.log and feed.feeder is not None:
                 if broker not in (*feed.log.replicas, feed.feeder.leader):
-                    continue  # it keeps no replica, and cannot know
+                    continue  # a broker without a replica cannot know
                 if isinstance(message, LogFed):
                     check_fed(broker, message, feed.feeder)
-                    feed.feeder.fed(broker, message)
+                    feed.feeder.hear_fed(broker, message)
                 else:
-                    feed.feeder.led(message.leader)
+                    feed.feeder.hear_led(message.leader)
 
     def _leave(self, feed: _Consumption) -> None:
         del self.feeds[feed.client]
-        self.said.append(LinkDown(feed.client, "it feeds the log no longer"))
+        self.from_feeders.append(LinkDown(feed.client, "it feeds the log no longer"))
 
 
-def whole_runs(bundle: Bundle, offsets: Sequence[int] | None) -> list[Bundle]:
-    """The messages of a bundle of which some may be left out, as bundles without gaps, with their own numbers."""
+def consecutive_runs(bundle: Bundle, offsets: Sequence[int] | None) -> list[Bundle]:
+    """Return the messages of a bundle at these places, or all for None, as bundles with consecutive numbers."""
     if offsets is None:
         return [bundle]
     payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)

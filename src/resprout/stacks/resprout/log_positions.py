@@ -1,8 +1,8 @@
-"""Positions in logs that clients store: a client asks any broker, which asks the leader of the log for it.
+"""Stored positions of logs: a client asks any broker, which asks the leader of the log.
 
-A request is sent again until it is answered, to one replica after the other, as long as nobody says who leads. Each
-change acts once, however often it is asked for (`logs.positions`). Who may read everything that a log keeps may store
-positions in it.
+A broker repeats a request until it is answered, at one replica after the other while it knows no leader. Each change
+acts once, however often it is requested (`logs.positions`). A client may store positions in a log if it may read
+everything that the log keeps.
 """
 
 from typing import Final
@@ -17,12 +17,12 @@ from resprout.logs.messages import LogPort, LogSettle, LogSettled
 from resprout.logs.replica import LogReplica
 from resprout.stacks.resprout.life import BrokerLife
 
-TICKS_PATIENT: Final = 4
-"""After so many heartbeats without an answer another replica is asked."""
+RETRY_TICKS: Final = 4
+"""Heartbeats without an answer after which another replica is asked."""
 TICKS_MAX: Final = 40
-"""After so many the client is told that nobody leads."""
+"""Heartbeats after which the client is told that no replica leads the log."""
 ASKED_MAX: Final = 256
-"""By one client."""
+"""Most pending requests of one client."""
 
 
 class _Asked:
@@ -43,7 +43,7 @@ class LogPositions:
         self._access = access
         self._logs = {log.name: log for log in life.seat.logs}
         self._asked: dict[int, _Asked] = {}
-        """By the number that replicas are told."""
+        """Pending requests, by the number under which they are sent to replicas."""
         self._ids = 0
 
     def ask(self, session: ClientSession, message: AskPosition) -> None:
@@ -62,7 +62,7 @@ class LogPositions:
             self._send(self._ids, asked, replica.leader if replica is not None else "")
 
     def leave(self, client: str) -> None:
-        """The session of a client is over."""
+        """Drop the requests of a client whose session is over."""
         self._asked = {id: asked for id, asked in self._asked.items() if asked.client != client}
 
     def _refuse(self, client: str, message: AskPosition, reason: str, retryable: bool = False) -> None:
@@ -70,8 +70,8 @@ class LogPositions:
         self._life.out.append(Send(client, PositionTold(message.id, -1, 0, 0, reason, retryable)))
 
     def _send(self, id: int, asked: _Asked, leader: str = "") -> None:
-        """To the leader, or else to the next replica in turn. One that is known as dead may have returned far away: it
-        is asked last."""
+        """Send a request to the leader, or else to the next replica in turn. A replica that is known as dead may have
+        returned elsewhere, so it is asked last."""
         if leader and not self._life.view.is_dead(leader):
             broker = leader
         else:
@@ -84,14 +84,14 @@ class LogPositions:
         self._port.send(broker, ask)
 
     def tick(self) -> None:
-        """From time to time: ask again."""
+        """Repeat requests without an answer, and refuse those that have waited too long."""
         for id, asked in list(self._asked.items()):
             asked.ticks += 1
             asked.silent_ticks += 1
             if asked.ticks > TICKS_MAX:
                 del self._asked[id]
                 self._refuse(asked.client, asked.message, f"no replica leads the log {asked.log.name} now", True)
-            elif asked.silent_ticks >= TICKS_PATIENT:
+            elif asked.silent_ticks >= RETRY_TICKS:
                 self._send(id, asked)
 
     def hear(self, broker: str, message: LogSettled) -> None:
@@ -104,5 +104,5 @@ class LogPositions:
             self._life.out.append(Send(asked.client, told))
         elif message.leader and message.leader != broker:
             self._send(message.id, asked, message.leader)
-        else:  # with the next tick
-            asked.silent_ticks = TICKS_PATIENT
+        else:  # asked again at the next tick
+            asked.silent_ticks = RETRY_TICKS

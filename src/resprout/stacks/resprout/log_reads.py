@@ -1,13 +1,13 @@
-"""Reading logs: a client asks any broker, which reads its own replica or asks another one.
+"""Reads of logs: a client asks any broker, which reads its own replica or asks another one.
 
-An entry never changes, so any replica that has it may give it. A replica that is not complete, or follows no leader,
-does not read for clients: it may not know what is missing. A read that one replica cannot answer is tried at the next.
+An entry never changes, so any replica that has it may serve it. A replica that is incomplete, or follows no leader,
+does not serve reads, because it may lack entries unknowingly. If one replica cannot answer, the next one is asked.
 
-Offsets count messages, and an answer may begin and end in the middle of an entry.
+Offsets count messages, and a page may begin and end in the middle of an entry.
 
-Reading is as good as subscribing: a client that may not do the one may not do the other (`LogAccess`). Answers are
-outside the window of a session, so a client is given the next one only when it has received most of the last. The steps
-that its condition took have to be paid off with time before it is given more.
+A client may read exactly what it may subscribe to (`LogAccess`). Pages are not counted in the window of a session, so a
+client gets the next page only after it has received most of the last one. The steps that evaluating its predicate takes
+are charged to its account, and it gets the next page once they are paid off with time.
 """
 
 from collections import deque
@@ -41,12 +41,12 @@ from resprout.logs.records import LogEntry, read_entry
 from resprout.logs.replica import LogReplica
 from resprout.stacks.resprout.life import BrokerLife
 
-TICKS_PATIENT: Final = 4
-"""A replica that has not answered after so many heartbeats is passed over."""
+RETRY_TICKS: Final = 4
+"""Heartbeats without an answer after which the next replica is asked."""
 
 
 class _LogRead:
-    """One request of a client."""
+    """One read request of a client."""
 
     def __init__(self, client: str, asked: ReadEvents, log: LogDeclaration) -> None:
         self.client = client
@@ -54,11 +54,11 @@ class _LogRead:
         self.log = log
         self.predicates: tuple[Predicate, ...] = ()
         self.tried: list[str] = []
-        """Brokers that were asked, the last one now."""
-        self.is_open = False
-        """A replica that was asked could not say what it has: another answer is possible later."""
+        """Brokers that were asked; the last one is being asked now."""
+        self.is_retryable = False
+        """Whether a later attempt may succeed, because some replica could not answer now."""
         self.id = 0
-        """Of the question to the last one, if that is another broker."""
+        """Number of the request to the last broker, if that is another one."""
         self.ticks = 0
 
     @property
@@ -75,12 +75,12 @@ class LogReads:
         self._access = access
         self._logs = {log.subscription: log for log in life.seat.logs}
         self._waiting: deque[_LogRead] = deque()
-        """Their clients have not received earlier answers, or have not paid for them."""
+        """Reads whose clients have not received earlier pages, or have not paid for them."""
         self._local: list[_LogRead] = []
-        """Read from the replica here."""
+        """Reads at the replica of this broker."""
         self._remote: list[_LogRead] = []
         self._paid_us: dict[str, int] = {}
-        """By client: when what it has read is paid off."""
+        """Time at which a client has paid for its reads, by client."""
         self._ids = 0
 
     # -- clients -------------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class LogReads:
         return [*self._waiting, *self._local, *self._remote]
 
     def leave(self, client: str) -> None:
-        """The session of a client is over."""
+        """Drop the reads of a client whose session is over."""
         self._waiting = deque(read for read in self._waiting if read.client != client)
         self._local = [read for read in self._local if read.client != client]
         self._remote = [read for read in self._remote if read.client != client]
@@ -136,17 +136,17 @@ class LogReads:
     # -- replicas ------------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """From time to time: take up what had to wait, and pass over replicas that do not answer."""
+        """Begin waiting reads, and ask the next replica if one does not answer."""
         for read in list(self._remote):
             read.ticks += 1
-            if read.ticks >= TICKS_PATIENT:
+            if read.ticks >= RETRY_TICKS:
                 self._remote.remove(read)
-                read.is_open = True
+                read.is_retryable = True
                 self._try_next(read)
         self._look()
 
     def _look(self) -> None:
-        """Begin reads whose clients may be given more."""
+        """Begin the waiting reads of clients that may receive another page."""
         now_us, waiting = self._life.now_us, self._waiting
         self._waiting = deque()
         for read in waiting:
@@ -171,7 +171,7 @@ class LogReads:
             self._paid_us[client] = begin_us + steps * 1_000_000 // STEPS_PER_SECOND
 
     def _try_next(self, read: _LogRead, reason: str = "") -> None:
-        """Ask the next replica, this broker's own one first."""
+        """Ask the next replica; that of this broker comes first."""
         log, own, wanted = read.log, self._life.seat.name, read.wanted
         replica = self._replicas.get(log.name)
         if replica is not None and replica.can_read and own not in read.tried:
@@ -179,9 +179,9 @@ class LogReads:
             self._local.append(read)
             replica.reader.read(wanted, partial(self._found_here, read, replica))
             return
-        read.is_open = read.is_open or (replica is not None and not replica.can_read)
+        read.is_retryable = read.is_retryable or (replica is not None and not replica.can_read)
         leader = (replica.leader,) if replica is not None else ()
-        # one that is known as dead may have returned far away: it is asked last
+        # a broker that is known as dead may have returned elsewhere: it is asked last
         for broker in sorted((*leader, *log.replicas), key=self._life.view.is_dead):
             if broker and broker != own and broker not in read.tried:
                 read.tried.append(broker)
@@ -193,8 +193,8 @@ class LogReads:
                 self._port.send(broker, ask)
                 return
         reason = reason or f"no replica of the log {log.name} answers"
-        # whoever follows a log has seen that it had this offset
-        self._refuse(read.client, read.asked, reason, read.is_open or read.asked.waits or not read.tried)
+        # a follower has seen this offset, so the log will have it again
+        self._refuse(read.client, read.asked, reason, read.is_retryable or read.asked.waits or not read.tried)
 
     def _found_here(self, read: _LogRead, replica: LogReplica, page: FoundPage) -> None:
         if read in self._local:  # the client may have left
@@ -202,7 +202,7 @@ class LogReads:
             self._found(read, page, replica.state.origin)
 
     def hear(self, broker: str, message: LogPage) -> None:
-        """Answer the client that waits for this."""
+        """Send the answer of a replica to the client that requested it."""
         for read in self._remote:
             if read.id == message.id and read.tried[-1] == broker:
                 self._remote.remove(read)
@@ -217,7 +217,7 @@ class LogReads:
     def _found(self, read: _LogRead, page: FoundPage, origin: int) -> None:
         asked, log = read.asked, read.log
         if page.reason:
-            read.is_open = True
+            read.is_retryable = True
             self._try_next(read, page.reason)
         elif asked.position > page.end:
             self._try_next(read, f"the log {log.name} ends at offset {page.end}, and has no offset {asked.position}")
@@ -228,7 +228,8 @@ class LogReads:
             self._give(read, page, origin)
 
     def _give(self, read: _LogRead, page: FoundPage, origin: int) -> None:
-        """A page ends before a gap; a page that would begin with one is refused, unless gaps are allowed."""
+        """Send a page to a client. A page ends before a gap, and one that begins at a gap is refused unless gaps are
+        allowed."""
         asked, client, begin = read.asked, read.client, page.begin
         reason, steps, following = "", 0, begin
         gaps = [gap] if (gap := _dropped(read, page)) is not None else []
@@ -273,7 +274,7 @@ def _entries(records: Sequence[bytes]) -> list[LogEntry]:
 
 
 def _dropped(read: _LogRead, page: FoundPage) -> EventGap | None:
-    """What retention has dropped of what was asked for by its time."""
+    """Return the gap of messages that retention dropped after the requested time, or None."""
     since_us = read.asked.time_us if read.asked.position == BY_TIME else 0
     if not since_us or page.begin != page.first or not page.first or page.first_us <= since_us:
         return None
@@ -282,8 +283,8 @@ def _dropped(read: _LogRead, page: FoundPage) -> EventGap | None:
 
 
 def part_of(entry: LogEntry, first: int, behind: int) -> tuple[Bundle, int] | None:
-    """The messages of an entry from one offset up to before another, and the place of its first total; None for what
-    cannot be read."""
+    """Return the messages of an entry from `first` up to, but not including, `behind`, and the place of the first of
+    them in the total order. Returns None if the entry cannot be read."""
     bundle, tseq = entry.messages, entry.tseq
     if bundle is None or bundle.count != entry.count:
         return None

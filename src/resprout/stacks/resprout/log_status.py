@@ -1,4 +1,4 @@
-"""What a broker tells people about the logs that it was told of, and what they should know about them."""
+"""Status of the declared logs at one broker, and notices about them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -12,9 +12,9 @@ from resprout.stacks.resprout.log_host import LogHost
 from resprout.stacks.status import LogSeen, PositionSeen
 
 LEADERLESS_SECONDS: Final = 5.0
-"""After so long without a leader people are told. An election takes less."""
+"""Seconds without a leader after which there is a notice. An election takes less."""
 BEHIND_SECONDS: Final = 10.0
-"""After so long behind the leader people are told."""
+"""Seconds behind the leader after which there is a notice."""
 
 
 def logs_seen(host: LogHost, logs: Sequence[LogDeclaration], now_us: int) -> tuple[LogSeen, ...]:
@@ -59,7 +59,7 @@ def _seconds(since_us: int | None, now_us: int) -> float:
 
 
 def log_notices(logs: Iterable[LogSeen]) -> Iterator[str]:
-    """What needs somebody who acts."""
+    """Yield a line for each problem that an operator should act on."""
     for log in logs:
         if log.trouble:
             yield f"log {log.name}: this broker keeps no replica: {log.trouble}"

@@ -1,14 +1,14 @@
-"""The tree, with a way around a dead broker: its oldest neighbour takes its place.
+"""The tree of a causal multicast, with a bypass around a dead broker: its oldest neighbour takes its place.
 
-Every broker knows the tree within two hops (`blocks.neighbourhood`): brokers tell their neighbours who their neighbours
-are, and where they listen. A broker is passed over when its host says that its process is gone, when the failure
-detector suspects it, or when another neighbour of it says so (`Around`). The neighbour that it has had for longest, its
-parent unless it was the root, is its *substitute*: all others connect to that one, and the links form a tree again.
-They send the substitute what the dead broker may have owed to anybody (`copies`), and then `Flushed`. When all have, it
-has passed on what each of them lacks, and says `Flushed` to them.
+Every broker knows the tree within two hops (`blocks.neighbourhood`): brokers tell their neighbours the names and
+addresses of their own neighbours. A broker is passed over when its host reports that its process is gone, when the
+failure detector suspects it, or when another neighbour of it says so (`Around`). Its oldest neighbour (its parent,
+unless it was the root) becomes its *substitute*. All other neighbours connect to the substitute, so the links form a
+tree again. They send it everything that the dead broker may have owed to others (`copies`), and then `Flushed`. When
+all have done so, the substitute has passed on what each of them lacks, and answers `Flushed`.
 
-A broker that was suspected and lives is told so, and begins another life. It joins like a newcomer, below the parent
-that it was given.
+A living broker that was suspected is told so, and begins another life. It joins like a newcomer, below the parent that
+it was given.
 """
 
 from collections.abc import Mapping
@@ -27,14 +27,14 @@ from resprout_lab.blocks.tree import MappedTree, PlacesNear
 
 
 class Met(Outcome, frozen=True):
-    """A link around a dead broker: what that one may have owed goes over it now."""
+    """A link around a dead broker is up: send over it what the dead broker may have owed."""
 
     name: str
     dead: str
 
 
 class AllFlushed(Outcome, frozen=True):
-    """All that the dead broker may have owed has come here."""
+    """Everything that the dead broker may have owed has arrived."""
 
     dead: str
 
@@ -44,50 +44,51 @@ class BypassTree(MappedTree):
         super().__init__(seat, step, outbox, Neighbourhood(seat.first_place, 2))
         self.detector = FailureDetector(step, suspect_us, self._suspect)
         self._over: dict[str, int] = {}
-        """By name: the latest life that was passed over."""
+        """Latest life that was passed over, by name."""
         self._lives: dict[str, int] = {}
-        """By name: the life that was passed over, or ended its session."""
+        """Life that was passed over, or that ended its session, by name."""
         self._unsure: dict[str, None] = {}
-        """Those that have ended the session themselves: they live, and may have passed this broker over."""
+        """Brokers that ended their session themselves: they live, and may have passed this broker over."""
         self._unheard: dict[str, None] = {}
-        """Children that may not know yet that they are in the tree: nobody is told of them."""
+        """Children that may not know yet that they are in the tree. Other brokers are not told of them."""
         self._unflushed: dict[str, dict[str, None]] = {}
-        """By dead broker: those at the other ends of links around it that have not sent all yet."""
+        """Brokers on links around a dead broker that have not sent everything yet, by dead broker."""
         self._unanswered: dict[str, dict[str, None]] = {}
-        """By dead broker: those that this broker, as its substitute, has not said `Flushed` to."""
+        """Brokers to which this broker, as substitute, has not sent `Flushed` yet, by dead broker."""
         self._substitutes: dict[tuple[str, int], str] = {}
-        """By name and life of a broker that was passed over."""
+        """Substitutes, by name and life of the dead broker."""
         self._returned: dict[str, None] = {}
-        """Those that were passed over and have begun another life."""
+        """Brokers that were passed over and have begun another life."""
         self._met: dict[tuple[str, str], None] = {}
-        """(neighbour, dead broker): they know of each other."""
+        """Pairs (neighbour, dead broker) for which both ends know that they are linked."""
 
     def others(self, dead: str) -> list[str] | None:
-        """The other ends of links around it, as far as they are known here; None unless it is passed over."""
+        """Return the brokers linked around a dead broker, as far as known here; None unless it is passed over."""
         return self._others(dead) if self.is_dead(dead) else None
 
     def is_substitute(self, dead: str) -> bool:
         return self._substitutes.get((dead, self.last_life(dead))) == self._view.name
 
     def substitute(self, name: str, life: int) -> Successor | None:
-        """Where clients of this life of a neighbour continue; None: here, or not known."""
+        """Return where clients of this life of a neighbour continue; None for here, or if it is not known."""
         found = self._substitutes.get((name, life), self._view.name)
         return None if found == self._view.name else self.links.get(found)
 
     def is_bypassed(self, dead: str) -> bool:
-        """There are links to all that stand around it, and everything has come that it may have owed."""
+        """Whether all neighbours of a dead broker are linked and have sent what it may have owed."""
         return not self._unflushed.get(dead)
 
     def is_around(self, name: str) -> bool:
-        """It is linked around a dead broker."""
+        """Whether this broker is linked with it around a dead broker."""
         return any(one == name for one, _ in self._met)
 
     def is_uncertain(self, name: str) -> bool:
-        """It is linked around a dead broker, and what others have of that one's has not all come."""
+        """Whether it is linked around a dead broker, and has not sent everything that this one may have owed."""
         return any(self._unflushed.get(dead) for one, dead in self._met if one == name)
 
     def is_replaced(self, name: str, life: int) -> bool:
-        """This life of it is over, and all that it may have owed has come, or it has begun another one."""
+        """Whether this life of a broker is over, and everything that it may have owed has come or it has begun another
+        life."""
         is_over = name in self._unflushed or 0 < life < self._peers.incarnation(name)
         return is_over and not self._unflushed.get(name)
 
@@ -95,7 +96,7 @@ class BypassTree(MappedTree):
         return name in self._unflushed and name not in self._returned
 
     def last_life(self, name: str) -> int:
-        """The life in which it was passed over."""
+        """Return the life in which it was passed over."""
         return self._lives.get(name, 0)
 
     def is_near(self, name: str) -> bool:
@@ -132,7 +133,7 @@ class BypassTree(MappedTree):
         super().up(event)
         if event.peer not in self._unsure:
             self.detector.heard(event.peer)
-        if event.incarnation <= self._over.get(event.peer, 0):  # it lives, and was passed over all the same
+        if event.incarnation <= self._over.get(event.peer, 0):  # it lives, although it was passed over
             self._outbox.send(event.peer, Around(event.peer))
         self._meet(event.peer)
 
@@ -148,7 +149,7 @@ class BypassTree(MappedTree):
         elif name == self.parent and not self.is_in:
             self._ask_another()
             return
-        self._peers.open(name)  # it may live, and has to be told
+        self._peers.open(name)  # it may live, and must be told
 
     def silent(self, event: Silent) -> None:
         self._peers.lost(event.peer, event.refused)
@@ -157,13 +158,13 @@ class BypassTree(MappedTree):
         elif event.refused and event.peer == self.parent and not self.is_in:
             self._ask_another()
         elif event.peer in self.links or (event.peer == self._seat.parent == self.parent and not self.is_in):
-            self._peers.open(event.peer)  # whoever opened the session may be gone: its host is asked
+            self._peers.open(event.peer)  # the broker that opened the session may be gone: ask its host
             self.detector.silent(event.peer)
         else:
             super().silent(event)
 
     def _ask_another(self) -> None:
-        """The parent that was given died before this broker was in the tree: whoever else was named is as good."""
+        """Ask another broker for a parent, because the given one died before this broker was in the tree."""
         assert self.parent is not None, "there was one"
         for name in self._seat.contacts:
             if name not in self._candidates:
@@ -194,7 +195,8 @@ class BypassTree(MappedTree):
         return [neighbours[0]]
 
     def _pass_over(self, dead: str, is_sure: bool = True) -> None:
-        """`is_sure`: call its others now, and not when it has not explained itself in time."""
+        """Pass over a dead broker. `is_sure`: connect to its other neighbours now; otherwise only if it does not
+        explain itself in time."""
         self.detector.forget(dead)
         life = self._lives[dead] = self._peers.incarnation(dead)
         others = self._others(dead)
@@ -225,21 +227,21 @@ class BypassTree(MappedTree):
         if message.dead == self._view.name:
             if self._over.get(peer.name, 0) < peer.incarnation or peer.name < self._view.name:
                 self._step.end_life(Retire(f"{peer.name} has passed this life over"))
-            return  # otherwise they have passed over each other, and the peer begins anew
+            return  # otherwise both have passed each other over, and the peer begins a new life
         if message.dead in self._unsure:
             self._call_others(message.dead)
         if message.dead not in self._unflushed:
             if message.dead not in self._view.own.neighbours:
                 raise PeerError(f"{message.dead} was no neighbour of this broker")
             self._pass_over(message.dead)
-        if (peer.name, message.dead) not in self._met:  # it had just joined, and is new to this broker
+        if (peer.name, message.dead) not in self._met:  # it has just joined, and is new to this broker
             self._met[peer.name, message.dead] = None
             self._unflushed[message.dead].setdefault(peer.name)
             self.links.setdefault(peer.name, Successor(peer.name, ""))
             self._step.outcomes.append(Met(peer.name, message.dead))
 
     def _meet(self, name: str) -> None:
-        """Both are next to a dead broker, and there is a session."""
+        """Link with another neighbour of a dead broker, once there is a session."""
         if not self._peers.is_up(name):
             return
         for dead in self._unflushed:
@@ -252,7 +254,7 @@ class BypassTree(MappedTree):
                 self._step.outcomes.append(Met(name, dead))
 
     def owed_sent(self, outcome: Met) -> None:
-        """All that is here and that the dead one may have owed was sent over this link."""
+        """Note that everything that the dead broker may have owed was sent over this link."""
         if self._unflushed.get(outcome.dead) and self.is_substitute(outcome.dead):
             self._unanswered.setdefault(outcome.dead, {})[outcome.name] = None
         else:
@@ -264,7 +266,7 @@ class BypassTree(MappedTree):
             self._step.outcomes.append(AllFlushed(message.dead))
 
     def answer(self, outcome: AllFlushed) -> None:
-        """All that came was passed on."""
+        """Send `Flushed` to the others, because everything that came was passed on."""
         for name in self._unanswered.pop(outcome.dead, {}):
             if name in self.links:
                 self._outbox.send(name, Flushed(outcome.dead))

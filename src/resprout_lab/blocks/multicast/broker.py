@@ -1,7 +1,7 @@
-"""One broker of a causal multicast: options, parts, what it does with a publication, what it says over a new link.
+"""One broker of a causal multicast: its options, its parts, and how it handles publications and new links.
 
-A stack is a subclass that brings an order; what it alone says over a new link goes into `_greet`. `multicast_stack`
-registers such a stack with what all causal multicasts offer, survive and say.
+A stack is a subclass that brings an order; it overrides `_greet` for its own messages on a new link.
+`multicast_stack` registers such a stack with the properties that all causal multicasts share.
 """
 
 import random
@@ -49,7 +49,7 @@ from resprout_lab.blocks.tree import TREE_MESSAGES, LinkBegan, LinkEnded, Places
 
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL)
 OWED_KEPT: Final = 10_000
-"""Bundles that are kept for a neighbour of a dead broker of which nobody has heard, after all others have them."""
+"""Most bundles kept for an unknown neighbour of a dead broker after all known ones have them."""
 RECEIPTS: Final = (ReceiptLevel.ACCEPTED, ReceiptLevel.SAFE)
 
 _ONE_DEATH: Final = (
@@ -59,24 +59,24 @@ _ONE_DEATH: Final = (
 
 class MulticastOptions(msgspec.Struct, frozen=True):
     buffer: Annotated[int, msgspec.Meta(ge=1)] = 10_000
-    """Messages of one neighbour or client that may wait here, for what they depend on, for readers or for room on
-    links, before it is held back."""
+    """Messages of one neighbour or client that may wait here, for their dependencies, for readers or for room on links,
+    before it is held back."""
     held_back: Annotated[int, msgspec.Meta(ge=1)] = ITEMS_HELD_MAX
-    """Bundles that may wait for what they depend on, from all neighbours together. With one more, the broker begins
-    anew."""
+    """Bundles of all neighbours that may wait for their dependencies. With one more, the broker begins a new life."""
     suspect_us: Period = 4_000_000
-    """How long a broker may be silent before it is passed over. A broker that was passed over and lives begins anew, so
-    this must be longer than any pause that is no failure, and than links take to connect again after it."""
+    """Time without a message after which a broker is passed over. A living broker that is passed over begins a new
+    life, so this must be longer than any pause that is no failure, and than links take to reconnect after it."""
 
 
 class _Owed(NamedTuple):
     life: int
-    """Of the dead neighbour."""
+    """Life of the dead neighbour."""
     copies: list[Copy]
     unpaid: dict[str, None]
-    """Those that are no links of this broker yet. There may be more: who joined the dead one just before it died."""
+    """Neighbours of the dead broker to which this broker has no link yet. There may be more, which joined just before
+    it died."""
     recorded: Subscriptions
-    """What was wanted here or behind here, and the dead one had confirmed."""
+    """Subscriptions here, and beyond here, that the dead broker had confirmed."""
 
 
 class MulticastBroker(ServingShell, Generic[M]):
@@ -94,8 +94,8 @@ class MulticastBroker(ServingShell, Generic[M]):
         timers: Mapping[type, Any] | None = None,
         at_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """`kind` carries publications, `marks` say how far publishers have come here. `handlers` are for what else
-        neighbours say, `timers` for what else is due, `at_end` is called at the end of each step."""
+        """`kind` carries publications, `marks` says how far publishers have come here. `handlers` handles further
+        messages of neighbours, `timers` further timers, and `at_end` is called at the end of each step."""
         self._marks = marks or Seen()
         self._wishes = wishes or RecordedSubscriptions(self._marks.marks)
         super().__init__(Serving(stack, GUARANTEES, 1, receipts=RECEIPTS), self._wishes, options.buffer)
@@ -104,26 +104,27 @@ class MulticastBroker(ServingShell, Generic[M]):
         self._order = order
         self._name, self._incarnation = seat.name, seat.incarnation
         self._seen = SeenRanges()
-        """What was delivered here."""
+        """Publications that were delivered here."""
         self._copies = LinkCopies(self._show_safe)
         self._untold: dict[str, None] = {}
-        """Links that have not told all that is wanted behind them: everything goes there."""
+        """Links that have not sent all subscriptions behind them yet: all publications go there."""
         self._unsafe: deque[Copy] = deque()
         """Publications of clients here that no other broker is known to have."""
         self._own_sent: dict[str, int] = {}
-        """By link: the last publication of a client here that was sent over it (`Copy.no`)."""
+        """Last publication of a client here that was sent over a link (`Copy.no`), by link."""
         self._owed: dict[str, _Owed] = {}
-        """By dead neighbour: what it may have owed to its others and to its clients, and all that has come since."""
+        """Publications that a dead neighbour may have owed to its neighbours and clients, and all later ones, by dead
+        neighbour."""
         self._uncertain: list[Arrival[M]] = []
-        """What came over links around a dead broker. These wait outside all bounds, because their neighbour must be
-        heard until it says `Flushed`."""
+        """Publications that came over links around a dead broker. They wait outside all bounds, because messages of
+        their neighbour must be handled until it says `Flushed`."""
         self._unskipped: Entries = []
-        """What was skipped on such links: another neighbour of the dead broker may still send it."""
+        """Entries that were skipped on such links: another neighbour of the dead broker may still send the messages."""
         self._late = LatePlaces(OWED_KEPT)
         self._told_passed: dict[str, int] = {}
-        """By link: the version of the clock of which it was told what it is not owed."""
+        """Version of the clock of which a neighbour was last told what it is not owed, by link."""
         self._rests_on = 2
-        """Brokers that have what is shown next."""
+        """Number of brokers that have the publication that is shown next."""
         self._sessions.copies_of = lambda item: self._rests_on
         self._open(
             tree,
@@ -150,8 +151,8 @@ class MulticastBroker(ServingShell, Generic[M]):
     # -- publications --------------------------------------------------------------------------------------------------
 
     def _publish(self, session: ClientSession, message: Publish) -> None:
-        """Of a client here: it has seen nothing that was not delivered here, so this is delivered with its number; it
-        is shown, and called safe, when another broker has it."""
+        """Take a publication of a client here. It depends only on what was delivered here, so it is delivered with its
+        number; it is shown, and called safe, when another broker has it."""
         bundle = message.bundle
         self._order.check_room(bundle)
         if self._seen.is_new(bundle):
@@ -176,12 +177,13 @@ class MulticastBroker(ServingShell, Generic[M]):
         self._rests_on = 2
 
     def _is_waited_for(self, copy: Copy) -> bool:
-        """A neighbour was sent it, or will be: one of a dead neighbour. A newcomer that came later never is."""
+        """Whether a neighbour was sent it or will be, as a neighbour of a dead broker. A newcomer that came later is
+        not."""
         return bool(self._tree.links) and bool(copy.lacking or any(owed.unpaid for owed in self._owed.values()))
 
     def _show_counted(self, message: M) -> None:
-        """What others count they have, even if their word for it takes a longer way: it must not be shown after what
-        counts it."""
+        """Show the publications that this message counts first: its sender has them, although its acknowledgement may
+        come later."""
         counted = self._order.counted(message)
         last = 0
         if counted:
@@ -193,7 +195,7 @@ class MulticastBroker(ServingShell, Generic[M]):
         self._show_safe()
 
     def _hear(self, peer: Peer, message: M) -> None:
-        """Of a neighbour: on to others, and to readers here, in its turn."""
+        """Handle a publication of a neighbour: pass it on, and show it to readers here in its turn."""
         item = KeptItem(message.bundle, message.hops, peer.name, False)
         copy = self._copy(item, _one_hop_on(message))
         if any(not 0 <= place < len(copy.entries) for place in message.skipped):
@@ -223,7 +225,8 @@ class MulticastBroker(ServingShell, Generic[M]):
         self._deliver()
 
     def _pass_on(self, copy: Copy, wanted: Matches) -> None:
-        """To those that want it. A publication of a client here goes to one neighbour at least, for a second copy."""
+        """Send a publication to the neighbours that want it. One of a client here goes to at least one, for a second
+        copy."""
         for dead, owed in list(self._owed.items()):
             owed.copies.append(copy)
             if not owed.unpaid and len(owed.copies) > OWED_KEPT:
@@ -238,8 +241,8 @@ class MulticastBroker(ServingShell, Generic[M]):
             self._send(name, copy)
 
     def _send(self, name: str, copy: Copy) -> None:
-        """A publication of a client here takes those before it along that no other broker has. Otherwise it could
-        survive this broker where they do not, although it depends on them."""
+        """Send a publication over a link. One of a client here takes along those before it that no other broker has,
+        because it depends on them and could otherwise survive this broker without them."""
         if not copy.item.hops:
             last, self._own_sent[name] = self._own_sent.get(name, 0), copy.no
             lone = [one for one in takewhile(lambda one: one.no > last, reversed(self._unsafe)) if one.no < copy.no]
@@ -253,8 +256,9 @@ class MulticastBroker(ServingShell, Generic[M]):
         self._passing.pass_on(name, copy.item, message)
 
     def _deliver(self) -> None:
-        """A bundle that another member has multicast as well, because its publisher changed brokers, is shown once.
-        Which of them is the repeat is not known before: the other one may wait for longer."""
+        """Deliver what can be delivered. A bundle that another member has multicast as well, because its publisher
+        changed brokers, is shown once. Which of them is the repeat is only known here, since the other one may wait
+        longer."""
         while (arrival := self._order.take()) is not None:
             copy = arrival.copy
             if self._unsafe:
@@ -268,7 +272,7 @@ class MulticastBroker(ServingShell, Generic[M]):
             self._kept.let_go(copy.item)
 
     def _show(self, item: KeptItem, wanted: Matches) -> None:
-        """Its readers are those of this moment: while it was held back, some may have come and gone."""
+        """Show a publication to its present readers. Some may have come or gone while it was held back."""
         self._marks.raise_to(item.bundle.origin, item.bundle.last)
         self._show_to(wanted, item)
 
@@ -279,7 +283,7 @@ class MulticastBroker(ServingShell, Generic[M]):
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def _began(self, outcome: LinkBegan) -> None:
-        """Nothing that has passed before is owed over this link."""
+        """Begin a new link. Nothing that has passed before is owed over it."""
         self._begin(outcome.name)
 
     def _begin(self, name: str) -> None:
@@ -292,7 +296,7 @@ class MulticastBroker(ServingShell, Generic[M]):
         self._wishes.outbound.append((name, GroupsTold()))
 
     def _greet(self, name: str) -> None:
-        """What a stack says first over a new link."""
+        """Send the first messages of the stack over a new link."""
 
     def _ask(self, name: str, message: ProtocolMessage) -> None:
         if name not in self._tree.links:  # it was set aside
@@ -360,11 +364,11 @@ class MulticastBroker(ServingShell, Generic[M]):
         self._settle()
 
     def _was_owed(self, copy: Copy) -> bool:
-        """A dead broker would have sent it here."""
+        """Whether a dead broker would have sent a publication here."""
         return any(owed.recorded.matches(copy.item.bundle) for owed in self._owed.values())
 
     def _skip_all(self, skipped: Entries) -> None:
-        """Nobody has these, but for those that have come and wait for others that nobody has."""
+        """Skip entries whose messages no broker has, except those that have come and are held back."""
         while skipped:
             waiting = self._order.first_held
             absent = [one for one in skipped if one[1] < waiting.get(one[0], one[1] + 1)] or skipped
@@ -373,7 +377,7 @@ class MulticastBroker(ServingShell, Generic[M]):
             skipped = [one for one in skipped if self._order.counts_less(*one)]
 
     def _settle(self) -> None:
-        """The place of the dead is filled: its substitute keeps for its clients what these want, the others need
+        """Finish a bypass: the substitute keeps publications for clients of the dead broker, and the others need
         nothing of it any more."""
         for dead, owed in list(self._owed.items()):
             ghost = f"{dead}/{owed.life}"
@@ -385,7 +389,7 @@ class MulticastBroker(ServingShell, Generic[M]):
                     self._let_go(dead)
 
     def _bypassed(self, dead: str, life: int) -> None:
-        """This broker stands in the place of a dead one."""
+        """Take the place of a dead broker, as its substitute."""
 
     def _untold_around(self, dead: str) -> bool:
         return any(name in self._untold for name in self._tree.others(dead) or ())
@@ -402,7 +406,7 @@ class MulticastBroker(ServingShell, Generic[M]):
             self._outbox.pass_by(name, got)
 
     def _tell_taken(self, everything: bool) -> bool:
-        """Tell neighbours what readers here have taken; return whether something is left to be told soon."""
+        """Tell neighbours what readers here have taken. Return whether something is left to tell soon."""
         if everything:
             for name, got in self._copies.news(everything=True):
                 self._outbox.pass_by(name, got)
@@ -411,8 +415,9 @@ class MulticastBroker(ServingShell, Generic[M]):
     # -- clients of the dead -------------------------------------------------------------------------------------------
 
     def _is_open_to(self, session: ClientSession, attend: Attend, waited_us: int) -> bool | Successor:
-        """Clients of a neighbour that is gone continue at its substitute, when everything is there that they may have
-        seen. Those of an earlier life of this broker are sent to a neighbour, which has what they may lack."""
+        """Whether a client may be served now, or where it has to go. Clients of a dead neighbour continue at its
+        substitute once everything that they may have seen is there. Those of an earlier life of this broker are sent to
+        a neighbour, which has what they may lack."""
         if not attend.tried or attend.anyhow:
             return True
         home = home_of(attend)
@@ -424,7 +429,7 @@ class MulticastBroker(ServingShell, Generic[M]):
 
     def _welcome(self, session: ClientSession, attend: Attend) -> None:
         """Hand over to a client of a dead neighbour what it has not received, in the order in which it was shown here.
-        What is not shown yet comes in its turn."""
+        Publications that are not shown yet follow in their turn."""
         home, out = home_of(attend), self._step.out
         owed = self._owed.get(home.name)
         is_known = owed is not None and owed.life == home.incarnation
@@ -440,7 +445,7 @@ class MulticastBroker(ServingShell, Generic[M]):
 
 
 def member_of(seat: BrokerSeat) -> str:
-    """The life of a broker: one that returns counts from one again, under another name."""
+    """Return the name of this life of a broker. A broker that returns gets another name, and numbers from one again."""
     return f"{seat.name}/{seat.incarnation}"
 
 
@@ -454,7 +459,7 @@ def multicast_stack(
     carrier: type[MulticastMessage],
     about_members: tuple[type, ...] = (),
 ) -> Stack[MulticastOptions]:
-    """`carrier` brings publications; `about_members` is what else its brokers say to each other."""
+    """Register a stack. `carrier` brings publications; `about_members` are further messages between its brokers."""
     return Stack(
         name=name,
         guarantees=GUARANTEES,

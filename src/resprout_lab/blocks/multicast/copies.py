@@ -1,13 +1,14 @@
-"""Which brokers have a publication, as far as one must know: to call it safe, and to make good what a dead one owed.
+"""Which brokers have a publication: needed to call it safe, and to repair what a dead broker owed.
 
-Over each link both ends count what came (`blocks.crossing`). A broker tells a neighbour how much of what that one sent
-is here, how much of it all others next to here and all readers here have, and the same of what was sent to it. So each
-knows what a neighbour may still owe to its other neighbours and to its clients, whichever way it came: that is kept,
-and sent around it when it dies, and handed over to its clients.
+Both ends of a link count the messages that came over it (`blocks.crossing`). A broker tells each neighbour how many of
+its messages have arrived here, and how many of these all other neighbours and all readers here have; and the second
+number for messages in the other direction. So each broker knows what a neighbour may still owe to others and to its
+clients. It keeps these messages. When the neighbour dies, the broker sends them around it, and hands them over to the
+clients of the dead one.
 
-Each end also knows of which messages the other one has heard: those that crossed the link, and those that are named in
-a header that did. What a header names and the other end has not heard of did not go over the link, because nobody
-behind it wanted it. It is marked as skipped, and not waited for.
+Each end also knows of which messages the other end has heard: those that crossed the link, and those that are named in
+a header that did. An entry of a header that the other end has not heard of did not cross the link, because nothing
+behind the link subscribes to it. It is marked as skipped, and the other end does not wait for it.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from resprout_lab.blocks.retention import KeptItem
 ClockEntry = tuple[str, str]
 """(group, member)."""
 Entries = list[tuple[ClockEntry, int]]
-"""The messages of a member to a group, up to a number."""
+"""Messages of a member to a group, up to a number."""
 
 
 class Copy:
@@ -31,35 +32,36 @@ class Copy:
         self.no = no
         self.item = item
         self.message = message
-        """As it goes on."""
+        """The message as it is passed on."""
         self.number = number
         self.entries = entries
-        """Those before it that its header names."""
+        """Earlier messages that its header names."""
         self.lacking = 0
-        """Neighbours that were sent it and have not said that they have it."""
+        """Number of neighbours that were sent it and have not confirmed it."""
         self.others = 0
-        """Those that have."""
+        """Number of neighbours that are known to have it."""
         self.is_late = False
-        """It came around a dead broker, and was not wanted here when that one had it: readers here may have had what
-        depends on it. It goes to others around that broker, and to its clients."""
+        """Whether it came around a dead broker and was not subscribed here when that broker had it. Readers here may
+        already have messages that depend on it, so it goes only to others around that broker, and to its clients."""
 
     @property
     def entry(self) -> ClockEntry:
         return self.message.group, self.message.sender
 
     def done_but_for(self, peer: str) -> bool:
-        """The peer counts as well: nothing is said of what it has not got."""
+        """Whether all neighbours and readers have it, the peer included: nothing is reported about a message that the
+        peer lacks."""
         return not self.lacking and not self.item.needed
 
 
 class LinkCopies:
     def __init__(self, safe: Callable[[], None]) -> None:
-        """`safe`: another broker has something now that it had not."""
+        """`safe` is called when another broker has confirmed something."""
         self._safe = safe
         self._has_news = False
         self._links: dict[str, CrossedLink[Copy]] = {}
         self._heard_of: dict[str, dict[ClockEntry, int]] = {}
-        """By link: the messages of each member to each group that both ends have heard of."""
+        """Messages of each member to each group that both ends have heard of, by link."""
         self._numbers = 0
 
     def begin(self, name: str) -> None:
@@ -79,7 +81,8 @@ class LinkCopies:
         self._hear_of(name, copy)
 
     def sent(self, name: str, copy: Copy) -> tuple[int, ...]:
-        """Return the places of what it names and the other end has not heard of."""
+        """Count a message that is sent, and return the indices of the header entries that the other end has not heard
+        of."""
         copy.lacking += 1
         self._links[name].sent.add(copy)
         return self._hear_of(name, copy)
@@ -102,7 +105,7 @@ class LinkCopies:
         self._safe()
 
     def end(self, name: str) -> list[Copy]:
-        """The neighbour is gone: what it may have owed to others."""
+        """Forget a neighbour that is gone. Return what it may have owed to others."""
         link = self._links.pop(name, None)
         if link is None:
             return []
@@ -115,12 +118,12 @@ class LinkCopies:
 
     @property
     def is_behind(self) -> bool:
-        """Readers have taken something, and a neighbour that keeps it was not told."""
+        """Whether readers have taken something and a neighbour that keeps it was not told."""
         lanes = [lane for link in self._links.values() for lane in (link.received, link.sent)]
         return any(lane.mine < lane.last and lane.entries[lane.mine + 1].done_but_for("") for lane in lanes)
 
     def news(self, everything: bool = False) -> list[tuple[str, Progress]]:
-        """Return what neighbours are to be told at the end of a step: how much has arrived; or everything."""
+        """Return the reports for neighbours at the end of a step: those that have changed, or all."""
         if not self._has_news and not everything:
             return []
         self._has_news = False

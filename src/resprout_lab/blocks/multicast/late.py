@@ -1,9 +1,9 @@
 """The places of late messages in the order of a broker, for clients of a dead broker that may lack them.
 
-A *late* message comes around a dead broker, and was not wanted here when that one had it. Messages that were shown here
-meanwhile may depend on it. Clients of the dead broker wanted it and may lack both, so they are handed over all of them
-in causal order: a late message stands where a header first named it here (`skipped`), and before every late message
-that depends on it (`settle`).
+A *late* message came around a dead broker, and was not subscribed here when that broker had it. Messages that were
+shown here meanwhile may depend on it. Clients of the dead broker subscribed to it and may lack both, so they get all of
+them in causal order: a late message stands where a header first named it here (`skipped`), and before every late
+message that depends on it (`settle`).
 """
 
 from collections import deque
@@ -15,28 +15,28 @@ from resprout_lab.blocks.multicast.copies import ClockEntry, Copy, Entries
 
 class LatePlaces:
     def __init__(self, kept: int) -> None:
-        """`kept`: the entries that are remembered, the latest."""
+        """`kept`: number of entries that are remembered, the latest ones."""
         self._skipped: deque[tuple[ClockEntry, int, int]] = deque(maxlen=kept)
         """(group and member, number, place)."""
         self._late: list[Copy] = []
-        """In the order in which they were delivered."""
+        """Late messages, in the order of their delivery."""
 
     def skipped(self, entries: Entries, place: int) -> None:
-        """From this place on, messages may depend on these."""
+        """Note that messages from this place on may depend on these entries."""
         self._skipped.extend([(*one, place) for one in entries])
 
     def put(self, copy: Copy) -> None:
-        """It is late, and all before it has been put."""
+        """Add a late message, after all earlier ones."""
         self._late.append(copy)
         places = (place for entry, number, place in self._skipped if entry == copy.entry and number >= copy.number)
         copy.item.no = next(places, copy.item.no)
 
     def settle(self) -> None:
-        """All have come: move each before the late ones that name it."""
+        """Move each late message before those that name it, once all have come."""
         late, self._late = self._late, []
         bounds: dict[ClockEntry, int] = {}
         named: dict[ClockEntry, list[tuple[int, int]]] = {}
-        """A heap of (number, negative, and the place of who names it)."""
+        """A heap of (negative number, place of the message that names it), by group and member."""
         for copy in reversed(late):
             heap = named.get(copy.entry, [])
             while heap and -heap[0][0] >= copy.number:
@@ -48,5 +48,6 @@ class LatePlaces:
 
 
 def in_order(copies: Sequence[Copy]) -> list[Copy]:
-    """As clients of the dead are handed them over: late ones first among those in one place."""
+    """Return copies in the order in which clients of a dead broker get them: late ones first among those at one
+    place."""
     return sorted(copies, key=lambda copy: (copy.item.no, not copy.is_late))

@@ -1,4 +1,4 @@
-"""What brokers say to each other in any causal multicast along a tree, beside joining it and the publications."""
+"""Messages between brokers of any causal multicast along a tree, besides joining and publications."""
 
 from typing import Final
 
@@ -12,40 +12,40 @@ from resprout_lab.blocks.recorded import ASKING_MESSAGES
 from resprout_lab.blocks.tree import PlacesNear
 
 HEADER_MAX: Final = 1 << 18
-"""Characters of names and digits in the clocks of one message, so that it fits into a frame beside the largest bundle
-even if each takes four bytes. Some 15,000 entries with short names."""
+"""Most characters of names and digits in the clocks of one message, so that it fits into a frame beside the largest
+bundle even if each takes four bytes. This is enough for some 15,000 entries with short names."""
 _ENTRY: Final = 10
-"""What a count takes, and what holds it together with its names."""
+"""Characters of a count and its encoding, beside the names."""
 
 
 class MulticastMessage(BundleMessage, frozen=True):
-    """A publication, on to everybody who wants it. What orders it is the stack's."""
+    """A publication on its way to all subscribers. A subclass adds what orders it."""
 
     bundle: Bundle
     hops: int
     sender: str
     """The member that multicasts it: the life of the broker at which it was published."""
     skipped: tuple[int, ...]
-    """Messages that its header names and that did not go over this link, because nobody behind it wanted them: their
-    places in `MulticastOrder.entries`."""
+    """Indices in `MulticastOrder.entries` of the messages that its header names and that did not go over this link,
+    because nothing behind it subscribes to them."""
 
     @property
     def group(self) -> str:
-        """Among which messages of its sender it has its number."""
+        """Group within which its sender has numbered it."""
         raise NotImplementedError
 
     def checked_number(self) -> int:
-        """PeerError unless it has one, and a header that an honest peer may send."""
+        """Return its number. Raises PeerError unless it has one, and a header that an honest peer may send."""
         raise NotImplementedError
 
 
 class GroupsTold(ProtocolMessage, frozen=True, tag=313):
-    """You were told all that is wanted here and behind me. Until then everything goes over the link."""
+    """All subscriptions at and behind the sender were sent. Until then everything goes over the link."""
 
 
 class NotOwed(ProtocolMessage, frozen=True, tag=185):
-    """So much has passed before your subscription was recorded here, the next that I confirm: what has not come to you
-    by now was not wanted then. Only what has changed since the last time."""
+    """Numbers that had passed before the sender recorded a subscription, which it confirms next: messages up to them
+    that have not come to the receiver were not subscribed then. Holds only changes since the last one."""
 
     clocks: Changes
 
@@ -55,14 +55,14 @@ class NotOwed(ProtocolMessage, frozen=True, tag=185):
 
 
 class Around(ProtocolMessage, frozen=True, tag=188):
-    """This broker, next to both of us, is dead: we are neighbours now. The first message of the link. A broker that is
-    told so of itself was suspected, and begins another life."""
+    """First message of a link around a dead broker, with its name: both ends are neighbours now. A living broker that
+    is told so of itself was suspected, and begins another life."""
 
     dead: str
 
 
 class Flushed(ProtocolMessage, frozen=True, tag=189):
-    """All that the dead broker may have owed you and was here has been sent."""
+    """Everything that the dead broker may have owed to the receiver, and that was here, has been sent."""
 
     dead: str
 
@@ -71,12 +71,12 @@ MULTICAST_MESSAGES: Final = (*ASKING_MESSAGES, GroupsTold, NotOwed, PlacesNear, 
 
 
 def length_of(clocks: Changes) -> int:
-    """Characters, more or less as they travel."""
+    """Return the approximate number of characters of clocks in a message."""
     return sum(len(group) + _ENTRY + sum(len(member) + _ENTRY for member, _ in entries) for group, entries in clocks)
 
 
 def in_parts(clocks: Changes) -> list[Changes]:
-    """The same, of which each part fits into a message."""
+    """Split clocks into parts that fit into a message each."""
     entries = [((group, member), number) for group, rows in clocks for member, number in rows]
     parts = parts_of(entries, HEADER_MAX, lambda entry: sum(map(len, entry[0])) + 2 * _ENTRY)
     return [as_changes(part) for part in parts]

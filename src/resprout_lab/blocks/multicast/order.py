@@ -1,8 +1,8 @@
-"""What was delivered at one member, what waits, and what is not waited for; how messages are ordered is a subclass's.
+"""The order of messages at one member: which were delivered, which wait, and which are skipped. Subclasses define it.
 
-Everything that a member multicasts has a number in some group. The clock here counts what was delivered, and what is
-not waited for because nobody here wanted it when it passed (`skip`). A broker passes on what it has delivered, so
-messages go over every link in causal order.
+Everything that a member multicasts has a number in some group. The clock here counts messages that were delivered, and
+messages that are not waited for because nothing here subscribed to them when they passed (`skip`). A broker passes on
+only what it has delivered, so messages go over every link in causal order.
 """
 
 from abc import ABC, abstractmethod
@@ -19,8 +19,8 @@ M = TypeVar("M", bound=MulticastMessage)
 
 
 class HeaderSizeError(PeerError):
-    """A publication that is not made, because no message could say what must be delivered before it. It costs its
-    client the session; when the client returns, there may be less to say."""
+    """A publication that is refused, because its dependencies fit into no message. It ends the session of its client;
+    when the client returns, there may be fewer."""
 
 
 class Arrival(NamedTuple, Generic[M]):
@@ -39,17 +39,17 @@ class MulticastOrder(ABC, Generic[M]):
         self._clock = VectorClock()
         self._held: HoldBack[ClockEntry, Arrival[M]] = HoldBack(self.missing, held_max)
         self._had: dict[ClockEntry, Ranges] = {}
-        """The numbers of messages of others that have come here."""
+        """Numbers of messages of other members that have come here."""
 
     def __len__(self) -> int:
-        """What is held back."""
+        """Number of messages that are held back."""
         return len(self._held)
 
     # -- to multicast --------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def check_room(self, bundle: Bundle) -> None:
-        """HeaderSizeError when another message from here would not fit: into the clock, or into a frame."""
+        """Raise HeaderSizeError if another message from here would not fit into the clock or a frame."""
 
     def _check_clock(self, group: str) -> None:
         if len(self._clock) >= ENTRIES_MAX and not self._clock.at(group, self.member):
@@ -57,40 +57,40 @@ class MulticastOrder(ABC, Generic[M]):
 
     @abstractmethod
     def make(self, bundle: Bundle) -> M:
-        """The next message from here, for which there is room. With that it is delivered here: whatever it may depend
-        on has been."""
+        """Make the next message from here, for which there must be room. It counts as delivered here, as does all that
+        it may depend on."""
 
     def joined(self) -> None:
-        """Somebody wants something that was not wanted here before."""
+        """Note that there is a new subscription here."""
 
     # -- to deliver ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def entries(self, message: M) -> Entries:
-        """All that its header names, and the message of its sender before it: the same list at every broker."""
+        """Return all that its header names, and the message of its sender before it: the same list at every broker."""
 
     @abstractmethod
     def counted(self, message: M) -> dict[str, int]:
-        """By group: how many messages of this member its header says were delivered where it was made."""
+        """Return by group how many messages of this member were delivered where the message was made, by its header."""
 
     def missing(self, arrival: Arrival[M]) -> tuple[ClockEntry, int] | None:
-        """Something that must be delivered before."""
+        """Return one message that must be delivered before this one, or None."""
         at = self._clock.at
         return next((one for one in arrival.copy.entries if one[1] > at(*one[0])), None)
 
     def is_known(self, group: str, member: str, number: int) -> bool:
-        """It has come before, or was multicast here."""
+        """Whether a message has come before, or was multicast here."""
         if member == self.member:
             return number <= self._clock.at(group, member)
         had = self._had.get((group, member))
         return had is not None and number in had
 
     def note(self, arrival: Arrival[M]) -> None:
-        """It has come."""
+        """Note that a message has come."""
         self._had.setdefault(arrival.entry, Ranges()).add(arrival.number, arrival.number)
 
     def put(self, arrival: Arrival[M], is_forced: bool = False) -> bool:
-        """Return False when there is no room, and nothing was kept."""
+        """Hold back a message. Returns False, and keeps nothing, if there is no room."""
         if not self._held.put(arrival, is_forced):
             return False
         self.note(arrival)
@@ -98,7 +98,7 @@ class MulticastOrder(ABC, Generic[M]):
 
     @property
     def first_held(self) -> dict[ClockEntry, int]:
-        """By group and member: the lowest number that is held back."""
+        """Return the lowest number that is held back, by group and member."""
         found: dict[ClockEntry, int] = {}
         for arrival in self._held:
             found[arrival.entry] = min(arrival.number, found.get(arrival.entry, arrival.number))
@@ -106,25 +106,26 @@ class MulticastOrder(ABC, Generic[M]):
 
     @property
     def version(self) -> int:
-        """Counts the changes of the clock."""
+        """Number of changes of the clock."""
         return self._clock.version
 
     def since(self, version: int) -> Changes:
-        """What was delivered or skipped here after that version."""
+        """Return the entries that were delivered or skipped here after that version."""
         return self._clock.since(version)
 
     def counts_less(self, entry: ClockEntry, number: int) -> bool:
         return self._clock.at(*entry) < number
 
     def take(self) -> Arrival[M] | None:
-        """The next that may be delivered, counted as such."""
+        """Return the next message that can be delivered, and count it as delivered; None if there is none."""
         arrival = self._held.take()
         if arrival is not None:
             self._raise(arrival.entry, arrival.number)
         return arrival
 
     def skip(self, entries: Entries) -> None:
-        """These are not waited for: they were not wanted here. PeerError for what this member has not multicast."""
+        """Do not wait for these messages, which were not subscribed here. Raises PeerError for numbers that this member
+        has not multicast yet."""
         for (group, member), number in entries:
             if member == self.member and number > self._clock.at(group, member):
                 raise PeerError(f"{member} has not multicast number {number} to {group!r}")
