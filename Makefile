@@ -47,6 +47,7 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m tests.docs
+	$(BIN)/python -m tools.compiled
 	@$(MAKE) --no-print-directory site
 
 # The same sources with the pure half compiled, in a tree of its own: the checkout stays as it is. Some minutes of processor

@@ -1,5 +1,8 @@
 """Which modules are compiled, and why others are not. `make fast` and `setup.py` ask; nothing is kept by hand.
 
+`python -m tools.compiled` translates all of them to C without compiling the C. `make check` runs it, because mypyc
+accepts less than mypy does.
+
 Everything pure is compiled (the floors below `trace`), but for modules that define:
 
 - a msgspec structure: msgspec makes its classes itself, and mypyc makes none of them;
@@ -12,6 +15,7 @@ So a hot class does not share a module with a structure.
 """
 
 import ast
+import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -128,3 +132,18 @@ def _structures(classes: list[tuple[str, list[str]]]) -> set[str]:
         size = len(found)
         found |= {name for name, bases in classes if not found.isdisjoint(bases)}
     return found
+
+
+def translate(root: Path) -> int:
+    """Translate the modules to C in a temporary folder and return their number; mypyc ends the process if it cannot."""
+    from mypyc.build import mypycify
+
+    modules = compiled_modules(root)
+    paths = [str(path.relative_to(root)) for path in modules.values()]
+    with tempfile.TemporaryDirectory() as folder:
+        mypycify(["--config-file=tools/mypyc.ini", *paths], multi_file=True, target_dir=folder)
+    return len(modules)
+
+
+if __name__ == "__main__":
+    print(f"mypyc can translate {translate(Path.cwd())} modules")

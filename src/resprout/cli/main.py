@@ -91,7 +91,7 @@ VERBS: Final = {
     "reply": Verb("publish", "Answer requests on topics that match FILTER"),
     "read": Verb("subscribe", "Print stored events of topics that match FILTER"),
     "status": Verb("status", "Show the tree that a broker is in"),
-    "log": Verb("logs", "Show the logs of a network, and how far their replicas and readers are"),
+    "log": Verb("logs", "Show the logs of a network"),
     "top": Verb("top", "Show rates and queues of all brokers, until Ctrl-C"),
     "who": Verb("status", "Show who receives a publication on TOPIC"),
     "trace": Verb("status", "Show where the publication ID went"),

@@ -338,7 +338,7 @@ class LogHost:
     def _answered(self, broker: str, message: LogFed | LogLed) -> None:
         for feed in self.feeds.values():
             if feed.log.name == message.log and feed.feeder is not None:
-                if broker not in (*feed.log.replicas, feed.feeder.leader):
+                if broker != feed.feeder.leader and broker not in feed.log.replicas:
                     continue  # a broker without a replica cannot know
                 if isinstance(message, LogFed):
                     check_fed(broker, message, feed.feeder)
