@@ -366,3 +366,10 @@ def test_a_member_that_attaches_brings_nothing_back_into_its_log_before_the_gran
     """A stable entry with a copy beside it came back when the member attached, and no count kept it in the log."""
     outcome = try_seed(131002186, "faults")
     assert not outcome.failed, outcome.report
+
+
+def test_a_dead_broker_that_an_earlier_repair_replaced_does_not_raise_the_stamps_of_totals() -> None:
+    """b1 crashes while b2 is frozen; b2 joins the repair and is declared dead. The second repair has both as dead, and
+    b1 had told no living broker that it is closed. So the coordinator stamped a total higher than the others (I7)."""
+    outcome = try_seed(460000166, "faults")
+    assert not outcome.failed, outcome.report

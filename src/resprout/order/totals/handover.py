@@ -7,7 +7,8 @@ the dead broker and heard from it:
 - What the dead broker had told is true of everything beyond it. A member may have acted on it, so it still stands for
   the new link, and the coordinator closes no lower than that. Where a piece of the dead had told nobody, nobody can
   have acted on it; the coordinator then closes at its clock, above everything that the piece may have published. This
-  is decided piece by piece: what one piece had said says nothing about another.
+  is decided piece by piece: what one piece had said says nothing about another. A piece that was next to no living
+  broker does not count.
 - What the coordinator had told the dead is forgotten: it tells the members itself.
 
 A total that anybody has delivered is delivered by all, at its stamp, in the course of the pool. Everything is installed

@@ -159,7 +159,7 @@ class FinishRepair:
         old = [link for name, link in self._links.items() if name in repair.dead]
         inventory = Inventory(self._log, *old)
         items = self._collect(members, parcels, inventory)
-        merged = self._merge_locks(repair, parcels)
+        merged = self._merge_locks(repair, parcels, {link.name for link in old})
         owing = [self._interest.owing(link.name) for link in old]
         # 2. A ghost that wants what was wanted behind the dead: their clients take their shares from it (I3).
         ghost = self._raise_ghost(repair, old, parcels)
@@ -222,8 +222,12 @@ class FinishRepair:
         life.note("repair_end", " ".join(names))
         life.outcomes.append(Repaired(names, life.seat.name))
 
-    def _merge_locks(self, repair: LedRepair, parcels: dict[str, Parcel]) -> MergedLocks:
-        """Merge what all members know of totals, separately for each piece of dead brokers that were connected."""
+    def _merge_locks(self, repair: LedRepair, parcels: dict[str, Parcel], linked: set[str]) -> MergedLocks:
+        """Merge what all members know of totals, separately for each piece of dead brokers that were connected.
+        `linked`: the dead that were neighbours of this broker.
+
+        A piece that was next to no living broker is left out: an earlier repair replaced it, or all that it published
+        came through another piece, which counts."""
         life = self._life
         pieces: list[Piece] = []
         left = dict.fromkeys(repair.dead)
@@ -233,7 +237,8 @@ class FinishRepair:
             for other in piece:
                 del left[other]
             around = [member for member, parcel in parcels.items() if parcel.head.neighbour in piece]
-            pieces.append(Piece(piece, around))
+            if around or not linked.isdisjoint(piece):
+                pieces.append(Piece(piece, around))
         reports = {
             name: MemberLocks(tuple(parcel.locks), tuple(parcel.last_totals)) for name, parcel in parcels.items()
         }
