@@ -48,7 +48,10 @@ def test_options_are_the_defaults_with_what_was_given() -> None:
         ({"lease_us": 0}, "option 'lease_us': expected `int` >= 4000"),
         ({"ghost_us": -1}, "option 'ghost_us': expected `int` >= 0"),
         ({"durable": 1}, "option 'durable': expected `bool | str`, got `int`"),
-        ({"faults_tolerated": 1, "log_bytes": "x"}, "option 'log_bytes': expected `int`, got `str`"),
+        (
+            {"faults_tolerated": 1, "log_bytes": "x"},
+            "option 'log_bytes': 'x' is no size: write bytes, or a number with KiB, MiB or GiB, such as 64MiB",
+        ),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_by_its_name(given: dict[str, Any], complaint: str) -> None:

@@ -4,13 +4,14 @@ import random
 
 from resprout.core.contract import ProtocolMessage, Sender
 from resprout.edge.messages import ReadEvents
+from resprout.edge.position_messages import AskPosition
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.stack import BrokerSeat
 
-ANSWERED_ELSEWHERE = frozenset({ReadEvents})
-"""A recorder in front of the broker answers these (`edge.broker.recorder`)."""
+ANSWERED_ELSEWHERE = frozenset({ReadEvents, AskPosition})
+"""Read by a recorder in front of the broker (`edge.broker.recorder`), and by brokers that have logs (`log_broker`)."""
 
 
 def broker() -> ResproutBroker:

@@ -170,7 +170,10 @@ def _zero(options: Any) -> int:
 def _as_bytes(option: str, value: Any) -> Any:
     """Return a size that is written with its unit ("64MiB") as a number of bytes; any other value as it is."""
     if isinstance(value, str) and (option.endswith("_bytes") or option == "max_payload"):
-        return parse_size(value)
+        try:
+            return parse_size(value)
+        except UsageError as error:
+            raise UsageError(f"option {option!r}: {error}") from None
     return value
 
 
