@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from resprout.core.contract import Request
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.edge.client.consumer import ConsumerMachine
@@ -16,6 +17,7 @@ from resprout.edge.requests import (
     ConsumerOver,
     DroppedBefore,
     EndRequest,
+    LeaveRequest,
     PublishRequest,
 )
 from resprout.stacks.resprout import ResproutOptions
@@ -292,6 +294,21 @@ def test_what_is_acknowledged_while_the_next_broker_is_asked_is_done_there_as_we
     tree.ask("w0", AcknowledgeRequest(tuple(tree.delivered["w0"])))  # type: ignore[arg-type]
     settle(tree)
     assert all(not broker.parts.log.entries for broker in tree.brokers.values())
+
+
+def test_a_broker_that_leaves_tells_first_what_was_acknowledged_since_its_last_heartbeat() -> None:
+    tree = make_tree()
+    tree.consume("w0", "b2", "orders", JOBS)
+    settle(tree)
+    publish(tree, 3)
+    tree.run()
+    tree.lose("w0")
+    books = [broker.parts.client_book.durables for broker in tree.brokers.values()]
+    assert len(tree.delivered["w0"]) == 3
+    assert [book.done_of("orders") for book in books] == [((), ())] * 3, "no heartbeat has told it yet"
+    tree.step("b2", Request(LeaveRequest(0)))
+    tree.run()
+    assert [[mark.seq for mark in book.done_of("orders")[0]] for book in books] == [[3], [3], [3]]
 
 
 @pytest.mark.parametrize("block", range(cases(1, 24)))

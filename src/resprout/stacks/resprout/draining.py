@@ -4,8 +4,9 @@ From the moment it is asked it takes nobody and nothing new: newcomers and clien
 and what local clients publish stays unread, so that they say it again where they go. It waits until the tree around it
 is whole and every neighbour has answered a call, until everything that it has accepted from a client is safe with
 others, until nobody is being given a place below it, and until those clients of a dead broker have come that it keeps
-something for. Then its clients hear whom to turn to, its neighbours hear that it goes, and whoever is its authority
-closes the gap at once. If that moment does not come in time, it goes without.
+something for. Then its neighbours hear how far its durable subscriptions have come, its clients hear whom to turn to,
+its neighbours hear that it goes, and whoever is its authority closes the gap at once. If that moment does not come in
+time, it goes without.
 
 Copies that others rely on count until it is gone: between its last word and the end of the repair it is one of the f
 that may be missing. Who is alone has nobody to hand anything to, and says what is lost.
@@ -25,12 +26,14 @@ from resprout.overlay.council import Council
 from resprout.overlay.messages import Probe, Probed
 from resprout.stacks.peers import Outbox, Peer, Peers
 from resprout.stacks.resprout.disk_log import DiskLog
+from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.joining.admission import Admission
 from resprout.stacks.resprout.joining.claims import Claims
 from resprout.stacks.resprout.joining.offers import CALL
 from resprout.stacks.resprout.life import BrokerLife, LifeState
 from resprout.stacks.resprout.messages import Leaving
 from resprout.stacks.resprout.neighbours import Copies
+from resprout.stacks.resprout.speaking import Speaking
 
 FAREWELL: Final = CALL + 2
 """The number of its probes, next to those of `joining.offers`."""
@@ -56,6 +59,8 @@ class Draining:
         claims: Claims,
         admission: Admission,
         ghosts: Ghosts,
+        speaking: Speaking,
+        durables: Durables,
     ) -> None:
         self._life = life
         self._peers = peers
@@ -70,6 +75,8 @@ class Draining:
         self._claims = claims
         self._admission = admission
         self._ghosts = ghosts
+        self._speaking = speaking
+        self._durables = durables
         self.asked: list[int] = []
         """When this broker was asked to go, if it was: a step ends with a look at whether it may."""
         self._answered: dict[str, bool] = {}
@@ -144,6 +151,8 @@ class Draining:
             life.move_to(LifeState.LEAVING)
         successors = life.successors()
         self._sessions.flush_all(life.out)
+        self._durables.tell_progress()
+        self._speaking.say_all()
         if successors:
             message = GoTo(successors[0])
             life.out.extend([Send(session.name, message) for session in self._sessions.all.values() if session.asked])

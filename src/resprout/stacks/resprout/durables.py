@@ -145,14 +145,7 @@ class Durables:
             elif held.changes > CHANGES_TOLD:
                 self._say_consumers(held)
             held.changes = 0
-            unknown = self._unknown.setdefault(held.name, UnknownDone(life.now_us))
-            marks, spans = self.consumers.progress(held)
-            held.queue.release_dropped()
-            is_news = bool(marks or spans) or held.queue.drops.known() != self._book.durables.drops_of(held.name)
-            if is_news and held.is_confirmed:
-                self._book.durables.raise_done(held.name, marks, spans, held.queue.drops.known())
-                held.queue.dropped_items.tell()
-                unknown.note(marks, spans)
+            unknown = self._tell_progress(held)
             if all_heard:
                 self.consumers.tell(held, Acknowledged(unknown.turn(life.now_us, life.options.lease_us)), life.out)
             else:
@@ -163,6 +156,22 @@ class Durables:
             del self._silent[name]
             self.consumers.leave(name)
             self._served.cut_off(name, "it was not heard for too long, and others have what it had")
+
+    def tell_progress(self) -> None:
+        """Tell all brokers what has been acknowledged since the last heartbeat: this broker leaves."""
+        for held in self.consumers.held.values():
+            self._tell_progress(held)
+
+    def _tell_progress(self, held: HeldDurable) -> UnknownDone:
+        unknown = self._unknown.setdefault(held.name, UnknownDone(self._life.now_us))
+        marks, spans = self.consumers.progress(held)
+        held.queue.release_dropped()
+        drops = held.queue.drops.known()
+        if held.is_confirmed and (marks or spans or drops != self._book.durables.drops_of(held.name)):
+            self._book.durables.raise_done(held.name, marks, spans, drops)
+            held.queue.dropped_items.tell()
+            unknown.note(marks, spans)
+        return unknown
 
     def due(self, timer: DurableDue) -> None:
         held = self.consumers.held.get(timer.subscription)

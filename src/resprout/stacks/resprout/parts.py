@@ -263,7 +263,7 @@ class BrokerParts:
         )  # fmt: skip
         self.draining = Draining(
             life, self.peers, self.outbox, self.links, self.log, self.sessions, self.totals, self.disk, self.copies,
-            self.council, self.claims, self.admission, self.ghosts,
+            self.council, self.claims, self.admission, self.ghosts, self.speaking, self.durables,
         )  # fmt: skip
         self.tree_news = TreeNews(life, self.waves, self.council, self.admission)
 
