@@ -59,8 +59,8 @@ class Entry:
 
     __slots__ = (
         "awaits", "bundle", "client", "copies", "cost", "first", "hops", "incarnation", "is_backup", "lacking",
-        "last", "level", "no", "picks", "pins", "prompt", "publisher", "reach", "reach_lacking", "readers",
-        "restored", "shown", "source", "spill", "stamp", "stream", "tseq", "undone", "waits",
+        "last", "level", "no", "origin", "picks", "pins", "prompt", "publisher", "reach", "reach_lacking",
+        "readers", "restored", "shown", "source", "spill", "stamp", "stream", "tseq", "undone", "waits",
     )  # fmt: skip
 
     def __init__(self, no: int, bundle: Bundle, source: "Link | None", client: Any, hops: int) -> None:
@@ -80,6 +80,7 @@ class Entry:
         self.publisher = bundle.publisher
         self.stream = bundle.stream
         self.incarnation = bundle.incarnation
+        self.origin = bundle.origin
         self.first = bundle.first
         self.last = bundle.last
         self.stamp = bundle.stamp
@@ -118,10 +119,6 @@ class Entry:
 
     def to_spill_state(self, state: SpillState) -> None:
         self.spill = transition(SPILL_TRANSITIONS, self.spill, state)
-
-    @property
-    def origin(self) -> Origin:
-        return (self.publisher, self.stream, self.incarnation)
 
     @property
     def id(self) -> "Id":
@@ -200,15 +197,18 @@ class Repeats:
 
     def add(self, entry: Entry) -> None:
         """Remember an entry of the log."""
-        entries = self._by_origin.setdefault(entry.origin, {})
-        entries[entry.first] = (*entries.get(entry.first, ()), entry)
+        entries = self._by_origin.get(entry.origin)
+        if entries is None:
+            entries = self._by_origin[entry.origin] = {}
+        same = entries.get(entry.first)
+        entries[entry.first] = (entry,) if same is None else (*same, entry)
 
     def drop(self, entry: Entry) -> None:
         """Forget an entry that leaves the log."""
         entries = self._by_origin[entry.origin]
-        others = tuple([other for other in entries[entry.first] if other is not entry])
-        if others:
-            entries[entry.first] = others
+        same = entries[entry.first]
+        if len(same) > 1:
+            entries[entry.first] = tuple([other for other in same if other is not entry])
             return
         del entries[entry.first]
         if not entries:

@@ -285,10 +285,11 @@ class ClientSession:
         told.reverse()
         for stream, ranges in self.delivered_now.items():
             upto = self.delivered[stream].upto
-            if any(first <= upto for first, _ in ranges):
+            islands = [each for each in ranges if each[0] > upto]
+            if len(islands) < len(ranges):
                 told.append(Turned(stream, ReceiptLevel.DELIVERED, upto))
-            islands = joined([each for each in ranges if each[0] > upto])
-            told.extend([Turned(stream, ReceiptLevel.DELIVERED, last, first) for first, last in islands])
+            if islands:
+                told.extend([Turned(stream, ReceiptLevel.DELIVERED, last, first) for first, last in joined(islands)])
         self.delivered_now.clear()
         return told
 

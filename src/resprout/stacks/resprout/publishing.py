@@ -154,6 +154,9 @@ class ClientPublishing:
         self._pauses = pauses
         self._unsettled = unsettled
         self._until_safe = until_safe
+        self._payload_most = life.options.honest_payload
+        self._limits_payloads = life.options.max_payload < limits.PAYLOAD_BYTES
+        """Whether clients may publish less than the wire allows."""
         self._draining: set[str] = set()
         """Clients whose queues are being drained: `drain` may be called again from inside."""
         self._late: dict[str, int] = {}
@@ -191,8 +194,8 @@ class ClientPublishing:
         bundle = message.bundle
         session.check_next(bundle)
         self._clock.check_client(bundle.stamp)
-        check_columns(bundle, life.options.honest_payload)
-        if (size := self._too_large(bundle)) is not None:
+        check_columns(bundle, self._payload_most)
+        if self._limits_payloads and (size := self._too_large(bundle)) is not None:
             session.skip(bundle)
             reason = f"a payload of {size} bytes; at most {life.options.max_payload} (max_payload)"
             life.out.append(Send(session.name, PublishRefused(bundle.stream, bundle.first, bundle.count, reason)))
@@ -215,7 +218,7 @@ class ClientPublishing:
         """Return the size of a payload that is larger than the clients of this broker may publish. Honest clients know
         the limit; the wire has its own, which is the largest one."""
         most = self._life.options.max_payload
-        if most >= limits.PAYLOAD_BYTES or len(bundle.payloads) <= most:
+        if len(bundle.payloads) <= most:
             return None
         largest = max(map(len, unpack_payloads(bundle)))
         return largest if largest > most else None
