@@ -17,17 +17,21 @@ demo: $(READY)
 	@$(BIN)/resprout conclude out/demo --archive out/archive --out out/demo.html
 	@echo "next: $(BIN)/python examples/bank_on_spark.py, where Spark computes the balances of a bank while brokers are killed"
 
-# Two halves, each busy on both cores (tests/turns.py says who runs what when). In the first one processes mostly wait, and
-# what only computes fills the gaps, so it has twice the workers. In the second one worker has the tests that share a Spark
-# session, which takes what it gets: a process that has to answer in time would starve beside it, and what runs in virtual
-# time does not mind.
+# Two halves side by side (tests/turns.py says who runs what when). In the first one processes mostly wait for each other, so it
+# has twice the workers. The second one computes in virtual time and on Spark; it runs at a lower priority, because processes
+# that have to answer in time would starve beside it. Its output follows that of the first half.
 # Tests start many hundred processes. Without bytecode each would compile everything anew, so it is kept, whatever the
 # environment says.
 IN_VIRTUAL_TIME := tests/sim tests/stacks tests/pipeline tests/spark
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY)
-	$(BIN)/pytest -n $(shell expr $(WORKERS) \* 2) -q $(addprefix --ignore=,$(IN_VIRTUAL_TIME))
-	$(BIN)/pytest -n $(WORKERS) -q $(IN_VIRTUAL_TIME)
+	@mkdir -p build
+	@nice -n 10 $(BIN)/pytest -n $(WORKERS) -q $(IN_VIRTUAL_TIME) > build/virtual-time.log 2>&1 & second=$$!; \
+	trap 'kill $$second' INT TERM; \
+	$(BIN)/pytest -n $(shell expr $(WORKERS) \* 2) -q $(addprefix --ignore=,$(IN_VIRTUAL_TIME)); status=$$?; \
+	wait $$second || status=1; \
+	cat build/virtual-time.log; \
+	exit $$status
 
 # The same beside twenty busy processes (LOAD=40 for more): no test may depend on the speed of the machine.
 test-loaded: $(READY)
