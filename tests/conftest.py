@@ -5,6 +5,7 @@ in `make soak` and in drawn trials, because with `PERIOD` the checks take two fi
 
 import gc
 import os
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -21,6 +22,9 @@ from tests.turns import Turns, in_turns
 
 Run.check_period = 0 if os.environ.get("RESPROUT_INVARIANTS") == "0" else cases(3 * PERIOD, PERIOD)
 fork_server.install()
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # Under nohup. Processes inherit an ignored signal, but not a handler, and tests send SIGHUP to brokers.
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Turns | None:
