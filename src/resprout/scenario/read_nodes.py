@@ -353,7 +353,7 @@ def read_roster(file: TomlTable) -> tuple[RosterEntry, ...]:
 
 
 def parse_roster_entry(text: str) -> RosterEntry:
-    """Return the broker that `NAME,site=SITE,parent=NAME,address=HOST:PORT` describes; all but the name may be missing."""
+    """Return the broker that `NAME,site=SITE,parent=NAME,address=HOST:PORT` describes; only the name is required."""
     name, *pairs = text.split(",")
     fields = dict(pair.partition("=")[::2] for pair in pairs)
     if unknown := [key for key in fields if key not in _ROSTER_KEYS[1:]]:

@@ -155,7 +155,7 @@ class BrokerSeat(msgspec.Struct, frozen=True):
     logs: tuple[LogDeclaration, ...] = ()
     """All logs of the network (`docs/logs.md`), whichever brokers keep them."""
     roster: tuple[RosterEntry, ...] = ()
-    """All brokers of the network, this one included; only for stacks whose brokers form sites (`Stack.site_brokers`)."""
+    """All brokers of the network, this one included; only where brokers form sites (`Stack.site_brokers`)."""
 
     @property
     def first_place(self) -> Place:

@@ -208,6 +208,8 @@ class SitesBroker(Shell):
         if not agreement.is_leading:
             return
         self.membership.lead()
+        if not self.membership.is_seated:
+            return
         gateways = gateways_for(state, self._options.sharing, self.membership.is_unheard, agreement.life)
         if state.leader != agreement.life or dict(gateways) != state.gateways:
             agreement.propose(TakingLead(agreement.life, gateways))
