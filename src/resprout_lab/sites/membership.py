@@ -158,8 +158,9 @@ class SiteMembership:
         members = [broker.member for broker in self._config.brokers] if not birth else []
         is_alone = not self._mates and records is None
         self._agreement.begin(members, is_alone, identity=_encode(_SiteRecord(birth)), records=records)
-        for name in self._heard:
-            self._introduce(name)
+        for name in self._mates:
+            if self.peers.find(name) is not None:
+                self._introduce(name)
 
     def recover(self, records: Sequence[bytes]) -> None:
         """Continue as the member that wrote these records, or end this life: they cannot be read."""
