@@ -17,6 +17,9 @@ from resprout.net.door import Door
 from resprout.net.http.pages import Pages
 from resprout.net.identity.scram import verifier_of_token
 from resprout.net.process import BrokerPlan, BrokerProcess
+from resprout.stacks.stack import Stack
+from resprout_lab.scribe import SCRIBE
+from resprout_lab.sites import SITES
 from tests.browser import Page, browse, find_browser
 from tests.net.stage import Running, bare, broker, run, until
 
@@ -104,6 +107,36 @@ def test_the_page_behind_a_name_and_a_secret_shows_the_tree(tmp_path: Path) -> N
                 'document.querySelector("#tree .node") !== null || document.getElementById("banner")?.hidden === false'
             )
             assert await page.evaluate('document.getElementById("banner").hidden'), "it says that nobody answers"
+            assert not page.complaints
+        await pages.close()
+
+    run(scene(), seconds=110)
+
+
+@pytest.mark.parametrize(
+    ("stack", "part"),
+    [
+        (SITES, "site b0; leads the site b0 since term 2; orders all publications"),
+        (SCRIBE, "leads 2 topics ($scribe/topics, news); owns 2, holds 2"),
+    ],
+)
+def test_the_page_shows_what_a_broker_of_a_site_or_ring_is_to_the_others(
+    stack: Stack[Any], part: str, tmp_path: Path
+) -> None:
+    async def scene() -> None:
+        assert BROWSER is not None
+        pages = Pages("b0", Door(), opens=False)
+        await pages.listen(Address("127.0.0.1", 0))
+        async with (
+            broker("b0", stack=stack, data=tmp_path / "b0" if stack is SITES else None) as b0,
+            connect(str(b0), name="reader") as reader,
+            browse(BROWSER, tmp_path / "browser") as page,
+        ):
+            await reader.subscribe("news")
+            pages.show(b0.broker)
+            await page.visit(pages.url)
+            await page.until(f"document.getElementById('brokers').textContent.includes({json.dumps(part)})")
+            assert part in await page.evaluate("document.querySelector('#tree .node title').textContent")
             assert not page.complaints
         await pages.close()
 

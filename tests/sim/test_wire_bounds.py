@@ -25,7 +25,7 @@ def test_what_is_said_passes_the_decoder(name: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
-        ("sites", {"SiteFormed", "SiteLed", "SiteCarries", "Accept"}),
+        ("sites", {"SiteMember", "SiteLed", "SiteCarries", "Accept"}),
         ("scribe", {"Accept", "SlotEntry True"}),
     ],
 )  # fmt: skip

@@ -23,8 +23,12 @@ from resprout.scenario.model import (
     WorkloadSpec,
 )  # fmt: skip
 from resprout.sim.run import FaultAtEvent, Run, RunResult
+from resprout.stacks.stack import BrokerSeat, RosterEntry
 from resprout_lab.sites import SITES
 from resprout_lab.sites.broker import SitesBroker
+from resprout_lab.sites.commands import SiteConfig
+from resprout_lab.sites.membership import read_config
+from resprout_lab.sites.options import SitesOptions
 from resprout_lab.sites.state import SiteState
 
 WORK_BEGINS_US = 1_000_000
@@ -95,6 +99,11 @@ def sites(parents: Mapping[str, str | None] = ROW, near_us: int = 500) -> tuple[
         brokers.append(BrokerSpec(first, parent and f"{parent}a", 2_000, site=site))
         brokers += [BrokerSpec(f"{site}{letter}", first, near_us, site=site) for letter in "bc"]
     return tuple(brokers)
+
+
+def config_of(brokers: Sequence[BrokerSpec], name: str) -> SiteConfig:
+    roster = tuple([RosterEntry(one.name, one.site or "", one.parent) for one in brokers])
+    return read_config(BrokerSeat(name, 1, None, roster=roster), SitesOptions())
 
 
 def clients(homes: Mapping[str, str], *topics: str) -> tuple[ClientSpec, ...]:

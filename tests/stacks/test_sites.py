@@ -11,18 +11,18 @@ from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
 from resprout.scenario.draw import draw_scenario
 from resprout.scenario.load import parse_scenario
-from resprout.scenario.model import FaultKind, FaultSpec, Mix, Scenario
+from resprout.scenario.model import Mix, Scenario
 from resprout.scenario.source import ScenarioError
 from resprout.sim.run import FaultModel, run_scenario
 from resprout.stacks.stack import Survival, find_stack
 from resprout_lab.blocks import PERIOD_US_MAX, replicated
 from resprout_lab.sites import SITES
-from resprout_lab.sites.agreement import dump, load
-from resprout_lab.sites.commands import name_of
+from resprout_lab.sites.commands import SiteConfig, name_of
 from resprout_lab.sites.messages import Proposal, SiteCarries, SiteWants, SiteWantsNot
 from resprout_lab.sites.options import SitesOptions
+from resprout_lab.sites.state import dump, load
 from tests.stacks.asking import Asked, ask
-from tests.stacks.sites_runs import ROW, STAR, Played, clients, overhearing, play, scenario, sites, work
+from tests.stacks.sites_runs import ROW, STAR, Played, clients, config_of, overhearing, play, scenario, sites, work
 
 HOMES = {"c0": "s0a", "c1": "s1b", "c2": "s2c"}
 FIFO = Mix(eventual=0.5, fifo=0.5)
@@ -257,14 +257,6 @@ def test_times_that_cannot_be_are_refused_in_one_line(given: dict[str, int], com
     assert str(caught.value) == complaint
 
 
-def test_a_broker_for_which_its_site_has_no_place_says_so_and_waits_for_nothing() -> None:
-    fourth = FaultSpec(500_000, FaultKind.JOIN, ("s0d",), parent="s0a", latency_us=500, site="s0")
-    played = play(scenario(sites({"s0": None}), clients({"c0": "s0b"}, "t"), work(["c0"], "t"), faults=[fourth]))
-    assert played.result.ended == "quiescent" and not played.verdict.anomalies
-    (told,) = [row.detail for row in played.rows if row.kind == "note" and row.node == "s0d"]
-    assert told == "there is no place for s0d: the site s0 has its 3 brokers, s0a, s0b, s0c"
-
-
 def test_a_swarm_strikes_one_broker_of_each_site_at_most() -> None:
     model = FaultModel(sites(ROW), find_stack("sites").survives(SitesOptions()))
     assert model.bears(["s0a", "s1b", "s2c"]) and not model.bears(["s0a", "s0b"])
@@ -280,10 +272,13 @@ def test_a_state_is_the_same_after_a_snapshot() -> None:
     )
     options = SitesOptions(order="fifo")
     for name in ("s0a", "s1b", "s2c"):
-        image = dump(played.state(name))
-        assert dump(load(image, options)) == image
-    with pytest.raises(ValueError, match="cannot be read"):
-        load(b"\x93nothing", options)
+        image, config = dump(played.state(name)), config_of(sites(ROW), name)
+        again = load(image, config, options)
+        assert dump(again) == image and again == played.state(name)
+        with pytest.raises(ValueError, match="cannot be read"):
+            load(b"\x93nothing", config, options)
+        with pytest.raises(ValueError, match="no state of this one"):
+            load(image, SiteConfig("other", ()), options)
 
 
 def test_the_log_of_a_site_and_what_it_keeps_for_readers_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:

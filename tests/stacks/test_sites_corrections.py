@@ -21,11 +21,11 @@ from resprout.scenario.model import FaultKind, FaultSpec, Mix
 from resprout.stacks.stack import BrokerSeat
 from resprout_lab.sites.broker import SitesBroker
 from resprout_lab.sites.clients import SiteClients
-from resprout_lab.sites.commands import Command, Entering, Founding, Shipment, SiteBroker, decode, encode
+from resprout_lab.sites.commands import Command, Entering, Shipment, SiteBroker, SiteConfig, decode, encode
 from resprout_lab.sites.gateway import Gateways, SiteWay
 from resprout_lab.sites.messages import SiteCarries, SiteHas, SiteLed
 from resprout_lab.sites.options import SitesOptions
-from resprout_lab.sites.state import Early, LinkBook, SiteIntake, SiteState
+from resprout_lab.sites.state import Early, LinkBook, SiteIntake, SiteState, first_state
 from tests.stacks.sites_runs import (
     ROW,
     WORK_BEGINS_US,
@@ -176,8 +176,9 @@ class ThreeReplicas:
 
     def __init__(self) -> None:
         self.names = ("a/1", "b/1", "c/1")
+        config = SiteConfig("s", tuple([SiteBroker(name[0], 1) for name in self.names]))
         self.replicas = {name: Replica("s", name, self.names, Random(name)) for name in self.names}
-        self.states = {name: SiteState(SitesOptions()) for name in self.names}
+        self.states = {name: first_state(config, SitesOptions()) for name in self.names}
         self.mail: list[tuple[str, str, Any]] = []
         for name in self.names:
             self.act(name, lambda replica, out: replica.start(0, out))
@@ -212,11 +213,9 @@ def order_after_a_change_of_leader() -> list[int]:
     net = ThreeReplicas()
     net.stand("a/1", 4_000_000)
     net.carry(4_000_000)
-    net.propose("a/1", Founding(tuple(SiteBroker(name[0], 1) for name in net.names), "", ()))
-    net.carry(4_000_000)
     net.propose("a/1", Entering(bundle(1)))
     net.propose("a/1", Entering(bundle(2)))
-    (came,) = [one for one in net.mail if one[1] == "b/1" and isinstance(one[2], Accept) and one[2].first == 3]
+    (came,) = [one for one in net.mail if one[1] == "b/1" and isinstance(one[2], Accept) and one[2].first == 2]
     net.hear(*came, 4_000_000)
     net.mail.clear()
     net.stand("b/1", 20_000_000)

@@ -82,7 +82,7 @@ def test_a_new_leader_is_told_to_all_brokers_of_the_neighbouring_sites_whoever_n
 def test_clients_are_told_of_a_new_leader_and_turn_to_it_first() -> None:
     played = run(crash(MIDDLE_US, "s1a"))
     state = played.state("s1b")
-    others = [one.name for one in played.brokers["s1b"].forming.successors]
+    others = [one.name for one in played.brokers["s1b"].membership.successors]
     assert sorted(others) == ["s1a", "s1c"]
     if state.leader != "s1b/1":
         assert others[0] == "s1c"
@@ -93,7 +93,7 @@ def test_a_broker_that_returns_with_nothing_takes_the_place_of_its_earlier_life(
     played.check_clean()
     for name in ("s0a", "s1a"):
         assert f"{name}/2" in played.state(name).lives and f"{name}/1" not in played.state(name).lives
-        assert played.brokers[name].forming.is_seated
+        assert played.brokers[name].membership.is_seated
 
 
 def test_one_that_returned_may_be_needed_for_the_next_majority() -> None:

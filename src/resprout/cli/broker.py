@@ -80,6 +80,10 @@ LAST_WORDS_SECONDS: Final = 5.0
     "--log", "logs", multiple=True, metavar="NAME=FILTER@BROKERS",
     help="Declare a log, such as bank=bank/#@b0,b1,b2, as all brokers do; may be repeated.",
 )  # fmt: skip
+@click.option(
+    "--roster", "roster", multiple=True, metavar="NAME,site=SITE,parent=NAME,address=HOST:PORT",
+    help="Name a broker of a network of sites, as all its brokers do; repeated for each.",
+)  # fmt: skip
 @click.option("--http", metavar="HOST:PORT", help="Serve a live page, /metrics, /healthz and /readyz there.")
 @click.option("--http-open", is_flag=True, help="Serve these to every machine.")
 @click.option("--mqtt", metavar="HOST:PORT", help="Listen there for MQTT clients, 3.1.1 and 5.")
@@ -119,6 +123,7 @@ def broker(
     data: Path | None,
     keep: tuple[str, ...],
     logs: tuple[str, ...],
+    roster: tuple[str, ...],
     tls: Path | None,
     client_certificates: bool,
     rules: Path | None,
@@ -176,7 +181,7 @@ def broker(
     }  # fmt: skip
     voice = Voice(name or "", announce, as_json, log_format)
     try:
-        settings = read_settings(config, given, overrides, delays, contacts, keep, drain_seconds, logs)
+        settings = read_settings(config, given, overrides, delays, contacts, keep, drain_seconds, logs, roster)
         voice.name = settings.name
         raise_limit(settings.links.sessions_max + settings.links.greetings_max)
         most = incarnation_max()
@@ -339,7 +344,7 @@ class _Life:
             settings.name, life, settings.listen, company.parent, company.peers, settings.delays_s, company.contacts,
             settings.advertise, settings.data, self._barred, settings.site, settings.journal,
             settings.keep, settings.events, kept.memory, founds, given if seeks else (), _force_command(),
-            logs=settings.logs,
+            logs=settings.logs, roster=settings.roster,
         )  # fmt: skip
 
     async def _company(self, members: Mapping[str, Address]) -> FoundCompany | None:

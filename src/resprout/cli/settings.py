@@ -35,6 +35,12 @@
     filter = "bank/#"
     replicas = ["b0", "b1", "b2"]
 
+    [[roster]]              # a broker of a site (docs/stacks/sites.md); all brokers have the same ones
+    name = "b1"
+    site = "s0"
+    parent = "b0"
+    address = "b1.example.org:7450"
+
     [mqtt]                  # where it listens for MQTT clients (docs/mqtt.md)
     listen = "localhost:1883"
     guarantees = { "bank/#" = "total" }
@@ -67,14 +73,15 @@ from resprout.net.identity.rules import COUNT_MAX
 from resprout.net.mqtt.settings import MqttSettings
 from resprout.net.tls import Tls, tls_of_broker
 from resprout.scenario.read_logs import parse_log, read_logs
+from resprout.scenario.read_nodes import parse_roster_entry, read_roster
 from resprout.scenario.reader import TomlTable, format_duration, parse_duration
 from resprout.scenario.source import TomlSource, apply_overrides, parse_source, read_source
-from resprout.stacks.stack import DEFAULT, Stack, find_stack
+from resprout.stacks.stack import DEFAULT, RosterEntry, Stack, find_stack
 
 _KEYS: Final = (
     "name", "listen", "parent", "join", "contacts", "site", "found", "advertise", "data", "tls", "client_certificates",
     "rules", "network_key", "insecure", "http", "http_open", "drain_seconds", "stack", "options", "links", "limits",
-    "journal", "keep", "events", "delays", "log", "mqtt",
+    "journal", "keep", "events", "delays", "log", "mqtt", "roster",
 )  # fmt: skip
 CONTACTS_MAX: Final = 1_000
 KEPT_FILTERS_MAX: Final = 100
@@ -119,6 +126,8 @@ class Settings(msgspec.Struct, frozen=True):
     http_opens: bool = False
     logs: tuple[LogDeclaration, ...] = ()
     """All logs of the network, whichever brokers keep them."""
+    roster: tuple[RosterEntry, ...] = ()
+    """All brokers of the network, where they form sites."""
     mqtt: MqttSettings = MqttSettings()
     """Where it listens for MQTT clients, if anywhere."""
 
@@ -132,10 +141,11 @@ def read_settings(
     keep: Sequence[str] = (),
     drain_s: int | None = None,
     logs: Sequence[str] = (),
+    roster: Sequence[str] = (),
 ) -> Settings:
     """`given` are texts from the command line by key of the file, None where it is silent; `overrides` are
     `option=value` for the stack, `links.option=value` or `journal.option=value`; `delays` are `peer=115ms`;
-    `contacts` are addresses; `logs` are declarations, as `parse_log` reads them."""
+    `contacts` are addresses; `logs` and `roster` are declarations, see `parse_log` and `parse_roster_entry`."""
     source = read_source(path) if path is not None else parse_source("", "command line")
     source = apply_overrides(source, map(_full_path, overrides))
     file = TomlTable(source, ())
@@ -172,6 +182,7 @@ def read_settings(
         http=_address(file, texts, "http", parse_address),
         http_opens="http_open" in texts or file.flag("http_open", False),
         logs=_logs(file, stack, logs),
+        roster=_roster(file, stack, roster),
         mqtt=read_mqtt(source, texts, has_tls=tls is not None),
     )
 
@@ -283,6 +294,16 @@ def _logs(file: TomlTable, stack: Stack[Any], given: Sequence[str]) -> tuple[Log
     logs = tuple(map(parse_log, given))
     check_logs(logs)
     return logs
+
+
+def _roster(file: TomlTable, stack: Stack[Any], given: Sequence[str]) -> tuple[RosterEntry, ...]:
+    roster = tuple(map(parse_roster_entry, given)) or read_roster(file)
+    if roster and not stack.site_brokers(stack.parse_options({})):
+        raise UsageError(f"a roster: brokers of the stack {stack.name!r} form no sites")
+    for entry in roster:
+        if entry.address:
+            address_of_peer(entry.address)
+    return roster
 
 
 def _keep(file: TomlTable, given: Sequence[str]) -> tuple[str, ...]:

@@ -211,7 +211,7 @@ class RunningBroker:
         has_memory = bool(self._membership.memory)
         seat = BrokerSeat(
             name, self.incarnation, parent, contacts, str(told), spec.site, self._disk.make_store,
-            self._folder is not None, self._membership.memory, founds, epoch_us(), spec.logs,
+            self._folder is not None, self._membership.memory, founds, epoch_us(), spec.logs, spec.roster,
         )  # fmt: skip
         seed = secrets.randbits(64)
         self._few_copies = self._membership.waits_for = ""

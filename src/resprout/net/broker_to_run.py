@@ -9,6 +9,7 @@ import msgspec
 from resprout.journal.interface import JournalOptions, WhenDiskFull
 from resprout.logs.declaration import LogDeclaration
 from resprout.net.address import Address
+from resprout.stacks.stack import RosterEntry
 
 EVENT_OPTIONS: Final = JournalOptions(retain_bytes=1 << 30, min_free_bytes=128 << 20, when_disk_full=WhenDiskFull.GAP)
 """Events are retained for readers: as many as fit in a gigabyte. They are optional, so they stop before the records of
@@ -55,3 +56,5 @@ class BrokerToRun(msgspec.Struct, frozen=True):
     """Publications are counted, for those who ask."""
     logs: tuple[LogDeclaration, ...] = ()
     """All logs of the network, whichever brokers keep them."""
+    roster: tuple[RosterEntry, ...] = ()
+    """All brokers of the network, where they form sites."""

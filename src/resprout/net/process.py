@@ -24,6 +24,7 @@ from resprout.core.errors import PeerError, ResproutError, UsageError
 from resprout.logs.declaration import LogDeclaration
 from resprout.net.address import Address, parse_address
 from resprout.net.orders import Announcement, BrokerOrder, SaidNote, order_line, read_said
+from resprout.stacks.stack import RosterEntry
 
 START_SECONDS_MAX: Final = 120.0
 """From the start of a process to its first word; a crowded machine takes a while to start many."""
@@ -189,6 +190,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Where it listens for MQTT clients; None: nowhere."""
     logs: tuple[LogDeclaration, ...] = ()
     """All logs of the network."""
+    roster: tuple[RosterEntry, ...] = ()
+    """All brokers of the network, where they form sites."""
 
     def command(self) -> list[str]:
         """The words of the command line. `-P`: the folder that the user happens to be in may hold a `random.py`."""
@@ -211,6 +214,8 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
             words += ["--data", str(self.data)]
         for topic_filter in self.keep:
             words += ["--keep", topic_filter]
+        for entry in self.roster:
+            words += ["--roster", entry.text()]
         for log in self.logs:
             words += ["--log", msgspec.json.encode(log).decode()]
         if self.tls is not None:

@@ -27,6 +27,7 @@ from resprout.net.address import Address
 from resprout.net.orders import Bar, Found, SaidNote
 from resprout.net.process import START_SECONDS_MAX, BrokerPlan, BrokerProcess, ProcessError
 from resprout.scenario.model import BrokerSpec, FaultKind, Scenario
+from resprout.stacks.stack import find_stack
 
 STARTING_MAX: Final = 8
 """Processes that start at the same time: more would only slow each other down until some are too late."""
@@ -66,6 +67,8 @@ class LocalTree:
         on_line: Callable[[BrokerProcess, str], None] | None = None,
     ) -> None:
         self.scenario = scenario
+        stack = find_stack(scenario.stack)
+        self._roster = scenario.roster() if stack.site_brokers(stack.parse_options(scenario.options)) else ()
         self._host = host
         self._port = port
         self._links = links or {}
@@ -195,6 +198,7 @@ class LocalTree:
             network_key=self._network_key,
             insecure=self._insecure,
             site=broker.site or "",
+            roster=self._roster,
             http=self._page_of(broker.name),
             mqtt=self._mqtt_of(broker.name),
             founds=broker.parent is None and not broker.contacts and self._data is not None and not self._processes,

@@ -23,6 +23,7 @@ import msgspec
 from resprout.core.guarantee import Guarantee
 from resprout.edge.durable_messages import WhenFull
 from resprout.logs.declaration import LogDeclaration
+from resprout.stacks.stack import RosterEntry
 
 LINK_LATENCY_US: Final = 1_000
 """One way between a broker and its parent, unless the scenario says otherwise."""
@@ -347,6 +348,11 @@ class Scenario(msgspec.Struct, frozen=True):
             )
             for name in fault.nodes
         )  # fmt: skip
+
+    def roster(self) -> tuple[RosterEntry, ...]:
+        """Return all brokers, those that join included, as the configuration of a network of sites names them."""
+        joining = [broker for fault in self.faults if fault.kind is FaultKind.JOIN for broker in self.joining(fault)]
+        return tuple([RosterEntry(one.name, one.site or "", one.parent) for one in (*self.brokers, *joining)])
 
     def side(self, fault: FaultSpec) -> tuple[str, ...]:
         """One side of a partition: the nodes it names, and the clients of the brokers among them."""

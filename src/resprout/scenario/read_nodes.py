@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 
 from msgspec.structs import replace
 
+from resprout.core.errors import UsageError
 from resprout.core.limits import check_name
 from resprout.filters.predicate import check_filter, parse_predicate
 from resprout.scenario.model import (
@@ -23,6 +24,7 @@ from resprout.scenario.model import (
 )
 from resprout.scenario.reader import TomlTable, suggestion
 from resprout.scenario.topologies import DEGREE, FLAT, KINDS, contacts_in, parents_in
+from resprout.stacks.stack import RosterEntry
 
 BROKERS_MAX: Final = 100_000
 CLIENTS_MAX: Final = 100_000
@@ -329,3 +331,32 @@ def _check_acyclic(file: TomlTable, parents: Mapping[str, str | None], spokesman
             walk[here] = None
             here = parents[here]
         fine.update(walk)
+
+
+_ROSTER_KEYS: Final = ("name", "site", "parent", "address")
+
+
+def read_roster(file: TomlTable) -> tuple[RosterEntry, ...]:
+    """Return the brokers in the `[[roster]]` tables of the configuration of a broker."""
+    entries = []
+    for table in file.tables("roster", BROKERS_MAX, "broker"):
+        table.only(_ROSTER_KEYS)
+        entries.append(
+            RosterEntry(
+                table.checked("name", check_name),
+                table.checked("site", check_name, ""),
+                table.checked("parent", check_name) if "parent" in table else None,
+                table.text("address", ""),
+            )
+        )
+    return tuple(entries)
+
+
+def parse_roster_entry(text: str) -> RosterEntry:
+    """Return the broker that `NAME,site=SITE,parent=NAME,address=HOST:PORT` describes; only the name is required."""
+    name, *pairs = text.split(",")
+    fields = dict(pair.partition("=")[::2] for pair in pairs)
+    if unknown := [key for key in fields if key not in _ROSTER_KEYS[1:]]:
+        raise UsageError(f"roster {text!r}: unknown key {unknown[0]!r}{suggestion(unknown[0], _ROSTER_KEYS[1:])}")
+    names = {key: check_name(fields[key], key) for key in ("site", "parent") if key in fields}
+    return RosterEntry(check_name(name), names.get("site", ""), names.get("parent"), fields.get("address", ""))

@@ -169,6 +169,7 @@ class Cast:
             on_note=on_note,
         )
         self.logs = VirtualLogs(self.world, scenario.logs)
+        self._roster = scenario.roster() if self._stack.site_brokers(self._options) else ()
 
     def start(self) -> None:
         """Everybody who is there from the beginning starts, brokers first, when all have their places: whoever starts
@@ -238,7 +239,7 @@ class Cast:
             parent, contacts = None, ()
         seat = BrokerSeat(
             broker.name, incarnation, parent, contacts, address, broker.site or "", _make_store, True, node.memory,
-            founds, logs=self._scenario.logs,
+            founds, logs=self._scenario.logs, roster=self._roster,
         )  # fmt: skip
         machine: Machine = self._stack.make_broker(seat, self._options, rng)
         if broker.keep:

@@ -114,6 +114,21 @@ def everything(faults: int) -> Survival:
     )  # fmt: skip
 
 
+class RosterEntry(msgspec.Struct, frozen=True):
+    """One broker of a network whose brokers are all named in its configuration."""
+
+    name: str
+    site: str = ""
+    parent: str | None = None
+    address: str = ""
+    """Where it listens; empty where names are enough, or where others will say so."""
+
+    def text(self) -> str:
+        """Return the form that `parse_roster_entry` reads."""
+        fields = ((key, getattr(self, key)) for key in ("site", "parent", "address"))
+        return ",".join([self.name, *[f"{key}={value}" for key, value in fields if value]])
+
+
 class BrokerSeat(msgspec.Struct, frozen=True):
     """Where a broker stands when it is made."""
 
@@ -139,6 +154,8 @@ class BrokerSeat(msgspec.Struct, frozen=True):
     """What to add to the time of events to have microseconds since 1970; 0 where time is virtual."""
     logs: tuple[LogDeclaration, ...] = ()
     """All logs of the network (`docs/logs.md`), whichever brokers keep them."""
+    roster: tuple[RosterEntry, ...] = ()
+    """All brokers of the network, this one included; only where brokers form sites (`Stack.site_brokers`)."""
 
     @property
     def first_place(self) -> Place:

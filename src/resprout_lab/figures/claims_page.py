@@ -37,7 +37,8 @@ def verdict(holds: bool) -> str:
 
 
 def percent(one: Counted) -> str:
-    return f"{100 * one.share:.1f}" if one.owed else f"not at rest ({one.limit_s} s)"
+    share = f"{100 * one.share:.1f}"
+    return share if one.owed else f"{share} (not at rest after {one.limit_s} s)"
 
 
 # -- reliability -------------------------------------------------------------------------------------------------------
@@ -226,8 +227,9 @@ Percent of owed deliveries that came, when some of fifteen nodes die at once in 
 - *told*: their hosts say that the processes are gone. *silent*: the hosts are gone, too.
 - *churn*: four other nodes crash, one every half second. Each returns half a second later with nothing.
 - *missing without a word*: deliveries of the whole row that did not come, although no client was told.
-- *not at rest*: something still waits after so many seconds, so there is no share. A ring calls silent brokers for
-  minutes, because they may be behind a partition; so a run that is given up early may have delivered everything.
+- *not at rest*: something still waits after so many seconds of virtual time. The share is then of all publications at
+  all clients, whether they are owed or not, so it is a lower bound. A ring calls silent brokers for minutes, because
+  they may be behind a partition.
 
 `scribe` and the default stack claim to survive one dead node at a time: columns with more are beyond that.
 

@@ -22,6 +22,7 @@ from resprout.pipeline.sweep import load_plan
 from resprout.scenario.load import SweepRun
 from resprout.scenario.write import run_info
 from resprout.sim.run import run_scenario
+from resprout.trace.schema import Row
 from resprout.trace.store import write_trace
 
 SWEEPS: Final = ("seed004-7", "seed003")
@@ -53,10 +54,15 @@ class Counted(msgspec.Struct, frozen=True):
     """Frames that the busiest broker sends, as a multiple of the mean."""
     limit_s: int
     """Virtual time after which the run was given up."""
+    seen: int = 0
+    """Of a run that was given up: deliveries until then, ..."""
+    published: int = 0
+    """... and publications for each of its readers. Nobody knows which of these are owed."""
 
     @property
     def share(self) -> float:
-        return self.came / self.owed if self.owed else 0.0
+        """Return the share of what was owed that came; of a run that was given up, the share of everything."""
+        return self.came / self.owed if self.owed else self.seen / max(1, self.published)
 
     @property
     def lost(self) -> int:
@@ -89,6 +95,7 @@ def measure(sweep: str, run: SweepRun) -> Counted:
         load=tuple(found.load),
     )  # fmt: skip
     mean = _number(facts, "broker_loads", of="mean")
+    seen, published = (0, 0) if verdict.owed else _until_given_up(result.rows, len(run.scenario.clients))
     return Counted(
         sweep, run.name, dict(run.labels), str(result.ended),
         verdict.owed or 0, verdict.came or 0, verdict.told or 0,
@@ -96,8 +103,15 @@ def measure(sweep: str, run: SweepRun) -> Counted:
         messages_by_layer(facts), _number(facts, "copies"), _number(facts, "convergence") / 1000,
         _number(facts, "latency_percentiles", percentile="50") / 1000,
         round(_number(facts, "broker_loads", of="most") / mean, 2) if mean else 0.0,
-        run.scenario.time_limit_us // 1_000_000,
+        run.scenario.time_limit_us // 1_000_000, seen, published,
     )  # fmt: skip
+
+
+def _until_given_up(rows: Sequence[Row], readers: int) -> tuple[int, int]:
+    """Return the deliveries in a run, and how many there would be if every client read every publication."""
+    seen = {(row.node, row.publisher, row.stream, row.seq) for row in rows if row.kind == "deliver"}
+    published = {(row.publisher, row.stream, row.seq) for row in rows if row.kind == "publish"}
+    return len(seen), len(published) * readers
 
 
 def read(file: Path) -> dict[tuple[str, str], Counted]:
@@ -110,7 +124,8 @@ def read(file: Path) -> dict[tuple[str, str], Counted]:
 def _is_due(before: Counted | None, run: SweepRun) -> bool:
     """It was not run, or was given up earlier than it would be now."""
     is_given_up = before is not None and before.ended != "quiescent"
-    return before is None or (is_given_up and before.limit_s < run.scenario.time_limit_us // 1_000_000)
+    is_short = before is not None and before.limit_s < run.scenario.time_limit_us // 1_000_000
+    return before is None or (is_given_up and (is_short or not before.published))
 
 
 def main(file: Path, sweeps: Sequence[str]) -> None:

@@ -42,6 +42,7 @@ from resprout.stacks.stack import NOTHING, Family, Stack, Survival, WaitTimes
 from resprout_lab.scribe.broker import GUARANTEES, RECEIPTS, ScribeBroker
 from resprout_lab.scribe.chord import CHORD_MESSAGES
 from resprout_lab.scribe.messages import (
+    REPLICA_COMMANDS,
     SCRIBE_MESSAGES,
     TOPIC_MESSAGES,
     AskTopic,
@@ -88,7 +89,7 @@ SCRIBE = Stack(
         Family.PUBLICATIONS: (Scribed, PublishAt, *REPLICA_MESSAGES),
         Family.REPORTS: (PublicationPlaced, AskTopic, TopicLed, TreeHas),
         Family.SUBSCRIPTIONS: (JoinTree, TreeJoined, LeaveTree, TreeBeat),
-        Family.MEMBERSHIP: (*CHORD_MESSAGES, *TOPIC_MESSAGES),
+        Family.MEMBERSHIP: (*CHORD_MESSAGES, *TOPIC_MESSAGES, *REPLICA_COMMANDS),
         Family.REPAIR: (AskMissed, NotKept),
         Family.CLIENTS: CLIENT_MESSAGES,
     },

@@ -38,15 +38,19 @@ from resprout_lab.scribe.log import PlacedAt
 from resprout_lab.scribe.messages import (
     AskRange,
     AskTopic,
+    ChangeReplica,
     ClaimTopic,
     FoundTopic,
     PublicationPlaced,
     PublishAt,
     RangeCeded,
+    ReplicaChanged,
     TopicEnded,
     TopicGivenUp,
     TopicKnown,
     TopicLed,
+    is_holder,
+    name_of,
 )  # fmt: skip
 from resprout_lab.scribe.options import ScribeOptions
 from resprout_lab.scribe.owners import ClaimsDue, TopicOwners
@@ -99,7 +103,7 @@ class ScribeBroker(Shell):
         self._pushing = ScribePushing(outbox, options.link_bytes, trees.catch_up)
         serving = Serving("scribe", GUARANTEES, options.faults, receipts=RECEIPTS)
         self._sessions = ClientSessions(serving, kept, wishes, delivery_of=_delivery_of)
-        self._publishing = TopicPublishing(step, self._sessions, kept, self.errands)
+        self._publishing = TopicPublishing(owners.me, step, self._sessions, kept, self.errands)
         self._myself = Peer(seat.name)
         self._announced = 0
         self._announcing: dict[int, TopicNews] = {}
@@ -125,6 +129,8 @@ class ScribeBroker(Shell):
             TopicGivenUp: owners.hear_given_up,
             TopicEnded: owners.hear_ended,
             ClaimTopic: owners.hear_claim,
+            ChangeReplica: self._hear_change,
+            ReplicaChanged: lambda peer, message: self._publishing.changed(message),
             AskRange: owners.range.hear_ask,
             RangeCeded: owners.range.hear_ceded,
             **dict.fromkeys(REPLICA_MESSAGES, owners.hear_replica),
@@ -245,6 +251,15 @@ class ScribeBroker(Shell):
         held = self.owners.leads(message.topic)
         if held is not None:
             held.give_missed(peer.name, message)
+        else:
+            self._say_led(peer.name, message.topic)
+
+    def _hear_change(self, peer: Peer, message: ChangeReplica) -> None:
+        if not is_holder(message.holder) or (message.is_added and name_of(message.holder) != peer.name):
+            raise PeerError(f"{message.holder!r} is no broker that {peer.name} may add to {message.topic!r}")
+        held = self.owners.leads(message.topic)
+        if held is not None:
+            held.change_replica(peer.name, message)
         else:
             self._say_led(peer.name, message.topic)
 

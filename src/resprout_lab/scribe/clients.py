@@ -14,8 +14,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from resprout.core.bundle import Bundle, Origin
+from resprout.core.bundle import Bundle, Origin, unpack_payloads
 from resprout.core.contract import Send
+from resprout.core.errors import UsageError
+from resprout.core.limits import check_name, check_topic
 from resprout.edge.broker.owed import read_held
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
@@ -24,12 +26,17 @@ from resprout.filters.predicate import is_plain, topic_matches
 from resprout.stacks.shell import Step
 from resprout_lab.blocks.retention import KeptItem, Retention
 from resprout_lab.scribe.errands import Errands
-from resprout_lab.scribe.messages import PublicationPlaced, PublishAt
+from resprout_lab.scribe.messages import ChangeReplica, PublicationPlaced, PublishAt, ReplicaChanged, holder_of, name_of
 from resprout_lab.scribe.wishes import DIRECTORY
 
 WAIT_US: Final = 9_000_000
 """For so long a client waits for the leaders of its topics: longer than a leader takes to be replaced, and shorter than
 clients wait for a broker."""
+REPLICAS: Final = "$scribe/replicas"
+"""Where operators publish AddReplica and RemoveReplica: `add TOPIC BROKER`, at that broker, or `remove TOPIC BROKER`.
+The publication is safe when the command is decided."""
+COMMANDS_MAX: Final = 100
+"""Such commands of the clients of one broker that may be under way."""
 LOOKS_MAX: Final = 3
 """Answers of one leader that know less than the client, which may be old, before the log is taken for another one."""
 
@@ -45,7 +52,8 @@ class _Published:
 
 
 class TopicPublishing:
-    def __init__(self, step: Step, sessions: ClientSessions, kept: Retention, errands: Errands) -> None:
+    def __init__(self, me: str, step: Step, sessions: ClientSessions, kept: Retention, errands: Errands) -> None:
+        self._me = me
         self._step = step
         self._sessions = sessions
         self._kept = kept
@@ -56,12 +64,18 @@ class TopicPublishing:
         """By client: the last number of an origin on a topic that was published here."""
         self._followers: dict[tuple[Origin, str, int], int] = {}
         """By the last number of a publication without a place: the first number of the next one on its topic."""
+        self._commands: dict[int, tuple[ChangeReplica, str, _Published]] = {}
+        """Commands for topics that are under way, by number: and the client that gave each."""
+        self._commanded = 0
         sessions.copies_of = lambda item: self._copies
         self._copies = 1
 
     def publish(self, session: ClientSession, message: Publish) -> None:
         bundle = message.bundle
-        reason = _refusal(bundle)
+        reason, change = _refusal(bundle), None
+        if bundle.topic == REPLICAS and not reason:
+            change = self._change_of(bundle)
+            reason = change if isinstance(change, str) else ""
         if reason:
             refused = PublishRefused(bundle.stream, bundle.first, bundle.count, reason)
             self._step.out.append(Send(session.name, refused))
@@ -71,6 +85,9 @@ class TopicPublishing:
         self._waiting.setdefault((session.name, bundle.stream), deque()).append(published)
         if reason:
             self._tell(session.name, bundle.stream)
+        elif isinstance(change, ChangeReplica):
+            self._commands[change.number] = (change, session.name, published)
+            self._errands.add(change.topic, ("replica", change.number), change)
         elif not self._errands.has(bundle.topic, _key(bundle.origin, bundle.first)):
             last, at = self._last.setdefault(session.name, {}), (bundle.origin, bundle.topic)
             previous = last.get(at, 0) if bundle.first > last.get(at, 0) else 0
@@ -78,6 +95,44 @@ class TopicPublishing:
             if previous:
                 self._followers[bundle.origin, bundle.topic, previous] = bundle.first
             self._errands.add(bundle.topic, _key(bundle.origin, bundle.first), PublishAt(bundle, previous))
+
+    def _change_of(self, bundle: Bundle) -> ChangeReplica | str:
+        """Return the command that was published, or why it is refused."""
+        verb, _, rest = unpack_payloads(bundle)[0].decode("utf-8", "replace").strip().partition(" ")
+        topic, _, name = rest.strip().partition(" ")
+        if bundle.count > 1 or verb not in ("add", "remove") or not name:
+            return "a command is a publication of its own: `add TOPIC BROKER` or `remove TOPIC BROKER`"
+        own = name_of(self._me)
+        if verb == "add" and name != own:
+            return f"this is {own}: publish the command at {name}, the broker that is to hold the topic"
+        try:
+            check_topic(topic)
+            holder = self._me if name == own else holder_of(check_name(name), 0, "")
+        except UsageError as error:
+            return str(error)
+        others = [change for change, _, _ in self._commands.values()]
+        for change in others:
+            if (change.topic, change.holder, change.is_added) == (topic, holder, verb == "add"):
+                return change  # its client says it again
+        if topic.startswith("$scribe/") or len(others) >= COMMANDS_MAX:
+            return f"the holders of {topic!r} cannot be changed" if topic.startswith("$") else "too many commands wait"
+        if any(change.topic == topic and name_of(change.holder) == name_of(holder) for change in others):
+            return f"another command for {topic!r} and {name_of(holder)} is not decided yet"
+        self._commanded += 1
+        return ChangeReplica(topic, holder, verb == "add", self._commanded)
+
+    def changed(self, message: ReplicaChanged) -> None:
+        """The command of an operator is decided, or refused."""
+        self._errands.done(message.topic, ("replica", message.number))
+        _, client, published = self._commands.pop(message.number, (None, "", None))
+        if published is None or client not in self._sessions.all:
+            return
+        bundle, published.copies = published.item.bundle, self._sessions.serving.faults_tolerated + 1
+        published.is_refused = bool(message.refusal)
+        if message.refusal:
+            refused = PublishRefused(bundle.stream, bundle.first, bundle.count, message.refusal)
+            self._step.out.append(Send(client, refused))
+        self._tell(client, bundle.stream)
 
     def placed(self, message: PublicationPlaced) -> None:
         self.answered(message)

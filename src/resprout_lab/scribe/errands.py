@@ -12,7 +12,15 @@ from typing import Final
 from resprout.core.contract import CancelTimer, ProtocolMessage, SetTimer, Timer
 from resprout.stacks.shell import Step
 from resprout_lab.scribe.chord import Chord, KeyFound, KeyNotFound
-from resprout_lab.scribe.messages import AskTopic, PublishAt, TopicLed, address_of, holder_of, name_of
+from resprout_lab.scribe.messages import (
+    AskTopic,
+    ChangeReplica,
+    PublishAt,
+    TopicLed,
+    address_of,
+    holder_of,
+    name_of,
+)
 from resprout_lab.scribe.ring import RingSessions
 from resprout_lab.scribe.ring_numbers import number_of, to_key
 from resprout_lab.scribe.trees_messages import AskMissed
@@ -28,7 +36,7 @@ found within milliseconds while a ring forms, and those who asked in vain are no
 POINTERS_MAX: Final = 8
 """Brokers that may name each other before it is waited until errands are due."""
 
-Errand = PublishAt | AskMissed | AskTopic
+Errand = PublishAt | AskMissed | AskTopic | ChangeReplica
 
 
 class ErrandsDue(Timer, frozen=True):

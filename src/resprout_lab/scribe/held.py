@@ -22,6 +22,7 @@ from resprout_lab.scribe.log import (
     Look,
     PlaceBundle,
     PlacedAt,
+    SetReplica,
     Spread,
     TakeLead,
     TopicAnnounced,
@@ -29,7 +30,17 @@ from resprout_lab.scribe.log import (
     decode,
     encode,
 )  # fmt: skip
-from resprout_lab.scribe.messages import ENDED_MARKS_MAX, PublicationPlaced, PublishAt, TopicEnded, TopicKnown, TopicLed
+from resprout_lab.scribe.messages import (
+    ENDED_MARKS_MAX,
+    ChangeReplica,
+    PublicationPlaced,
+    PublishAt,
+    ReplicaChanged,
+    TopicEnded,
+    TopicKnown,
+    TopicLed,
+    name_of,
+)  # fmt: skip
 from resprout_lab.scribe.options import ScribeOptions
 from resprout_lab.scribe.ring_numbers import number_of
 from resprout_lab.scribe.trees_messages import AskMissed, NotKept, Scribed
@@ -38,6 +49,8 @@ DEFERRED_BYTES: Final = 16 << 20
 """Of publications that wait until the tree has come further; more is not taken, and has to be said again."""
 
 
+ADDED_MAX: Final = 8
+"""Holders that operators may add to one topic: with those of the ring fewer than one message names."""
 YOUNG_US: Final = 10_000_000
 """For so long a client may be between two brokers. What is younger is kept although all of the tree have it, ..."""
 YOUNG_FACTOR: Final = 8
@@ -108,6 +121,8 @@ class HeldTopic:
         self._deferred: dict[tuple[Origin, int], tuple[str, PublishAt]] = {}
         """Publications that are proposed when the tree has come further, and who asked for it."""
         self._deferred_bytes = 0
+        self._changes: dict[SetReplica, dict[tuple[str, int], None]] = {}
+        """Commands of operators that are not decided: who asked, and the number of the command there."""
         self._announced_us = 0
         self._used_us = 0
         """By the leader: when somebody last read the topic, published on it, or asked for it."""
@@ -269,6 +284,17 @@ class HeldTopic:
                 break
             self._house.give(name, scribed(placed))
 
+    def change_replica(self, name: str, message: ChangeReplica) -> None:
+        """Have the log decide it, unless it is so."""
+        known = self.log.added.get(name_of(message.holder))
+        if (known == message.holder) if message.is_added else known is None:
+            self._house.say(name, ReplicaChanged(self.topic, message.number))
+        elif message.is_added and known is None and len(self.log.added) >= ADDED_MAX:
+            refusal = f"operators have added {ADDED_MAX} brokers to the topic {self.topic!r}, and there can be no more"
+            self._house.say(name, ReplicaChanged(self.topic, message.number, refusal))
+        elif self._propose(change := SetReplica(message.holder, message.is_added)):
+            self._changes.setdefault(change, {})[name, message.number] = None
+
     def announced(self) -> None:
         if not self.log.is_announced:
             self._propose(TopicAnnounced())
@@ -355,12 +381,14 @@ class HeldTopic:
         """Whoever waits for this broker has to ask another one."""
         self.is_leading = self.is_ending = False
         deferred = [name for name, _ in self._deferred.values()]
-        for name in dict.fromkeys((*self._requests.values(), *deferred, *self._looks.values())):
+        changes = [name for asked in self._changes.values() for name, _ in asked]
+        for name in dict.fromkeys((*self._requests.values(), *deferred, *self._looks.values(), *changes)):
             self._house.say(name, TopicLed(self.topic, self.leader or ""))
         self._requests.clear()
         self._deferred.clear()
         self._under_way_bytes = self._deferred_bytes = 0
         self._looks.clear()
+        self._changes.clear()
         self._house.unled(self)
 
     def _apply(self, command: LogCommand) -> None:
@@ -392,6 +420,9 @@ class HeldTopic:
                 self.is_leading = True
                 self._used_us = self._step.now_us
                 self._house.led(self)
+            case SetReplica():
+                for name, number in self._changes.pop(command, {}):
+                    self._house.say(name, ReplicaChanged(self.topic, number))
             case EndTopic():
                 self.is_ending = False
                 if self.log.is_ended:

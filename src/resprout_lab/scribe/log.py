@@ -21,6 +21,7 @@ import msgspec
 from resprout.core.bundle import Bundle, Origin, from_fields, to_fields
 from resprout.core.errors import PeerError
 from resprout.core.message_fields import Mark, Marks
+from resprout_lab.scribe.messages import name_of
 
 ORIGINS_KEPT: Final = 100_000
 """Clients whose last number is remembered, those that were met last. All holders forget the same one at a time."""
@@ -69,7 +70,14 @@ class EndTopic(_Command, frozen=True, tag=6):
     position: int
 
 
-LogCommand = PlaceBundle | Spread | TakeLead | TopicAnnounced | Look | EndTopic
+class SetReplica(_Command, frozen=True, tag=7):
+    """An operator adds a holder to those that the ring gives the topic, or removes an added one."""
+
+    holder: str
+    is_added: bool
+
+
+LogCommand = PlaceBundle | Spread | TakeLead | TopicAnnounced | Look | EndTopic | SetReplica
 
 
 class PlacedAt(msgspec.Struct, frozen=True, array_like=True):
@@ -86,6 +94,7 @@ class _Image(msgspec.Struct, array_like=True):
     last: list[tuple[Origin, int]]
     recent: list[PlacedAt]
     begins: int
+    added: list[str]
 
 
 class TopicLog:
@@ -102,6 +111,8 @@ class TopicLog:
         """What lies above the watermark."""
         self.bytes = 0
         """Of that."""
+        self.added: dict[str, str] = {}
+        """Holders that operators have added, by name of the broker."""
         self._last: dict[Origin, int] = {}
         """The last number of each origin that has a place, the latest origin last."""
         self._lives: dict[tuple[str, str], int] = {}
@@ -139,6 +150,10 @@ class TopicLog:
                 self.next_tseq = command.tseq
                 for mark in command.last:
                     self._remember(mark.origin, mark.seq)
+            case SetReplica():
+                self.added.pop(name_of(command.holder), None)
+                if command.is_added:
+                    self.added[name_of(command.holder)] = command.holder
             case EndTopic():
                 self.is_ended = command.position == self.position and not self.recent
             case _:
@@ -173,7 +188,7 @@ class TopicLog:
     def dump(self) -> bytes:
         image = _Image(
             self.position, self.next_tseq, self.watermark, self.is_announced, list(self._last.items()),
-            list(self.recent), self.begins,
+            list(self.recent), self.begins, list(self.added.values()),
         )  # fmt: skip
         return _encoder.encode(image)
 
@@ -189,6 +204,7 @@ class TopicLog:
         log.is_announced, log.begins = image.is_announced, image.begins
         for origin, last in image.last:
             log._remember(origin, last)
+        log.added = {name_of(holder): holder for holder in image.added}
         log.recent = deque(image.recent)
         log.bytes = sum(placed.bundle.cost for placed in log.recent)
         return log

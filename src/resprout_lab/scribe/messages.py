@@ -1,5 +1,5 @@
-"""What brokers say to each other about topics, beside what rings, trees and replicas say. Tags 295 to 303, 305
-and 312 of the wire belong to this file."""
+"""What brokers say to each other about topics, beside what rings, trees and replicas say. Tags 295 to 303, 305,
+312, 314 and 315 of the wire belong to this file."""
 
 from typing import Annotated, Final
 
@@ -23,6 +23,12 @@ def holder_of(name: str, incarnation: int, address: str) -> str:
 
 def name_of(holder: str) -> str:
     return holder.rpartition("@")[0].rpartition("/")[0]
+
+
+def is_holder(text: str) -> bool:
+    """Whether this names a life of a broker."""
+    name, _, life = text.rpartition("@")[0].rpartition("/")
+    return bool(name) and life.isascii() and life.isdigit()
 
 
 def address_of(holder: str) -> str:
@@ -126,6 +132,25 @@ class TopicEnded(ProtocolMessage, frozen=True, tag=312):
     """The last publications of the clients that published on it last."""
 
 
+class ChangeReplica(ProtocolMessage, frozen=True, tag=314):
+    """To the leader of a topic, from an operator: this broker is to hold it besides those that the ring gives it, or
+    not any more. Answered by `ReplicaChanged`."""
+
+    topic: str
+    holder: str
+    is_added: bool
+    number: int
+
+
+class ReplicaChanged(ProtocolMessage, frozen=True, tag=315):
+    """Answer to `ChangeReplica`: it is decided, or refused for this reason."""
+
+    topic: str
+    number: int
+    refusal: str = ""
+
+
 TOPIC_MESSAGES: Final = (FoundTopic, TopicKnown, ClaimTopic, AskRange, RangeCeded, TopicGivenUp, TopicEnded)
 """About who holds a topic, and whether there is one."""
-SCRIBE_MESSAGES: Final = (PublishAt, PublicationPlaced, AskTopic, TopicLed, *TOPIC_MESSAGES)
+REPLICA_COMMANDS: Final = (ChangeReplica, ReplicaChanged)
+SCRIBE_MESSAGES: Final = (PublishAt, PublicationPlaced, AskTopic, TopicLed, *TOPIC_MESSAGES, *REPLICA_COMMANDS)

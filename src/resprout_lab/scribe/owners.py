@@ -117,6 +117,7 @@ class TopicOwners:
         for held in self.held.values():
             if held.is_member:
                 yield from map(name_of, held.others)
+                yield from [name for name in held.log.added if name != self._name]
         yield from self.range.needed
 
     @property
@@ -179,7 +180,7 @@ class TopicOwners:
         held = self.held.get(message.topic)
         if held is not None and held.is_leading:
             self._sessions.meet(message.holders)
-            held.configure(message.holders)
+            held.configure(self._with_added(held, message.holders))
         elif (leader := self.leader_of(message.topic)) is not None:
             self._house.say(peer.name, TopicLed(message.topic, leader))
         elif (ended := self._ended.get(message.topic)) is not None:
@@ -345,10 +346,18 @@ class TopicOwners:
             assert holders is not None, "known by now"
             held = self.held.get(topic)
             if held is not None and held.is_leading:
-                held.configure(holders)
-            elif (leader := self.leader_of(topic)) is not None and (held is None or set(held.holders) != set(holders)):
+                held.configure(self._with_added(held, holders))
+                continue
+            wanted = self._with_added(held, holders) if held is not None else ()
+            if (leader := self.leader_of(topic)) is not None and (held is None or set(held.holders) != set(wanted)):
                 self._tried[topic] = self._tried.get(topic, 0) + 1
                 self._sessions.post_holder(leader, ClaimTopic(topic, holders))
+
+    def _with_added(self, held: HeldTopic, ring: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the holders by the ring, and those that operators have added, as long as the same life is there."""
+        names = {name_of(holder) for holder in ring}
+        added = [holder for name, holder in held.log.added.items() if name not in names]
+        return (*ring, *[holder for holder in added if holder == self.me or self._sessions.is_life(holder)])
 
     def next_hop(self, topic: str) -> str | None:
         """On the way to whoever leads the topic."""

@@ -26,9 +26,9 @@ it any more (`SiteWishes`).
 *Clients* (`SiteClients`) are served by any broker of their site, and turn to another when theirs is gone. All brokers
 of the site keep what they may still need until each has reported that its own clients have it.
 
-*Lives* (`SiteForming`). A broker that begins another life takes the place of the old one, by a decision of the site.
-With its disk it is the same member of the log (`SiteForming.recover`); without, it is another one, and gets the state
-from the others.
+*Brokers and lives* (`SiteMembership`). The configuration names the brokers of each site, and the site above. A broker
+that begins another life takes the place of the old one, by a decision of the site. With its disk it is the same member
+of the log; without, it is another one, and gets the state from the others.
 
 *Receipts.* `accepted`: the client's broker has it. `safe`: its site has decided it, that is, a majority of its brokers
 has it. `delivered` is never sent.
@@ -36,12 +36,11 @@ has it. `delivered` is never sent.
 *Faults.* One broker of each site may be down at a time (a minority of `replicas`), in any number of sites: crashed,
 with or without a report of its host, frozen, cut off. It may return at any time. Links may break, also between sites.
 A site that loses its majority waits until a majority is back with its disks. Not survived: the loss of the disks of a
-majority; the death of the first broker of a site while the network forms. Total order needs the root site.
+majority. Total order needs the root site.
 
 *Corrections* A1 to A6 and all departures, known errors among them, are in docs/stacks/sites.md.
 
-*Assumptions*, beside the report's: the first broker of a site names one of the parent site, the others name the first
-one. A broker without a site is a site by itself, and survives nothing.
+*Assumption*, beside the report's: a broker without a site is a site by itself, and survives nothing.
 """
 
 from resprout.core.guarantee import Guarantee
@@ -53,11 +52,8 @@ from resprout_lab.sites.clients import RECEIPTS, offered
 from resprout_lab.sites.messages import (
     SITES_MESSAGES,
     Proposal,
-    SiteAnswer,
     SiteCarries,
-    SiteFormed,
     SiteHas,
-    SiteJoin,
     SiteLed,
     SiteMember,
     SiteNotes,
@@ -88,7 +84,7 @@ SITES = Stack(
         Family.PUBLICATIONS: (*REPLICA_MESSAGES, Proposal, SiteCarries),
         Family.REPORTS: (SiteHas,),
         Family.SUBSCRIPTIONS: (SiteWants, SiteWantsNot, SiteNotes),
-        Family.MEMBERSHIP: (SiteJoin, SiteAnswer, SiteFormed, SiteLed, SiteMember),
+        Family.MEMBERSHIP: (SiteLed, SiteMember),
         Family.CLIENTS: CLIENT_MESSAGES,
     },
     waits=lambda options: WaitTimes(death_us=3 * options.patience_us, return_us=options.return_us),

@@ -9,35 +9,20 @@ returns without it is another member, replaces the old one, and gets a snapshot 
 Either way it begins another *life*; what the state has of the old life is for the clients of that one.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-import msgspec
-
-from resprout.core.bundle import Origin, from_fields, to_fields
 from resprout.core.contract import ProtocolMessage, SetTimer, Timer
 from resprout.replicas.ledger import Chosen, HeartbeatDue, Led, News, PatienceOver, Restored
 from resprout.replicas.messages import ReplicaOptions
 from resprout.replicas.replica import Replica
 from resprout.stacks.shell import Step
 from resprout_lab.blocks.replicated import ReplicaInSessions
-from resprout_lab.sites.commands import (
-    Command,
-    CommandKey,
-    Shipment,
-    SiteBroker,
-    SiteWish,
-    decode,
-    encode,
-    key_of,
-    name_of,
-)
+from resprout_lab.sites.commands import Command, CommandKey, SiteConfig, decode, encode, key_of, name_of
 from resprout_lab.sites.messages import Proposal
 from resprout_lab.sites.options import SitesOptions
-from resprout_lab.sites.state import Early, LinkBook, PlacedBundle, SiteState
-from resprout_lab.sites.wishes import AskedSite
+from resprout_lab.sites.state import dump, first_state, load
 
 AGAIN_US: Final = 3_000_000
 """What is not decided after so long, or twice that, is proposed again; then after twice as long each time, because a
@@ -51,91 +36,6 @@ OFFERED_MAX: Final = 512
 brokers) that is less than a leader takes (`PENDING_MAX`), so a leader never refuses a proposal of an honest broker."""
 
 
-class _Link(msgspec.Struct, array_like=True):
-    site: str
-    brokers: tuple[SiteBroker, ...]
-    out: list[Shipment]
-    last: int
-    heard: int
-    asked: list[tuple[SiteWish, AskedSite]]
-    theirs: dict[int, SiteWish]
-
-
-class _Image(msgspec.Struct, array_like=True):
-    brokers: list[SiteBroker]
-    parent: str
-    in_from: int | None
-    links: list[_Link]
-    leader: str
-    term: int
-    gateways: dict[str, str]
-    reached: list[tuple[Origin, int]]
-    early: list[Early]
-    marks: list[tuple[Origin, int]]
-    position: int
-    next_tseq: int
-    recent: list[PlacedBundle]
-    floors: dict[str, int]
-    nos: dict[str, int]
-    given_up: dict[str, str]
-    numbers: int
-    holders: list[tuple[SiteWish, dict[str, int]]]
-    open: list[tuple[SiteWish, list[str]]]
-
-
-_encoder: Final = msgspec.msgpack.Encoder(enc_hook=to_fields)
-_decoder: Final = msgspec.msgpack.Decoder(_Image, dec_hook=from_fields)
-
-
-def dump(state: SiteState) -> bytes:
-    wishes, intake = state.wishes, state.intake
-    links = [
-        _Link(
-            site, link.brokers, list(link.out), link.last, link.heard, list(wishes.asked[site].items()),
-            wishes.theirs[site],
-        )
-        for site, link in state.links.items()
-    ]  # fmt: skip
-    return _encoder.encode(
-        _Image(
-            list(state.brokers.values()), state.parent, state.in_from, links, state.leader, state.term, state.gateways,
-            list(intake.reached.items()), [one for waiting in intake.early.values() for one in waiting.values()],
-            list(state.marks.items()), state.position, state.next_tseq, list(state.recent), state.floors, state.nos,
-            state.given_up, state.numbers, list(wishes.holders.items()),
-            [(wish, list(waiting)) for wish, waiting in wishes.open.items()],
-        )
-    )  # fmt: skip
-
-
-def load(data: bytes, options: SitesOptions) -> SiteState:
-    """ValueError for what no honest broker keeps."""
-    try:
-        image = _decoder.decode(data)
-    except (msgspec.MsgspecError, TypeError) as error:
-        raise ValueError(f"the state of a site cannot be read: {error}") from None
-    state = SiteState(options)
-    wishes, intake = state.wishes, state.intake
-    state.brokers = {broker.name: broker for broker in image.brokers}
-    state.parent, state.in_from = image.parent, image.in_from
-    state.leader, state.term, state.gateways = image.leader, image.term, image.gateways
-    for one in image.links:
-        link = state.links[one.site] = LinkBook(one.brokers)
-        link.out, link.last, link.heard = deque(one.out), one.last, one.heard
-        wishes.asked[one.site] = dict(one.asked)
-        wishes.theirs[one.site] = one.theirs
-    intake.reached = dict(image.reached)
-    for early in image.early:
-        intake.early.setdefault(early.bundle.origin, {})[early.bundle.first] = early
-    state.marks = dict(image.marks)
-    state.position, state.next_tseq, state.recent = image.position, image.next_tseq, deque(image.recent)
-    state.floors, state.nos, state.given_up = image.floors, image.nos, image.given_up
-    state.numbers = image.numbers
-    wishes.holders = dict(image.holders)
-    wishes.open = {wish: dict.fromkeys(waiting) for wish, waiting in image.open}
-    wishes.load()
-    return state
-
-
 class ProposalsDue(Timer, frozen=True):
     """When to propose again what was not decided."""
 
@@ -145,16 +45,16 @@ class ProposalsDue(Timer, frozen=True):
 
 
 class Agreement:
-    def __init__(self, step: Step, site: str, life: str, options: SitesOptions, rng: Random) -> None:
+    def __init__(self, step: Step, config: SiteConfig, life: str, options: SitesOptions, rng: Random) -> None:
         self._step = step
-        self._site = site
+        self._config = config
         self._options = options
         self._rng = rng
         self.life: Final = life
         self.member = life
         """Who it is in the log: its first life with this disk."""
         self._group: ReplicaInSessions | None = None
-        self.state = SiteState(options)
+        self.state = first_state(config, options)
         self.post: Callable[[str, ProtocolMessage], None]
         """Says something to a life of a broker of this site."""
         self.applied: Callable[[Command], None]
@@ -212,7 +112,7 @@ class Agreement:
         nobody leads yet, and nobody need wait to find that out. `identity`, `records`: see `ReplicaInSessions`."""
         options = self._options
         replica = Replica(
-            self._site, self.member, members, self._rng,
+            self._config.site, self.member, members, self._rng,
             ReplicaOptions(heartbeat_us=options.heartbeat_us, patience_us=options.patience_us),
         )  # fmt: skip
         self._group = ReplicaInSessions(replica, self._step, self, self.post, identity if options.durable else b"")
@@ -230,6 +130,11 @@ class Agreement:
         """Of the commands of this life that have numbers."""
         self._numbered += 1
         return self._numbered
+
+    def stand(self) -> None:
+        """Nobody leads yet, and nobody need wait to find that out."""
+        if self._group is not None and not self.has_leader:
+            self._group.stand()
 
     def configure(self, members: Sequence[str]) -> None:
         if self._group is not None:
@@ -328,7 +233,7 @@ class Agreement:
             if news.leader is not None:
                 self._offer_anew()
         elif isinstance(news, Restored):
-            self.state = load(news.snapshot.state, self._options)
+            self.state = load(news.snapshot.state, self._config, self._options)
             self.restored()
             self._offer_anew()  # what was decided in the slots that were skipped is not known
         elif isinstance(news, Chosen) and news.entry.command:

@@ -21,16 +21,13 @@ from resprout.stacks.status import MemberSeen, StackStatus, TopicReaders
 from resprout_lab.blocks.serving import ReceiptsDue, SessionEvents
 from resprout_lab.sites.agreement import Agreement, ProposalsDue
 from resprout_lab.sites.clients import ClientOverDue, SiteClients
-from resprout_lab.sites.commands import Command, Founding, GivingUp, Meeting, Seating, TakingLead, life_of, name_of
-from resprout_lab.sites.forming import FormDue, LifeOverDue, SeekDue, SiteForming
+from resprout_lab.sites.commands import Command, GivingUp, Meeting, Seating, TakingLead, life_of, name_of
 from resprout_lab.sites.gateway import Gateways, gateways_for
+from resprout_lab.sites.membership import FormDue, LifeOverDue, SiteMembership, read_config
 from resprout_lab.sites.messages import (
     Proposal,
-    SiteAnswer,
     SiteCarries,
-    SiteFormed,
     SiteHas,
-    SiteJoin,
     SiteLed,
     SiteMember,
     SiteNotes,
@@ -41,7 +38,7 @@ from resprout_lab.sites.options import SitesOptions
 from resprout_lab.sites.state import Entered, PlacedBundle, SiteState
 
 
-def status_of(name: str, site: str, state: SiteState, forming: SiteForming, is_ready: bool) -> StackStatus:
+def status_of(name: str, site: str, state: SiteState, membership: SiteMembership, is_ready: bool) -> StackStatus:
     mates = [broker for broker in state.brokers.values() if broker.name != name]
     beside = [broker for link in state.links.values() for broker in link.brokers]
     leader = name_of(state.leader) if state.leader else None
@@ -52,10 +49,15 @@ def status_of(name: str, site: str, state: SiteState, forming: SiteForming, is_r
         parent = above.brokers[0].name if above is not None and above.brokers else None
     return StackStatus(
         is_ready,
-        parent if state.brokers else msgspec.UNSET,
+        parent,
         tuple(dict.fromkeys([broker.name for broker in (*mates, *beside)])),
-        tuple([MemberSeen(broker.name, broker.incarnation, broker.address) for broker in (*mates, *beside)]),
-        tuple([broker.name for broker in mates if forming.is_unheard(broker.name)]),
+        tuple(
+            [
+                MemberSeen(broker.name, broker.incarnation or msgspec.UNSET, broker.address)
+                for broker in (*mates, *beside)
+            ]
+        ),
+        tuple([broker.name for broker in mates if membership.is_unheard(broker.name)]),
         site=site,
         roles=_roles(name, site, state),
         log_bundles=len(state.recent),
@@ -76,11 +78,12 @@ class SitesBroker(Shell):
         self._outbox = outbox = Outbox(step)
         self._options = options
         self.name: Final = seat.name
-        self.site: Final = seat.site or seat.name
-        self.agreement = agreement = Agreement(step, self.site, life_of(seat.name, seat.incarnation), options, rng)
-        self.forming = forming = SiteForming(seat, self.site, options, step, outbox, agreement)
-        self.gateways = gateways = Gateways(self.site, step, outbox, forming.peers, agreement)
-        self.clients = clients = SiteClients(step, options, agreement, forming, gateways)
+        config = read_config(seat, options)
+        self.site: Final = config.site
+        self.agreement = agreement = Agreement(step, config, life_of(seat.name, seat.incarnation), options, rng)
+        self.membership = membership = SiteMembership(seat, config, options, step, outbox, agreement)
+        self.gateways = gateways = Gateways(self.site, step, outbox, membership.peers, agreement)
+        self.clients = clients = SiteClients(step, options, agreement, membership, gateways)
         agreement.post, agreement.applied = self._post, self._applied
         agreement.is_clear = lambda life: not outbox.waiting(name_of(life))
         agreement.restored, agreement.led = self._restored, lambda: None
@@ -88,13 +91,9 @@ class SitesBroker(Shell):
         self._has_news = False
         """Something has changed that gateways have to look at."""
         events = SessionEvents(step, clients, self, outbox.writable)
-        recovery: Table = {Recovered: lambda event: forming.recover(event.records)}
-        forming_words: dict[type, Handler] = {
-            SiteJoin: forming.joins, SiteAnswer: forming.answered, SiteFormed: forming.hear_formed,
-            SiteMember: forming.hear_member,
-        }  # fmt: skip
+        recovery: Table = {Recovered: lambda event: membership.recover(event.records)}
         mates: dict[type, Handler] = dict.fromkeys(REPLICA_MESSAGES, self._hear_replica)
-        mates[Proposal] = self._hear_proposal
+        mates |= {Proposal: self._hear_proposal, SiteMember: membership.hear_member}
         neighbours: dict[type, Handler] = {
             SiteLed: gateways.hear_led, SiteHas: gateways.hear_has,
             **dict.fromkeys((SiteCarries, SiteWants, SiteWantsNot, SiteNotes), gateways.hear_shipped),
@@ -102,25 +101,24 @@ class SitesBroker(Shell):
         super().__init__(
             step,
             events={**events.table, **recovery},
-            desks=(clients.desk(), Desk(forming.peers.find, {**forming_words, **mates, **neighbours})),
+            desks=(clients.desk(), Desk(membership.peers.find, {**mates, **neighbours})),
             cut_off=events.cut_off,
             timers={
                 ReceiptsDue: clients.receipts_due, ClientOverDue: clients.over, ProposalsDue: agreement.again,
-                HeartbeatDue: agreement.fired, PatienceOver: agreement.fired, LifeOverDue: forming.life_over,
-                SeekDue: forming.seek, FormDue: forming.form_due,
+                HeartbeatDue: agreement.fired, PatienceOver: agreement.fired, LifeOverDue: membership.life_over,
+                FormDue: membership.form_due,
             },
             outcomes={},
             at_end=(
-                forming.answer, self._lead, self._look, agreement.tell, gateways.send, clients.serve,
-                clients.tell, clients.tidy,
+                self._lead, self._look, agreement.tell, gateways.send, clients.serve, clients.tell, clients.tidy,
             ),
         )  # fmt: skip
 
     def begin(self) -> None:
-        self.forming.begin()
+        self.membership.begin()
 
     def status(self) -> StackStatus:
-        return status_of(self.name, self.site, self.agreement.state, self.forming, self.clients.is_ready)
+        return status_of(self.name, self.site, self.agreement.state, self.membership, self.clients.is_ready)
 
     def readers(self, topic: str) -> TopicReaders:
         return self.clients.readers(topic)
@@ -128,46 +126,46 @@ class SitesBroker(Shell):
     # -- sessions with brokers (`BrokerSessions`) ----------------------------------------------------------------------
 
     def knows(self, name: str) -> bool:
-        return self.forming.knows(name)
+        return self.membership.knows(name)
 
     def up(self, event: LinkUp) -> None:
         self.clients.forget_peer(event.peer)
-        self.forming.up(event)
+        self.membership.up(event)
         self.agreement.session_began(event.peer)
         self.gateways.session_began(event.peer)
 
     def down(self, event: Any) -> None:
         self.clients.forget_peer(event.peer)
-        self.forming.down(event)
+        self.membership.down(event)
 
     def silent(self, event: Any) -> None:
-        self.forming.silent(event)
+        self.membership.silent(event)
 
     def cut_off(self, name: str, reason: str) -> None:
         self.clients.forget_peer(name)
-        self.forming.cut_off(name, reason)
+        self.membership.cut_off(name, reason)
         self._has_news = True
 
     def heard(self, event: Heard) -> None:
-        self.forming.heard(event)
+        self.membership.heard(event)
 
     # -- the site ------------------------------------------------------------------------------------------------------
 
     def _post(self, member: str, message: ProtocolMessage) -> None:
         """To this very member: another one of the name has forgotten what it promised."""
         name = name_of(member)
-        if self.forming.member_of(name) == member:
+        if self.membership.member_of(name) == member:
             self._outbox.send(name, message)
 
     def _hear_replica(self, peer: Peer, message: Any) -> None:
-        if message.group != self.site or (self.agreement.replica and not self.forming.is_mate(peer.name)):
+        if message.group != self.site or not self.membership.is_mate(peer.name):
             raise PeerError(f"{peer.name} is no broker of the site {self.site!r}")
-        member = self.forming.member_of(peer.name)
+        member = self.membership.member_of(peer.name)
         if member is not None:
             self.agreement.hear(member, message)
 
     def _hear_proposal(self, peer: Peer, message: Proposal) -> None:
-        if not self.forming.is_mate(peer.name):
+        if not self.membership.is_mate(peer.name):
             raise PeerError(f"{peer.name} is no broker of the site {self.site!r}")
         self.agreement.hear_proposal(message)
 
@@ -182,8 +180,6 @@ class SitesBroker(Shell):
             else:
                 clients.noted(one)
         match command:
-            case Founding():
-                self._has_news = True
             case TakingLead():
                 self._has_news = True
                 if command.life == self.agreement.life:
@@ -191,7 +187,7 @@ class SitesBroker(Shell):
             case Meeting():
                 self._has_news = True
             case Seating():
-                self.forming.seated(command.broker)
+                self.membership.seated(command.broker)
                 self._has_news = True
             case GivingUp() if command.life == self.agreement.life:
                 self._step.end_life(Retire(f"the site {self.site} has given it up"))
@@ -201,7 +197,7 @@ class SitesBroker(Shell):
     def _restored(self) -> None:
         self.clients.restored()
         self.gateways.restored()
-        self.forming.await_old()
+        self.membership.await_old()
         self._has_news = True
 
     # -- the end of a step ---------------------------------------------------------------------------------------------
@@ -211,9 +207,11 @@ class SitesBroker(Shell):
         agreement, state = self.agreement, self.agreement.state
         if not agreement.is_leading:
             return
-        self.forming.lead()
-        gateways = gateways_for(state, self._options.sharing, self.forming.is_unheard, agreement.life)
-        if state.brokers and (state.leader != agreement.life or dict(gateways) != state.gateways):
+        self.membership.lead()
+        if not self.membership.is_seated:
+            return
+        gateways = gateways_for(state, self._options.sharing, self.membership.is_unheard, agreement.life)
+        if state.leader != agreement.life or dict(gateways) != state.gateways:
             agreement.propose(TakingLead(agreement.life, gateways))
 
     def _look(self) -> None:

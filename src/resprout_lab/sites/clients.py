@@ -24,9 +24,9 @@ from resprout_lab.blocks.retention import KeptItem
 from resprout_lab.blocks.serving import ClientDesk
 from resprout_lab.sites.agreement import Agreement
 from resprout_lab.sites.commands import Entering, Releasing, life_of
-from resprout_lab.sites.forming import SiteForming
 from resprout_lab.sites.gateway import Gateways
 from resprout_lab.sites.local import SharedWishes
+from resprout_lab.sites.membership import SiteMembership
 from resprout_lab.sites.options import SitesOptions
 from resprout_lab.sites.state import Entered, PlacedBundle, WishNoted
 
@@ -58,10 +58,10 @@ class _Gone:
 
 class SiteClients(ClientDesk):
     def __init__(
-        self, step: Step, options: SitesOptions, agreement: Agreement, forming: SiteForming, gateways: Gateways
+        self, step: Step, options: SitesOptions, agreement: Agreement, membership: SiteMembership, gateways: Gateways
     ) -> None:
         self._agreement = agreement
-        self._forming = forming
+        self._membership = membership
         self._gateways = gateways
         self._options = options
         self._wishes = SharedWishes(agreement, self._marks)
@@ -86,13 +86,13 @@ class SiteClients(ClientDesk):
         agreement.stalled = self._stalled
         self._pressure = BackPressure(options.buffer, self._weighs_on)
         super().__init__(
-            step, sessions, publish=self._publish, attend=self._attends, successors=lambda: forming.successors
+            step, sessions, publish=self._publish, attend=self._attends, successors=lambda: membership.successors
         )
 
     @property
     def is_ready(self) -> bool:
         state = self._agreement.state
-        return self._forming.is_seated and state.is_in and bool(state.leader) and not self._held
+        return self._membership.is_seated and state.is_in and bool(state.leader) and not self._held
 
     # -- what the site has decided -------------------------------------------------------------------------------------
 
@@ -154,14 +154,14 @@ class SiteClients(ClientDesk):
     def _stalled(self) -> None:
         """Most of the site are missing: clients are told that publications wait, and why."""
         brokers = self._agreement.state.brokers
-        missing = ", ".join([name for name in brokers if self._forming.is_unheard(name)]) or "unknown"
-        site = self._forming.site
+        missing = ", ".join([name for name in brokers if self._membership.is_unheard(name)]) or "unknown"
+        site = self._membership.site
         self._hold(f"the site {site} waits until most of its {len(brokers)} brokers are back; missing: {missing}")
 
     def _hold(self, reason: str) -> None:
         if reason != self._held:
             self._held = reason
-            self._step.note("note", reason or f"the site {self._forming.site} has a leader")
+            self._step.note("note", reason or f"the site {self._membership.site} has a leader")
             self._step.out.extend([Send(name, HoldTold(reason)) for name in self._sessions.all])
 
     def _attends(self, session: ClientSession, message: Attend) -> None:
@@ -234,7 +234,7 @@ class SiteClients(ClientDesk):
 
     def _serve(self, session: ClientSession, message: Attend, resumed: bool) -> None:
         out = self._step.out
-        self._sessions.welcome(session, message, self._forming.successors, resumed, out)
+        self._sessions.welcome(session, message, self._membership.successors, resumed, out)
         if resumed and message.subscriptions:
             owed = Owed(message)
             for item in self._items:

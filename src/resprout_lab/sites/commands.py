@@ -19,9 +19,10 @@ class SiteBroker(msgspec.Struct, frozen=True, array_like=True):
 
     name: str
     incarnation: int
+    """0: none was seated yet."""
     address: str = ""
     birth: int = 0
-    """Its first life with the disk that it has; 0: this one."""
+    """The life in which it became the member of the log that it is; 0: it is one of the first members."""
 
     @property
     def life(self) -> str:
@@ -30,7 +31,16 @@ class SiteBroker(msgspec.Struct, frozen=True, array_like=True):
     @property
     def member(self) -> str:
         """Who it is in the log of the site."""
-        return life_of(self.name, self.birth or self.incarnation)
+        return life_of(self.name, self.birth)
+
+
+class SiteConfig(msgspec.Struct, frozen=True):
+    """One site, as the configuration has it: its brokers, all of life 0, and the site above, if there is one."""
+
+    site: str
+    brokers: tuple[SiteBroker, ...]
+    parent: str = ""
+    above: tuple[SiteBroker, ...] = ()
 
 
 class SiteWish(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -87,14 +97,6 @@ class Shipment(msgspec.Struct, frozen=True, array_like=True):
 
 class _Command(msgspec.Struct, frozen=True, array_like=True):
     """As it stands in the log; its tag is known there only."""
-
-
-class Founding(_Command, frozen=True, tag=1):
-    """The first command: who the site is, and the site above it, as far as that is known; none above the root."""
-
-    brokers: tuple[SiteBroker, ...]
-    parent: str
-    above: tuple[SiteBroker, ...]
 
 
 class Seating(_Command, frozen=True, tag=2):
@@ -165,7 +167,7 @@ class GivingUp(_Command, frozen=True, tag=10):
 
 
 Command = (
-    Founding | Seating | TakingLead | Meeting | Entering | Bringing | Keeping | Wishing | Releasing | GivingUp
+    Seating | TakingLead | Meeting | Entering | Bringing | Keeping | Wishing | Releasing | GivingUp
 )  # fmt: skip
 
 
@@ -177,8 +179,6 @@ def key_of(command: Command) -> CommandKey:
             return ("bringing", command.site, command.shipment.number)
         case Wishing() | Releasing():
             return ("numbered", command.life, command.no)
-        case Founding():
-            return ("founding",)
         case Keeping():
             return ("keeping", command.site)
         case _:

@@ -52,7 +52,7 @@ def gateways_for(
     """(site, life) for every link, as this leader would have it; none where it speaks with all of them itself."""
     if sharing == "leader":
         return ()
-    lives = [broker.life for broker in state.brokers.values() if not is_unheard(broker.name)]
+    lives = [one.life for one in state.brokers.values() if one.incarnation and not is_unheard(one.name)]
     if sharing == "random":  # by a checksum: a leader that looks again draws the same
         return tuple([(site, lives[crc32(f"{leader} {site}".encode()) % len(lives)]) for site in state.links])
     first, others = lives[:1], lives[1:] or lives
@@ -170,7 +170,7 @@ class Gateways:
         if not any(broker.name == peer.name for broker in message.brokers):
             raise PeerError(f"{peer.name} is no broker of the site {site!r}")
         link = state.links.get(site)
-        if link is None and state.brokers and message.parent_site != self._site:
+        if link is None and message.parent_site != self._site:
             raise PeerError(f"the site {site!r} is no neighbour of {self._site!r}")
         if len(message.brokers) > MEMBERS_MAX or (link is None and len(self._ways) >= SITES_MAX):
             raise PeerError(f"there is no room for the site {site!r}, or for its brokers")
@@ -201,7 +201,7 @@ class Gateways:
             return
         state = self._agreement.state
         way, link = self._ways[site], state.links[site]
-        if isinstance(message, SiteWants) and len(state.wishes.theirs[site]) >= SUBSCRIPTIONS_MAX:
+        if isinstance(message, SiteWants) and len(link.theirs) >= SUBSCRIPTIONS_MAX:
             raise PeerError(f"the site {site!r} wants more than {SUBSCRIPTIONS_MAX} things")
         shipment = Shipment(message.number, message.previous, _freight(message))
         if message.previous == max(way.brought, link.heard):

@@ -12,33 +12,6 @@ from resprout.core.contract import ProtocolMessage
 from resprout_lab.sites.commands import SiteBroker
 
 
-class SiteJoin(ProtocolMessage, frozen=True, tag=256):
-    """I am a broker of this site. Who else is?"""
-
-    site: str
-    address: str = ""
-    birth: int = 0
-    """Its first life with the disk that it has."""
-
-
-class SiteAnswer(ProtocolMessage, frozen=True, tag=257):
-    """Answer to `SiteJoin`: who is of that site, none if it is not known here; and who answers."""
-
-    brokers: tuple[SiteBroker, ...]
-    site: str
-    """Of the one that answers."""
-    own: tuple[SiteBroker, ...]
-
-
-class SiteFormed(ProtocolMessage, frozen=True, tag=258):
-    """By the first broker of a site to the others: all are there, begin."""
-
-    brokers: tuple[SiteBroker, ...]
-    parent_site: str
-    """Empty for the root site."""
-    above: tuple[SiteBroker, ...]
-
-
 class Proposal(ProtocolMessage, frozen=True, tag=259):
     """To the leader of the site: have this decided."""
 
@@ -113,14 +86,19 @@ class SiteHas(ProtocolMessage, frozen=True, tag=265):
 
 
 class SiteMember(ProtocolMessage, frozen=True, tag=266):
-    """First word of a broker to any other one in a session: of which site it is, and which member of its log."""
+    """The first message in a session between brokers of one site, and again when the sender begins to take part."""
 
     site: str
     birth: int
+    """The life in which it became the member of the log that it is; 0: it is one of the first members."""
+    address: str
+    has_begun: bool
+    """It takes part in the log."""
+    known: int
+    """The latest life of the receiver that took part, as far as the sender knows; 0: none."""
 
 
 SITES_MESSAGES: Final = (
-    SiteJoin, SiteAnswer, SiteFormed, Proposal, SiteLed, SiteCarries, SiteWants, SiteWantsNot, SiteNotes, SiteHas,
-    SiteMember,
+    Proposal, SiteLed, SiteCarries, SiteWants, SiteWantsNot, SiteNotes, SiteHas, SiteMember,
 )  # fmt: skip
 Shipped = SiteCarries | SiteWants | SiteWantsNot | SiteNotes

@@ -13,19 +13,17 @@ that dies may leave the second of two publications decided and the first one not
 again, and without this rule it would stand behind the second (A4).
 """
 
-from collections import deque
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
-from resprout.core.bundle import Bundle, Origin
+from resprout.core.bundle import Bundle, Origin, from_fields, to_fields
 from resprout_lab.sites.commands import (
     Bringing,
     Command,
     Conveyed,
     Entering,
-    Founding,
     Freight,
     GivingUp,
     Keeping,
@@ -35,6 +33,7 @@ from resprout_lab.sites.commands import (
     Seating,
     Shipment,
     SiteBroker,
+    SiteConfig,
     SiteWish,
     TakingLead,
     Unwanted,
@@ -42,7 +41,7 @@ from resprout_lab.sites.commands import (
     Wishing,
 )
 from resprout_lab.sites.options import SitesOptions
-from resprout_lab.sites.wishes import SiteWishes
+from resprout_lab.sites.wishes import AskedSite, SiteWishes
 
 ORIGINS_KEPT: Final = 100_000
 """Origins that are remembered, those that were met last. All brokers of a site forget the same one at the same slot."""
@@ -60,12 +59,29 @@ class Early(msgspec.Struct, frozen=True, array_like=True):
     source: str
 
 
-class SiteIntake:
-    def __init__(self) -> None:
-        self.reached: dict[Origin, int] = {}
-        """The last number of each origin that was taken, the latest origin last."""
-        self.early: dict[Origin, dict[int, Early]] = {}
-        """By first number."""
+class Marks(dict[Origin, int]):
+    """The last number of each origin, the latest origin last."""
+
+    def raise_to(self, origin: Origin, last: int) -> None:
+        """Forget the origin that was not met for longest where there are too many."""
+        self[origin] = max(last, self.pop(origin, 0))
+        if len(self) > ORIGINS_KEPT:
+            del self[next(iter(self))]
+
+
+class EarlyOrigin(msgspec.Struct, frozen=True, array_like=True):
+    """`Origin`, as the key of a table in a snapshot."""
+
+    publisher: str
+    incarnation: int
+    stream: str
+
+
+class SiteIntake(msgspec.Struct, array_like=True):
+    reached: Marks = msgspec.field(default_factory=Marks)
+    """What was taken."""
+    early: dict[EarlyOrigin, dict[int, Early]] = {}
+    """By first number: what waits for publications before it."""
 
     def has(self, bundle: Bundle) -> bool:
         """It was taken, in its turn."""
@@ -77,34 +93,27 @@ class SiteIntake:
     def begin(self, bundle: Bundle, marks: Mapping[Origin, int]) -> None:
         """Nothing before it is to come here: it was published at another site. `marks`: what has come from there."""
         if bundle.origin not in self.reached:
-            raise_mark(self.reached, bundle.origin, max(bundle.first - 1, marks.get(bundle.origin, 0)))
+            self.reached.raise_to(bundle.origin, max(bundle.first - 1, marks.get(bundle.origin, 0)))
 
     def take(self, bundle: Bundle, hops: int, source: str) -> Iterator[Early]:
         """Whatever has its turn now: nothing for a repeat, or while something before it is missing."""
         origin = bundle.origin
         if self.is_repeat(bundle):
             return
-        waiting = self.early.setdefault(origin, {})
+        waiting = self.early.setdefault(EarlyOrigin(*origin), {})
         if len(waiting) < EARLY_MAX:
             waiting.setdefault(bundle.first, Early(bundle, hops, source))
         while (first := self.following(origin, waiting)) is not None:
             early = waiting.pop(first)
-            raise_mark(self.reached, origin, early.bundle.last)
+            self.reached.raise_to(origin, early.bundle.last)
             yield early
         if not waiting:
-            del self.early[origin]
+            del self.early[EarlyOrigin(*origin)]
 
     def following(self, origin: Origin, waiting: dict[int, Early]) -> int | None:
         """The first number of the one that has its turn."""
         following = self.reached.get(origin, 0) + 1
         return following if following in waiting else None
-
-
-def raise_mark(marks: dict[Origin, int], origin: Origin, last: int) -> None:
-    """The latest origin stands last, and the one that was not met for longest is forgotten where there are too many."""
-    marks[origin] = max(last, marks.pop(origin, 0))
-    if len(marks) > ORIGINS_KEPT:
-        del marks[next(iter(marks))]
 
 
 class PlacedBundle(msgspec.Struct, frozen=True, array_like=True):
@@ -129,63 +138,71 @@ class WishNoted(msgspec.Struct, frozen=True):
     wish: SiteWish
 
 
-class LinkBook:
+class LinkBook(msgspec.Struct, array_like=True):
     """One neighbouring site."""
 
-    __slots__ = ("brokers", "heard", "last", "out")
-
-    def __init__(self, brokers: tuple[SiteBroker, ...]) -> None:
-        self.brokers = brokers
-        self.out: deque[Shipment] = deque()
-        """What is not known to be there."""
-        self.last = 0
-        """The number of the last shipment to there."""
-        self.heard = 0
-        """The number of the last one from there."""
+    brokers: tuple[SiteBroker, ...]
+    out: list[Shipment] = []
+    """What is not known to be there."""
+    last: int = 0
+    """The number of the last shipment to there."""
+    heard: int = 0
+    """The number of the last one from there."""
+    asked: dict[SiteWish, AskedSite] = {}
+    """What it was asked for."""
+    theirs: dict[int, SiteWish] = {}
+    """What it wants, by number."""
 
 
 News = PlacedBundle | Entered | WishNoted
 
 
-class SiteState:
-    def __init__(self, options: SitesOptions) -> None:
-        self.is_total: Final = options.order == "total"
-        self.is_filtering: Final = options.routing == "filtering"
-        self._brokers_max: Final = options.replicas
+class SiteState(msgspec.Struct, array_like=True, dict=True):
+    """The fields are what a snapshot holds. `follow` adds what follows from the configuration."""
+
+    brokers: dict[str, SiteBroker]
+    """By name, in their latest lives."""
+    links: dict[str, LinkBook]
+    in_from: int | None = None
+    """The site is in the tree when it has heard so much from above; None while the site above has not answered."""
+    leader: str = ""
+    term: int = 0
+    gateways: dict[str, str] = {}
+    intake: SiteIntake = msgspec.field(default_factory=SiteIntake)
+    marks: Marks = msgspec.field(default_factory=Marks)
+    """What was placed here."""
+    position: int = 0
+    next_tseq: int = 0
+    recent: list[PlacedBundle] = []
+    """What somebody in this site may still need."""
+    floors: dict[str, int] = {}
+    """By life: the clients of that broker need nothing up to this position."""
+    nos: dict[str, int] = {}
+    """By life: how many of its numbered commands were done."""
+    given_up: dict[str, str] = {}
+    """Client -> the life that keeps nothing for it any more."""
+    numbers: int = 0
+    holders: dict[SiteWish, dict[str, int]] = {}
+    """Who wants it: neighbouring sites, with the number of their wish, and lives of brokers here, with 0."""
+    open: dict[SiteWish, dict[str, None]] = {}
+    """Holders that wait to hear that a wish is noted."""
+
+    def follow(self, config: SiteConfig, options: SitesOptions) -> "SiteState":
+        self.parent = config.parent
+        self.is_total = options.order == "total"
+        self.is_filtering = options.routing == "filtering"
         self.news: list[News] = []
-        self.brokers: dict[str, SiteBroker] = {}
-        """By name, in their latest lives; none before the site is founded."""
-        self.parent = ""
-        """The site above; none above the root."""
-        self.in_from: int | None = None
-        """The site is in the tree when it has heard so much from above; None while the site above has not answered."""
-        self.links: dict[str, LinkBook] = {}
-        self.leader = ""
-        self.term = 0
-        self.gateways: dict[str, str] = {}
-        self.intake = SiteIntake()
-        self.marks: dict[Origin, int] = {}
-        """The last number of each origin that was placed here."""
-        self.position = 0
-        self.next_tseq = 0
-        self.recent: deque[PlacedBundle] = deque()
-        """What somebody in this site may still need."""
-        self.floors: dict[str, int] = {}
-        """By life: the clients of that broker need nothing up to this position."""
-        self.nos: dict[str, int] = {}
-        """By life: how many of its numbered commands were done."""
-        self.given_up: dict[str, str] = {}
-        """Client -> the life that keeps nothing for it any more."""
-        self.numbers = 0
-        self.wishes = SiteWishes(self._askable, self._ship, lambda life, wish: self.news.append(WishNoted(life, wish)))
+        noted: Callable[[str, SiteWish], None] = lambda life, wish: self.news.append(WishNoted(life, wish))  # noqa: E731
+        self.wishes = SiteWishes(self.links, self.holders, self.open, self._askable, self._ship, noted)
+        return self
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
     @property
     def is_in(self) -> bool:
         """In the tree: whatever is published anywhere from now on comes here, if it is wanted here."""
-        if not self.brokers or not self.parent:
-            return bool(self.brokers)
+        if not self.parent:
+            return True
         return self.in_from is not None and self.links[self.parent].heard >= self.in_from
 
     @property
@@ -226,9 +243,8 @@ class SiteState:
                     link.heard = command.shipment.number
                     self._unpack(command.site, command.shipment.number, command.shipment.freight)
             case Keeping():
-                out = self.links[command.site].out
-                while out and out[0].number <= command.number:
-                    out.popleft()
+                link = self.links[command.site]
+                link.out = [shipment for shipment in link.out if shipment.number > command.number]
             case Wishing() if self._is_next(command):
                 if command.wanted:
                     self.wishes.want(command.life, command.wish)
@@ -253,13 +269,6 @@ class SiteState:
                 self.nos.pop(command.life, None)
                 self.wishes.drop_all(command.life)
                 self._trim()
-            case Founding() if not self.brokers:
-                self.parent = command.parent
-                if command.parent:
-                    self.links[command.parent] = LinkBook(command.above)
-                    self.wishes.meet(command.parent)
-                for broker in command.brokers:
-                    self._seat(broker)
             case _:
                 pass
 
@@ -275,9 +284,7 @@ class SiteState:
 
     def _seat(self, broker: SiteBroker) -> None:
         before = self.brokers.get(broker.name)
-        if before is None and len(self.brokers) >= self._brokers_max:
-            return
-        if before is None or before.incarnation < broker.incarnation:
+        if before is not None and before.incarnation < broker.incarnation:
             self.brokers[broker.name] = broker
             self.floors[broker.life] = self.position
 
@@ -285,7 +292,7 @@ class SiteState:
         link = self.links.get(command.site)
         if link is None:
             link = self.links[command.site] = LinkBook(command.brokers)
-            self.wishes.meet(command.site)
+            self.wishes.meet()
         link.brokers = command.brokers
         if command.site == self.parent and self.in_from is None:
             self.in_from = command.upto
@@ -321,7 +328,7 @@ class SiteState:
         for site in self._onward(bundle, source):
             self._ship(site, Conveyed(bundle, hops + 1, tseq))
         self.position += 1
-        raise_mark(self.marks, bundle.origin, bundle.last)
+        self.marks.raise_to(bundle.origin, bundle.last)
         placed = PlacedBundle(self.position, bundle, hops, tseq)
         self.recent.append(placed)
         self.news.append(placed)
@@ -346,5 +353,37 @@ class SiteState:
 
     def _trim(self) -> None:
         floor = min(self.floors.values(), default=self.position)
-        while self.recent and self.recent[0].position <= floor:
-            self.recent.popleft()
+        if self.recent and self.recent[0].position <= floor:
+            self.recent = [placed for placed in self.recent if placed.position > floor]
+
+
+# -- snapshots ---------------------------------------------------------------------------------------------------------
+
+
+def _read(kind: type, value: Any) -> Any:
+    return Marks(value) if kind is Marks else from_fields(kind, value)
+
+
+_encoder: Final = msgspec.msgpack.Encoder(enc_hook=to_fields)
+_decoder: Final = msgspec.msgpack.Decoder(SiteState, dec_hook=_read)
+
+
+def first_state(config: SiteConfig, options: SitesOptions) -> SiteState:
+    """Return the state before the first command."""
+    links = {config.parent: LinkBook(config.above)} if config.parent else {}
+    return SiteState({broker.name: broker for broker in config.brokers}, links).follow(config, options)
+
+
+def dump(state: SiteState) -> bytes:
+    return _encoder.encode(state)
+
+
+def load(data: bytes, config: SiteConfig, options: SitesOptions) -> SiteState:
+    """Return the state of a snapshot. ValueError for what no honest broker keeps."""
+    try:
+        state = _decoder.decode(data)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise ValueError(f"the state of a site cannot be read: {error}") from None
+    if state.brokers.keys() != {broker.name for broker in config.brokers}:
+        raise ValueError(f"the state of a site with the brokers {', '.join(state.brokers)} is no state of this one")
+    return state.follow(config, options)

@@ -5,7 +5,8 @@ the site above; otherwise it is all but the one that asked. It is noted when the
 any more is withdrawn, so routes end with the subscriptions that made them.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -22,27 +23,35 @@ class AskedSite(msgspec.Struct, array_like=True):
     noted: bool = False
 
 
+class WishLink(Protocol):
+    """What a neighbouring site was asked for, and what it wants."""
+
+    asked: dict[SiteWish, AskedSite]
+    theirs: dict[int, SiteWish]
+
+
 class SiteWishes:
     def __init__(
         self,
+        links: Mapping[str, WishLink],
+        holders: dict[SiteWish, dict[str, int]],
+        waiting: dict[SiteWish, dict[str, None]],
         askable: Callable[[], Collection[str]],
         ship: Callable[[str, Freight], int],
         confirmed: Callable[[str, SiteWish], None],
     ) -> None:
-        """`askable`: the sites that are asked. `ship` sends something to a site, under the number that it returns;
-        `confirmed` is told of lives whose wish is noted."""
+        """The first three are fields of the state of the site. `askable`: the sites that are asked. `ship` sends
+        something to a site, under the number that it returns; `confirmed` is told of lives whose wish is noted."""
+        self._links = links
+        self.holders = holders
+        self._open = waiting
         self._askable = askable
         self._ship = ship
         self._confirmed = confirmed
-        self.holders: dict[SiteWish, dict[str, int]] = {}
-        """Who wants it: neighbouring sites, with the number of their wish, and lives of brokers here, with 0."""
-        self.asked: dict[str, dict[SiteWish, AskedSite]] = {}
-        """By neighbouring site."""
-        self.open: dict[SiteWish, dict[str, None]] = {}
-        """Holders that wait to hear that it is noted."""
-        self.theirs: dict[str, dict[int, SiteWish]] = {}
-        """By neighbouring site and number: what it wants."""
         self._table = Subscriptions()
+        for site, link in links.items():
+            for wish in link.theirs.values():
+                self._table.add(site, wish, predicate_of(wish))
 
     def sites_for(self, bundle: Bundle) -> Collection[str]:
         """The neighbouring sites that want some of it."""
@@ -50,19 +59,17 @@ class SiteWishes:
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
-    def meet(self, site: str) -> None:
-        """A neighbouring site that was not known before."""
-        self.asked[site] = {}
-        self.theirs[site] = {}
+    def meet(self) -> None:
+        """There is another neighbouring site."""
         for wish in list(self.holders):
             self._ask(wish)
 
     def want(self, holder: str, wish: SiteWish, ask: int = 0) -> None:
-        if holder in self.theirs:
-            self.theirs[holder][ask] = wish
+        if holder in self._links:
+            self._links[holder].theirs[ask] = wish
             self._table.add(holder, wish, predicate_of(wish))
         self.holders.setdefault(wish, {})[holder] = ask
-        self.open.setdefault(wish, {})[holder] = None
+        self._open.setdefault(wish, {})[holder] = None
         self._ask(wish)
         self._check(wish)
 
@@ -70,20 +77,20 @@ class SiteWishes:
         holders = self.holders.get(wish, {})
         if holder not in holders:
             return
-        if holder in self.theirs:
-            del self.theirs[holder][holders[holder]]
+        if holder in self._links:
+            del self._links[holder].theirs[holders[holder]]
             self._table.remove(holder, wish)
         del holders[holder]
-        self.open.get(wish, {}).pop(holder, None)
+        self._open.get(wish, {}).pop(holder, None)
         if not holders:
             del self.holders[wish]
-            self.open.pop(wish, None)
-        for site, asked in self.asked.items():
-            if wish in asked and not self._is_wanted_beyond(site, wish):
-                self._ship(site, Unwanted(asked.pop(wish).ask))
+            self._open.pop(wish, None)
+        for site, link in self._links.items():
+            if wish in link.asked and not self._is_wanted_beyond(site, wish):
+                self._ship(site, Unwanted(link.asked.pop(wish).ask))
 
     def drop_ask(self, site: str, ask: int) -> None:
-        wish = self.theirs[site].get(ask)
+        wish = self._links[site].theirs.get(ask)
         if wish is not None:
             self.drop(site, wish)
 
@@ -92,17 +99,11 @@ class SiteWishes:
             self.drop(holder, wish)
 
     def noted(self, site: str, ask: int) -> None:
-        for wish, asked in self.asked[site].items():
+        for wish, asked in self._links[site].asked.items():
             if asked.ask == ask:
                 asked.noted = True
                 self._check(wish)
                 return
-
-    def load(self) -> None:
-        """After the fields were set from a snapshot."""
-        for site, theirs in self.theirs.items():
-            for wish in theirs.values():
-                self._table.add(site, wish, predicate_of(wish))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -111,22 +112,22 @@ class SiteWishes:
 
     def _ask(self, wish: SiteWish) -> None:
         for site in self._askable():
-            asked = self.asked[site]
+            asked = self._links[site].asked
             if wish not in asked and self._is_wanted_beyond(site, wish):
                 asked[wish] = AskedSite(self._ship(site, Wanted(wish)))
 
     def _check(self, wish: SiteWish) -> None:
-        waiting = self.open.get(wish, {})
+        waiting = self._open.get(wish, {})
         for holder in list(waiting):
-            others = [self.asked[site].get(wish) for site in self._askable() if site != holder]
+            others = [self._links[site].asked.get(wish) for site in self._askable() if site != holder]
             if all(asked is not None and asked.noted for asked in others):
                 del waiting[holder]
-                if holder in self.theirs:
+                if holder in self._links:
                     self._ship(holder, Noted(self.holders[wish][holder]))
                 else:
                     self._confirmed(holder, wish)
         if not waiting:
-            self.open.pop(wish, None)
+            self._open.pop(wish, None)
 
 
 def predicate_of(wish: SiteWish) -> Predicate:
