@@ -1,9 +1,9 @@
 """One connection of an MQTT client: decodes received bytes to packets, and encodes and writes packets.
 
-Connections with many bytes or packets take turns (`HeavyLine`): a read is decoded in pieces. The server stops reading from a client while too many of its
-publications are not safe. It sends no more messages to a client that does not read (`is_writable`), and closes the
-connection if other packets fill `WRITE_BYTES_MAX`. CONNECT must arrive within a timeout that includes the TLS and
-WebSocket handshakes.
+Connections with many bytes or packets take turns (`HeavyLine`): a read is decoded in pieces. The server stops reading
+from a client while too many of its publications are not safe. It sends no more messages to a client that does not read
+(`is_writable`), and closes the connection if other packets fill `WRITE_BYTES_MAX`. CONNECT must arrive within a timeout
+that includes the TLS and WebSocket handshakes.
 """
 
 import asyncio

@@ -41,6 +41,7 @@ from resprout.net.in_process import OpenerCredentials
 from resprout.net.mqtt.embedded import EmbeddedClient, reason_of_end
 from resprout.net.mqtt.pending_subscriptions import PendingPacket, PendingSubscriptions
 from resprout.net.mqtt.records import OWN_KEYS, PACKET, SESSION_KEYS, SESSIONS, SessionNote
+from resprout.net.mqtt.retained_walks import RetainedWalks
 from resprout.net.mqtt.sources import DurableSource, end_durable
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ class TreeSession:
         """Messages that were passed to the machine and are not done, in order."""
         self._sources: dict[str, DurableSource] = {}
         """Durable subscriptions by filter, as the client sent it."""
-        self._pending = PendingSubscriptions(self._ask, self._end, self._answer_asked)
+        self.retained: Final = RetainedWalks(self, server)
+        self._pending = PendingSubscriptions(self._ask, self._end, self._answer_asked, server.line.join)
         self._tasks: set[asyncio.Task[None]] = set()
         self._notes = self._safe_note = 0
         """Number of notes published by this process, and number of the last one that is safe."""
@@ -279,6 +281,7 @@ class TreeSession:
             driver.finish()
             driver.connection.flush()
             self.client.flush()
+        self.retained.go_on()
 
     # -- what the tree says --------------------------------------------------------------------------------------------
 
@@ -360,6 +363,8 @@ class TreeSession:
     # -- subscriptions -------------------------------------------------------------------------------------------------
 
     def _ask(self, topic_filter: str) -> None:
+        if self.is_over:
+            return
         if not self.is_persistent and not topic_filter.startswith(SHARE):
             self.client.subscribe(topic_filter)
             return
@@ -370,6 +375,8 @@ class TreeSession:
         source.start()
 
     def _end(self, topic_filter: str) -> None:
+        if self.is_over:
+            return
         source = self._sources.get(topic_filter)
         if source is None:
             self.client.unsubscribe(topic_filter)
@@ -409,8 +416,7 @@ class TreeSession:
         if driver is None:
             return
         if asked.is_subscribe:
-            retained = self._server.retained_for(asked.filters, reasons)
-            driver.run(driver.machine.subscribed(asked.token, reasons, retained, now))
+            driver.run(driver.machine.subscribed(asked.token, reasons, now))
         else:
             driver.run(driver.machine.unsubscribed(asked.token, reasons, now))
 
