@@ -16,6 +16,8 @@ NEVER_SECONDS: Final = 0xFFFFFFFF
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     receive_maximum: int = 256
     """Maximum number of unacknowledged QoS 1 and 2 publications from an MQTT 5 client."""
+    unreleased_max: int = 4_096
+    """Maximum number of QoS 2 publications without PUBREL from an MQTT 3 client. Each note of a session names them."""
     packet_bytes_max: int = PACKET_BYTES_MAX
     """Maximum size of a packet from the client in bytes. The decoder of the connection enforces it."""
     topic_alias_max: int = 64

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from resprout.core.contract import Answer, Deliver, EndCode
-from resprout.core.errors import UsageError
+from resprout.core.errors import PayloadRefusedError, UsageError
 from resprout.core.guarantee import STREAMS, Guarantee, ReceiptLevel
 from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from resprout.net.mqtt.driver import ConnectionDriver
     from resprout.net.mqtt.server import MqttServer
 
+MARKS_MAX: Final = 1_024
+"""Maximum number of acknowledged positions in one note, for all subscriptions of the session."""
 MISSING: Final = "messages may be missing: subscribe again"
 
 
@@ -190,14 +192,20 @@ class TreeSession:
         driver = self._live_driver
         if driver is None or driver.machine.state is None:
             return
+        try:
+            stream, seq = self._describe(driver.machine.state.dump())
+        except PayloadRefusedError as error:
+            self._over(f"the session state cannot be saved: {error}", EndCode.SLOW)
+            return
         self._notes += 1
-        stream, seq = self._describe(driver.machine.state.dump())
         self._waiting[stream].append((seq, -self._notes))
 
     def _describe(self, data: bytes | None) -> tuple[str, int]:
         """Publish a note; `data` is None if the session ended. Return its stream and number."""
         self._stamp = max(self._stamp + 1, wall_us())
-        done = {source.filter: source.marks() for source in self._sources.values() if not source.is_shared}
+        sources = [source for source in self._sources.values() if not source.is_shared]
+        share = MARKS_MAX // max(1, len(sources))
+        done = {source.filter: source.marks(share) for source in sources}
         note = SessionNote(
             self.name, self._stamp, self._server.broker.name, self.client_id, self.who.identity or "", done, data
         )
