@@ -124,7 +124,7 @@ class Leader:
         for command in self.proposed:
             self.state.apply(command)
         self.proposed.clear()
-        self.settling.look()
+        self.settling.look(self.state.take_decided_positions())
 
 
 def test_the_leader_answers_when_a_command_is_applied() -> None:
@@ -160,3 +160,46 @@ def test_a_leader_that_is_replaced_forgets_who_waits() -> None:
     leader.settling.forget()
     leader.decide()
     assert not leader.said
+
+
+def test_a_position_belongs_to_the_first_identity_that_adopts_it_and_survives_snapshots() -> None:
+    state = grown()
+
+    def settle(offset: int, identity: str, **may: bool) -> str:
+        command = PositionCommand("billing", offset, 0, False, "", 7, identity, **{"shares": False, **may})
+        reason = state.positions.refusal(command, END)
+        state.apply(position_command(command))
+        return reason
+
+    assert not settle(1, "")
+    assert not settle(2, "owner", adopts=True)
+    copy = LogState()
+    copy.load(state.dump())
+    state = copy
+    assert "belongs to another identity" in settle(3, "thief", adopts=True)
+    assert "belongs to another identity" in settle(3, "")
+    assert not settle(4, "auditor", shares=True, adopts=True)
+    assert not settle(5, "owner")
+    assert (at(state.positions), state.positions.by_name["billing"].identity) == ((5, 1), "owner")
+    assert "belongs to another identity" in settle(FORGET, "thief")
+    assert not settle(FORGET, "owner")
+    assert "keep the name" in settle(1, "thief", creates=False)
+    assert not state.positions.by_name
+
+
+def test_a_leader_looks_only_at_the_changes_of_positions_that_were_decided() -> None:
+    leader = Leader()
+    looked: list[str] = []
+    positions = leader.state.positions
+    refusal = positions.refusal
+
+    def counted(command: PositionCommand, end: int) -> str:
+        looked.append(command.name)
+        return refusal(command, end)
+
+    positions.refusal = counted  # type: ignore[method-assign]
+    for number in range(200):
+        leader.settling.hear("b7", LogSettle("bank", number, f"r{number}", 5, 0, False, ""), 9, leader.propose)
+    leader.decide()
+    assert len(leader.said) == 200
+    assert len(looked) <= 4 * 200, "and not 200 for each"

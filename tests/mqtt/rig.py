@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
+from resprout.filters.predicate import topic_matches
 from resprout.mqtt.actions import (
     AckMessages,
     Action,
@@ -21,6 +22,7 @@ from resprout.mqtt.actions import (
     PublishMessage,
     SaveSession,
     SendPacket,
+    SendRetained,
 )
 from resprout.mqtt.decoder import PacketDecoder
 from resprout.mqtt.encoder import encode
@@ -109,7 +111,11 @@ class Rig:
         """Confirm all pending subscriptions; return the packets that the client receives."""
         out: list[Any] = []
         for asked in self.take(BeginSubscriptions):
-            out += self.run(self.machine.subscribed(asked.token, [0] * len(asked.requests), retained, self.now))
+            out += self.run(self.machine.subscribed(asked.token, [0] * len(asked.requests), self.now))
+        for wanted in self.take(SendRetained):
+            for message in retained:
+                if topic_matches(wanted.subscription.topic_filter, message.topic):
+                    out += self.run(self.machine.deliver_retained(message, wanted.subscription, self.now))
         for ended in self.take(EndSubscriptions):
             out += self.run(self.machine.unsubscribed(ended.token, [0] * len(ended.filters), self.now))
         return out

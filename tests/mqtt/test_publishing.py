@@ -305,3 +305,16 @@ def test_properties_become_attributes() -> None:
         "mqtt.retain": True, "mqtt.expires": WALL + 5 + 60_000_000, "mqtt.content_type": "text/plain",
         "mqtt.response_topic": "r", "mqtt.correlation_data": "AAE=", "k": "v", "resprout-guarantee": "total",
     }  # fmt: skip
+
+
+def test_publications_without_pubrel_are_bounded_in_mqtt_3() -> None:
+    rig = connected(V3_1_1, ServerLimits(unreleased_max=3))
+    for packet_id in (1, 2, 3):
+        rig.publish("t", qos=2, packet_id=packet_id)
+        rig.safe(rig.take_one(PublishMessage))
+    assert rig.hear(Pubrel(2)) == [Pubcomp(2)]
+    rig.publish("t", qos=2, packet_id=4)
+    rig.publish("t", qos=2, packet_id=4, dup=True)
+    assert not rig.is_closed, "a repeat takes no more room"
+    rig.publish("t", qos=2, packet_id=5)
+    assert ended_with(rig) == Reason.RECEIVE_MAXIMUM_EXCEEDED

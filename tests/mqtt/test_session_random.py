@@ -22,6 +22,7 @@ from resprout.mqtt.actions import (
     PublishMessage,
     SaveSession,
     SendPacket,
+    SendRetained,
 )
 from resprout.mqtt.decoder import PacketDecoder
 from resprout.mqtt.encoder import encode
@@ -180,7 +181,7 @@ class Play:
         self._connect(None)
         self.run(self.rig.machine.receive(Subscribe(1, (FilterRequest("t/#", 2),)), 0))
         asked = self.rig.take_one(BeginSubscriptions)
-        self.run(self.rig.machine.subscribed(asked.token, (0,), (), 0))
+        self.run(self.rig.machine.subscribed(asked.token, (0,), 0))
         while self.safe < len(self.stream):
             self.make_safe()
         self.downward.clear()
@@ -383,7 +384,9 @@ def test_hostile_packets_in_any_order(version: int, seed: int) -> None:
                     rig.run(rig.machine.safe(token, rig.now))
             for asked in rig.take(BeginSubscriptions):
                 reasons = [dice.choice((0, 0x87)) for _ in asked.requests]
-                rig.run(rig.machine.subscribed(asked.token, reasons, [tree_message("r", qos=1)], rig.now))
+                rig.run(rig.machine.subscribed(asked.token, reasons, rig.now))
+            for wanted in rig.take(SendRetained):
+                rig.run(rig.machine.deliver_retained(tree_message("r", qos=1), wanted.subscription, rig.now))
             for ended in rig.take(EndSubscriptions):
                 rig.run(rig.machine.unsubscribed(ended.token, [0] * len(ended.filters), rig.now))
             if rig.machine.room:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from resprout.mqtt.actions import BeginSubscriptions, CloseConnection, EndSubscriptions
+from resprout.mqtt.actions import BeginSubscriptions, CloseConnection, EndSubscriptions, SendRetained
 from resprout.mqtt.limits import ServerLimits
 from resprout.mqtt.packets import (
     V3_1_1,
@@ -38,7 +38,7 @@ def test_suback_comes_when_the_tree_has_confirmed(version: int) -> None:
     assert [(topic_filter, group, is_new) for topic_filter, group, _, is_new in asked.requests] == [
         ("a/#", "", True), ("b", "", True), ("c", "", True),
     ]  # fmt: skip
-    sent = rig.run(rig.machine.subscribed(asked.token, (0, 0, 0), (), rig.now))
+    sent = rig.run(rig.machine.subscribed(asked.token, (0, 0, 0), rig.now))
     assert sent == [Suback(5, (1, 2, 0))]
 
 
@@ -47,7 +47,7 @@ def test_the_tree_refuses_one_of_several_filters() -> None:
         rig = connected(version)
         rig.hear(Subscribe(5, (FilterRequest("a", 1), FilterRequest("b", 1))))
         token = rig.take_one(BeginSubscriptions).token
-        assert rig.run(rig.machine.subscribed(token, (Reason.NOT_AUTHORIZED, 0), (), 0)) == [Suback(5, (code, 1))]
+        assert rig.run(rig.machine.subscribed(token, (Reason.NOT_AUTHORIZED, 0), 0)) == [Suback(5, (code, 1))]
         assert rig.deliver("a") == []
         assert len(rig.deliver("b")) == 1
 
@@ -57,7 +57,7 @@ def test_a_refused_change_leaves_the_subscription_as_it_was() -> None:
     rig.subscribe("a", qos=1)
     rig.hear(Subscribe(5, (FilterRequest("a", 2),)))
     token = rig.take_one(BeginSubscriptions).token
-    rig.run(rig.machine.subscribed(token, (Reason.QUOTA_EXCEEDED,), (), 0))
+    rig.run(rig.machine.subscribed(token, (Reason.QUOTA_EXCEEDED,), 0))
     assert rig.deliver("a")[0].qos == 1
 
 
@@ -93,7 +93,7 @@ def test_a_bad_filter_beside_a_good_one() -> None:
     rig = connected()
     rig.hear(Subscribe(1, (FilterRequest("a#", 1), FilterRequest("b", 1), FilterRequest("#/c", 1))))
     assert [request[0] for request in rig.take(BeginSubscriptions)[0].requests] == ["b"]
-    assert rig.run(rig.machine.subscribed(1, (0,), (), 0)) == [Suback(1, (0x8F, 1, 0x8F))]
+    assert rig.run(rig.machine.subscribed(1, (0,), 0)) == [Suback(1, (0x8F, 1, 0x8F))]
 
 
 def test_qos_is_granted_up_to_the_maximum() -> None:
@@ -128,7 +128,7 @@ def test_a_new_subscribe_replaces_options_and_identifier() -> None:
     rig.hear(Subscribe(2, (FilterRequest("a", 1),)))
     asked = rig.take_one(BeginSubscriptions)
     assert asked.requests[0][3] is False
-    rig.run(rig.machine.subscribed(asked.token, (0,), (), 0))
+    rig.run(rig.machine.subscribed(asked.token, (0,), 0))
     (publish,) = rig.deliver("a")
     assert (publish.qos, publish.properties.subscription_identifiers) == (1, ())
 
@@ -193,7 +193,7 @@ def test_shared_subscriptions() -> None:
     rig.hear(Subscribe(1, (FilterRequest("$share/g/a/+", 1),), identified(3)))
     asked = rig.take_one(BeginSubscriptions)
     assert asked.requests[0][:2] == ("a/+", "g")
-    rig.run(rig.machine.subscribed(asked.token, (0,), (), 0))
+    rig.run(rig.machine.subscribed(asked.token, (0,), 0))
     assert rig.deliver("a/b") == [], "it is no subscription of the client alone"
     (publish,) = rig.deliver("a/b", source="$share/g/a/+")
     assert (publish.qos, publish.properties.subscription_identifiers) == (1, (3,))
@@ -255,10 +255,10 @@ def test_an_answer_for_an_earlier_connection_counts_and_is_not_sent() -> None:
     first.lose()
     second = first.again()
     second.connect(clean=False, session_expiry=60, state=first.state)
-    assert second.run(second.machine.subscribed(token, (Reason.NOT_AUTHORIZED,), (), 0)) == []
+    assert second.run(second.machine.subscribed(token, (Reason.NOT_AUTHORIZED,), 0)) == []
     assert second.deliver("a") == []
     assert len(second.deliver("b")) == 1
-    assert second.run(second.machine.subscribed(token, (0,), (), 0)) == [], "a token counts once"
+    assert second.run(second.machine.subscribed(token, (0,), 0)) == [], "a token counts once"
 
 
 def test_subscriptions_survive_the_connection() -> None:
@@ -291,13 +291,32 @@ def test_questions_to_the_tree_are_bounded() -> None:
 def test_retained_messages_that_wait_are_bounded() -> None:
     rig = Rig(limits=ServerLimits(retained_waiting_max=3))
     rig.connect(receive_maximum=1)
-    retained = [tree_message(f"a/{number}", qos=1, retain=True) for number in range(5)]
     rig.hear(Subscribe(1, (FilterRequest("#", 1),)))
-    rig.confirm(retained)
-    assert rig.hear(Subscribe(2, (FilterRequest("+/+", 1),))) == [Suback(2, (Reason.QUOTA_EXCEEDED,))]
-    rig.hear(Subscribe(2, (FilterRequest("+/+", 1, retain_handling=2),)))
-    assert rig.confirm() == [Suback(2, (1,))]
-    for _ in range(5):
-        rig.hear(Puback(rig.state.outgoing.in_flight[0]))
-    rig.hear(Subscribe(2, (FilterRequest("a/+", 1),)))
-    assert rig.confirm()[0] == Suback(2, (1,))
+    rig.confirm([tree_message(f"a/{number}", qos=1, retain=True) for number in range(4)])
+    assert rig.machine.retained_room == 0, "one is sent and three wait"
+    rig.hear(Puback(rig.state.outgoing.in_flight[0]))
+    assert rig.machine.retained_room == 1
+
+
+def test_retained_messages_of_a_subscription_end_with_it() -> None:
+    rig = connected()
+    rig.hear(Subscribe(1, (FilterRequest("a/#"),)))
+    rig.run(rig.machine.subscribed(rig.take_one(BeginSubscriptions).token, [0], rig.now))
+    first = rig.take_one(SendRetained).subscription
+    assert rig.machine.is_subscribed(first)
+    rig.subscribe("a/#")
+    assert not rig.machine.is_subscribed(first), "the later subscription gets them"
+    rig.hear(Unsubscribe(9, ("a/#",)))
+    assert not rig.machine.is_subscribed(first)
+
+
+def test_filters_in_unanswered_packets_are_bounded() -> None:
+    rig = Rig(limits=ServerLimits(pending_filters_max=5))
+    rig.connect()
+    three = tuple([FilterRequest(topic_filter) for topic_filter in "abc"])
+    rig.hear(Subscribe(1, three))
+    rig.confirm()
+    rig.hear(Subscribe(2, three))
+    assert not rig.is_closed, "the first packet is answered"
+    rig.hear(Subscribe(3, three))
+    assert rig.take_one(CloseConnection).reason == Reason.QUOTA_EXCEEDED

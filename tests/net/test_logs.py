@@ -20,6 +20,7 @@ from resprout.logs.records import LogEntry, read_entry
 from resprout.net.broker import serve
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.disk import RealFiles
+from resprout.net.door import Door
 from resprout.net.log_stores import LOGS, LogStores
 from tests.net.stage import LOOPBACK, QUICK, STACK, Running, run, until
 
@@ -29,13 +30,18 @@ OPTIONS = STACK.parse_options({})
 
 @contextlib.asynccontextmanager
 async def replica(
-    name: str, data: Path, root: Running | None = None, life: int = 1, log: LogDeclaration = LOG
+    name: str,
+    data: Path,
+    root: Running | None = None,
+    life: int = 1,
+    log: LogDeclaration = LOG,
+    door: Door | None = None,
 ) -> AsyncIterator[Running]:
     """A broker with a replica; it ends as if it was killed."""
     notes: list[Note] = []
     above, peers = ("b0", {"b0": root.address}) if root is not None and name != "b0" else (None, {})
     spec = BrokerToRun(name, life, LOOPBACK, above, peers, data=data / name, logs=(log,))
-    running, address = await serve(spec, STACK, OPTIONS, QUICK, notes.append)
+    running, address = await serve(spec, STACK, OPTIONS, QUICK, notes.append, door=door)
     try:
         yield Running(running, address, notes)
     finally:

@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 import resprout
-from resprout.client.errors import CommitError, FencedError
+from resprout.client.errors import CommitError, FencedError, SubscribeError
 from resprout.client.past_events import Offset
 from resprout.core.errors import UsageError
+from resprout.logs.declaration import LogDeclaration
+from resprout.logs.positions import IDENTITY_POSITIONS_MAX
+from resprout.net.door import Door
 from tests.net.stage import run
 from tests.net.test_logs import LOG, have, is_fed, publish, replica
+from tests.net.test_ownership import as_identity, identity, written
 
 
 def test_a_position_is_stored_with_the_log(tmp_path: Path) -> None:
@@ -111,5 +115,61 @@ def test_acks_out_of_order_store_only_what_has_no_hole(tmp_path: Path) -> None:
                         got[place].ack()
                     await asyncio.sleep(0)
                 assert await p.committed("ev", "billing") == Offset("log.ev", 3)
+
+    run(scene())
+
+
+ALONE = LogDeclaration("ev", "ev/#", ("b0",))
+RIGHTS = 'publish = ["#"]\nsubscribe = ["#"]\n'
+
+
+def test_a_position_is_not_moved_taken_over_or_deleted_by_another_identity(tmp_path: Path) -> None:
+    helper = identity("helper", RIGHTS + 'consume = ["audit"]\nmanage = ["audit"]')
+    rules = written(tmp_path, identity("owner", RIGHTS), identity("thief", RIGHTS), helper)
+
+    async def scene() -> None:
+        async with replica("b0", tmp_path, log=ALONE, door=Door(rules=rules)) as b0:
+            await is_fed(b0)
+            async with (
+                as_identity(b0, "owner") as owner,
+                as_identity(b0, "thief") as thief,
+                as_identity(b0, "helper") as friend,
+            ):
+                await have(tmp_path, ALONE.replicas, await publish(owner, 0, 40))
+                assert (await owner.commit("ev", "billing", 10)).position == 10
+                for attempt in (
+                    thief.commit("ev", "billing", 40),
+                    thief.commit("ev", "billing", 1, force=True),
+                    thief.forget_position("ev", "billing"),
+                ):
+                    with pytest.raises(CommitError, match="belongs to another identity"):
+                        await attempt
+                with pytest.raises((CommitError, SubscribeError), match="belongs to another identity"):
+                    await thief.subscribe("ev/#", log="ev", durable="billing")
+                assert await owner.committed("ev", "billing") == Offset("log.ev", 10)
+                with pytest.raises(CommitError, match="keep the name of the position 'audit' for other identities"):
+                    await owner.commit("ev", "audit", 1)
+                assert (await friend.commit("ev", "audit", 5)).position == 5
+                with pytest.raises(CommitError, match="belongs to another identity"):
+                    await owner.commit("ev", "audit", 6)
+                await owner.forget_position("ev", "billing")
+                assert (await thief.commit("ev", "billing", 3)).position == 3, "it is free again"
+
+    run(scene())
+
+
+def test_an_identity_leaves_room_for_positions_of_others(tmp_path: Path) -> None:
+    rules = written(tmp_path, identity("owner", RIGHTS), identity("greedy", RIGHTS))
+
+    async def scene() -> None:
+        async with replica("b0", tmp_path, log=ALONE, door=Door(rules=rules)) as b0:
+            await is_fed(b0)
+            async with as_identity(b0, "owner") as owner, as_identity(b0, "greedy") as greedy:
+                await have(tmp_path, ALONE.replicas, await publish(owner, 0, 4))
+                for number in range(IDENTITY_POSITIONS_MAX):
+                    await greedy.commit("ev", f"r{number}", 1)
+                with pytest.raises(CommitError, match=f"has {IDENTITY_POSITIONS_MAX} positions of greedy"):
+                    await greedy.commit("ev", "one-more", 1)
+                assert (await owner.commit("ev", "billing", 2)).position == 2
 
     run(scene())

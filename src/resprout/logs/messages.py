@@ -159,6 +159,14 @@ class LogSettle(BrokerMessage, frozen=True, tag=325):
     """Whether the position may go back."""
     owner: str
     """Unique name of a forced change."""
+    identity: str = ""
+    """Identity of the client; empty if it has proven none."""
+    shares: bool = True
+    """Whether the client may change positions of other identities."""
+    creates: bool = True
+    """Whether the client may create a position of this name."""
+    adopts: bool = False
+    """Whether a position without an identity becomes that of the client."""
 
 
 class LogSettled(BrokerMessage, frozen=True, tag=326):

@@ -245,8 +245,9 @@ class LogReplica:
         if news:
             self._tell_decided()
             self._tell_feeders()
+            decided = self.state.take_decided_positions()
             if self.is_leading:
-                self._settling.look()
+                self._settling.look(decided)
             self._catch_up()
             self._keep_snapshot()
         self._look_at_readers()

@@ -1,6 +1,6 @@
 """Stored positions at one replica: the leader proposes changes, and answers brokers once they are applied."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from resprout.core import limits
@@ -18,42 +18,55 @@ class PositionSettling:
     def __init__(self, state: LogState, port: LogPort) -> None:
         self._state = state
         self._port = port
-        self._waiting: dict[tuple[str, int], tuple[LogSettle, PositionCommand]] = {}
-        """Pending changes, by broker and number of its request."""
+        self._waiting: dict[str, dict[tuple[str, int], tuple[LogSettle, PositionCommand]]] = {}
+        """Pending changes, by name of the position, then by broker and number of its request."""
+        self._count = 0
+        """Number of pending changes."""
 
     def hear(self, broker: str, message: LogSettle, time_us: int, propose: Propose) -> None:
         """Handle a request at a leader that holds the lease, so no other replica can be elected meanwhile."""
         if message.offset == ASK:
             self._tell(broker, message, "")
             return
-        if max(len(message.name.encode()), len(message.owner.encode())) > limits.NAME_BYTES:
+        if max([len(text.encode()) for text in (message.name, message.owner, message.identity)]) > limits.NAME_BYTES:
             self._tell(broker, message, f"names have up to {limits.NAME_BYTES} bytes")
             return
-        command = PositionCommand(message.name, message.offset, message.version, message.forced, message.owner, time_us)
+        command = PositionCommand(
+            message.name, message.offset, message.version, message.forced, message.owner, time_us,
+            message.identity, message.shares, message.creates, message.adopts,
+        )  # fmt: skip
         reason = self._state.positions.refusal(command, self._state.end)
-        if reason and not self._state.positions.is_applied(command):
-            self._tell(broker, message, reason)
-        elif self._state.positions.is_applied(command):
+        if self._state.positions.is_applied(command):
             self._tell(broker, message, "")
-        elif len(self._waiting) < WAITING_MAX and propose(position_command(command)):
-            self._waiting[broker, message.id] = (message, command)
-            self.look()
+        elif reason:
+            self._tell(broker, message, reason)
+        elif self._count < WAITING_MAX and propose(position_command(command)):
+            waiting = self._waiting.setdefault(message.name, {})
+            self._count += (broker, message.id) not in waiting
+            waiting[broker, message.id] = (message, command)
+            self._look_at(message.name)
 
-    def look(self) -> None:
-        """Answer the pending changes that have been applied."""
+    def look(self, names: Iterable[str]) -> None:
+        """Answer the pending changes of these positions that have been applied."""
+        for name in names:
+            self._look_at(name)
+
+    def _look_at(self, name: str) -> None:
         positions, end = self._state.positions, self._state.end
-        for (broker, id), (message, command) in list(self._waiting.items()):
+        waiting = self._waiting.get(name, {})
+        for (broker, id), (message, command) in list(waiting.items()):
             reason = positions.refusal(command, end)
-            if positions.is_applied(command):
-                del self._waiting[broker, id]
-                self._tell(broker, message, "")
-            elif reason:
-                del self._waiting[broker, id]
-                self._tell(broker, message, reason)
+            if (is_applied := positions.is_applied(command)) or reason:
+                del waiting[broker, id]
+                self._count -= 1
+                self._tell(broker, message, "" if is_applied else reason)
+        if not waiting:
+            self._waiting.pop(name, None)
 
     def forget(self) -> None:
         """Drop pending changes, because this replica does not lead any more. Brokers repeat their requests."""
         self._waiting.clear()
+        self._count = 0
 
     def _tell(self, broker: str, message: LogSettle, reason: str) -> None:
         stored = self._state.positions.by_name.get(message.name)

@@ -45,7 +45,15 @@ class LogState:
         self.feeds: dict[str, int] = {}
         """Number of the last applied command, by feed."""
         self.positions: Final = Positions()
+        self._decided_positions: dict[str, None] = {}
+        """Names of positions for which a command was applied since `take_decided_positions`."""
         self._marks: dict[Origin, int] = {}
+
+    def take_decided_positions(self) -> tuple[str, ...]:
+        """Return the names of positions for which a command was applied since the last call, with or without effect."""
+        names = tuple(self._decided_positions)
+        self._decided_positions.clear()
+        return names
 
     @property
     def origin(self) -> int:
@@ -56,6 +64,7 @@ class LogState:
         """Apply a decided command. Return the records of the entries that it appends."""
         if (position := read_position_command(data)) is not None:
             self.positions.apply(position, self.end)
+            self._decided_positions[position.name] = None
             return []
         command = read_command(data)
         if command is None or command.number != self.feeds.get(command.feed, 0) + 1:

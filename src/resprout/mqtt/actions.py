@@ -6,6 +6,7 @@ import msgspec
 
 from resprout.core.limits import AttributeValue
 from resprout.mqtt.packets import FilterRequest, Packet, Will
+from resprout.mqtt.records import Subscription
 
 
 class SendPacket(msgspec.Struct, frozen=True, gc=False):
@@ -59,6 +60,13 @@ class BeginSubscriptions(msgspec.Struct, frozen=True, gc=False):
     session."""
 
 
+class SendRetained(msgspec.Struct, frozen=True, gc=False):
+    """Pass the retained messages that match a new subscription to `deliver_retained`, as far as `retained_room`
+    permits."""
+
+    subscription: Subscription
+
+
 class EndSubscriptions(msgspec.Struct, frozen=True, gc=False):
     """Unsubscribe in the tree. The driver calls `unsubscribed` with the result."""
 
@@ -95,6 +103,7 @@ Action: TypeAlias = (
     | OpenSession
     | PublishMessage
     | BeginSubscriptions
+    | SendRetained
     | EndSubscriptions
     | SaveSession
     | AckMessages

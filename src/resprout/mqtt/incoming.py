@@ -136,6 +136,8 @@ class Incoming:
                 self._append(1, known)
             return None
         self._count()
+        if packet.qos == 2 and len(state.received) >= self._limits.unreleased_max:
+            raise MqttError(Reason.RECEIVE_MAXIMUM_EXCEEDED, f"more than {self._limits.unreleased_max} without PUBREL")
         entry = Inbound(packet_id, packet.qos, state.connection)
         self._append(packet.qos - 1, entry)
         if packet.qos == 2:

@@ -16,6 +16,8 @@ NEVER_SECONDS: Final = 0xFFFFFFFF
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     receive_maximum: int = 256
     """Maximum number of unacknowledged QoS 1 and 2 publications from an MQTT 5 client."""
+    unreleased_max: int = 4_096
+    """Maximum number of QoS 2 publications without PUBREL from an MQTT 3 client. Each note of a session names them."""
     packet_bytes_max: int = PACKET_BYTES_MAX
     """Maximum size of a packet from the client in bytes. The decoder of the connection enforces it."""
     topic_alias_max: int = 64
@@ -32,14 +34,16 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum number of unacknowledged QoS 1 and 2 messages to the client; its receive maximum may lower it."""
     waiting_max: int = 256
     """Number of messages that may be queued in the state machine beyond `flight_max`."""
-    retained_waiting_max: int = 4_096
-    """Number of queued retained messages above which a SUBSCRIBE that requests retained messages is refused."""
+    retained_waiting_max: int = 256
+    """Number of retained messages that may be queued in the state machine."""
     subscriptions_max: int = 10_000
     """Maximum number of subscriptions of one session."""
     subscription_bytes_max: int = 256 << 10
     """Maximum size of all topic filters of one session in bytes. A dump of the session must fit in one message."""
     pending_requests_max: int = 1_024
     """Maximum number of unanswered SUBSCRIBE and UNSUBSCRIBE packets of one client."""
+    pending_filters_max: int = 20_000
+    """Maximum number of topic filters in these packets."""
     early_max: int = 1_024
     """Maximum number of packets that a client may send before its session is open."""
     client_id_bytes_max: int = 1_024

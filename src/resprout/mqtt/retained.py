@@ -14,7 +14,7 @@ anyway, the store drops and counts it.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from resprout.core.errors import UsageError
@@ -165,6 +165,12 @@ class RetainedStore:
             message = self.get(topic_filter, wall_us)
             return [] if message is None else [message]
         return [kept.message for kept in self._tree.match(topic_filter) if not _is_over(kept, wall_us)]
+
+    def walk(self, topic_filter: str, wall_us: Callable[[], int]) -> Iterator[Message | None]:
+        """Return the same messages step by step, with None for each step without one. The store may change meanwhile:
+        a message that is replaced before its step is left out for the later one."""
+        for kept in self._tree.walk(topic_filter):
+            yield None if kept is None or _is_over(kept, wall_us()) else kept.message
 
     def expire(self, wall_us: int) -> int:
         """Remove expired messages and old tombstones; return the number of removed messages."""

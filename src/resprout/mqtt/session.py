@@ -35,8 +35,10 @@ from resprout.mqtt.limits import ServerLimits as ServerLimits
 from resprout.mqtt.packet_sender import PacketSender
 from resprout.mqtt.packets import PACKET_ID_MAX, V5, Connect, Disconnect, Pingresp, Publish, Will
 from resprout.mqtt.reasons import MqttError, Reason, protocol_error
+from resprout.mqtt.records import Subscription
 from resprout.mqtt.state import SessionState
 from resprout.mqtt.subscribing import SubscribeHandling
+from resprout.mqtt.subscriptions import match_of
 
 _PONG: Final = SendPacket(Pingresp())
 _Parts = tuple[Incoming, SubscribeHandling]
@@ -106,6 +108,14 @@ class ServerSession:
             return 0
         assert self.state is not None
         return self.limits.flight_max + self.limits.waiting_max - self.state.outgoing.unreported
+
+    @property
+    def retained_room(self) -> int:
+        """Number of messages that `deliver_retained` accepts now."""
+        if self.phase is not Phase.OPEN:
+            return 0
+        assert self.state is not None
+        return self.limits.retained_waiting_max - self.state.outgoing.retained_waiting
 
     # -- packets -------------------------------------------------------------------------------------------------------
 
@@ -356,12 +366,22 @@ class ServerSession:
             self._fail_if_open(error, now_us, out)
         return out
 
-    def subscribed(self, token: int, reasons: Sequence[int], retained: Sequence[Message], now_us: int) -> list[Action]:
-        """Handle the answer to `BeginSubscriptions`. `reasons` has 0 or a failure code per filter; `retained` has all
-        retained messages that match any of the filters."""
+    def is_subscribed(self, subscription: Subscription) -> bool:
+        """Return whether the session still has this subscription, and no later one with the same filter."""
+        return self.state is not None and self.state.subscriptions.get(subscription.request.filter) is subscription
+
+    def deliver_retained(self, message: Message, subscription: Subscription, now_us: int) -> list[Action]:
+        """Queue a retained message that matches a new subscription."""
+        out: list[Action] = []
+        wall_us = now_us + self._offset_us
+        self._open_state().outgoing.deliver_retained(message, match_of(subscription), wall_us, out)
+        return self._with_save(out)
+
+    def subscribed(self, token: int, reasons: Sequence[int], now_us: int) -> list[Action]:
+        """Handle the answer to `BeginSubscriptions`. `reasons` has 0 or a failure code per filter."""
         out: list[Action] = []
         try:
-            self._open_parts()[1].subscribed(token, reasons, retained, now_us + self._offset_us, out)
+            self._open_parts()[1].subscribed(token, reasons, out)
         except MqttError as error:
             self._fail_if_open(error, now_us, out)
         return self._with_save(out)

@@ -40,8 +40,8 @@ class SessionState:
     """
 
     __slots__ = (
-        "client_id", "connection", "name", "outgoing", "pending_requests", "publications", "received", "subscriptions",
-        "token",
+        "client_id", "connection", "name", "outgoing", "pending_filters", "pending_requests", "publications",
+        "received", "subscriptions", "token",
     )  # fmt: skip
 
     def __init__(self, client_id: str, name: str) -> None:
@@ -56,6 +56,8 @@ class SessionState:
         """Publications that the tree has not answered, by token."""
         self.pending_requests: dict[int, PendingRequest] = {}
         """SUBSCRIBE and UNSUBSCRIBE packets that the tree has not answered, by token."""
+        self.pending_filters = 0
+        """Number of topic filters in these packets."""
         self.connection = 0
         """Number of connections of the session so far."""
         self.token = 0

@@ -6,16 +6,14 @@ refuses it, the subscription that it replaced is restored.
 
 from collections.abc import Sequence
 
-from resprout.core.message import Message
-from resprout.filters.predicate import topic_matches
-from resprout.mqtt.actions import Action, BeginSubscriptions, EndSubscriptions
+from resprout.mqtt.actions import Action, BeginSubscriptions, EndSubscriptions, SendRetained
 from resprout.mqtt.limits import ServerLimits
 from resprout.mqtt.packet_sender import PacketSender
 from resprout.mqtt.packets import V5, FilterRequest, Suback, Subscribe, Unsuback, Unsubscribe
 from resprout.mqtt.reasons import FAILURE, MqttError, Reason, protocol_error
 from resprout.mqtt.records import PendingRequest, Subscription
 from resprout.mqtt.state import SessionState
-from resprout.mqtt.subscriptions import granted, match_of, read_filter, size_of_filter
+from resprout.mqtt.subscriptions import granted, read_filter, size_of_filter
 
 
 class SubscribeHandling:
@@ -82,8 +80,6 @@ class SubscribeHandling:
             raise MqttError(
                 Reason.QUOTA_EXCEEDED, f"a session has at most {limits.subscription_bytes_max} bytes of filters"
             )
-        if request.retain_handling != 2 and state.outgoing.retained_waiting > limits.retained_waiting_max:
-            raise MqttError(Reason.QUOTA_EXCEEDED, "too many retained messages of earlier subscriptions are queued")
         return Subscription(granted(request, limits.maximum_qos), topic_filter, group, identifier)
 
     def _enter(self, asked: PendingRequest) -> int:
@@ -92,39 +88,50 @@ class SubscribeHandling:
                 Reason.QUOTA_EXCEEDED,
                 f"more than {self._limits.pending_requests_max} unanswered SUBSCRIBE and UNSUBSCRIBE packets",
             )
+        if self._state.pending_filters + len(asked.new) > self._limits.pending_filters_max:
+            raise MqttError(
+                Reason.QUOTA_EXCEEDED,
+                f"more than {self._limits.pending_filters_max} topic filters in unanswered packets",
+            )
         token = self._state.next_token()
         self._state.pending_requests[token] = asked
+        self._state.pending_filters += len(asked.new)
         return token
+
+    def _answered(self, token: int) -> PendingRequest | None:
+        asked = self._state.pending_requests.pop(token, None)
+        if asked is not None:
+            self._state.pending_filters -= len(asked.new)
+        return asked
 
     # -- outcomes ------------------------------------------------------------------------------------------------------
 
-    def subscribed(
-        self, token: int, reasons: Sequence[int], retained: Sequence[Message], wall_us: int, out: list[Action]
-    ) -> None:
+    def subscribed(self, token: int, reasons: Sequence[int], out: list[Action]) -> None:
         """Handle the result of `BeginSubscriptions`: one reason code per requested filter, 0 if confirmed."""
-        asked = self._state.pending_requests.pop(token, None)
+        asked = self._answered(token)
         if asked is None:
             return
         confirmed: list[tuple[Subscription, bool]] = []
-        for (subscription, before), reason in zip(asked.new, reasons, strict=True):
+        for place, (subscription, before), reason in zip(_open_places(asked), asked.new, reasons, strict=True):
             is_refused = reason >= FAILURE
             if is_refused:
                 self._take_back(subscription, before)
             else:
                 confirmed.append((subscription, before is None))
-            place = asked.reasons.index(-1)
             asked.reasons[place] = reason if is_refused else subscription.request.qos
         if asked.connection == self._state.connection and self._sender.is_live:
             self._suback(asked, out)
             for subscription, is_new in confirmed:
-                self._send_retained(subscription, is_new, retained, wall_us, out)
+                handling = subscription.request.retain_handling
+                if not subscription.group and (handling == 0 or (handling == 1 and is_new)):
+                    out.append(SendRetained(subscription))
 
     def unsubscribed(self, token: int, reasons: Sequence[int], out: list[Action]) -> None:
-        asked = self._state.pending_requests.pop(token, None)
+        asked = self._answered(token)
         if asked is None:
             return
-        for (subscription, _), reason in zip(asked.new, reasons, strict=True):
-            asked.reasons[asked.reasons.index(-1)] = reason
+        for place, (subscription, _), reason in zip(_open_places(asked), asked.new, reasons, strict=True):
+            asked.reasons[place] = reason
             if reason >= FAILURE and self._state.subscriptions.get(subscription.request.filter) is None:
                 self._state.subscriptions.put(subscription)
         if asked.connection == self._state.connection and self._sender.is_live:
@@ -138,17 +145,6 @@ class SubscribeHandling:
             else:
                 self._state.subscriptions.put(before)
 
-    def _send_retained(
-        self, subscription: Subscription, is_new: bool, retained: Sequence[Message], wall_us: int, out: list[Action]
-    ) -> None:
-        handling = subscription.request.retain_handling
-        if subscription.group or handling == 2 or (handling == 1 and not is_new):
-            return
-        match = match_of(subscription)
-        for message in retained:
-            if topic_matches(subscription.topic_filter, message.topic):
-                self._state.outgoing.deliver_retained(message, match, wall_us, out)
-
     def _suback(self, asked: PendingRequest, out: list[Action]) -> None:
         reasons = asked.reasons
         if self._sender.version != V5:
@@ -158,6 +154,11 @@ class SubscribeHandling:
     def _unsuback(self, asked: PendingRequest, out: list[Action]) -> None:
         reasons = tuple(asked.reasons) if self._sender.version == V5 else ()
         self._sender.send(Unsuback(asked.packet_id, reasons), "", out)
+
+
+def _open_places(asked: PendingRequest) -> list[int]:
+    """Return the places of the filters that the tree had to answer."""
+    return [place for place, reason in enumerate(asked.reasons) if reason < 0]
 
 
 def _why_missing(topic_filter: str) -> Reason:

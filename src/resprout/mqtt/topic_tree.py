@@ -1,13 +1,17 @@
 """Trie from topics to values, searched by topic filter: the inverse of `filters.FilterMap`, which finds filters by
 topic.
 
-A search visits only branches that can match. Its cost is proportional to the number of results, plus one lookup per
-visited node for each level of the filter.
+A search visits only branches that can match. It may visit far more nodes than it finds values: `walk` does it step by
+step.
 """
 
-from typing import Generic, TypeVar
+from collections.abc import Iterator
+from typing import Final, Generic, TypeVar
 
 Value = TypeVar("Value")
+
+_ALL: Final = -1
+"""In place of a number of levels: the filter matches this node and all nodes below it."""
 
 
 class _Node(Generic[Value]):
@@ -45,32 +49,36 @@ class TopicTree(Generic[Value]):
             path.pop()
             del path[-1].below[levels[len(path) - 1]]
 
-    def match(self, topic_filter: str) -> list[Value]:
-        """Return the values of all topics that match the filter. A wildcard in the first level does not match topics
-        that begin with `$`."""
-        found: list[Value] = []
+    def walk(self, topic_filter: str) -> Iterator[Value | None]:
+        """Visit the topics that match the filter: yield the value, or None, of each visited node. The tree may change
+        between two steps; topics that are new since then may be missing. A wildcard in the first level does not match
+        topics that begin with `$`."""
         levels = topic_filter.split("/")
-        nodes = [self._root]
-        for place, level in enumerate(levels):
-            if level == "#":
-                self._collect(nodes, is_first=place == 0, found=found)
-                return found
-            if level == "+":
-                nodes = [
-                    below for node in nodes for name, below in node.below.items() if place or not name.startswith("$")
-                ]
-            else:
-                nodes = [node.below[level] for node in nodes if level in node.below]
-        found += [node.value for node in nodes if node.value is not None]
-        return found
+        stack: list[Iterator[tuple[_Node[Value], int]]] = [iter(((self._root, 0),))]
+        while stack:
+            visited = next(stack[-1], None)
+            if visited is None:
+                stack.pop()
+                continue
+            node, place = visited
+            is_match = place in (_ALL, len(levels)) or (place > 0 and levels[place] == "#")
+            yield node.value if is_match else None
+            if place < len(levels) and node.below:
+                stack.append(_below(node, place, "#" if place == _ALL else levels[place]))
 
-    def _collect(self, nodes: list[_Node[Value]], is_first: bool, found: list[Value]) -> None:
-        """Append the values of these nodes and of all nodes below them."""
-        todo = list(nodes)
-        if is_first:
-            todo = [below for name, below in self._root.below.items() if not name.startswith("$")]
-        while todo:
-            node = todo.pop()
-            if node.value is not None:
-                found.append(node.value)
-            todo.extend(node.below.values())
+    def match(self, topic_filter: str) -> list[Value]:
+        """Return the values of all topics that match the filter."""
+        return [value for value in self.walk(topic_filter) if value is not None]
+
+
+def _below(node: _Node[Value], place: int, level: str) -> Iterator[tuple[_Node[Value], int]]:
+    """Return the nodes below a node that match the level, each with the number of levels that match up to it."""
+    after = _ALL if level == "#" else place + 1
+    if level not in ("#", "+"):
+        found = node.below.get(level)
+        return iter(()) if found is None else iter(((found, after),))
+    if place:
+        nodes = list(node.below.values())
+    else:
+        nodes = [below for name, below in node.below.items() if not name.startswith("$")]
+    return ((below, after) for below in nodes)

@@ -28,6 +28,7 @@ from resprout.edge.messages import (
     Subscribe,
     SubscribeRefused,
 )
+from resprout.edge.position_messages import AskPosition
 from resprout.edge.rights import ANY_NAME, DurableGrant, Rights, is_listed, may_block, may_hear, may_publish
 
 TOPICS_KEPT: Final = 1024
@@ -88,6 +89,7 @@ class Guard:
             ForgetBrokers: self._forget,
             Consume: self._consume,
             AskAudience: self._ask_audience,
+            AskPosition: self._ask_position,
         }
 
     def __call__(self, session: ClientSession, message: Any) -> Guarded:
@@ -150,6 +152,11 @@ class Guard:
         else:
             reason = self._no_block(session, terms.filter)
         return None, (Consuming(Standing.REFUSED, reason),)
+
+    def _ask_position(self, session: ClientSession, message: AskPosition, permit: Permit) -> Guarded:
+        """Positions of logs belong to identities, too. The leader of the log knows the owner."""
+        session.grant = partial(self._grant, session, permit)
+        return message, ()
 
     def _grant(self, session: ClientSession, permit: Permit, durable: str) -> DurableGrant:
         """A star lists what others own; whoever has one does not become the owner of what it happens to look at."""

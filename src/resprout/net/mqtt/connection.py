@@ -1,9 +1,9 @@
 """One connection of an MQTT client: decodes received bytes to packets, and encodes and writes packets.
 
-Connections with many packets take turns (`HeavyLine`). The server stops reading from a client while too many of its
-publications are not safe. It sends no more messages to a client that does not read (`is_writable`), and closes the
-connection if other packets fill `WRITE_BYTES_MAX`. CONNECT must arrive within a timeout that includes the TLS and
-WebSocket handshakes.
+Connections with many bytes or packets take turns (`HeavyLine`): a read is decoded in pieces. The server stops reading
+from a client while too many of its publications are not safe. It sends no more messages to a client that does not read
+(`is_writable`), and closes the connection if other packets fill `WRITE_BYTES_MAX`. CONNECT must arrive within a timeout
+that includes the TLS and WebSocket handshakes.
 """
 
 import asyncio
@@ -26,6 +26,12 @@ WRITE_BYTES_MAX: Final = 8 << 20
 """Size of the write buffer in bytes above which the connection is aborted."""
 TURN_PACKETS: Final = 256
 """Maximum number of packets handled per turn of a connection."""
+TURN_FRAMES: Final = 256
+"""Number of WebSocket frames after which the turn of a connection ends."""
+PIECE_BYTES: Final = 16 << 10
+"""Maximum number of bytes decoded at a time: packets of two bytes each take about 5 ms."""
+FRAMED_PIECE_BYTES: Final = 2 << 10
+"""The same for WebSocket, whose empty frames take six bytes and far more time."""
 CLOSE_SECONDS: Final = 2.0
 """Maximum time to flush the write buffer of a closing connection."""
 
@@ -53,6 +59,10 @@ class MqttConnection(asyncio.Protocol):
         self._closing = False
         self._reason = ""
         self._deadline: asyncio.TimerHandle | None = None
+        self._piece_bytes = FRAMED_PIECE_BYTES if kind in ("ws", "wss") else PIECE_BYTES
+        self._unread = b""
+        """Received bytes, of which those before `_read_at` are decoded."""
+        self._read_at = 0
         self._waiting: list[Decoded] = []
         """Decoded packets that are not handled yet."""
         self._held = False
@@ -77,18 +87,10 @@ class MqttConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
-        data, answer, fault = self._layers.receive(data)
-        self._write(answer)
-        if data:
-            items = self._decoder.feed(data)
-            self._server.figures.bytes_received += len(data)
-            if items:
-                self._server.figures.packets_received += len(items)
-                self._waiting += items
-                if not self._in_line:
-                    self._take_some()
-        if fault is not None and not self._closing:
-            self.close(str(fault))
+        self._unread = self._unread[self._read_at :] + data if self._read_at < len(self._unread) else data
+        self._read_at = 0
+        if not self._in_line:
+            self._take_some()
 
     def eof_received(self) -> None:
         self._reason = self._reason or "the client closed the connection"
@@ -97,7 +99,7 @@ class MqttConnection(asyncio.Protocol):
         self.stop_deadline()
         self._transport = None
         self._closing = True
-        self._waiting.clear()
+        self._drop_received()
         self._server.left(self)
         lost, self.lost = self.lost, _nothing
         lost(self._reason or (str(error) if error else "the client closed the connection"))
@@ -164,7 +166,7 @@ class MqttConnection(asyncio.Protocol):
         # Keep reading and discard the data. Otherwise the kernel answers it with a reset, and the client may lose the
         # last packet, which has the reason.
         self._deadline = self._server.loop.call_later(CLOSE_SECONDS, self.abort, reason)
-        self._waiting.clear()
+        self._drop_received()
         try:
             transport.write_eof()
         except OSError:  # already closed
@@ -204,13 +206,44 @@ class MqttConnection(asyncio.Protocol):
     # -- packets, taken in turns with other connections ----------------------------------------------------------------
 
     def _take_some(self) -> None:
+        if not self._waiting:
+            self._decode_some()
         some, self._waiting = self._waiting[:TURN_PACKETS], self._waiting[TURN_PACKETS:]
         if some and not self._closing:
             self.take(some)
         if self._closing:
-            self._waiting.clear()
-        elif self._waiting:
+            self._drop_received()
+        elif self._waiting or self._read_at < len(self._unread):
             self._stand_in_line()
+
+    def _decode_some(self) -> None:
+        """Decode received bytes up to the next packets, or until the frames of one turn are used up."""
+        frames = self._layers.frames
+        while self._read_at < len(self._unread) and not self._waiting and self._layers.frames - frames < TURN_FRAMES:
+            piece = self._unread[self._read_at : self._read_at + self._piece_bytes]
+            self._read_at += len(piece)
+            data, answer, fault = self._layers.receive(piece)
+            self._write(answer)
+            if data:
+                self._server.figures.bytes_received += len(data)
+                self._waiting = self._decoder.feed(data)
+                self._server.figures.packets_received += len(self._waiting)
+            if fault is not None:
+                self._end_after_waiting(str(fault))
+            if self._closing:
+                return
+
+    def _end_after_waiting(self, reason: str) -> None:
+        """Handle the packets that came before a fault of a layer, and close the connection."""
+        some, self._waiting = self._waiting, []
+        if some and not self._closing:
+            self.take(some)
+        if not self._closing:
+            self.close(reason)
+
+    def _drop_received(self) -> None:
+        self._waiting.clear()
+        self._unread, self._read_at = b"", 0
 
     def _stand_in_line(self) -> None:
         if not self._in_line:

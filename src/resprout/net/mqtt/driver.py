@@ -23,10 +23,12 @@ from resprout.mqtt.actions import (
     PublishWill,
     SaveSession,
     SendPacket,
+    SendRetained,
 )
 from resprout.mqtt.decoder import Decoded
 from resprout.mqtt.packets import Disconnect, Packet
 from resprout.mqtt.reasons import Reason
+from resprout.mqtt.records import Subscription
 from resprout.mqtt.session import ServerSession
 from resprout.net.event_loop import now_us
 from resprout.net.mqtt.connection import MqttConnection
@@ -57,6 +59,7 @@ class ConnectionDriver:
             OpenSession: lambda action: server.open(self, action),
             PublishMessage: lambda action: self._tree().publish(action),
             BeginSubscriptions: lambda action: self._tree().subscribe(action),
+            SendRetained: lambda action: self._tree().retained.add(action.subscription),
             EndSubscriptions: lambda action: self._tree().unsubscribe(action),
             AckMessages: self._acknowledge,
             PublishWill: lambda action: self._tree().publish_will(action.will),
@@ -183,6 +186,9 @@ class ConnectionDriver:
         """Pass a message to the machine. `source` is the filter of the durable subscription that delivered it, or
         ""."""
         self._execute(self.machine.deliver(message, now_us(), source))
+
+    def deliver_retained(self, message: Message, subscription: Subscription) -> None:
+        self._execute(self.machine.deliver_retained(message, subscription, now_us()))
 
     def _end(self) -> None:
         if self.session is not None:

@@ -20,13 +20,21 @@ HEAD_BYTES_MAX: Final = 8_192
 
 
 class LayerError(ResproutError):
-    """Failure of a layer that ends the connection."""
+    """Failure of a layer that ends the connection. `data` is the payload that came before it."""
+
+    def __init__(self, text: str, data: bytes = b"") -> None:
+        super().__init__(text)
+        self.data = data
 
 
 class Layer(Protocol):
     @property
     def proven(self) -> ProvenPeer | None:
         """Peer proven by the client certificate; None without one."""
+
+    @property
+    def frames(self) -> int:
+        """Number of frames received so far, each of which takes time however short it is; 0 for layers without."""
 
     def receive(self, data: bytes) -> bytes:
         """Return the payload of received bytes. Raises LayerError if the connection must be closed."""
@@ -42,6 +50,9 @@ class Layer(Protocol):
 
 
 class TlsLayer:
+    frames = 0
+    """TLS bounds the cost of a record by its size."""
+
     def __init__(self, stream: TlsStream) -> None:
         self._stream = stream
 
@@ -79,6 +90,7 @@ class WebSocketLayer:
         self._answers = bytearray()
         self._head_bytes = 0
         self._is_open = False
+        self.frames = 0
 
     def receive(self, data: bytes) -> bytes:
         if not self._is_open:
@@ -90,13 +102,16 @@ class WebSocketLayer:
         try:
             self._socket.receive_data(data)
             for event in self._socket.events():
+                self.frames += 1
                 self._take(event, got)
+        except LayerError as error:
+            raise LayerError(str(error), bytes(got)) from None
         except errors.RemoteProtocolError as error:
             if not self._is_open and error.event_hint is not None:
                 self._answers += self._socket.send(error.event_hint)
-            raise LayerError(f"WebSocket protocol error: {error}") from None
+            raise LayerError(f"WebSocket protocol error: {error}", bytes(got)) from None
         except errors.LocalProtocolError as error:
-            raise LayerError(f"the WebSocket is closed: {error}") from None
+            raise LayerError(f"the WebSocket is closed: {error}", bytes(got)) from None
         return bytes(got)
 
     def _take(self, event: Any, got: bytearray) -> None:
@@ -160,6 +175,10 @@ class Layers:
     def proven(self) -> ProvenPeer | None:
         return next((layer.proven for layer in self._layers if layer.proven is not None), None)
 
+    @property
+    def frames(self) -> int:
+        return sum([layer.frames for layer in self._layers])
+
     def receive(self, data: bytes) -> tuple[bytes, bytes, LayerError | None]:
         """Return the payload, the bytes to write, and the error that ends the connection, if any."""
         sent = b""
@@ -167,7 +186,8 @@ class Layers:
             try:
                 data = layer.receive(data)
             except LayerError as error:
-                return b"", sent + self._down(number, layer.to_send()), error
+                is_top = number == len(self._layers) - 1
+                return error.data if is_top else b"", sent + self._down(number, layer.to_send()), error
             sent += self._down(number, layer.to_send())
             if not data:
                 break

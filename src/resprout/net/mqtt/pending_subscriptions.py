@@ -2,15 +2,21 @@
 
 Concurrent requests for a filter share one subscription request in the tree. If a filter is subscribed again while it is
 being unsubscribed, the request is sent after the unsubscription completes. Packets are answered in order.
+
+A packet may name thousands of filters, each of which is a request to the tree. They are sent in portions, in turns with
+other connections.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from resprout.mqtt.reasons import Reason
+
+PORTION: Final = 64
+"""Maximum number of requests to the tree in one turn of a session."""
 
 
 class PendingPacket(msgspec.Struct):
@@ -20,22 +26,32 @@ class PendingPacket(msgspec.Struct):
     filters: tuple[str, ...]
     reasons: list[int | None]
     is_subscribe: bool
+    open: int = 0
+    """Number of filters without a reason."""
 
 
 class PendingSubscriptions:
     """Pending requests of one session. `ask` starts a subscription in the tree, `end` ends one, and `answer` is called
-    with each packet and its reason codes."""
+    with each packet and its reason codes. `later` calls a function when it is this session's turn again."""
 
     def __init__(
         self,
         ask: Callable[[str], None],
         end: Callable[[str], None],
         answer: Callable[[PendingPacket, Sequence[int]], None],
+        later: Callable[[Callable[[], None]], None],
     ) -> None:
         self._ask = ask
         self._end = end
         self._answer = answer
+        self._later = later
+        self._unsent: deque[tuple[Callable[[str], None], str]] = deque()
+        """Requests that are not sent to the tree yet: `ask` or `end`, and the filter."""
+        self._in_line = False
         self._asked: deque[PendingPacket] = deque()
+        self._open: dict[tuple[str, bool], list[tuple[PendingPacket, int]]] = {}
+        """Packets without a reason for a filter, each with the place of the filter, by filter and whether they
+        subscribe."""
         self._confirmed: dict[str, bool] = {}
         """Whether the tree has confirmed the subscription, by filter."""
         self._ending: dict[str, bool] = {}
@@ -54,29 +70,47 @@ class PendingSubscriptions:
         self._begin(topic_filter)
 
     def subscribe(self, token: int, filters: Sequence[str]) -> None:
-        asked = PendingPacket(token, tuple(filters), [None] * len(filters), True)
-        self._asked.append(asked)
+        asked = self._enter(token, filters, True)
+        new: list[str] = []
         for place, topic_filter in enumerate(filters):
+            if self._confirmed.get(topic_filter, False):
+                asked.reasons[place] = Reason.SUCCESS
+                continue
+            self._wait(asked, place)
             if topic_filter in self._ending:
                 self._ending[topic_filter] = True
             elif topic_filter not in self._confirmed:
-                self._begin(topic_filter)
-            elif self._confirmed[topic_filter]:
-                asked.reasons[place] = Reason.SUCCESS
+                self._confirmed[topic_filter] = False
+                new.append(topic_filter)
+        self._unsent.extend([(self._ask, topic_filter) for topic_filter in new])
         self._settle()
+        self._send()
 
     def unsubscribe(self, token: int, filters: Sequence[str]) -> None:
-        asked = PendingPacket(token, tuple(filters), [None] * len(filters), False)
-        self._asked.append(asked)
+        asked = self._enter(token, filters, False)
+        old: list[str] = []
         for place, topic_filter in enumerate(filters):
             if topic_filter in self._ending:
                 self._ending[topic_filter] = False
             elif self._confirmed.pop(topic_filter, None) is not None:
                 self._ending[topic_filter] = False
-                self._end(topic_filter)
+                old.append(topic_filter)
             else:
                 asked.reasons[place] = Reason.NO_SUBSCRIPTION_EXISTED
+                continue
+            self._wait(asked, place)
+        self._unsent.extend([(self._end, topic_filter) for topic_filter in old])
         self._settle()
+        self._send()
+
+    def _enter(self, token: int, filters: Sequence[str], is_subscribe: bool) -> PendingPacket:
+        asked = PendingPacket(token, tuple(filters), [None] * len(filters), is_subscribe)
+        self._asked.append(asked)
+        return asked
+
+    def _wait(self, asked: PendingPacket, place: int) -> None:
+        asked.open += 1
+        self._open.setdefault((asked.filters[place], asked.is_subscribe), []).append((asked, place))
 
     def confirmed(self, topic_filter: str) -> None:
         if topic_filter in self._confirmed:
@@ -95,18 +129,32 @@ class PendingSubscriptions:
 
     def _begin(self, topic_filter: str) -> None:
         self._confirmed[topic_filter] = False
-        self._ask(topic_filter)
+        self._unsent.append((self._ask, topic_filter))
+        self._send()
+
+    def _send(self) -> None:
+        """Send a portion of the requests, unless it is this session's turn later anyway."""
+        if self._in_line:
+            return
+        for _ in range(min(PORTION, len(self._unsent))):
+            send, topic_filter = self._unsent.popleft()
+            send(topic_filter)
+        if self._unsent:
+            self._in_line = True
+            self._later(self._turn)
+
+    def _turn(self) -> None:
+        self._in_line = False
+        self._send()
 
     def _resolve(self, topic_filter: str, reason: Reason, is_subscribe: bool) -> None:
-        for asked in self._asked:
-            if asked.is_subscribe is is_subscribe:
-                for place, wanted in enumerate(asked.filters):
-                    if wanted == topic_filter and asked.reasons[place] is None:
-                        asked.reasons[place] = reason
+        for asked, place in self._open.pop((topic_filter, is_subscribe), ()):
+            asked.reasons[place] = reason
+            asked.open -= 1
         self._settle()
 
     def _settle(self) -> None:
-        while self._asked and None not in self._asked[0].reasons:
+        while self._asked and not self._asked[0].open:
             asked = self._asked.popleft()
             reasons: list[Any] = asked.reasons
             self._answer(asked, tuple(reasons))

@@ -11,7 +11,7 @@ another one; in the second case the tree reports that the name has moved.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -328,14 +328,6 @@ class MqttServer:
             if topic_matches(topic_filter, topic):
                 return guarantee
         return Guarantee.CAUSAL
-
-    def retained_for(self, filters: Sequence[str], reasons: Sequence[int]) -> list[Message]:
-        """Return the retained messages that match the filters with a successful reason code."""
-        found: dict[str, Message] = {}
-        for topic_filter, reason in zip(filters, reasons, strict=True):
-            if reason < Reason.UNSPECIFIED_ERROR:
-                found.update({message.topic: message for message in self.retained.match(topic_filter, wall_us())})
-        return list(found.values())
 
     def retaining(
         self, topic: str, payload: bytes, attributes: dict[str, AttributeValue]

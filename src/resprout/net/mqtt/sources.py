@@ -133,8 +133,10 @@ class DurableSource:
         """Return whether the client has acknowledged the message and the tree has lost that acknowledgement."""
         return message.seq <= self.done.get((message.publisher, message.stream, message.epoch), 0)
 
-    def marks(self) -> tuple[Mark, ...]:
-        return tuple([Mark(*origin, seq) for origin, seq in self.done.items()])
+    def marks(self, most: int) -> tuple[Mark, ...]:
+        """Return the acknowledged positions of the origins that acknowledged last."""
+        latest = list(self.done.items())[max(0, len(self.done) - most) :]
+        return tuple([Mark(*origin, seq) for origin, seq in latest])
 
     def _hear(self, effect: Upward) -> None:
         if self._is_over:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from resprout.core.contract import Answer, Deliver, EndCode
-from resprout.core.errors import UsageError
+from resprout.core.errors import PayloadRefusedError, UsageError
 from resprout.core.guarantee import STREAMS, Guarantee, ReceiptLevel
 from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
@@ -41,12 +41,15 @@ from resprout.net.in_process import OpenerCredentials
 from resprout.net.mqtt.embedded import EmbeddedClient, reason_of_end
 from resprout.net.mqtt.pending_subscriptions import PendingPacket, PendingSubscriptions
 from resprout.net.mqtt.records import OWN_KEYS, PACKET, SESSION_KEYS, SESSIONS, SessionNote
+from resprout.net.mqtt.retained_walks import RetainedWalks
 from resprout.net.mqtt.sources import DurableSource, end_durable
 
 if TYPE_CHECKING:
     from resprout.net.mqtt.driver import ConnectionDriver
     from resprout.net.mqtt.server import MqttServer
 
+MARKS_MAX: Final = 1_024
+"""Maximum number of acknowledged positions in one note, for all subscriptions of the session."""
 MISSING: Final = "messages may be missing: subscribe again"
 
 
@@ -96,7 +99,8 @@ class TreeSession:
         """Messages that were passed to the machine and are not done, in order."""
         self._sources: dict[str, DurableSource] = {}
         """Durable subscriptions by filter, as the client sent it."""
-        self._pending = PendingSubscriptions(self._ask, self._end, self._answer_asked)
+        self.retained: Final = RetainedWalks(self, server)
+        self._pending = PendingSubscriptions(self._ask, self._end, self._answer_asked, server.line.join)
         self._tasks: set[asyncio.Task[None]] = set()
         self._notes = self._safe_note = 0
         """Number of notes published by this process, and number of the last one that is safe."""
@@ -188,14 +192,20 @@ class TreeSession:
         driver = self._live_driver
         if driver is None or driver.machine.state is None:
             return
+        try:
+            stream, seq = self._describe(driver.machine.state.dump())
+        except PayloadRefusedError as error:
+            self._over(f"the session state cannot be saved: {error}", EndCode.SLOW)
+            return
         self._notes += 1
-        stream, seq = self._describe(driver.machine.state.dump())
         self._waiting[stream].append((seq, -self._notes))
 
     def _describe(self, data: bytes | None) -> tuple[str, int]:
         """Publish a note; `data` is None if the session ended. Return its stream and number."""
         self._stamp = max(self._stamp + 1, wall_us())
-        done = {source.filter: source.marks() for source in self._sources.values() if not source.is_shared}
+        sources = [source for source in self._sources.values() if not source.is_shared]
+        share = MARKS_MAX // max(1, len(sources))
+        done = {source.filter: source.marks(share) for source in sources}
         note = SessionNote(
             self.name, self._stamp, self._server.broker.name, self.client_id, self.who.identity or "", done, data
         )
@@ -279,6 +289,7 @@ class TreeSession:
             driver.finish()
             driver.connection.flush()
             self.client.flush()
+        self.retained.go_on()
 
     # -- what the tree says --------------------------------------------------------------------------------------------
 
@@ -360,6 +371,8 @@ class TreeSession:
     # -- subscriptions -------------------------------------------------------------------------------------------------
 
     def _ask(self, topic_filter: str) -> None:
+        if self.is_over:
+            return
         if not self.is_persistent and not topic_filter.startswith(SHARE):
             self.client.subscribe(topic_filter)
             return
@@ -370,6 +383,8 @@ class TreeSession:
         source.start()
 
     def _end(self, topic_filter: str) -> None:
+        if self.is_over:
+            return
         source = self._sources.get(topic_filter)
         if source is None:
             self.client.unsubscribe(topic_filter)
@@ -409,8 +424,7 @@ class TreeSession:
         if driver is None:
             return
         if asked.is_subscribe:
-            retained = self._server.retained_for(asked.filters, reasons)
-            driver.run(driver.machine.subscribed(asked.token, reasons, retained, now))
+            driver.run(driver.machine.subscribed(asked.token, reasons, now))
         else:
             driver.run(driver.machine.unsubscribed(asked.token, reasons, now))
 

@@ -2,18 +2,23 @@
 
 A broker repeats a request until it is answered, at one replica after the other while it knows no leader. Each change
 acts once, however often it is requested (`logs.positions`). A client may store positions in a log if it may read
-everything that the log keeps.
+everything that the log keeps. What it may do with a position depends on the identity that the position belongs to.
 """
 
+from collections import Counter
 from typing import Final
 
+import msgspec
+
 from resprout.core.contract import Send
-from resprout.core.limits import REASON_BYTES
+from resprout.core.errors import NameRefusedError
+from resprout.core.limits import REASON_BYTES, check_name
 from resprout.edge.broker.ports import LogAccess
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.position_messages import AskPosition, PositionTold
 from resprout.logs.declaration import LogDeclaration
 from resprout.logs.messages import LogPort, LogSettle, LogSettled
+from resprout.logs.positions import FORGET
 from resprout.logs.replica import LogReplica
 from resprout.stacks.resprout.life import BrokerLife
 
@@ -22,12 +27,15 @@ RETRY_TICKS: Final = 4
 TICKS_MAX: Final = 40
 """Heartbeats after which the client is told that no replica leads the log."""
 ASKED_MAX: Final = 256
-"""Most pending requests of one client."""
+"""Most pending requests of one identity, or of one client without an identity."""
 
 
 class _Asked:
-    def __init__(self, client: str, message: AskPosition, log: LogDeclaration) -> None:
-        self.client = client
+    def __init__(self, session: ClientSession, message: AskPosition, log: LogDeclaration) -> None:
+        self.client = session.name
+        self.party = session.identity or session.name
+        self.identity = session.identity
+        self.grant = session.grant(message.name) if session.grant is not None else None
         self.message = message
         self.log = log
         self.turn = 0
@@ -44,26 +52,38 @@ class LogPositions:
         self._logs = {log.name: log for log in life.seat.logs}
         self._asked: dict[int, _Asked] = {}
         """Pending requests, by the number under which they are sent to replicas."""
+        self._of_party: Counter[str] = Counter()
+        """Number of pending requests, by identity or client."""
         self._ids = 0
 
     def ask(self, session: ClientSession, message: AskPosition) -> None:
-        client, log = session.name, self._logs.get(message.log)
-        if log is None:
+        client, log, party = session.name, self._logs.get(message.log), session.identity or session.name
+        if fault := _fault_of_name(message.name):
+            self._refuse(client, message, fault)
+        elif log is None:
             names = ", ".join(self._logs)
             self._refuse(client, message, f"there is no log {message.log}; the logs are: {names}")
         elif not self._access.may_read(client, log.filter):
             self._refuse(client, message, f"{client} may not subscribe to {log.filter}")
-        elif sum(asked.client == client for asked in self._asked.values()) >= ASKED_MAX:
+        elif self._of_party[party] >= ASKED_MAX:
             self._refuse(client, message, f"{ASKED_MAX} positions wait to be stored")
         else:
             self._ids += 1
-            self._asked[self._ids] = asked = _Asked(client, message, log)
+            self._of_party[party] += 1
+            self._asked[self._ids] = asked = _Asked(session, message, log)
             replica = self._replicas.get(log.name)
             self._send(self._ids, asked, replica.leader if replica is not None else "")
 
     def leave(self, client: str) -> None:
         """Drop the requests of a client whose session is over."""
-        self._asked = {id: asked for id, asked in self._asked.items() if asked.client != client}
+        for id in [id for id, asked in self._asked.items() if asked.client == client]:
+            self._forget(id)
+
+    def _forget(self, id: int) -> None:
+        asked = self._asked.pop(id)
+        self._of_party[asked.party] -= 1
+        if not self._of_party[asked.party]:
+            del self._of_party[asked.party]
 
     def _refuse(self, client: str, message: AskPosition, reason: str, retryable: bool = False) -> None:
         reason = reason.encode()[:REASON_BYTES].decode(errors="ignore")
@@ -79,8 +99,13 @@ class LogPositions:
             broker = replicas[asked.turn % len(replicas)]
             asked.turn += 1
         asked.silent_ticks = 0
-        message = asked.message
+        message, grant = asked.message, asked.grant
         ask = LogSettle(message.log, id, message.name, message.offset, message.version, message.forced, message.owner)
+        if grant is not None:
+            shares = grant.manages if message.offset == FORGET else grant.lists
+            ask = msgspec.structs.replace(
+                ask, identity=asked.identity, shares=shares, creates=grant.creates, adopts=grant.adopts
+            )
         self._port.send(broker, ask)
 
     def tick(self) -> None:
@@ -89,7 +114,7 @@ class LogPositions:
             asked.ticks += 1
             asked.silent_ticks += 1
             if asked.ticks > TICKS_MAX:
-                del self._asked[id]
+                self._forget(id)
                 self._refuse(asked.client, asked.message, f"no replica leads the log {asked.log.name} now", True)
             elif asked.silent_ticks >= RETRY_TICKS:
                 self._send(id, asked)
@@ -99,10 +124,18 @@ class LogPositions:
         if asked is None or asked.log.name != message.log or broker not in asked.log.replicas:
             return
         if message.is_leading:
-            del self._asked[message.id]
+            self._forget(message.id)
             told = PositionTold(asked.message.id, message.offset, message.version, message.end, message.reason)
             self._life.out.append(Send(asked.client, told))
         elif message.leader and message.leader != broker:
             self._send(message.id, asked, message.leader)
         else:  # asked again at the next tick
             asked.silent_ticks = RETRY_TICKS
+
+
+def _fault_of_name(name: str) -> str:
+    try:
+        check_name(name, "position")
+    except NameRefusedError as error:
+        return str(error)
+    return ""

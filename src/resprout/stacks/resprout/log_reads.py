@@ -6,8 +6,9 @@ does not serve reads, because it may lack entries unknowingly. If one replica ca
 Offsets count messages, and a page may begin and end in the middle of an entry.
 
 A client may read exactly what it may subscribe to (`LogAccess`). Pages are not counted in the window of a session, so a
-client gets the next page only after it has received most of the last one. The steps that evaluating its predicate takes
-are charged to its account, and it gets the next page once they are paid off with time.
+client gets the next page only after it has received most of the last one. The steps that searching entries takes are
+charged to its party (its identity, or the client itself), and the party gets the next page once they are paid off with
+time. A party has few pages read at a time, and only a part of the reads that may wait at the end of logs.
 """
 
 from collections import deque
@@ -43,13 +44,45 @@ from resprout.stacks.resprout.life import BrokerLife
 
 RETRY_TICKS: Final = 4
 """Heartbeats without an answer after which the next replica is asked."""
+LOCAL_TICKS: Final = 40
+"""The same for the disk of this broker."""
+ENTRY_STEPS: Final = 25
+"""Steps that decoding an entry takes which the client does not get."""
+PAGES_OF_PARTY: Final = 4
+"""Most pages that are being read for one party."""
+FOLLOWING_MAX: Final = 512
+"""Most reads that wait for more entries; a party has at most a quarter of what others leave."""
+FOLLOWING_OF_PARTY_MIN: Final = 16
+"""Number of such reads that each party may have."""
+LOOKS: Final = 16
+"""Most waiting reads of a party that are looked at when one of its reads ends."""
+
+
+class _Party:
+    """Reads of the clients of one identity, or of one client without an identity."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[_LogRead] = deque()
+        """Reads that may not begin yet."""
+        self.pages = 0
+        """Number of running reads that do not follow a log."""
+        self.following = 0
+        """Number of running reads that follow a log."""
+        self.paid_us = 0
+        """Time at which it has paid for its reads."""
+        self.is_looked_at = False
 
 
 class _LogRead:
     """One read request of a client."""
 
-    def __init__(self, client: str, asked: ReadEvents, log: LogDeclaration) -> None:
+    def __init__(self, client: str, party: str, asked: ReadEvents, log: LogDeclaration) -> None:
         self.client = client
+        self.party = party
+        self.follows = False
+        """Whether it was at the end of the log when it began, so that it waits for more entries."""
+        self.has_left = False
+        """Whether the client's session is over."""
         self.asked = asked
         self.log = log
         self.predicates: tuple[Predicate, ...] = ()
@@ -74,13 +107,17 @@ class LogReads:
         self._port = port
         self._access = access
         self._logs = {log.subscription: log for log in life.seat.logs}
-        self._waiting: deque[_LogRead] = deque()
-        """Reads whose clients have not received earlier pages, or have not paid for them."""
-        self._local: list[_LogRead] = []
+        self._reads: dict[str, dict[_LogRead, None]] = {}
+        """Reads that are not answered, by client."""
+        self._parties: dict[str, _Party] = {}
+        self._local: dict[_LogRead, None] = {}
         """Reads at the replica of this broker."""
-        self._remote: list[_LogRead] = []
-        self._paid_us: dict[str, int] = {}
-        """Time at which a client has paid for its reads, by client."""
+        self._remote: dict[int, _LogRead] = {}
+        """Reads at replicas of other brokers, by the number of the request."""
+        self._following = 0
+        """Number of running reads that follow a log."""
+        self._ends: dict[str, int] = {}
+        """Offset behind the last message, as last heard of, by log."""
         self._ids = 0
 
     # -- clients -------------------------------------------------------------------------------------------------------
@@ -92,8 +129,11 @@ class LogReads:
         if refusal or log is None:
             self._refuse(client, message, refusal)
         else:
-            self._waiting.append(_LogRead(client, message, log))
-            self._look()
+            read = _LogRead(client, session.identity or client, message, log)
+            self._reads.setdefault(client, {})[read] = None
+            party = self._parties.setdefault(read.party, _Party())
+            party.waiting.append(read)
+            self._look(party)
 
     def _unknown(self, journal: str) -> str:
         names = ", ".join(log.name for log in self._logs.values())
@@ -114,18 +154,14 @@ class LogReads:
                 return f"{client} may not subscribe to {topic_filter}"
             if not filter_covers(log.filter, topic_filter):
                 return f"the log {log.name} keeps {log.filter}, and not all of {topic_filter}"
-        if sum(read.client == client for read in self._all()) >= READS_MAX:
+        if len(self._reads.get(client, ())) >= READS_MAX:
             return f"{READS_MAX} requests wait for their answers"
         return ""
 
-    def _all(self) -> list[_LogRead]:
-        return [*self._waiting, *self._local, *self._remote]
-
     def leave(self, client: str) -> None:
-        """Drop the reads of a client whose session is over."""
-        self._waiting = deque(read for read in self._waiting if read.client != client)
-        self._local = [read for read in self._local if read.client != client]
-        self._remote = [read for read in self._remote if read.client != client]
+        """Drop the reads of a client whose session is over. Those that run count until they end."""
+        for read in self._reads.pop(client, ()):
+            read.has_left = True
 
     def _refuse(self, client: str, asked: ReadEvents, reason: str, retryable: bool = False) -> None:
         end = EventsEnd(
@@ -137,38 +173,85 @@ class LogReads:
 
     def tick(self) -> None:
         """Begin waiting reads, and ask the next replica if one does not answer."""
-        for read in list(self._remote):
+        for read in list(self._remote.values()):
             read.ticks += 1
             if read.ticks >= RETRY_TICKS:
-                self._remote.remove(read)
+                del self._remote[read.id]
                 read.is_retryable = True
                 self._try_next(read)
-        self._look()
+        for read in list(self._local):
+            read.ticks += 1
+            if read.ticks >= LOCAL_TICKS:
+                del self._local[read]
+                read.is_retryable = True
+                self._try_next(read)
+        for name, party in list(self._parties.items()):
+            self._look(party)
+            if not (party.waiting or party.pages or party.following) and party.paid_us <= self._life.now_us:
+                del self._parties[name]
 
-    def _look(self) -> None:
-        """Begin the waiting reads of clients that may receive another page."""
-        now_us, waiting = self._life.now_us, self._waiting
-        self._waiting = deque()
-        for read in waiting:
-            if self._paid_us.get(read.client, 0) > now_us or self._access.unread(read.client) > UNREAD_BYTES:
-                self._waiting.append(read)
+    def _look(self, party: _Party) -> None:
+        """Begin waiting reads of a party, as far as it may have more pages read."""
+        if party.is_looked_at:  # a read that was begun has ended at once
+            return
+        party.is_looked_at = True
+        for _ in range(min(LOOKS, len(party.waiting))):
+            if party.paid_us > self._life.now_us:
+                break
+            read = party.waiting.popleft()
+            if read.has_left:
                 continue
-            where = read.asked.where
-            self._charge(read.client, PARSE_STEPS * len(where or ""))
-            try:
-                filters = (read.asked.filter, *read.asked.also)
-                read.predicates = tuple([parse_predicate(each, where) for each in filters])
-            except UsageError as error:
-                self._refuse(read.client, read.asked, str(error))
-                continue
+            if self._may_begin(read, party):
+                self._begin(read, party)
+            else:
+                party.waiting.append(read)
+        party.is_looked_at = False
+
+    def _may_begin(self, read: _LogRead, party: _Party) -> bool:
+        if self._access.unread(read.client) > UNREAD_BYTES:
+            return False
+        replica = self._replicas.get(read.log.name)
+        end = replica.state.end if replica is not None and replica.can_read else self._ends.get(read.log.name)
+        read.follows = read.asked.waits and end is not None and read.asked.position >= end
+        if not read.follows:
+            return party.pages < PAGES_OF_PARTY
+        return party.following < max(FOLLOWING_OF_PARTY_MIN, (FOLLOWING_MAX - self._following) // 4)
+
+    def _begin(self, read: _LogRead, party: _Party) -> None:
+        party.following += read.follows
+        party.pages += not read.follows
+        self._following += read.follows
+        where = read.asked.where
+        self._charge(read, PARSE_STEPS * len(where or ""))
+        try:
+            filters = (read.asked.filter, *read.asked.also)
+            read.predicates = tuple([parse_predicate(each, where) for each in filters])
+        except UsageError as error:
+            self._fail(read, str(error))
+        else:
             self._try_next(read)
 
-    def _charge(self, client: str, steps: int) -> None:
-        now_us = self._life.now_us
-        self._paid_us = {each: paid_us for each, paid_us in self._paid_us.items() if paid_us > now_us}
-        if steps:
-            begin_us = max(now_us, self._paid_us.get(client, 0))
-            self._paid_us[client] = begin_us + steps * 1_000_000 // STEPS_PER_SECOND
+    def _charge(self, read: _LogRead, steps: int) -> None:
+        party = self._parties[read.party]
+        party.paid_us = max(self._life.now_us, party.paid_us) + steps * 1_000_000 // STEPS_PER_SECOND
+
+    def _fail(self, read: _LogRead, reason: str, retryable: bool = False) -> None:
+        """End a running read with a reason."""
+        if not read.has_left:
+            self._refuse(read.client, read.asked, reason, retryable)
+        self._end(read)
+
+    def _end(self, read: _LogRead) -> None:
+        """Forget a running read, and begin others of its party."""
+        party = self._parties[read.party]
+        party.following -= read.follows
+        party.pages -= not read.follows
+        self._following -= read.follows
+        if (reads := self._reads.get(read.client)) is not None:
+            reads.pop(read, None)
+            if not reads:
+                del self._reads[read.client]
+        self._look(party)
 
     def _try_next(self, read: _LogRead, reason: str = "") -> None:
         """Ask the next replica; that of this broker comes first."""
@@ -176,7 +259,8 @@ class LogReads:
         replica = self._replicas.get(log.name)
         if replica is not None and replica.can_read and own not in read.tried:
             read.tried.append(own)
-            self._local.append(read)
+            read.ticks = 0
+            self._local[read] = None
             replica.reader.read(wanted, partial(self._found_here, read, replica))
             return
         read.is_retryable = read.is_retryable or (replica is not None and not replica.can_read)
@@ -188,44 +272,47 @@ class LogReads:
                 read.ticks = 0
                 self._ids += 1
                 read.id = self._ids
-                self._remote.append(read)
+                self._remote[read.id] = read
                 ask = LogRead(log.name, read.id, wanted.offset, wanted.time_us, wanted.size, wanted.waits)
                 self._port.send(broker, ask)
                 return
         reason = reason or f"no replica of the log {log.name} answers"
         # a follower has seen this offset, so the log will have it again
-        self._refuse(read.client, read.asked, reason, read.is_retryable or read.asked.waits or not read.tried)
+        self._fail(read, reason, read.is_retryable or read.asked.waits or not read.tried)
 
     def _found_here(self, read: _LogRead, replica: LogReplica, page: FoundPage) -> None:
-        if read in self._local:  # the client may have left
-            self._local.remove(read)
+        if read in self._local:  # it may have taken too long
+            del self._local[read]
             self._found(read, page, replica.state.origin)
 
     def hear(self, broker: str, message: LogPage) -> None:
         """Send the answer of a replica to the client that requested it."""
-        for read in self._remote:
-            if read.id == message.id and read.tried[-1] == broker:
-                self._remote.remove(read)
-                page = FoundPage(
-                    message.begin, message.records, message.first, message.end, message.first_us, message.reason
-                )
-                self._found(read, page, message.origin)
-                return
+        read = self._remote.get(message.id)
+        if read is not None and read.tried[-1] == broker:
+            del self._remote[read.id]
+            page = FoundPage(
+                message.begin, message.records, message.first, message.end, message.first_us, message.reason
+            )
+            self._found(read, page, message.origin)
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def _found(self, read: _LogRead, page: FoundPage, origin: int) -> None:
         asked, log = read.asked, read.log
-        if page.reason:
+        if read.has_left:
+            self._end(read)
+        elif page.reason:
             read.is_retryable = True
             self._try_next(read, page.reason)
         elif asked.position > page.end:
             self._try_next(read, f"the log {log.name} ends at offset {page.end}, and has no offset {asked.position}")
         elif 0 <= asked.position < page.first:
             gone = f"offsets {asked.position} to {page.first - 1} of the log {log.name} are not kept any more"
-            self._refuse(read.client, asked, f"{gone}; it has {page.first} to {page.end - 1}")
+            self._fail(read, f"{gone}; it has {page.first} to {page.end - 1}")
         else:
+            self._ends[log.name] = page.end
             self._give(read, page, origin)
+            self._end(read)
 
     def _give(self, read: _LogRead, page: FoundPage, origin: int) -> None:
         """Send a page to a client. A page ends before a gap, and one that begins at a gap is refused unless gaps are
@@ -238,6 +325,7 @@ class LogReads:
         where = read.predicates[0].where
         for entry in _entries(page.records) if not reason else ():
             if entry.following <= following:
+                steps += ENTRY_STEPS
                 continue
             if entry.offset > following or (asked.until and following >= asked.until) or steps > PAGE_STEPS:
                 break
@@ -258,11 +346,14 @@ class LogReads:
             bundle, tseq = part
             steps += TOPIC_STEPS * (len(read.predicates) * len(bundle.topics) - 1)
             steps += where.price.most * bundle.count if where is not None else 0
-            if (picked := picked_of(bundle, read.predicates)) is not None:
+            picked = picked_of(bundle, read.predicates)
+            if picked is None:
+                steps += ENTRY_STEPS
+            else:
                 event = EventRead(asked.id, *picked, tseq, following, origin, entry.time_us)
                 self._life.out.append(Send(client, event))
             following += bundle.count
-        self._charge(client, steps)
+        self._charge(read, steps)
         answer = EventsEnd(
             asked.id, asked.journal, following, page.first, page.end, reason, origin, tuple(gaps), begin=begin
         )  # fmt: skip

@@ -1,0 +1,81 @@
+"""Sends retained messages for new subscriptions, in portions.
+
+One SUBSCRIBE may ask for all retained messages, and its filters may overlap. So the store is searched step by step, in
+turns with other connections, and only while the client takes what was found.
+
+A retained message that is replaced before its portion is sent as the later one, which the client may also receive as a
+new message.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from resprout.core.message import Message
+from resprout.mqtt.records import Subscription
+from resprout.net.event_loop import wall_us
+
+if TYPE_CHECKING:
+    from resprout.net.mqtt.server import MqttServer
+    from resprout.net.mqtt.tree_session import TreeSession
+
+STEPS: Final = 1_024
+"""Number of visited topics after which the turn of a session ends."""
+
+
+class RetainedWalks:
+    """The subscriptions of one session whose retained messages are not sent yet."""
+
+    def __init__(self, session: "TreeSession", server: "MqttServer") -> None:
+        self._session = session
+        self._server = server
+        self._waiting: dict[str, Subscription] = {}
+        """Subscriptions by filter, in order. A later one with the same filter replaces the earlier one."""
+        self._walk: Iterator[Message | None] | None = None
+        """Search for the first of them."""
+        self._in_line = False
+
+    def add(self, subscription: Subscription) -> None:
+        name = subscription.request.filter
+        if self._walk is not None and name == next(iter(self._waiting)):
+            self._walk = None  # begin again
+        self._waiting.pop(name, None)
+        self._waiting[name] = subscription
+
+    def go_on(self) -> None:
+        """Send a portion if it is not this session's turn later anyway."""
+        if self._waiting and not self._in_line:
+            self._send()
+
+    def _turn(self) -> None:
+        self._in_line = False
+        self._send()
+
+    def _send(self) -> None:
+        session, steps = self._session, STEPS
+        driver = session.driver
+        if driver is None or driver.session is not session or session.is_over:
+            return
+        while self._waiting and steps and driver.connection.is_writable and driver.machine.retained_room > 0:
+            subscription = next(iter(self._waiting.values()))
+            if not driver.machine.is_subscribed(subscription):
+                self._next()
+                continue
+            if self._walk is None:
+                self._walk = self._server.retained.walk(subscription.topic_filter, wall_us)
+            steps -= 1
+            try:
+                message = next(self._walk)
+            except StopIteration:
+                self._next()
+                continue
+            if message is not None:
+                driver.deliver_retained(message, subscription)
+        driver.finish()
+        driver.connection.flush()
+        if not steps and self._waiting:
+            self._in_line = True
+            self._server.line.join(self._turn)
+
+    def _next(self) -> None:
+        self._walk = None
+        del self._waiting[next(iter(self._waiting))]

@@ -1,0 +1,96 @@
+"""Retained messages of new subscriptions are searched and sent in portions."""
+
+import itertools
+from collections.abc import Callable
+
+from resprout.core.guarantee import Guarantee
+from resprout.core.message import Message
+from resprout.mqtt.packets import Publish
+from resprout.mqtt.retained import RetainedStore
+from resprout.mqtt.topic_tree import TopicTree
+from resprout.net.mqtt.pending_subscriptions import PORTION, PendingSubscriptions
+from tests.mqtt.peer import mqtt_peer
+from tests.mqtt.stage import mqtt_broker
+from tests.net.stage import run, until
+
+NOW = 1_800_000_000_000_000
+TOPICS = 300
+LEVELS = "abcde"
+FILTERS = ["/".join(levels) + "/#" for levels in itertools.product(*[(level, "+") for level in LEVELS])]
+
+
+def test_overlapping_filters_get_each_retained_message_but_few_at_a_time() -> None:
+    async def work() -> None:
+        settings = {"sys_seconds": 0}
+        async with (
+            mqtt_broker(settings=settings) as broker,
+            mqtt_peer(broker.address) as one,
+            mqtt_peer(broker.address) as other,
+        ):
+            await one.connect("one")
+            for number in range(TOPICS):
+                one.say(Publish(f"{'/'.join(LEVELS)}/{number}", bytes(2_000), retain=True))
+            await until(lambda: len(broker.server.retained) == TOPICS)
+            await other.connect("other")
+            assert set((await other.subscribe(*FILTERS, qos=0)).reasons) == {0}
+            assert await one.publish("x", b"", 1) in (0, 0x10), "others are served meanwhile"
+            driver = broker.server.sessions["other"].driver
+            assert driver is not None and driver.machine.state is not None
+            left = TOPICS * len(FILTERS)
+            while left:
+                message = await other.hear_a(Publish)
+                assert message.retain
+                assert driver.machine.state.outgoing.retained_waiting <= 256
+                left -= 1
+
+    run(work())
+
+
+def test_a_filter_that_visits_many_topics_and_finds_none_costs_a_bounded_number_of_steps_in_a_turn() -> None:
+    store = RetainedStore()
+    for number in range(5_000):
+        topic = f"a/{number}/x"
+        store.put(Message("p", 1, number + 1, topic, (), Guarantee.CAUSAL, {"mqtt.retain": True}, b"1", 0), NOW)
+    steps = 0
+    for steps, message in enumerate(store.walk("a/+/y", lambda: NOW), 1):
+        assert message is None
+    assert 5_000 <= steps <= 10_010
+
+
+def test_a_walk_goes_on_while_the_tree_changes() -> None:
+    tree: TopicTree[int] = TopicTree()
+    for number in range(100):
+        tree.put(f"a/{number}", number)
+    walk = tree.walk("a/#")
+    found = [next(walk) for _ in range(50)]
+    for number in range(0, 100, 2):
+        tree.remove(f"a/{number}")
+        tree.put(f"b/{number}", number)
+    found += list(walk)
+    assert {number for number in found if number is not None and number % 2} == set(range(1, 100, 2))
+
+
+def test_a_packet_with_thousands_of_filters_is_asked_of_the_tree_in_portions() -> None:
+    asked: list[str] = []
+    answered: list[tuple[int, ...]] = []
+    turns: list[Callable[[], None]] = []
+    pending = PendingSubscriptions(
+        asked.append,
+        lambda topic_filter: pending.ended(topic_filter),
+        lambda packet, reasons: answered.append(tuple(reasons)),
+        turns.append,
+    )
+    filters = [f"f/{number}" for number in range(5 * PORTION)]
+    pending.subscribe(1, filters)
+    pending.unsubscribe(2, filters[::2])
+    for portion in range(1, 6):
+        assert len(asked) == portion * PORTION
+        assert len(turns) == 1, "one turn at a time"
+        turns.pop()()
+    while turns:
+        turns.pop()()
+    assert asked == filters
+    for topic_filter in filters:
+        pending.confirmed(topic_filter)
+    assert answered == [(0,) * len(filters), (0,) * len(filters[::2])]
+    assert [topic_filter for topic_filter in filters if pending.is_confirmed(topic_filter)] == filters[1::2]
