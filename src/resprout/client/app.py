@@ -63,7 +63,7 @@ RETRY_DELAY_MAX: Final = 60.0
 _TOPICS: Final = "__resprout_topics__"
 
 
-class RetryPolicy(msgspec.Struct, frozen=True):
+class RetryTerms(msgspec.Struct, frozen=True):
     """Action after a handler raises."""
 
     retries: int
@@ -79,7 +79,7 @@ class _Route:
     """One decorated handler with its subscription."""
 
     def __init__(
-        self, filter: str, where: str | None, handler: Handler, subscription: dict[str, Any], policy: RetryPolicy
+        self, filter: str, where: str | None, handler: Handler, subscription: dict[str, Any], policy: RetryTerms
     ) -> None:
         self.filter = filter
         self.where = where
@@ -161,7 +161,7 @@ class Application:
         delay_s = check_seconds(retry_delay, "retry_delay")
         if delay_s is None:
             raise wrong("retry_delay", retry_delay, "seconds, 0 or more")
-        policy = RetryPolicy(retries, delay_s, check_word(on_error, "on_error", ("skip", "stop")))
+        policy = RetryTerms(retries, delay_s, check_word(on_error, "on_error", ("skip", "stop")))
         subscription = {
             "durable": durable, "group": group, "when_full": when_full, "max_pending": max_pending, "window": window,
         }  # fmt: skip

@@ -49,6 +49,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """The place of a `total` message in the one order of totals; -1 for others."""
     redelivered: bool = False
     """Whether a consumer of the durable subscription may have received it before without acknowledging it."""
+    deliveries: int = 1
+    """How often the durable subscription has handed it out, this time included, as far as its broker knows: a broker
+    that dies may take the last count along. Always 1 for other subscriptions."""
 
     @property
     def stream(self) -> str:

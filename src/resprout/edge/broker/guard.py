@@ -145,6 +145,11 @@ class Guard:
         if not may_hear(permit.rights, session.name, terms.filter):
             self._refused(session.name, "it may not subscribe to that")
             reason = f"{session.name} may not subscribe to {terms.filter}"
+        elif (retry := terms.retry) is not None and not (
+            permit.publishes(retry.topic) and may_hear(permit.rights, session.name, retry.topic)
+        ):
+            self._refused(session.name, "it may not have dead letters there")
+            reason = f"{session.name} may not publish and subscribe to {retry.topic}, the topic of its dead letters"
         elif terms.when_full is WhenFull.DROP_OLDEST or may_block(permit.rights, terms.filter):
             return message, ()
         else:
