@@ -51,6 +51,7 @@ from resprout.client.inbox import Batch, Inbox, TypedInbox, plain
 from resprout.client.logs import LogClient
 from resprout.client.past_events import EventsPage, ReplayingInbox, Start, replay_text
 from resprout.client.publisher import Turns
+from resprout.client.redelivery import Redelivery
 from resprout.client.requesting import Conversing, Requester
 from resprout.client.subscriptions import ClientSubscriptions, Subscribing, Subscription
 from resprout.core.contract import Answer, Deliver, EndCode
@@ -206,6 +207,7 @@ class Client(LogClient, Conversing, Subscribing):
         max_pending: int | None,
         window: int | None,
         manual_ack: bool,
+        redelivery: Redelivery | None,
         replay_from: Start | None,
         allow_gaps: bool,
     ) -> Inbox:
@@ -214,7 +216,7 @@ class Client(LogClient, Conversing, Subscribing):
         if durable is not None or group is not None:
             if into is not None:
                 raise UsageError("into: a durable subscription has an inbox of its own")
-            name, terms = read_terms(filter, where, durable, group, when_full, max_pending)
+            name, terms = read_terms(filter, where, durable, group, when_full, max_pending, redelivery)
             return await self._consume(name, terms, window, manual_ack, replay_from, read)
         if when_full is not None:
             policy = read_policy(when_full)

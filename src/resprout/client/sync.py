@@ -34,6 +34,7 @@ from resprout.client.errors import ClosedError, ConnectionState, OnEvent
 from resprout.client.inbox import Payload, TypedMessage
 from resprout.client.past_events import PAGE_BYTES, EventsPage, Offset, Start
 from resprout.client.receipts import Receipt
+from resprout.client.redelivery import Redelivery
 from resprout.client.requesting import REQUEST_SECONDS
 from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.limits import AttributeValue
@@ -179,6 +180,7 @@ class BlockingClient:
         max_pending: int | None = None,
         window: int | None = None,
         manual_ack: bool = False,
+        redelivery: Redelivery | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         log: str | None = None,
@@ -197,6 +199,7 @@ class BlockingClient:
         max_pending: int | None = None,
         window: int | None = None,
         manual_ack: bool = False,
+        redelivery: Redelivery | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         log: str | None = None,
@@ -215,6 +218,7 @@ class BlockingClient:
         max_pending: int | None = None,
         window: int | None = None,
         manual_ack: bool = False,
+        redelivery: Redelivery | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         log: str | None = None,
@@ -230,8 +234,8 @@ class BlockingClient:
         arguments: dict[str, Any] = {
             "into": into.inbox if into is not None else None, "durable": durable, "group": group,
             "when_full": when_full, "max_pending": max_pending, "window": window,
-            "manual_ack": True if is_durable else manual_ack, "replay_from": replay_from, "allow_gaps": allow_gaps,
-            "log": log, "type": type,
+            "manual_ack": True if is_durable else manual_ack, "redelivery": redelivery, "replay_from": replay_from,
+            "allow_gaps": allow_gaps, "log": log, "type": type,
         }  # fmt: skip
 
         async def subscribe() -> Any:
