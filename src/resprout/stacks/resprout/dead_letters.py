@@ -30,6 +30,8 @@ from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.served_clients import ServedClients
 
 SUFFIX: Final = ".dead"
+PUBLISHER: Final = "dead-letter."
+"""Each dead letter has a publisher and a life of its own, with 94 bits of a digest in them."""
 UNSAFE_MAX: Final = 64
 """Dead letters of one subscription that are on their way to other brokers."""
 EARLIER_HOME: Final = "it came back too often"
@@ -135,8 +137,6 @@ def _letter(held: HeldDurable, dead: DeadMessage, stamp: int) -> tuple[Bundle, d
     if len(column) + len(payloads) > max(BUNDLE_BYTES, bundle.cost):
         attributes, column = about, pack_attributes([about])
     digest = sha256(f"{held.name}/{about['dead_id']}".encode()).digest()
-    life = (int.from_bytes(digest[:7], "big") >> 4) + 1
-    letter = Bundle(
-        store_name(held.name), life, 1, 1, stamp, policy.topic, (), Guarantee.EVENTUAL, column, payloads
-    )  # fmt: skip
+    publisher, life = f"{PUBLISHER}{digest[:8].hex()}", 1 + (int.from_bytes(digest[8:12], "big") >> 2)
+    letter = Bundle(publisher, life, 1, 1, stamp, policy.topic, (), Guarantee.EVENTUAL, column, payloads)
     return letter, attributes
