@@ -40,7 +40,7 @@ from resprout.core.limits import check_name
 from resprout.core.message import DurableMessage, Message, durable_message
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.client.consumer import ConsumerMachine
-from resprout.edge.durable_messages import Settlement, Standing, Terms, WhenFull
+from resprout.edge.durable_messages import DurableAction, Settlement, Standing, Terms, WhenFull
 from resprout.edge.messages import Extra, Serving
 from resprout.edge.requests import (
     AcknowledgeRequest,
@@ -105,6 +105,8 @@ class DurableInbox(Settling, Inbox):
         self.dropped = 0
         """Messages that were dropped because too many waited, as far as this consumer was told."""
         self.redelivers = False
+        self.shown: list[Message] = []
+        """Messages that had come, and that the program had not had, when the inbox was over."""
         self.began: asyncio.Future[None] = loop.create_future()
         self.ended: asyncio.Future[None] = loop.create_future()
         self._manual_ack = manual_ack
@@ -325,6 +327,7 @@ class DurableInbox(Settling, Inbox):
             self.began.set_exception(FencedError(news.reason) if self._is_fenced else error(news.reason))
         if not self.ended.done():
             self.ended.set_result(None)
+        self.shown = [message for batch, messages in self._batches for message in messages]
         self._discard()
         if self._is_ending and news.standing is Standing.ENDED:
             self.end()
@@ -426,6 +429,7 @@ async def consume(
     manual_ack: bool = False,
     on_event: OnEvent | None = None,
     ends: bool = False,
+    action: DurableAction = DurableAction.CONSUME,
     replay: str = "",
     read: Callable[[str, Start], Awaitable[EventsPage]] | None = None,
     missing: TellGap = lambda journal, gap: None,
@@ -437,7 +441,16 @@ async def consume(
     incarnation = next_incarnation(here.met)
     others = [other for other in brokers if other != here.name]
     machine = ConsumerMachine(
-        session, incarnation, here.name, name, terms, window=window, others=others, ends=ends, replay=replay
+        session,
+        incarnation,
+        here.name,
+        name,
+        terms,
+        window=window,
+        others=others,
+        ends=ends,
+        replay=replay,
+        action=action,
     )
     read_there = _reading_at(lambda: machine.broker, read) if read is not None else None
     inbox = DurableInbox(name, manual_ack, on_event, asyncio.get_running_loop(), read_there, missing)
@@ -457,7 +470,7 @@ async def consume(
     inbox.run_on(own)
     own.start()
     try:
-        await (inbox.over_for_all() if ends else inbox.began)
+        await (inbox.over_for_all() if ends or action is not DurableAction.CONSUME else inbox.began)
     except BaseException:
         await inbox.close()
         raise

@@ -145,6 +145,16 @@ NO_DROPS: Final = Drops()
 # consumer to broker
 
 
+class DurableAction(enum.IntEnum):
+    """What whoever sends `Consume` wants of the subscription."""
+
+    CONSUME = 0
+    PEEK = 1
+    """To be shown the next messages, without having them. Their number is the window."""
+    PURGE = 2
+    """To drop all messages that wait."""
+
+
 class Consume(ClientMessage, frozen=True, tag=25):
     """First message of a session: give me what this subscription is given. Answered by `Serving` and `Consuming`, or by
     `GoTo`: another broker holds it."""
@@ -175,6 +185,8 @@ class Consume(ClientMessage, frozen=True, tag=25):
     """The latest count of dropped messages that it was told (`DropsTold.upto`)."""
     dropped_term: BoundedNumber = 0
     """Which broker of the subscription had counted them (`DropsTold.term`)."""
+    action: DurableAction = DurableAction.CONSUME
+    """All but `CONSUME` are for a subscription that is there, whatever its terms, and end the session."""
 
     @property
     def bulk(self) -> int:

@@ -5,7 +5,7 @@ have, which takes something when a consumer has acknowledged it. Where a subscri
 stack's business; it calls `open` and `close`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from resprout.core.bundle import pick, whole
@@ -51,6 +51,9 @@ CONSUMERS_MAX: Final = 1_024
 """Of one subscription."""
 TURN_LEAP_MAX: Final = 1 << 20
 """So many turns may have been given by a broker that died before it told."""
+PEEKED_MAX: Final = 1_000
+"""Messages that are shown at once to a client that does not consume."""
+PEEKED_BYTES: Final = 1 << 20
 WINDOW_MAX: Final = 1 << 16
 """Messages that one consumer may have out."""
 
@@ -324,16 +327,22 @@ class Consumers:
             drops.tell()
 
     def _give(self, held: HeldDurable, consumer: Consumer, portion: Portion, out: list[Effect]) -> None:
-        item, bundle = portion.item, whole(portion.bundle)
-        is_whole = len(portion.offsets) == bundle.count
-        offsets = None if is_whole else tuple(portion.offsets)
-        given = bundle if offsets is None else pick(bundle, offsets)
-        tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1
         self._tell_drops(held, consumer, out)
-        size = ordering_bytes(bundle, item.hops)
-        consumer.session.room -= given.cost
-        handed = Handed(given, item.hops, size, offsets, tseq, portion.redelivered, portion.tries + 1)
+        handed = _handed(portion, portion.offsets)
+        consumer.session.room -= handed.bundle.cost
         out.append(Send(consumer.session.name, handed))
+
+    def peek(self, held: HeldDurable, session: ClientSession, count: int, out: list[Effect]) -> None:
+        """Show a client the next messages that wait, as many as may be shown at once."""
+        held.queue.fill()
+        left, room = min(count, PEEKED_MAX), PEEKED_BYTES
+        for portion in held.queue.waiting_portions():
+            if not left or room <= 0:
+                break
+            handed = _handed(portion, portion.offsets[:left])
+            left -= handed.bundle.count
+            room -= handed.bundle.cost
+            out.append(Send(session.name, handed))
 
     # -- how far it has come -------------------------------------------------------------------------------------------
 
@@ -352,6 +361,16 @@ class Consumers:
         """What consumers need not remember any longer, or have to; unless it is nothing."""
         if (message.marks or message.spans) and held.is_confirmed:
             out.extend([Send(consumer, message) for consumer in held.queue.consumers])
+
+
+def _handed(portion: Portion, offsets: Sequence[int]) -> Handed:
+    """Return the message that gives these messages of a portion to a consumer."""
+    item, bundle = portion.item, whole(portion.bundle)
+    picked = None if len(offsets) == bundle.count else tuple(offsets)
+    given = bundle if picked is None else pick(bundle, picked)
+    tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1
+    size = ordering_bytes(bundle, item.hops)
+    return Handed(given, item.hops, size, picked, tseq, portion.redelivered, portion.tries + 1)
 
 
 def _told(terms: Terms) -> str:

@@ -108,6 +108,8 @@ class Retries:
         """Time of the step; whoever calls the queue sets it."""
         self.redeliveries = 0
         """Messages that came back at this broker."""
+        self.dead_letters = 0
+        """Dead letters that are safe, of this broker."""
         self._known = TryCounts(known)
         self._untold: list[Tries] = []
         self._due: list[tuple[int, int, int, Portion]] = []

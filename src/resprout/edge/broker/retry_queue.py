@@ -5,6 +5,7 @@ See `SharedQueue` for who is handed what, and `Retries` for what is counted.
 
 from collections.abc import Sequence
 
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.broker.portion import Consumer, Portion
 from resprout.edge.broker.retries import REJECTED, TOO_LATE, DeadMessage
 from resprout.edge.broker.sharing import SharedQueue
@@ -49,6 +50,17 @@ class RetryQueue(SharedQueue):
         for portion in due:
             self._unlock_keys(portion)
         self._pending.put_back(due)
+
+    def purge(self) -> int:
+        """Drop everything that no consumer has, and is not dead. Return how many messages that were."""
+        aside = [portion for portion in self.retries.aside if id(portion) not in self.retries.dead]
+        for portion in aside:
+            self._unlock_keys(portion)
+            self.retries.drop(portion)
+        self._pending.put_back(aside)
+        count = self.waiting
+        self.drop_oldest(0, NUMBER_MAX)
+        return count
 
     def dead_letter_is_safe(self, dead: DeadMessage) -> None:
         """The message is done."""

@@ -13,11 +13,13 @@ that are not here yet are not remembered as done. So a false claim takes nothing
 Not decided here: who may consume, and where the subscription lives.
 """
 
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from resprout.core.bundle import Bundle, Origin, Pair, pairs_of
-from resprout.core.message_fields import Marks
+from resprout.core.message_fields import NUMBER_MAX, Marks
 from resprout.core.seen import Ranges
 from resprout.edge.broker.portion import (
     Consumer,
@@ -34,6 +36,9 @@ from resprout.edge.broker.retries import GONE, Retries
 from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
 from resprout.edge.durable_messages import NO_DROPS, Drops, Span, Spans
 
+SECOND_US: Final = 1_000_000
+CAME_MAX: Final = 10_000
+"""Seconds in which something came, of which it is remembered what. What is older counts as if it came then."""
 LOOK_AHEAD: Final = 1_000
 """What is looked at behind something that has to wait for its key."""
 CLAIMED_MAX: Final = 1 << 16
@@ -83,6 +88,8 @@ class SharedQueue:
         """The last number of a key that a consumer said it has, until earlier ones that wait were looked for."""
         self._serial = 0
         self._handed = 0
+        self._came: deque[tuple[int, int]] = deque(maxlen=CAME_MAX)
+        """When portions came: the first serial in each second."""
         self.dropped_items = DroppedItems()
 
     @property
@@ -112,6 +119,8 @@ class SharedQueue:
                 self._finish(item, bundle)
                 continue
             self._serial += 1
+            if not self._came or self.retries.now_us - self._came[-1][1] >= SECOND_US:
+                self._came.append((self._serial, self.retries.now_us))
             self._left[id(item)] = len(offsets)
             self._progress.open(item, bundle)
             keys = pairs_of(bundle.topic, bundle.keys) if self._is_shared and bundle.keys else ()
@@ -265,6 +274,15 @@ class SharedQueue:
     def progress(self) -> tuple[Marks, Spans]:
         """See `QueueProgress.take`."""
         return self._progress.take()
+
+    def oldest_us(self) -> int:
+        """When the oldest message came that is not done, to the second; 0: there is none."""
+        oldest = min([portion.serial for portion in self.portions()], default=0)
+        at = bisect_right(self._came, (oldest, NUMBER_MAX)) - 1 if oldest else -1
+        return self._came[max(at, 0)][1] if oldest else 0
+
+    def waiting_portions(self) -> Iterator[Portion]:
+        return iter(self._pending)
 
     def portions(self) -> Iterator[Portion]:
         """Everything that is not done."""

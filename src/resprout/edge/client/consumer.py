@@ -40,6 +40,7 @@ from resprout.edge.durable_messages import (
     Consume,
     Consuming,
     DropsTold,
+    DurableAction,
     EndSubscription,
     Handed,
     Replayed,
@@ -90,6 +91,7 @@ class ConsumerMachine:
         others: Sequence[str] = (),
         ends: bool = False,
         replay: str = "",
+        action: DurableAction = DurableAction.CONSUME,
     ) -> None:
         """`name`: of the consumer. `others`: brokers to turn to when the first one cannot be reached. `ends`: it
         consumes nothing, and says that the subscription is over."""
@@ -120,6 +122,7 @@ class ConsumerMachine:
         """The latest count of dropped messages that it was told, and by which broker of the subscription."""
         self._ending = False
         self._ends = ends
+        self._action = action
         self._replay = replay
         self._has_replayed = False
         self._on_event: dict[type, Callable[[Any, int, list[Effect]], None]] = {
@@ -252,6 +255,7 @@ class ConsumerMachine:
                 self._replay,
                 self._dropped_upto,
                 self._dropped_term,
+                self._action,
             )
             out.append(Send(event.peer, asked))
             self._since = []

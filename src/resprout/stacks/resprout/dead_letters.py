@@ -73,8 +73,6 @@ class DeadLetters:
         self._forwarding = forwarding
         self._served = served
         self._consumers = consumers
-        self.published = 0
-        """In this life."""
 
     def look(self, held: HeldDurable) -> None:
         """Publish dead letters of a subscription, and count as done what has a safe one."""
@@ -97,6 +95,7 @@ class DeadLetters:
 
     def _is_safe(self, held: HeldDurable, dead: DeadMessage) -> None:
         held.queue.dead_letter_is_safe(dead)
+        held.queue.retries.dead_letters += 1
         self._consumers.waking[held.queue.session.name] = held.queue.session
 
     def _publish(self, held: HeldDurable, dead: DeadMessage) -> None:
@@ -104,7 +103,6 @@ class DeadLetters:
         if self._seen.has(bundle):  # an earlier home has published it, and it came here
             self._is_safe(held, dead)
             return
-        self.published += 1
         self._life.note(
             "dead_letter", f"{held.name}: {dead.reason or EARLIER_HOME}", publisher=bundle.publisher,
             incarnation=bundle.incarnation, stream=bundle.stream, seq=bundle.first, topic=bundle.topic, keys=(),

@@ -26,6 +26,7 @@ from resprout.edge.durable_messages import (
     Acknowledged,
     Consume,
     Consuming,
+    DurableAction,
     DurableDue,
     EndSubscription,
     RetryDue,
@@ -35,7 +36,7 @@ from resprout.edge.durable_messages import (
     WhenFull,
 )
 from resprout.edge.messages import Attend, GoTo, HeldSubscription, Subscribe, Successor
-from resprout.edge.rights import fault_of_consumer, fault_of_end
+from resprout.edge.rights import fault_of_consumer, fault_of_end, fault_of_peek
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.order.log import Log
@@ -239,6 +240,9 @@ class Durables:
                 self._end_held(held)
             life.out.append(Send(session.name, Consuming(standing, reason)))
             return
+        if message.action is not DurableAction.CONSUME:
+            self._look_into(session, message, held)
+            return
         if held is None:
             refusal = self._refusal(session, message, state)
             if refusal is not None:
@@ -253,12 +257,28 @@ class Durables:
             if marks or spans:
                 life.out.append(Send(session.name, Acknowledged(marks, known=False, spans=spans)))
 
+    def _look_into(self, session: ClientSession, message: Consume, held: HeldDurable | None) -> None:
+        """Show or drop what waits, for a client that does not consume."""
+        life = self._life
+        if held is None:
+            reason = f"there is no durable subscription {message.subscription!r}"
+        elif message.action is DurableAction.PURGE:
+            reason = f"{held.queue.purge()} messages were dropped"
+            self.consumers.waking[inner_name(held.name)] = held.queue.session
+        elif fault := fault_of_peek(session, held.terms.filter):
+            life.out.append(Send(session.name, Consuming(Standing.REFUSED, fault)))
+            return
+        else:
+            self.consumers.peek(held, session, message.window, life.out)
+            reason = "that is all"
+        life.out.append(Send(session.name, Consuming(Standing.REFUSED if held is None else Standing.ENDED, reason)))
+
     def _fault(
         self, session: ClientSession, message: Consume, held: HeldDurable | None, state: DurableState | None
     ) -> str:
         """Why it may not be consumed, or ended, by whoever asks; empty when it may. Every broker knows the owner."""
         owner = held.owner if held is not None else state.owner if state is not None and not state.over else None
-        if not message.ends:
+        if not (message.ends or message.action is DurableAction.PURGE):
             return fault_of_consumer(session, message.subscription, owner)
         return fault_of_end(session, message.subscription, owner) if owner is not None else ""
 
