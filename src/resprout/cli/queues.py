@@ -118,8 +118,8 @@ def purge(subscription: str, access: Access) -> int:
     \b
         resprout purge workers --server b0.example:7450
 
-    Messages that consumers have stay with them. Consumers are told how many messages were dropped. With rules, the owner
-    of the subscription and identities that may `manage` it can do this.
+    Messages that consumers have stay with them. Consumers are told how many messages were dropped. With rules, the
+    owner of the subscription and identities that may `manage` it can do this.
     """
     run_loop(_purge(check_name(subscription, "name of a durable subscription"), access))
     tell(f"{subscription} is empty")

@@ -366,7 +366,7 @@ def read_terms(
     group: str | None,
     when_full: str | None,
     max_pending: int | None,
-    redelivery: Redelivery | None,
+    redelivery: Redelivery | None = None,
 ) -> tuple[str, Terms]:
     """Return the name of a durable subscription, and its terms. UsageError for a wrong argument."""
     check_filter_and_where(filter, where)

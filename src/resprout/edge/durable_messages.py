@@ -54,14 +54,14 @@ SPAN_BYTES: Final = MARK_BYTES + 9
 
 
 class Tries(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Publications of one origin that were handed out `count` times, and never acknowledged."""
+    """Publications of one origin that were handed out so many `times`, and never acknowledged."""
 
     publisher: str
     stream: str
     incarnation: BoundedNumber
     first: BoundedNumber
     last: BoundedNumber
-    count: BoundedNumber
+    times: BoundedNumber
 
     @property
     def origin(self) -> Origin:

@@ -64,12 +64,12 @@ class TryCounts:
         new: list[Tries] = []
         for each in tries:
             counts = self._of.get(each.origin, {})
-            fresh = [seq for seq in range(each.first, each.last + 1) if counts.get(seq, 0) < each.count]
+            fresh = [seq for seq in range(each.first, each.last + 1) if counts.get(seq, 0) < each.times]
             if not fresh or self._counts >= TRIES_KEPT:
                 continue
             self._of[each.origin] = counts
             self._counts -= len(counts)
-            counts.update(dict.fromkeys(fresh, each.count))
+            counts.update(dict.fromkeys(fresh, each.times))
             self._counts += len(counts)
             new.append(each)
         return new
@@ -251,8 +251,8 @@ def _joined(origin: Origin, counts: dict[int, int]) -> Sequence[Tries]:
     found: list[Tries] = []
     for seq in sorted(counts):
         last = found[-1] if found else None
-        if last is not None and last.last == seq - 1 and last.count == counts[seq]:
-            found[-1] = Tries(*origin, last.first, seq, last.count)
+        if last is not None and last.last == seq - 1 and last.times == counts[seq]:
+            found[-1] = Tries(*origin, last.first, seq, last.times)
         else:
             found.append(Tries(*origin, seq, seq, counts[seq]))
     return found
