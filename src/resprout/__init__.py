@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from resprout.client.local import local
     from resprout.client.past_events import EventsPage, Offset
     from resprout.client.receipts import Receipt
+    from resprout.client.redelivery import Redelivery
     from resprout.client.requesting import ServedRequest, Service
     from resprout.core.errors import (
         NameRefusedError,
@@ -111,6 +112,7 @@ __all__ = [
     "ReadError",
     "Receipt",
     "Reconnected",
+    "Redelivery",
     "RequestFailedError",
     "ResproutError",
     "ServedRequest",
@@ -173,6 +175,7 @@ _HOMES = {
     "PublishingHeld": "resprout.edge.requests",
     "ReadError": "resprout.client.errors",
     "Receipt": "resprout.client.receipts",
+    "Redelivery": "resprout.client.redelivery",
     "Reconnected": "resprout.client.errors",
     "RequestFailedError": "resprout.client.errors",
     "ResproutError": "resprout.core.errors",

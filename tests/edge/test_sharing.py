@@ -8,8 +8,9 @@ from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX, Mark
 from resprout.edge.broker.portion import CLAIMED_MAX, Consumer, DropCount, Portion
+from resprout.edge.broker.queue_progress import SPANS_TOLD_MAX
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.broker.sharing import SPANS_TOLD_MAX, SharedQueue
+from resprout.edge.broker.sharing import SharedQueue
 from resprout.edge.durable_messages import Drops, Span
 from resprout_lab.blocks.retention import KeptItem
 from tests.soak import cases

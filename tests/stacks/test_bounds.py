@@ -15,7 +15,18 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX, BoundedNumber
 from resprout.edge.broker.consumers import WINDOW_MAX
 from resprout.edge.broker.recorder import PAGE_BYTES
-from resprout.edge.durable_messages import Acknowledge, Consume, Consuming, Handed, Span, Standing, Terms
+from resprout.edge.durable_messages import (
+    Acknowledge,
+    Consume,
+    Consuming,
+    Handed,
+    RetryTerms,
+    Settle,
+    Settlement,
+    Span,
+    Standing,
+    Terms,
+)
 from resprout.edge.messages import Attend, DropsAcknowledged, Publish, Taken
 from resprout.journal.interface import FetchEvents
 from resprout.links.frames import FRAMES, Express, Part, Parted
@@ -143,15 +154,24 @@ def test_a_turn_that_nobody_was_given_is_refused() -> None:
 EVERYTHING = (Span("c", "ordered", 1, 1, NUMBER_MAX), Span("c", "ordered", NUMBER_MAX, 1, NUMBER_MAX))
 
 
-@pytest.mark.parametrize("forged", ["done", "has", "acknowledged"])
+@pytest.mark.parametrize("forged", ["done", "has", "acknowledged", *Settlement])
 @pytest.mark.parametrize("group", [False, True], ids=["alone", "group"])
-def test_nobody_acknowledges_or_claims_what_was_not_handed_out(forged: str, group: bool) -> None:
+def test_nobody_acknowledges_or_claims_what_was_not_handed_out(forged: str | Settlement, group: bool) -> None:
     """Attack 3 of issue 27: the owner got 1 of 11 messages, and the publisher was told that all were delivered."""
     scene = Durable(group)
+    if isinstance(forged, Settlement):
+        scene.terms = Terms("t", None, group, retry=RetryTerms("dead"))
     scene.join("owner")
     scene.publish(1, 2, 3)
     assert scene.handed == [1]
-    if forged == "acknowledged":
+    if isinstance(forged, Settlement):
+        scene.join("thief")
+        scene.hear("owner", Settle(forged, EVERYTHING[1:]))
+        scene.hear("thief", Settle(forged, EVERYTHING))
+        dead = scene.broker.parts.durables.consumers.held["jobs"].queue.retries.dead
+        assert len(dead) == (forged is Settlement.TERM), "what the thief had been handed, and nothing else"
+        scene.join("owner2" if not group else "other", 10)
+    elif forged == "acknowledged":
         scene.hear("owner", Acknowledge(EVERYTHING))
     else:
         claims: dict[str, Any] = {forged: EVERYTHING}
@@ -285,7 +305,7 @@ TESTED = {
     "DropsAcknowledged.notices",
     "ReadEvents.size", "Consume.window", "Consume.turn", "Pong.sent_us", "Tell.ttl", "Here.met", "Hello.incarnation",
     "Hello.grant",
-    *[f"{spans}[].{number}" for spans in ("Consume.done", "Consume.has", "Acknowledge.spans")
+    *[f"{spans}[].{number}" for spans in ("Consume.done", "Consume.has", "Acknowledge.spans", "Settle.spans")
       for number in ("incarnation", "first", "last")],
     *[f"Levels.{number}" for number in
       ("have[]", "firm[]", "back_have[]", "back_firm[]", "done", "ahead[].rung", "ahead[].first", "ahead[].last")],

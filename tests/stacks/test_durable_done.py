@@ -7,7 +7,7 @@ import pytest
 
 from resprout.core.errors import PeerError
 from resprout.core.message_fields import MARKS_MAX, NUMBER_MAX, Mark
-from resprout.edge.broker.sharing import SPANS_TOLD_MAX
+from resprout.edge.broker.queue_progress import SPANS_TOLD_MAX
 from resprout.edge.durable_messages import NO_DROPS, Drops, Span
 from resprout.stacks.resprout.durable_state import GAPS_MAX, DurableProgress, UnknownDone, check_progress
 

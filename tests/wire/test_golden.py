@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.message_fields import Mark
 from resprout.edge.durable_messages import (
@@ -16,12 +18,18 @@ from resprout.edge.durable_messages import (
     Consuming,
     Drops,
     DropsTold,
+    DurableAction,
     EndSubscription,
     Handed,
     Replayed,
+    RetryTerms,
+    Settle,
+    Settlement,
     Span,
     Standing,
+    TakenBack,
     Terms,
+    Tries,
     WhenFull,
 )
 from resprout.edge.messages import (
@@ -197,7 +205,9 @@ TOTAL = bundle(first=5, keys=("acc-1",), guarantee=Guarantee.TOTAL)
 WISH = FormerWish("$a/+", "x > 1")
 
 TERMS = Terms("jobs/#", "amount > 100", True, WhenFull.DROP_OLDEST, 1_000)
+RETRIED = msgspec.structs.replace(TERMS, retry=RetryTerms("dead/jobs", 5, 30_000_000))
 SPAN = Span("c1", "ordered", 2, 40, 41)
+TRIES = Tries("c1", "ordered", 2, 41, 41, 3)
 STATE = DurableState(
     "jobs", TERMS, 2, Life("b2", 3), "host:7402", 5, (MARK,), (MARK,), 3, ("w0.jobs",), "beginning", False,
     owner="teller", drops=Drops(9, 7), is_partial=True,
@@ -312,12 +322,17 @@ CONVERSATION: dict[str, Any] = {
         Consume("jobs", TERMS, 64), Consume("jobs", TERMS, 64, 3, (SPAN,), (SPAN, SPAN)),
         Consume("jobs", Terms("#", None, False), 1, ends=True, dropped_upto=9, dropped_term=2),
         Consuming(Standing.CONSUMER, "", 3), Consuming(Standing.FENCED, "another consumer has taken over"),
-        Handed(bundle(), 2, 9, None, -1, False), Handed(TOTAL, 2, 9, (0,), 1 << 40, True), DropsTold(7, 9, 2),
+        Consume("jobs", RETRIED, 10, action=DurableAction.PEEK),
+        Consume("jobs", TERMS, 1, action=DurableAction.PURGE),
+        Handed(bundle(), 2, 9, None, -1, False), Handed(TOTAL, 2, 9, (0,), 1 << 40, True, 3), DropsTold(7, 9, 2),
+        Settle(Settlement.NACK, (SPAN,), 5_000_000), Settle(Settlement.TERM, (SPAN, SPAN), 0, "no such order"),
+        Settle(Settlement.IN_PROGRESS, (SPAN,)), TakenBack((SPAN,)),
         Acknowledge((SPAN,)), Acknowledge((SPAN,), 9), Acknowledged((MARK,)), Acknowledged((MARK,), False, (SPAN,)),
         Replayed(), EndSubscription(),
     ),
     "durable subscriptions, from broker to broker": data(
         DurableKnown(STATE), DurableHeard("jobs", 2, 5), DurableDone("jobs", 2, (MARK,), (SPAN,), Drops(9, 7)),
+        DurableKnown(msgspec.structs.replace(STATE, tries=(TRIES,))), DurableDone("jobs", 2, (), tries=(TRIES,)),
     ),
     "publications that are not read": data(AskUnread(3, (MARK,), False), UnreadTold(3, True, False, (8,), False)),
     "after everything had stopped": data(

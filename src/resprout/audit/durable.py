@@ -16,6 +16,7 @@
   `audit.causal`); in a group, those that name a common key.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -28,7 +29,7 @@ from resprout.core.bundle import Pair
 from resprout.core.errors import UsageError
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.trace import kinds
-from resprout.trace.schema import Row, TraceError
+from resprout.trace.schema import Row, TraceError, values
 
 RULE: Final = "durable"
 NO_DURABLES: Final = "the trace holds no durable subscription"
@@ -45,6 +46,18 @@ class HandedOut(NamedTuple):
     life: ConsumerLife
     is_again: bool
     """It says that it may have been handed out before."""
+    deliveries: int = 1
+    """How often it says that it was handed out."""
+
+
+class DeadLetterRow(NamedTuple):
+    row: int
+    time_us: int
+    node: str
+    """Broker that published it."""
+    letter: MessageId
+    deliveries: int
+    """How often the message was handed out, as it says."""
 
 
 class DurableRecord:
@@ -66,6 +79,7 @@ class DurableRecord:
         """When it was acknowledged by whom."""
         self.lives: dict[str, int] = {}
         """By client: how often it began."""
+        self.begun: dict[ConsumerLife, int] = {}
         self.over: dict[ConsumerLife, int] = {}
         """When they were over."""
         self.present: dict[str, int] = {}
@@ -73,6 +87,12 @@ class DurableRecord:
         self.asked: int | None = None
         """The row of the first that wanted to consume it."""
         self.hands = Hands()
+        self.max_deliver = self.ack_wait_us = 0
+        self.rejected: dict[tuple[ConsumerLife, MessageId], int] = {}
+        """The last row in which a consumer rejected it, or gave it up."""
+        self.terminated: dict[MessageId, int] = {}
+        """The first row in which a consumer gave it up."""
+        self.dead: dict[MessageId, list[DeadLetterRow]] = {}
 
     def is_judged_for_loss(self, history: History) -> bool:
         is_kept = self.confirmed is not None and bool(self.present)
@@ -90,8 +110,14 @@ class DurableRecord:
         """
         if self.predicate is None or self.asked is None:
             return False
-        is_open = p.row > self.asked and p.id not in self.done if self.present else True
+        is_settled = p.id in self.done or p.id in self.dead
+        is_open = p.row > self.asked and not is_settled if self.present else True
         return is_open and matches(self.predicate, p)
+
+    @property
+    def may_come_back(self) -> bool:
+        """Whether consumers may reject messages."""
+        return self.max_deliver > 0 or self.ack_wait_us > 0
 
     @property
     def blocks_at_end(self) -> bool:
@@ -130,6 +156,11 @@ class Hands:
             for held in [held for held in mine if held[1] == id]:
                 del mine[held]
 
+    def let_go(self, pairs: Iterable[Pair], id: MessageId, life: ConsumerLife) -> None:
+        """It has not acknowledged it, and does not have it any more."""
+        for pair in pairs:
+            self._of.get(pair, {}).pop((life, id), None)
+
     def leave(self, life: ConsumerLife) -> None:
         for mine in self._of.values():
             for held in [held for held in mine if held[0] == life]:
@@ -144,14 +175,20 @@ def read_durables(history: History) -> list[DurableRecord]:
             for each in found.values():
                 each.end(row.node, row.time_us)
             continue
+        if row.kind == kinds.DEAD_LETTER:
+            _read_dead_letter(found, number, row)
+            continue
         name = durable_of(number, row)
         each = found.setdefault(name, DurableRecord(name))
         about = row.attributes or {}
         if row.kind == kinds.CONSUME:
             each.end(row.node, row.time_us)
             each.lives[row.node] = each.lives.get(row.node, 0) + 1
+            each.begun[each.life(row.node)] = row.time_us
             each.asked = number if each.asked is None else each.asked
             each.drops |= "drop_oldest" in about
+            each.max_deliver = _count(number, about.get("max_deliver", "0"))
+            each.ack_wait_us = _count(number, about.get("ack_wait", "0"))
             asked = _predicate(number, row)
             if each.confirmed is None:
                 each.predicate, each.is_group = asked, "group" in about
@@ -165,11 +202,18 @@ def read_durables(history: History) -> list[DurableRecord]:
             each.acknowledged.setdefault((each.life(row.node), id), number)
             each.done.setdefault(id, []).append((row.time_us, each.life(row.node)))
             each.hands.take(_pairs(history, id), id)
+        elif row.kind in (kinds.REJECTED, kinds.TERMINATED):
+            id = identity_of(number, row)
+            each.rejected[each.life(row.node), id] = number
+            each.hands.let_go(_pairs(history, id), id, each.life(row.node))
+            if row.kind == kinds.TERMINATED:
+                each.terminated.setdefault(id, number)
         elif row.kind == kinds.DROPS_TOLD:
             each.dropped = max(each.dropped, _count(number, about.get("dropped", "")))
         else:
             id = identity_of(number, row)
-            handed = HandedOut(number, row.time_us, each.life(row.node), "redelivered" in about)
+            deliveries = _count(number, about.get("deliveries", "1"))
+            handed = HandedOut(number, row.time_us, each.life(row.node), "redelivered" in about, deliveries)
             each.handed.setdefault(id, []).append(handed)
             if each.is_group:
                 each.hands.give(_pairs(history, id), id, handed)
@@ -182,6 +226,7 @@ def check_durables(history: History, durables: Iterable[DurableRecord], owed: by
         yield from _handed_though_known(each, history)
         yield from _in_two_hands(each, history)
         yield from _in_order(each, history)
+        yield from check_retries(each, history)
         if each.is_judged_for_loss(history):
             missing = [*_lost(each, history, owed), *_lost_with_a_consumer(each, history, owed)]
             if len(missing) > each.dropped:
@@ -223,7 +268,7 @@ def _handed_though_known(each: DurableRecord, history: History) -> Iterator[Anom
 
 def _in_two_hands(each: DurableRecord, history: History) -> Iterator[Anomaly]:
     for id, handed, other, had in each.hands.found:
-        if history.calm.covers(had.time_us, handed.time_us):
+        if not each.ack_wait_us and history.calm.covers(had.time_us, handed.time_us):
             what = f"while {had.life[0]} had {history.naming.message(other)} of the same key"
             yield _anomaly(each, history, id, handed, what)
 
@@ -232,7 +277,7 @@ def _in_order(each: DurableRecord, history: History) -> Iterator[Anomaly]:
     newest: dict[tuple[object, ...], Delivered] = {}
     for handed, id in sorted((handed, id) for id, times in each.handed.items() for handed in times):
         p = _published(history, id)
-        if p is None or not p.ordered:
+        if p is None or not p.ordered or (handed.is_again and each.may_come_back and not each.is_group):
             continue
         origin = (handed.life, id[0], p.lane)
         lines = [(*origin, pair) for pair in p.lines if pair[1]] if each.is_group else [origin]
@@ -246,7 +291,7 @@ def _lost(each: DurableRecord, history: History, owed: bytearray) -> Iterator[An
     for p in history.publications:
         if each.confirmed is None or each.predicate is None or p.row < each.confirmed or not owed[p.number]:
             continue
-        if p.id not in each.handed and matches(each.predicate, p):
+        if p.id not in each.handed and p.id not in each.dead and matches(each.predicate, p):
             name = history.name(p.number)
             text = f"{each.name}: nobody was handed {name}, published on {p.topic} at {seconds(p.time_us)}"
             yield Anomaly(RULE, p.time_us, each.name, (name,), text)
@@ -258,17 +303,95 @@ def _lost_with_a_consumer(each: DurableRecord, history: History, owed: bytearray
         return
     for id, times in each.handed.items():
         p = _published(history, id)
-        if p is None or id in each.done or p.row < (each.confirmed or 0) or not owed[p.number]:
+        if p is None or id in each.done or id in each.dead or p.row < (each.confirmed or 0) or not owed[p.number]:
             continue
-        if all(each.over.get(handed.life, NEVER) <= latest for handed in times):
-            gone = f"{times[-1].life[0]}, which is gone and has not acknowledged it"
+        if not any(_has(each, id, handed, latest) for handed in times):
+            is_gone = each.over.get(times[-1].life, NEVER) <= latest
+            gone = f"{times[-1].life[0]}, which {'is gone' if is_gone else 'gave it back'} and has not acknowledged it"
             name = history.name(p.number)
             yield Anomaly(RULE, p.time_us, each.name, (name,), f"{each.name}: nobody was handed {name} after {gone}")
 
 
+def _has(each: DurableRecord, id: MessageId, handed: HandedOut, latest: int) -> bool:
+    """Whether a consumer still has a message at the end."""
+    if each.over.get(handed.life, NEVER) <= latest or each.rejected.get((handed.life, id), -1) > handed.row:
+        return False
+    return not each.ack_wait_us or handed.time_us + each.ack_wait_us > latest
+
+
+def check_retries(each: DurableRecord, history: History) -> Iterator[Anomaly]:
+    """What comes back is counted, and given up as the policy says, with one dead letter."""
+    for id, times in each.handed.items():
+        if each.may_come_back or len(times) > 1:
+            yield from _counted(each, history, id, times)
+    for id, letters in each.dead.items():
+        yield from _given_up_rightly(each, history, id, letters)
+
+
+def _counted(each: DurableRecord, history: History, id: MessageId, times: list[HandedOut]) -> Iterator[Anomaly]:
+    """A delivery is counted for certain unless something happened to a broker or link before others were told. Those to
+    different consumers may arrive in another order than they were sent."""
+    counted = [
+        history.calm_brokers.covers(handed.time_us, min(later.time_us + QUIET_US, times[-1].time_us))
+        for handed, later in itertools.pairwise(times)
+    ]
+    for n, handed in enumerate(times):
+        begun_us = each.begun.get(handed.life, 0)
+        known = sum([
+            is_counted and (g.life == handed.life or max(begun_us, handed.time_us - QUIET_US) > g.time_us)
+            for g, is_counted in zip(times[:n], counted, strict=False)
+        ])  # fmt: skip
+        if handed.deliveries < known + 1:
+            yield _anomaly(each, history, id, handed, f"as delivery {handed.deliveries}, after {known}")
+        most = max(handed.deliveries, known + 1)
+        if 0 < each.max_deliver < most:
+            yield _anomaly(each, history, id, handed, f"for the {most}th time; at most {each.max_deliver}")
+
+
+def _given_up_rightly(
+    each: DurableRecord, history: History, id: MessageId, letters: list[DeadLetterRow]
+) -> Iterator[Anomaly]:
+    first, p = letters[0], _published(history, id)
+    name = history.naming.message(id)
+
+    def wrong(letter: DeadLetterRow, what: str) -> Anomaly:
+        text = f"{each.name}: {letter.node} published a dead letter of {name} at {seconds(letter.time_us)}, {what}"
+        return Anomaly(RULE, letter.time_us, letter.node, (name,), text)
+
+    if p is None or p.row > first.row or (each.predicate is not None and not matches(each.predicate, p)):
+        yield wrong(first, "which was not for the subscription")
+    for letter in letters:
+        if letter.letter != first.letter:
+            yield wrong(letter, "which is the second one")
+        is_spent = 0 < each.max_deliver <= letter.deliveries
+        if not is_spent and each.terminated.get(id, NEVER) > letter.row:
+            yield wrong(letter, f"after {letter.deliveries} deliveries, and no consumer had given it up")
+    for handed in each.handed.get(id, ()):
+        is_later = handed.time_us > first.time_us + QUIET_US  # others may have been on the way
+        if is_later and history.calm_brokers.covers(first.time_us, handed.time_us):
+            yield _anomaly(each, history, id, handed, "after its dead letter was published")
+    for time_us, life in each.done.get(id, ()):
+        known = history.calm.quiet_after(time_us, each.over.get(life, NEVER))
+        if known < first.time_us:
+            yield wrong(first, f"which {life[0]} had acknowledged at {seconds(time_us)}")
+
+
+def _read_dead_letter(found: dict[str, DurableRecord], number: int, row: Row) -> None:
+    about = values(row.attributes)
+    name, id, deliveries = (about.get(key) for key in ("dead_subscription", "dead_id", "dead_deliveries"))
+    if not isinstance(name, str) or not isinstance(id, str) or not isinstance(deliveries, int):
+        raise TraceError(f"row {number}: a dead letter that does not say whose it is")
+    origin, _, seq = id.rpartition(":")
+    source, _, stream = origin.rpartition("/")
+    publisher, _, life = source.rpartition(".")
+    message = (publisher, _count(number, life), stream, _count(number, seq))
+    letter = DeadLetterRow(number, row.time_us, row.node, identity_of(number, row), deliveries)
+    found.setdefault(name, DurableRecord(name)).dead.setdefault(message, []).append(letter)
+
+
 def _count(number: int, text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise TraceError(f"row {number}: {text!r} is no number of dropped messages")
+        raise TraceError(f"row {number}: {text!r} is no number of messages")
     return int(text)
 
 

@@ -55,6 +55,8 @@ UNREST: Final = frozenset(
     )
 )  # fmt: skip
 """Kinds of rows after which brokers may know different things for a while."""
+MADE: Final = (kinds.PUBLISH, kinds.DEAD_LETTER)
+"""Kinds of rows that make a publication known."""
 _OVER: Final = (kinds.CRASH, kinds.LEAVE)
 LOGGED: Final = (
     kinds.LOG_DECLARED, kinds.LOG_FED, kinds.LOG_KEPT, kinds.LOG_GAP, kinds.LOG_END, kinds.LOG_READ, kinds.LOG_PAGE,
@@ -161,7 +163,14 @@ class History:
         rows = _in_time_order(rows)
         self._first_shock_us = next((row.time_us for row in rows if row.kind in UNREST), NEVER)
         self.calm = CalmTimes(Shock(r.time_us, r.kind, r.node, r.detail or "") for r in rows if r.kind in UNREST)
-        self.naming = Naming((r.publisher or "", r.incarnation or 0, "", 0) for r in rows if r.kind == kinds.PUBLISH)
+        consumers = {r.node for r in rows if r.kind == kinds.CONSUME}
+        self.calm_brokers = CalmTimes(
+            Shock(r.time_us, r.kind, r.node, r.detail or "")
+            for r in rows
+            if r.kind in UNREST and r.node not in consumers
+        )
+        """The same, where what happens to consumers of durable subscriptions does not count."""
+        self.naming = Naming((r.publisher or "", r.incarnation or 0, "", 0) for r in rows if r.kind in MADE)
         self._read(rows)
         self._settle()
 
@@ -195,6 +204,7 @@ class History:
     def _read(self, rows: Sequence[Row]) -> None:
         readers = {
             kinds.PUBLISH: self._publish,
+            kinds.DEAD_LETTER: self._dead_letter,
             kinds.DELIVER: self._deliver,
             kinds.DROPPED: self._drop,
             kinds.RECEIPT: self._receipt,
@@ -214,6 +224,8 @@ class History:
             kinds.HANDED: self._consume,
             kinds.DROPS_TOLD: self._consume,
             kinds.ACKNOWLEDGED: self._consume,
+            kinds.REJECTED: self._consume,
+            kinds.TERMINATED: self._consume,
             kinds.CONSUME_OVER: self._consume,
             **dict.fromkeys(LOGGED, self._log),
             kinds.CUT: self._tear,
@@ -241,7 +253,8 @@ class History:
         if id in self.number_of:  # everything else takes no notice of it
             presence.tell_taken(self, id, row.time_us)
             return
-        presence.check_number(self, self._newest, id, row.time_us)
+        if row.kind == kinds.PUBLISH:
+            presence.check_number(self, self._newest, id, row.time_us)
         keys = row.keys or ()
         topics, pairs = names_of(topic, keys)
         lane = self.promise.lane(topic)
@@ -272,6 +285,15 @@ class History:
                 self.lives[life_number].early[publication.number] = position
         if publication.ordered:
             self._last_ordered[row.node, lane] = publication.number
+
+    def _dead_letter(self, number: int, row: Row) -> None:
+        """A broker publishes it. One that does not know whether an earlier broker has done so does it again."""
+        self._consume(number, row)
+        known = self.number_of.get(identity_of(number, row))
+        if known is None:
+            self._publish(number, row)
+        else:
+            self.publications[known].life = self._life(row.node).number
 
     def _deliver(self, number: int, row: Row) -> None:
         id = identity_of(number, row)

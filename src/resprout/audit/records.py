@@ -251,7 +251,7 @@ def guarantee_of(number: int, row: Row) -> tuple[str, Guarantee]:
     """The topic and the guarantee of a publish row."""
     if row.topic is None or row.guarantee is None:
         raise TraceError(f"row {number}: a publish row without topic or guarantee")
-    if row.node != row.publisher:
+    if row.node != row.publisher and row.kind == kinds.PUBLISH:
         raise TraceError(f"row {number}: {row.node} reports a publication of {row.publisher}")
     try:
         guarantee = Guarantee.parse(row.guarantee)

@@ -72,8 +72,8 @@ SECTIONS: Final = {
     "Publish and subscribe": ("pub", "sub", "request", "reply", "read"),
     "Run brokers": ("up", "broker", "tap"),
     "Try faults on `resprout up`": ("freeze", "resume", "crash", "restart"),
-    "Look at a network": ("status", "log", "top", "who", "trace"),
-    "Administer a network": ("certificates", "secret", "end-subscription", "forget", "journal", "mend"),
+    "Look at a network": ("status", "subscriptions", "peek", "dead-letters", "log", "top", "who", "trace"),
+    "Administer a network": ("certificates", "secret", "end-subscription", "purge", "forget", "journal", "mend"),
     "Run and judge scenarios": ("sim", "run", "swarm", "audit", "watch", "bench"),
     "Collect runs": ("archive", "sweep", "report", "conclude"),
 }
@@ -91,6 +91,9 @@ VERBS: Final = {
     "reply": Verb("publish", "Answer requests on topics that match FILTER"),
     "read": Verb("subscribe", "Print stored events of topics that match FILTER"),
     "status": Verb("status", "Show the tree that a broker is in"),
+    "subscriptions": Verb("queues", "Show durable subscriptions and groups, with their lag"),
+    "peek": Verb("queues", "Show the next messages of the durable subscription NAME"),
+    "dead-letters": Verb("queues", "Show or replay the dead letters of the durable subscription NAME"),
     "log": Verb("logs", "Show the logs of a network"),
     "top": Verb("top", "Show rates and queues of all brokers, until Ctrl-C"),
     "who": Verb("status", "Show who receives a publication on TOPIC"),
@@ -98,6 +101,7 @@ VERBS: Final = {
     "certificates": Verb("administration", "Make certificates for brokers and clients"),
     "secret": Verb("administration", "Make a secret for the identity NAME"),
     "end-subscription": Verb("administration", "End the durable subscription NAME"),
+    "purge": Verb("queues", "Drop what waits for the durable subscription NAME"),
     "forget": Verb("administration", "Tell the network that the brokers NAME... will never return"),
     "journal": Verb("administration", "Show the content of DIR, the --data folder of a broker"),
     "mend": Verb("administration", "Recover the intact records in DIR"),
@@ -116,7 +120,7 @@ VERBS: Final = {
 
 
 CLIENT_VERBS: Final = (
-    *SECTIONS["Publish and subscribe"], *SECTIONS["Look at a network"], "end-subscription", "forget",
+    *SECTIONS["Publish and subscribe"], *SECTIONS["Look at a network"], "end-subscription", "purge", "forget",
 )  # fmt: skip
 """These read the configuration file (`read_defaults`)."""
 

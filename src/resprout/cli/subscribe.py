@@ -26,6 +26,7 @@ from resprout.client.durable import WHEN_FULL, DurableInbox, WhenFullWord, read_
 from resprout.client.errors import ClientEvent, EventsMissing, MessagesDropped, gap_text
 from resprout.client.inbox import Inbox
 from resprout.client.past_events import EventsPage, Offset, Start, read_start
+from resprout.client.redelivery import Redelivery
 from resprout.core.errors import UsageError
 from resprout.core.limits import check_name
 from resprout.edge.requests import StoredMessage
@@ -51,6 +52,14 @@ allow_gaps_option = click.option(
     help="What the broker does when this reader is too slow. Default: disconnect; with --durable or --group, block. "
     "Only these can spill.",
 )  # fmt: skip
+@click.option(
+    "--max-deliver", type=click.IntRange(1), metavar="N",
+    help="With --durable or --group: a message that is delivered N times without an ack becomes a dead letter.",
+)  # fmt: skip
+@click.option(
+    "--ack-wait", type=float, metavar="SECONDS",
+    help="With --durable or --group: a message that is not acknowledged in this time is delivered again.",
+)  # fmt: skip
 @click.option("--replay-from", metavar="WHERE", help="Begin with stored events: 'earliest', an offset or a time.")
 @click.option("--log", metavar="NAME", help="Follow this log, from --replay-from on. [the latest]")
 @allow_gaps_option
@@ -65,6 +74,8 @@ def sub(
     durable: str | None,
     group: str | None,
     when_full: WhenFullWord | None,
+    max_deliver: int | None,
+    ack_wait: float | None,
     replay_from: str | None,
     log: str | None,
     allow_gaps: bool,
@@ -83,7 +94,7 @@ def sub(
         resprout sub 'bank/#' --replay-from earliest --server tap.example:7450
         resprout sub 'bank/#' --log bank --replay-from log.bank@41
         resprout sub 'orders/#' --durable billing
-        resprout sub 'jobs/#' --group workers
+        resprout sub 'jobs/#' --group workers --max-deliver 5 --ack-wait 30
         resprout sub 'orders/#' --durable archive --when-full spill
 
     A message of a durable subscription counts as processed when it is printed. `resprout end-subscription` ends it.
@@ -102,12 +113,20 @@ def sub(
             read_policy(when_full)
         else:
             read_terms(filter, where, durable, group, when_full, None)
+    redelivery = None
+    if max_deliver is not None or ack_wait is not None:
+        if durable is None and group is None:
+            raise UsageError("--max-deliver and --ack-wait are for durable subscriptions: give --durable or --group")
+        redelivery = Redelivery(max_deliver=max_deliver, ack_wait=ack_wait)
+        read_terms(filter, where, durable, group, when_full, None, redelivery)
     if json and raw:
         raise UsageError("--json and --raw are two ways to print; choose one")
     _check(filter, where)
     show = as_json if json else as_payload if raw else as_text
     is_told = verbose or sys.stderr.isatty()
-    work = _follow(filter, where, count, show, access, is_told, durable, group, when_full, replay_from, allow_gaps, log)
+    work = _follow(
+        filter, where, count, show, access, is_told, durable, group, when_full, redelivery, replay_from, allow_gaps, log
+    )
     run_loop(_print_arriving(work))
     return 0
 
@@ -141,6 +160,7 @@ async def _follow(
     durable: str | None,
     group: str | None,
     when_full: WhenFullWord | None,
+    redelivery: Redelivery | None,
     replay_from: str | None,
     allow_gaps: bool,
     log: str | None,
@@ -157,7 +177,7 @@ async def _follow(
             # stay for the next consumer.
             inbox = await client.subscribe(
                 filter, where, durable=durable, group=group, when_full=when_full, manual_ack=True,
-                replay_from=replay_from, allow_gaps=allow_gaps, log=log,
+                redelivery=redelivery, replay_from=replay_from, allow_gaps=allow_gaps, log=log,
             )  # fmt: skip
         if verbose:
             tell(f"subscribed to {filter}" + (f" where {where}" if where else ""), err=True)

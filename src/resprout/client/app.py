@@ -44,11 +44,12 @@ from resprout.client.errors import (
     SlowConsumerError,
 )
 from resprout.client.inbox import Inbox, TypedMessage, decoder_of
+from resprout.client.redelivery import Redelivery
 from resprout.client.requesting import ServedRequest
 from resprout.core.errors import UsageError, logger
 from resprout.core.guarantee import Guarantee, GuaranteeName, ReceiptLevel
 from resprout.core.limits import check_topic
-from resprout.core.message import Message
+from resprout.core.message import DurableMessage, Message
 from resprout.core.message_fields import NUMBER_MAX
 
 Handler = Callable[..., Awaitable[Any]]
@@ -86,6 +87,7 @@ class _Route:
         self.handler = handler
         self.policy = policy
         self._subscription = subscription
+        self.redelivers = subscription["redelivery"] is not None
         self.is_durable = subscription["durable"] is not None or subscription["group"] is not None
         self.kind = _first_parameter(handler)
         self._decode = decoder_of(self.kind) if self.kind not in (bytes, Message) else None
@@ -137,22 +139,25 @@ class Application:
         when_full: WhenFullWord | None = None,
         max_pending: int | None = None,
         window: int | None = None,
+        redelivery: Redelivery | None = None,
         retries: int = 0,
         retry_delay: float = 1.0,
         on_error: OnError = "skip",
     ) -> Callable[[H], H]:
-        """Give every message that matches to the handler below. `durable` to `window` are those of `Client.subscribe`.
+        """Give every message that matches to the handler below. `durable` to `redelivery` are those of
+        `Client.subscribe`.
 
         A handler that raises is tried again up to `retries` times, after `retry_delay` seconds, then twice as long each
         time, up to a minute. A payload that does not decode is not tried again. Then `on_error` decides: "skip" logs
-        the error and goes on (a durable message is acknowledged); "stop" ends the application with the error, and a
+        the error and goes on (a durable message is acknowledged; with `redelivery` it is rejected, `nack`, or given up,
+        `term`, if its payload does not decode); "stop" ends the application with the error, and a
         durable message is delivered again to the next consumer. UsageError for a wrong argument or handler.
         """
         check_filter_and_where(filter, where)
         if durable is not None or group is not None:
-            read_terms(filter, where, durable, group, when_full, max_pending)
+            read_terms(filter, where, durable, group, when_full, max_pending, redelivery)
         else:
-            check_durable_only({"max_pending": max_pending, "window": window})
+            check_durable_only({"max_pending": max_pending, "window": window, "redelivery": redelivery})
             if when_full is not None:
                 read_policy(when_full)
         if window is not None:
@@ -164,6 +169,7 @@ class Application:
         policy = RetryPolicy(retries, delay_s, check_word(on_error, "on_error", ("skip", "stop")))
         subscription = {
             "durable": durable, "group": group, "when_full": when_full, "max_pending": max_pending, "window": window,
+            "redelivery": redelivery,
         }  # fmt: skip
 
         def take(handler: H) -> H:
@@ -296,6 +302,9 @@ class Application:
                 await self._failed(route, request, error)
                 if route.policy.on_error == "stop":
                     raise
+                if route.redelivers and isinstance(message, DurableMessage):
+                    _reject(message, error, route.policy.delay_s)
+                    return
                 break
         if route.is_durable:
             message.ack()
@@ -348,3 +357,11 @@ def _first_parameter(handler: Handler) -> Any:
     if kind is None:
         raise UsageError(f"the first parameter of {name} has no annotation: write `async def {name}(order: Order)`")
     return kind
+
+
+def _reject(message: DurableMessage, error: Exception, delay_s: float) -> None:
+    """Have a message delivered again, or give it up if its payload cannot be decoded."""
+    if isinstance(error, MistypedPayloadError):
+        message.term("its payload could not be decoded")
+    else:
+        message.nack(delay=delay_s)

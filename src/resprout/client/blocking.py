@@ -298,6 +298,35 @@ class BlockingDurableInbox(BlockingInbox[M]):
         """Acknowledge messages: no consumer receives them again. It does not wait for the broker. UsageError for a
         message of another inbox; FencedError, or ClosedError, when this consumer does not have the subscription any
         more."""
+        own = self._durable_messages(messages)
+        self._background.post(lambda: self._acknowledge(own))
+
+    def nack(self, *messages: Any, delay: float = 0.0) -> None:
+        """Have messages delivered again, after `delay` seconds or more; see `resprout.DurableInbox.nack`."""
+        self._settle(messages, lambda own: self._durable.nack(*own, delay=delay))
+
+    def in_progress(self, *messages: Any) -> None:
+        """Let `ack_wait` begin anew for messages; see `resprout.DurableInbox.in_progress`."""
+        self._settle(messages, lambda own: self._durable.in_progress(*own), is_over=False)
+
+    def term(self, *messages: Any, reason: str = "") -> None:
+        """Give messages up: they become dead letters; see `resprout.DurableInbox.term`."""
+        self._settle(messages, lambda own: self._durable.term(*own, reason=reason))
+
+    def _settle(self, messages: Any, say: Callable[[list[DurableMessage]], None], is_over: bool = True) -> None:
+        own = self._durable_messages(messages)
+        if is_over:
+            settled = {message.id for message in own}
+            kept = [one for one in self._out if getattr(one, "id", None) not in settled]
+            self._out.clear()
+            self._out.extend(kept)
+
+        async def settle() -> None:
+            say(own)
+
+        self._background.call(settle())
+
+    def _durable_messages(self, messages: Any) -> list[DurableMessage]:
         self._background.check_process()
         own: list[DurableMessage] = []
         for one in messages:
@@ -306,7 +335,7 @@ class BlockingDurableInbox(BlockingInbox[M]):
                 raise wrong("messages", one, f"messages that the inbox of {self.name!r} has delivered")
             own.append(msgspec.structs.replace(message, inbox=self._durable))
         self._durable.check_ack()
-        self._background.post(lambda: self._acknowledge(own))
+        return own
 
     def _asked(self) -> None:
         out: list[M] = []

@@ -51,12 +51,13 @@ from resprout.client.inbox import Batch, Inbox, TypedInbox, plain
 from resprout.client.logs import LogClient
 from resprout.client.past_events import EventsPage, ReplayingInbox, Start, replay_text
 from resprout.client.publisher import Turns
+from resprout.client.queues import QueueCalls
+from resprout.client.redelivery import Redelivery
 from resprout.client.requesting import Conversing, Requester
 from resprout.client.subscriptions import ClientSubscriptions, Subscribing, Subscription
 from resprout.core.contract import Answer, Deliver, EndCode
 from resprout.core.errors import UnsupportedSubscriptionError, UsageError
 from resprout.core.guarantee import ReceiptLevel
-from resprout.core.limits import check_name
 from resprout.core.message import Message, MessageId
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.durable_messages import Terms, WhenFull
@@ -81,6 +82,7 @@ from resprout.edge.requests import (
 )  # fmt: skip
 from resprout.links.options import LinkOptions
 from resprout.net.host import Host, Upward
+from resprout.stacks.status import DurableSeen
 
 CLOSE_SECONDS_MAX = 5.0
 
@@ -88,7 +90,7 @@ _CLIENTS: "WeakSet[Client]" = WeakSet()
 """The clients of this process."""
 
 
-class Client(LogClient, Conversing, Subscribing):
+class Client(LogClient, QueueCalls, Conversing, Subscribing):
     """A connected client. Made by `resprout.connect`."""
 
     def __init__(
@@ -206,6 +208,7 @@ class Client(LogClient, Conversing, Subscribing):
         max_pending: int | None,
         window: int | None,
         manual_ack: bool,
+        redelivery: Redelivery | None,
         replay_from: Start | None,
         allow_gaps: bool,
     ) -> Inbox:
@@ -214,7 +217,7 @@ class Client(LogClient, Conversing, Subscribing):
         if durable is not None or group is not None:
             if into is not None:
                 raise UsageError("into: a durable subscription has an inbox of its own")
-            name, terms = read_terms(filter, where, durable, group, when_full, max_pending)
+            name, terms = read_terms(filter, where, durable, group, when_full, max_pending, redelivery)
             return await self._consume(name, terms, window, manual_ack, replay_from, read)
         if when_full is not None:
             policy = read_policy(when_full)
@@ -288,15 +291,11 @@ class Client(LogClient, Conversing, Subscribing):
         if waits:
             await asyncio.gather(*(asyncio.shield(ended) for ended in waits))
 
-    async def end_subscription(self, name: str) -> None:
-        """End a durable subscription for all consumers and discard its backlog. Where clients prove their identity,
-        only its owner, and identities that may `manage` it, can do this. Raises SubscribeError if it does not exist."""
-        check_name(name, "name of a durable subscription")
-        self._check_open()
-        check_offered_here(self._machine.serving)
-        brokers, terms = self._machine.brokers, Terms("#", None, False)
-        over = await consume(self._host, self.name, brokers, self._links, name, terms, ends=True)
-        await over.close()
+    async def _consume_letters(self, store: DurableSeen) -> DurableInbox:
+        when_full: WhenFullWord = "spill" if store.when_full == "spill" else "block"
+        inbox = await self.subscribe(store.filter, group=store.name, when_full=when_full, window=1, manual_ack=True)
+        assert isinstance(inbox, DurableInbox), "a group has one"
+        return inbox
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from resprout.client.errors import (
 )
 from resprout.client.inbox import Batch, Inbox
 from resprout.client.past_events import EventsPage, ReadPage, ReplayedPast, Start, read_start
+from resprout.client.redelivery import Redelivery, Settling, retry_terms
 from resprout.core import limits
 from resprout.core.contract import Answer, Deliver, Request
 from resprout.core.errors import ResproutError, UnsupportedSubscriptionError, UsageError
@@ -39,7 +40,7 @@ from resprout.core.limits import check_name
 from resprout.core.message import DurableMessage, Message, durable_message
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.client.consumer import ConsumerMachine
-from resprout.edge.durable_messages import Standing, Terms, WhenFull
+from resprout.edge.durable_messages import DurableAction, Settlement, Standing, Terms, WhenFull
 from resprout.edge.messages import Extra, Serving
 from resprout.edge.requests import (
     AcknowledgeRequest,
@@ -49,6 +50,7 @@ from resprout.edge.requests import (
     EndRequest,
     LeaveRequest,
     ReplayedRequest,
+    SettleRequest,
 )
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
@@ -80,7 +82,7 @@ MAX_PENDING: Final = 10_000
 """Messages that may wait where the oldest are dropped, unless told otherwise."""
 
 
-class DurableInbox(Inbox):
+class DurableInbox(Settling, Inbox):
     """An inbox whose messages must be acknowledged. Made by `Client.subscribe`.
 
     Raises FencedError when another consumer has taken over the subscription, ClosedError when it was ended elsewhere or
@@ -102,6 +104,9 @@ class DurableInbox(Inbox):
         """Name of the subscription."""
         self.dropped = 0
         """Messages that were dropped because too many waited, as far as this consumer was told."""
+        self.redelivers = False
+        self.shown: list[Message] = []
+        """Messages that had come, and that the program had not had, when the inbox was over."""
         self.began: asyncio.Future[None] = loop.create_future()
         self.ended: asyncio.Future[None] = loop.create_future()
         self._manual_ack = manual_ack
@@ -181,11 +186,22 @@ class DurableInbox(Inbox):
         """Acknowledge messages: no consumer receives them again. The broker is told at the end of this turn of the
         event loop. UsageError for a message of another inbox; FencedError, or ClosedError, when this consumer does not
         have the subscription any more, and another one receives them."""
+        self._check_own(messages)
+        self._acknowledge(messages)
+
+    def _check_own(self, messages: Sequence[DurableMessage]) -> None:
         for message in messages:
             if not isinstance(message, DurableMessage) or message.inbox is not self:
                 raise wrong("messages", message, f"messages that the inbox of {self.name!r} has delivered")
         self.check_ack()
-        self._acknowledge(messages)
+
+    def _settle(self, settlement: Settlement, messages: Sequence[DurableMessage], delay_us: int, reason: str) -> None:
+        self._check_own(messages)
+        if settlement is not Settlement.IN_PROGRESS:
+            settled = {message.id for message in messages}
+            self._out = [message for message in self._out if message.id not in settled]
+        self._say()
+        self._host.handle(Request(SettleRequest(settlement, tuple(messages), delay_us, reason)))
 
     def check_ack(self) -> None:
         """ClosedError, or FencedError, when acks have no effect any more."""
@@ -311,6 +327,7 @@ class DurableInbox(Inbox):
             self.began.set_exception(FencedError(news.reason) if self._is_fenced else error(news.reason))
         if not self.ended.done():
             self.ended.set_result(None)
+        self.shown = [message for batch, messages in self._batches for message in messages]
         self._discard()
         if self._is_ending and news.standing is Standing.ENDED:
             self.end()
@@ -349,6 +366,7 @@ def read_terms(
     group: str | None,
     when_full: str | None,
     max_pending: int | None,
+    redelivery: Redelivery | None = None,
 ) -> tuple[str, Terms]:
     """Return the name of a durable subscription, and its terms. UsageError for a wrong argument."""
     check_filter_and_where(filter, where)
@@ -365,7 +383,8 @@ def read_terms(
         check_count(max_pending, "max_pending", 1, NUMBER_MAX)
         if not drops:
             raise UsageError(f"max_pending={max_pending} is for when_full='drop_oldest'")
-    return name, Terms(filter, where, group is not None, policy, (max_pending or MAX_PENDING) if drops else 0)
+    pending = (max_pending or MAX_PENDING) if drops else 0
+    return name, Terms(filter, where, group is not None, policy, pending, retry_terms(redelivery, name))
 
 
 def read_policy(when_full: str) -> WhenFull:
@@ -410,6 +429,7 @@ async def consume(
     manual_ack: bool = False,
     on_event: OnEvent | None = None,
     ends: bool = False,
+    action: DurableAction = DurableAction.CONSUME,
     replay: str = "",
     read: Callable[[str, Start], Awaitable[EventsPage]] | None = None,
     missing: TellGap = lambda journal, gap: None,
@@ -421,10 +441,20 @@ async def consume(
     incarnation = next_incarnation(here.met)
     others = [other for other in brokers if other != here.name]
     machine = ConsumerMachine(
-        session, incarnation, here.name, name, terms, window=window, others=others, ends=ends, replay=replay
+        session,
+        incarnation,
+        here.name,
+        name,
+        terms,
+        window=window,
+        others=others,
+        ends=ends,
+        replay=replay,
+        action=action,
     )
     read_there = _reading_at(lambda: machine.broker, read) if read is not None else None
     inbox = DurableInbox(name, manual_ack, on_event, asyncio.get_running_loop(), read_there, missing)
+    inbox.redelivers = terms.retry is not None
     carried = Links(
         machine,
         name=session,
@@ -440,7 +470,7 @@ async def consume(
     inbox.run_on(own)
     own.start()
     try:
-        await (inbox.over_for_all() if ends else inbox.began)
+        await (inbox.over_for_all() if ends or action is not DurableAction.CONSUME else inbox.began)
     except BaseException:
         await inbox.close()
         raise

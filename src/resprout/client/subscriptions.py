@@ -19,6 +19,7 @@ from resprout.client.errors import ClosedError, SubscribeError
 from resprout.client.inbox import Inbox, TypedInbox, inbox_of_type
 from resprout.client.logs import log_of
 from resprout.client.past_events import Start, read_start
+from resprout.client.redelivery import Redelivery
 from resprout.core.errors import UsageError
 from resprout.core.message import Message
 from resprout.core.message_fields import NUMBER_MAX
@@ -185,6 +186,7 @@ class Subscribing:
         max_pending: int | None,
         window: int | None,
         manual_ack: bool,
+        redelivery: Redelivery | None,
         replay_from: Start | None,
         allow_gaps: bool,
     ) -> Inbox:
@@ -227,6 +229,7 @@ class Subscribing:
         max_pending: int | None = None,
         window: int | None = None,
         manual_ack: bool = False,
+        redelivery: Redelivery | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         log: str | None = None,
@@ -244,6 +247,7 @@ class Subscribing:
         max_pending: int | None = None,
         window: int | None = None,
         manual_ack: bool = False,
+        redelivery: Redelivery | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         log: str | None = None,
@@ -261,6 +265,7 @@ class Subscribing:
         max_pending: int | None = None,
         window: int | None = None,
         manual_ack: bool = False,
+        redelivery: Redelivery | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         log: str | None = None,
@@ -280,6 +285,10 @@ class Subscribing:
         Any broker will do. Order and offsets are those of the log, and it goes on at another broker when its own dies.
         It raises GapError as above, and ReadError when the log does not keep what comes next any more.
 
+        With `redelivery`, a durable subscription delivers a message again that is not acknowledged in time, lets
+        consumers reject messages (`message.nack()`, `message.term()`), and gives up what was delivered too often
+        (`resprout.Redelivery`).
+
         `when_full` is the policy for a program that reads too slowly (docs/client.md): "disconnect", the default, ends
         its session, and inboxes raise SlowConsumerError; "drop_oldest" drops messages and reports how many; "block"
         makes publishers of these topics wait. All plain subscriptions of a client have the same policy. Durable ones
@@ -298,7 +307,9 @@ class Subscribing:
         if window is not None:
             check_count(window, "window", 1, NUMBER_MAX)
         if durable is None and group is None:
-            check_durable_only({"max_pending": max_pending, "window": window, "manual_ack": manual_ack})
+            check_durable_only(
+                {"max_pending": max_pending, "window": window, "manual_ack": manual_ack, "redelivery": redelivery}
+            )
             if allow_gaps and replay_from is None and log is None:
                 raise UsageError(
                     "allow_gaps=True is for subscriptions that begin in the past: give replay_from as well"
@@ -312,11 +323,20 @@ class Subscribing:
         start = read_start(replay_from, "replay_from") if replay_from is not None else "latest"
         read = log_of(log, start)
         if read is not None:
-            _check_reads_log(read, {"into": fed, "when_full": when_full, "max_pending": max_pending, "window": window})
+            _check_reads_log(
+                read,
+                {
+                    "into": fed,
+                    "when_full": when_full,
+                    "max_pending": max_pending,
+                    "window": window,
+                    "redelivery": redelivery,
+                },
+            )
             inbox = await self._follow(filter, where, read, start, durable, group, manual_ack, allow_gaps)
         else:
             inbox = await self._subscribe(
-                filter, where, fed, durable, group, when_full, max_pending, window, manual_ack,
+                filter, where, fed, durable, group, when_full, max_pending, window, manual_ack, redelivery,
                 start if start != "latest" else None, allow_gaps,
             )  # fmt: skip
         if type is None:

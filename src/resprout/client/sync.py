@@ -33,7 +33,9 @@ from resprout.client.durable import WhenFullWord
 from resprout.client.errors import ClosedError, ConnectionState, OnEvent
 from resprout.client.inbox import Payload, TypedMessage
 from resprout.client.past_events import PAGE_BYTES, EventsPage, Offset, Start
+from resprout.client.queues import PEEKED, SubscriptionsFound
 from resprout.client.receipts import Receipt
+from resprout.client.redelivery import Redelivery
 from resprout.client.requesting import REQUEST_SECONDS
 from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.limits import AttributeValue
@@ -179,6 +181,7 @@ class BlockingClient:
         max_pending: int | None = None,
         window: int | None = None,
         manual_ack: bool = False,
+        redelivery: Redelivery | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         log: str | None = None,
@@ -197,6 +200,7 @@ class BlockingClient:
         max_pending: int | None = None,
         window: int | None = None,
         manual_ack: bool = False,
+        redelivery: Redelivery | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         log: str | None = None,
@@ -215,6 +219,7 @@ class BlockingClient:
         max_pending: int | None = None,
         window: int | None = None,
         manual_ack: bool = False,
+        redelivery: Redelivery | None = None,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         log: str | None = None,
@@ -230,8 +235,8 @@ class BlockingClient:
         arguments: dict[str, Any] = {
             "into": into.inbox if into is not None else None, "durable": durable, "group": group,
             "when_full": when_full, "max_pending": max_pending, "window": window,
-            "manual_ack": True if is_durable else manual_ack, "replay_from": replay_from, "allow_gaps": allow_gaps,
-            "log": log, "type": type,
+            "manual_ack": True if is_durable else manual_ack, "redelivery": redelivery, "replay_from": replay_from,
+            "allow_gaps": allow_gaps, "log": log, "type": type,
         }  # fmt: skip
 
         async def subscribe() -> Any:
@@ -247,6 +252,22 @@ class BlockingClient:
     def end_subscription(self, name: str, *, timeout: float | None = None) -> None:
         """End a durable subscription for all its consumers, without consuming it; SubscribeError when there is none."""
         self._call(timeout, "the subscription did not end", self._client.end_subscription, name)
+
+    def subscriptions(self, *, timeout: float | None = None) -> SubscriptionsFound:
+        """Return every durable subscription and group; see `resprout.Client.subscriptions`."""
+        return self._call(timeout, "brokers did not tell of subscriptions", self._client.subscriptions)
+
+    def peek(self, name: str, count: int = PEEKED, *, timeout: float | None = None) -> Sequence[Message]:
+        """Return the next messages that wait for a durable subscription; see `resprout.Client.peek`."""
+        return self._call(timeout, "the messages were not shown", self._client.peek, name, count)
+
+    def purge(self, name: str, *, timeout: float | None = None) -> None:
+        """Drop all messages that wait for a durable subscription; see `resprout.Client.purge`."""
+        self._call(timeout, "the subscription was not purged", self._client.purge, name)
+
+    def replay_dead_letters(self, name: str, *, timeout: float | None = None) -> int:
+        """Publish the dead letters of a durable subscription again; see `resprout.Client.replay_dead_letters`."""
+        return self._call(timeout, "not all dead letters were replayed", self._client.replay_dead_letters, name)
 
     def unsubscribe(self, inbox: BlockingInbox[Any], *, timeout: float | None = None) -> None:
         """End every subscription that feeds the inbox; see `resprout.Client.unsubscribe`."""

@@ -217,6 +217,8 @@ class Silent(Event):
     peer: str
     refused: bool
     """Its own host says that nobody listens there any more: the process is certainly gone."""
+    was_open: bool = False
+    """The connection stood, and brought nothing for `silence_us`: the process may only be busy."""
 
 
 class Heard(Event):

@@ -49,6 +49,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """The place of a `total` message in the one order of totals; -1 for others."""
     redelivered: bool = False
     """Whether a consumer of the durable subscription may have received it before without acknowledging it."""
+    deliveries: int = 1
+    """How often the durable subscription has handed it out, this time included, as far as its broker knows: a broker
+    that dies may take the last count along. Always 1 for other subscriptions."""
 
     @property
     def stream(self) -> str:
@@ -76,6 +79,12 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 class AckedInbox(Protocol):
     def ack(self, *messages: "DurableMessage") -> None: ...
 
+    def nack(self, *messages: "DurableMessage", delay: float = 0.0) -> None: ...
+
+    def in_progress(self, *messages: "DurableMessage") -> None: ...
+
+    def term(self, *messages: "DurableMessage", reason: str = "") -> None: ...
+
 
 class DurableMessage(Message, frozen=True, gc=True, kw_only=True, eq=False):
     """A message to acknowledge. It equals no other: two deliveries of one publication have the same `id`."""
@@ -87,6 +96,19 @@ class DurableMessage(Message, frozen=True, gc=True, kw_only=True, eq=False):
         """Acknowledge it: no consumer of the subscription receives it again. ClosedError, or FencedError, when this
         consumer does not have the subscription any more."""
         self.inbox.ack(self)
+
+    def nack(self, delay: float = 0.0) -> None:
+        """Have it delivered again, to any consumer, after `delay` seconds or more. UsageError if the subscription has
+        no `redelivery`."""
+        self.inbox.nack(self, delay=delay)
+
+    def in_progress(self) -> None:
+        """Let `ack_wait` begin anew. UsageError as for `nack`."""
+        self.inbox.in_progress(self)
+
+    def term(self, reason: str = "") -> None:
+        """Give it up: no consumer receives it again, and it becomes a dead letter. UsageError as for `nack`."""
+        self.inbox.term(self, reason=reason)
 
     def __repr__(self) -> str:
         return f"<durable message {self.id} on {self.topic}>"

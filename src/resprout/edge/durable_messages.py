@@ -1,4 +1,5 @@
-"""Messages between a consumer of a durable subscription and the broker that holds it. Tags 25 to 29, 46 and 47.
+"""Messages between a consumer of a durable subscription and the broker that holds it. Tags 25 to 29, 46, 47, 327 and
+328.
 
 A consumer has a session of its own, in which it says nothing else. What it was given is acknowledged by what it is (who
 published it, in which stream, under which number) and not by when it was given: so an acknowledgement means the same to
@@ -20,6 +21,7 @@ from resprout.core.message_fields import (
     Derived,
     Hops,
     Marks,
+    Microseconds,
     Offsets,
     Otherwise,
     TotalSequence,
@@ -49,6 +51,32 @@ HANDED_OUT: Final = Derived("messages that the broker of the subscription has ha
 
 SPAN_BYTES: Final = MARK_BYTES + 9
 """At most what a span takes in a frame: a mark, and one more number."""
+
+
+class Tries(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Publications of one origin that were handed out so many `times`, and never acknowledged."""
+
+    publisher: str
+    stream: str
+    incarnation: BoundedNumber
+    first: BoundedNumber
+    last: BoundedNumber
+    times: BoundedNumber
+
+    @property
+    def origin(self) -> Origin:
+        return (self.publisher, self.stream, self.incarnation)
+
+
+class RetryTerms(msgspec.Struct, frozen=True, array_like=True):
+    """When a durable subscription hands out again what was not acknowledged, and when it gives up."""
+
+    topic: str
+    """Topic of its dead letters: messages that it gave up."""
+    max_deliver: BoundedNumber = 0
+    """A message that was handed out so often without an acknowledgement becomes a dead letter; 0: never."""
+    ack_wait_us: Microseconds = 0
+    """A message that is not acknowledged within this time is handed out again; 0: no limit."""
 
 
 class WhenFull(enum.IntEnum):
@@ -95,6 +123,8 @@ class Terms(msgspec.Struct, frozen=True, array_like=True):
     when_full: WhenFull = WhenFull.BLOCK
     max_pending: BoundedNumber = 0
     """Messages that may wait, where the oldest are dropped."""
+    retry: RetryTerms | None = None
+    """None: a message is handed out again only when its consumer is gone, and as often as it takes."""
 
 
 class Drops(msgspec.Struct, frozen=True, array_like=True):
@@ -113,6 +143,16 @@ NO_DROPS: Final = Drops()
 
 
 # consumer to broker
+
+
+class DurableAction(enum.IntEnum):
+    """What whoever sends `Consume` wants of the subscription."""
+
+    CONSUME = 0
+    PEEK = 1
+    """To be shown the next messages, without having them. Their number is the window."""
+    PURGE = 2
+    """To drop all messages that wait."""
 
 
 class Consume(ClientMessage, frozen=True, tag=25):
@@ -145,6 +185,8 @@ class Consume(ClientMessage, frozen=True, tag=25):
     """The latest count of dropped messages that it was told (`DropsTold.upto`)."""
     dropped_term: BoundedNumber = 0
     """Which broker of the subscription had counted them (`DropsTold.term`)."""
+    action: DurableAction = DurableAction.CONSUME
+    """All but `CONSUME` are for a subscription that is there, whatever its terms, and end the session."""
 
     @property
     def bulk(self) -> int:
@@ -161,6 +203,32 @@ class Acknowledge(ClientMessage, frozen=True, tag=26):
     @property
     def bulk(self) -> int:
         return MARK_BYTES * len(self.spans)
+
+
+class Settlement(enum.IntEnum):
+    """What a consumer says of messages that it has and does not acknowledge."""
+
+    NACK = 0
+    """Hand them out again, after a delay if there is one."""
+    TERM = 1
+    """Hand them out to nobody: they become dead letters."""
+    IN_PROGRESS = 2
+    """The consumer works on them: `ack_wait` begins anew."""
+
+
+class Settle(ClientMessage, frozen=True, tag=327):
+    """What becomes of messages that the consumer has. Only for subscriptions with a `RetryTerms`."""
+
+    settlement: Settlement
+    spans: Annotated[tuple[Span, ...], HANDED_OUT]
+    delay_us: Microseconds = 0
+    """Of a `NACK`."""
+    reason: str = ""
+    """Of a `TERM`, for people."""
+
+    @property
+    def bulk(self) -> int:
+        return MARK_BYTES * len(self.spans) + len(self.reason)
 
 
 class Replayed(ClientMessage, frozen=True, tag=29):
@@ -197,6 +265,8 @@ class Handed(BundleMessage, frozen=True, tag=47):
     """As in `Delivery`."""
     redelivered: bool
     """Somebody may have been given it before."""
+    deliveries: BoundedNumber = 1
+    """How often these were handed out, as far as the broker knows, this time included."""
 
 
 class DropsTold(ProtocolMessage, frozen=True, tag=20):
@@ -209,6 +279,17 @@ class DropsTold(ProtocolMessage, frozen=True, tag=20):
     """All messages of the subscription that were dropped so far (`Drops.messages`), these included."""
     term: BoundedNumber
     """How many brokers have held the subscription, this one included: each goes on with the count that it knows."""
+
+
+class TakenBack(ProtocolMessage, frozen=True, tag=328):
+    """The consumer has not acknowledged these in time (`RetryTerms.ack_wait_us`): they are handed out again. Its
+    acknowledgement still counts."""
+
+    spans: Spans
+
+    @property
+    def bulk(self) -> int:
+        return SPAN_BYTES * len(self.spans)
 
 
 class Acknowledged(ProtocolMessage, frozen=True, tag=28):
@@ -229,7 +310,15 @@ class Acknowledged(ProtocolMessage, frozen=True, tag=28):
         return True
 
 
-DURABLE_MESSAGES = (Consume, Acknowledge, Replayed, EndSubscription, Consuming, Handed, DropsTold, Acknowledged)
+DURABLE_MESSAGES = (
+    Consume, Acknowledge, Settle, Replayed, EndSubscription, Consuming, Handed, DropsTold, TakenBack, Acknowledged,
+)  # fmt: skip
+
+
+class RetryDue(Timer, frozen=True):
+    """When to look at a durable subscription again: a message was not acknowledged in time, or its delay is over."""
+
+    subscription: str
 
 
 class DurableDue(Timer, frozen=True):

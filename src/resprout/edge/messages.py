@@ -1,4 +1,4 @@
-"""Messages between a client and its broker. Tags 16..47, 308 and 320 of the wire belong to this file and to
+"""Messages between a client and its broker. Tags 16..47, 308, 320, 327 and 328 of the wire belong to this file and to
 `durable_messages`."""
 
 import enum

@@ -9,7 +9,7 @@ from resprout.core.contract import EndCode
 from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
-from resprout.edge.durable_messages import Span, Standing
+from resprout.edge.durable_messages import Settlement, Span, Standing
 from resprout.edge.messages import EventGap, EventRead
 
 
@@ -91,6 +91,15 @@ class AcknowledgeRequest(msgspec.Struct, frozen=True):
     """Of a consumer: these are processed."""
 
     messages: tuple[Message, ...]
+
+
+class SettleRequest(msgspec.Struct, frozen=True):
+    """Of a consumer: what becomes of messages that it does not acknowledge (`edge.durable_messages.Settle`)."""
+
+    settlement: Settlement
+    messages: tuple[Message, ...]
+    delay_us: int = 0
+    reason: str = ""
 
 
 class ReplayedRequest(msgspec.Struct, frozen=True):

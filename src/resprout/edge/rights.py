@@ -121,6 +121,8 @@ class DurableGrant(msgspec.Struct, frozen=True):
     """It may end the subscription of others."""
     sees_terms: bool
     """It may be told what a subscription of others is."""
+    hears: Callable[[str], bool]
+    """Whether it may subscribe to a filter."""
     refused: Callable[[str], None]
     """Is told, in one of a few texts, why the client was refused."""
 
@@ -147,6 +149,16 @@ def fault_of_end(session: ClientSession, name: str, owner: str) -> str:
         return ""
     grant.refused(NOT_ITS_OWN)
     return f"{session.name} may not end {name!r}: it belongs to another identity, and no `manage` rule lists it"
+
+
+def fault_of_peek(session: ClientSession, topic_filter: str) -> str:
+    """Why a client may not be shown messages of a subscription to this filter that it may consume; empty when it
+    may."""
+    grant = _grant(session, "")
+    if grant is None or grant.hears(topic_filter):
+        return ""
+    grant.refused("it may not subscribe to that")
+    return f"{session.name} may not subscribe to {topic_filter}"
 
 
 def sees_terms(session: ClientSession, name: str, owner: str) -> bool:

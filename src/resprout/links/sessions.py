@@ -92,12 +92,12 @@ class LinkSessions:
         if room is not None:
             self.news.append(Writable(link.peer, room))
 
-    def lose(self, link: LinkSession, now_us: int, out: Effects) -> None:
-        """The connection is gone, the session stays."""
+    def lose(self, link: LinkSession, now_us: int, out: Effects, was_open: bool = False) -> None:
+        """The connection is gone, the session stays. `was_open`: this node ends it, because it brought nothing."""
         del self.live[link.connection]
         link.fall()
         link.silent = True
-        self.news.append(Silent(link.peer, False))
+        self.news.append(Silent(link.peer, False, was_open))
         options = self._options
         between_brokers = self._is_broker and link.role == "broker"
         linger_us = options.broker_linger_us if between_brokers else options.session_linger_us

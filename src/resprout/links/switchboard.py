@@ -173,9 +173,9 @@ class Switchboard:
                 dial.connecting = False
                 self._failed(dial, event.refused, now_us, out)
 
-    def lose(self, link: LinkSession, now_us: int, out: Effects) -> None:
+    def lose(self, link: LinkSession, now_us: int, out: Effects, was_open: bool = False) -> None:
         """The connection is gone, the session stays. Whichever side wants it tries to reach the other."""
-        self.sessions.lose(link, now_us, out)
+        self.sessions.lose(link, now_us, out, was_open)
         dial = self._dials.get(link.peer)
         if dial is not None:
             self._dialer.broke(dial, now_us - link.stood_us)
@@ -451,7 +451,7 @@ class Watch:
             if link.role != "client" or self._may_tell(now_us, out):
                 out.append(Note("suspect", {"detail": reason}))
             out.append(Disconnect(link.connection, reason))
-            board.lose(link, now_us, out)
+            board.lose(link, now_us, out, was_open=True)
         for connection in [c for c, greeting in board.greetings.items() if now_us - greeting.since_us >= silence_us]:
             out.append(Disconnect(connection, "no greeting came"))
             board.stop_greeting(connection, now_us, out)

@@ -12,6 +12,7 @@ from resprout.stacks.status import (
     Absent,
     Amount,
     Count,
+    DurableSeen,
     HeldPublisher,
     LogSeen,
     MemberSeen,
@@ -222,6 +223,8 @@ class BrokerAccount(msgspec.Struct, frozen=True):
     """Where it serves the live page."""
     stores: tuple[StoreAccount, ...] = ()
     """What it writes to, with the room that there is."""
+    durables: Annotated[tuple[DurableSeen, ...], _Listed] = ()
+    """Durable subscriptions that it holds."""
     logs: tuple[LogSeen, ...] = ()
     """Logs that it was told of, with the replica that it keeps."""
     paused: tuple[PausedSubscriber, ...] = ()

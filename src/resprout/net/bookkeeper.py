@@ -264,6 +264,7 @@ class Bookkeeper:
             stores=tuple(self.stores()),
             paused=status.paused,
             held=status.held,
+            durables=status.durables,
             logs=status.logs,
             roles=status.roles,
             slow_consumers=status.slow_consumers,

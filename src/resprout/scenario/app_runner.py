@@ -12,6 +12,7 @@ A client that consumes a durable subscription has no application: it acknowledge
 or as slowly as it reads. `make_consumer` makes its machine, `ConsumerRows` its rows.
 """
 
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
@@ -19,8 +20,9 @@ from resprout.core.contract import Answer, Deliver, Effect
 from resprout.core.message import Message
 from resprout.edge.client.consumer import ConsumerMachine
 from resprout.edge.client.machine import ClientMachine
-from resprout.edge.durable_messages import Terms, WhenFull
+from resprout.edge.durable_messages import RetryTerms, Settlement, Terms, WhenFull
 from resprout.edge.requests import (
+    AcknowledgeRequest,
     ClientNews,
     ClientRequest,
     ConsumerBegan,
@@ -30,6 +32,7 @@ from resprout.edge.requests import (
     PublishRequest,
     Refused,
     SessionLost,
+    SettleRequest,
     SubscribeRequest,
     SubscriptionConfirmed,
 )
@@ -288,9 +291,31 @@ def make_consumer(
 ) -> ConsumerMachine:
     assert wanted.durable is not None
     when_full = DURABLE_WHEN_FULL[wanted.when_full]
-    terms = Terms(wanted.filter, wanted.where, wanted.group, when_full, wanted.max_pending)
+    retry = RetryTerms(f"dead/{wanted.durable}", wanted.max_deliver, wanted.ack_wait_us) if wanted.retries else None
+    terms = Terms(wanted.filter, wanted.where, wanted.group, when_full, wanted.max_pending, retry)
     window = DROPPING_WINDOW if when_full is WhenFull.DROP_OLDEST else None
     return ConsumerMachine(spec.name, incarnation, spec.broker, wanted.durable, terms, window=window, others=others)
+
+
+DELAYS_US: Final = (0, 0, 100_000, 2_000_000)
+"""After which a rejected message may be handed out again."""
+
+
+def answer_of(wanted: SubscriptionSpec, message: Message) -> AcknowledgeRequest | SettleRequest | None:
+    """Return what a consumer says of a message that it has read; None for nothing. All consumers of a subscription
+    answer alike, so that a message which one of them cannot process is one that none of them can."""
+    if not wanted.retries:
+        return AcknowledgeRequest((message,))
+    draw = zlib.crc32(f"{wanted.durable}/{message.id}".encode())
+    share, choice = (draw & 0xFFFF) / 0x10000, draw >> 16
+    if share < wanted.poison:
+        if choice % 5 == 0:
+            return SettleRequest(Settlement.TERM, (message,), 0, "it is poison")
+        if wanted.ack_wait_us and choice % 2:
+            return None
+    elif share >= wanted.poison + wanted.flaky or message.deliveries > 1:
+        return AcknowledgeRequest((message,))
+    return SettleRequest(Settlement.NACK, (message,), DELAYS_US[choice // 10 % len(DELAYS_US)])
 
 
 class ConsumerRows:
@@ -304,6 +329,8 @@ class ConsumerRows:
     def began(self, time_us: int) -> Row:
         more = {"group": "yes"} if self._wanted.group else {}
         more |= {"drop_oldest": "yes"} if self._wanted.when_full == "drop_oldest" else {}
+        more |= {"max_deliver": str(self._wanted.max_deliver)} if self._wanted.max_deliver else {}
+        more |= {"ack_wait": str(self._wanted.ack_wait_us)} if self._wanted.ack_wait_us else {}
         return self._row(time_us, kinds.CONSUME, more, filter=self._wanted.filter, where=self._wanted.where)
 
     def given(self, time_us: int, effect: Deliver | Answer) -> Iterator[Row]:
@@ -320,10 +347,20 @@ class ConsumerRows:
         else:
             yield from self._rows.told(time_us, effect.body)
 
-    def acknowledged(self, time_us: int, message: Message) -> Row:
+    def answered(
+        self, time_us: int, message: Message, answer: AcknowledgeRequest | SettleRequest | None
+    ) -> Iterator[Row]:
+        """Of what the consumer says of a message."""
+        if isinstance(answer, AcknowledgeRequest):
+            yield self._about_message(time_us, kinds.ACKNOWLEDGED, message)
+        elif answer is not None:
+            is_over = answer.settlement is Settlement.TERM
+            yield self._about_message(time_us, kinds.TERMINATED if is_over else kinds.REJECTED, message)
+
+    def _about_message(self, time_us: int, kind: str, message: Message) -> Row:
         return self._row(
             time_us,
-            kinds.ACKNOWLEDGED,
+            kind,
             {},
             publisher=message.publisher,
             incarnation=message.epoch,
@@ -333,6 +370,7 @@ class ConsumerRows:
 
     def _handed(self, time_us: int, message: Message) -> Row:
         more = {"redelivered": "yes"} if message.redelivered else {}
+        more |= {"deliveries": str(message.deliveries)} if message.deliveries > 1 else {}
         row = self._rows.delivered(time_us, message)
         columns = {name: getattr(row, name) for name in row.__struct_fields__}
         return Row(**{**columns, "kind": kinds.HANDED, "attributes": self._about(more)})

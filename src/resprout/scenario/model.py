@@ -141,6 +141,19 @@ class SubscriptionSpec(msgspec.Struct, frozen=True):
     """What becomes of messages that wait for a durable subscription: one of `DURABLE_WHEN_FULL`."""
     max_pending: int = 0
     """Of one that drops the oldest: how many messages may wait."""
+    max_deliver: int = 0
+    """Of a durable one: how often a message is handed out before it becomes a dead letter, on the topic `dead/NAME`."""
+    ack_wait_us: int = 0
+    """Of a durable one: within which time its consumers acknowledge a message."""
+    poison: Share = 0.0
+    """Chance that a message is one that no consumer can process: it is rejected, given up or never acknowledged."""
+    flaky: Share = 0.0
+    """Chance that a message is rejected when it is handed out for the first time."""
+
+    @property
+    def retries(self) -> bool:
+        """Whether consumers may reject messages."""
+        return self.max_deliver > 0 or self.ack_wait_us > 0
 
 
 class ClientSpec(msgspec.Struct, frozen=True):

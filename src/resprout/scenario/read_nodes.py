@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from resprout.core.errors import UsageError
 from resprout.core.limits import check_name
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.filters.predicate import check_filter, parse_predicate
 from resprout.scenario.model import (
     CLIENT_LATENCY_US,
@@ -32,6 +33,8 @@ SUBSCRIPTIONS_MAX: Final = 10_000
 """Of one client."""
 CONTACTS_MAX: Final = 1_000
 """Of one broker."""
+ACK_WAIT_MIN_US: Final = 100_000
+"""Brokers refuse less."""
 KEEP_MAX: Final = 64
 """Filters of one broker."""
 MAX_PENDING: Final = 10_000
@@ -188,7 +191,9 @@ def _subscription(table: TomlTable, number: int, row: object) -> SubscriptionSpe
     if not isinstance(row, dict):
         table.fail(("subscribe", number), 'a subscription is "a/topic" or { filter = "a/topic", where = "..." }')
     inner = TomlTable(table.source, (*table.path, "subscribe", number), table.what)
-    inner.only(("filter", "where", "durable", "group", "when_full", "max_pending"))
+    inner.only((
+        "filter", "where", "durable", "group", "when_full", "max_pending", "max_deliver", "ack_wait", "poison", "flaky",
+    ))  # fmt: skip
     when_full = inner.choice("when_full", tuple(DURABLE_WHEN_FULL), "block")
     drops = when_full == "drop_oldest"
     if "max_pending" in inner and not drops:
@@ -202,7 +207,12 @@ def _subscription(table: TomlTable, number: int, row: object) -> SubscriptionSpe
         inner.flag("group", False),
         when_full,
         inner.integer("max_pending", 1, PENDING_LIMIT, MAX_PENDING) if drops else 0,
+        inner.integer("max_deliver", 1, NUMBER_MAX) if "max_deliver" in inner else 0,
+        inner.duration("ack_wait", 0),
+        inner.number("poison", 0, 1, 0.0),
+        inner.number("flaky", 0, 1, 0.0),
     )
+    _check_retries(inner, subscription)
     if "when_full" in inner and subscription.durable is None:
         inner.fail("when_full", "only what waits for a durable subscription waits for long: give its name, `durable`")
     if subscription.group and subscription.durable is None:
@@ -210,6 +220,18 @@ def _subscription(table: TomlTable, number: int, row: object) -> SubscriptionSpe
     inner.attempt("filter", check_filter, subscription.filter)
     inner.attempt("where", parse_predicate, subscription.filter, subscription.where)
     return subscription
+
+
+def _check_retries(table: TomlTable, subscription: SubscriptionSpec) -> None:
+    for key in ("max_deliver", "ack_wait", "poison", "flaky"):
+        if key in table and subscription.durable is None:
+            table.fail(key, "only a durable subscription hands out messages again: give its name, `durable`")
+    if subscription.poison and not subscription.max_deliver:
+        table.fail("poison", "without max_deliver, poison is handed out for ever")
+    if subscription.flaky and not subscription.retries:
+        table.fail("flaky", "messages can be rejected only with max_deliver or ack_wait")
+    if 0 < subscription.ack_wait_us < ACK_WAIT_MIN_US:
+        table.fail("ack_wait", "it is at least 100ms")
 
 
 def check_nodes(

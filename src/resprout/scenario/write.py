@@ -112,6 +112,10 @@ def _subscription(subscription: SubscriptionSpec) -> Any:
         row |= {"durable": subscription.durable, "group": subscription.group}
         row |= {"when_full": subscription.when_full} if subscription.when_full != "block" else {}
         row |= {"max_pending": subscription.max_pending} if subscription.max_pending else {}
+        row |= {"max_deliver": subscription.max_deliver} if subscription.max_deliver else {}
+        row |= {"ack_wait": format_duration(subscription.ack_wait_us)} if subscription.ack_wait_us else {}
+        row |= {"poison": subscription.poison} if subscription.poison else {}
+        row |= {"flaky": subscription.flaky} if subscription.flaky else {}
     return row
 
 

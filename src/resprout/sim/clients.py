@@ -26,10 +26,10 @@ from resprout.core.guarantee import ReceiptLevel
 from resprout.core.message import Message
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.client.options import ClientOptions
-from resprout.edge.requests import AcknowledgeRequest, ClientNews, FlushRequest, PublishRequest, TakeRequest
+from resprout.edge.requests import ClientNews, FlushRequest, PublishRequest, TakeRequest
 from resprout.links.options import LinkOptions
 from resprout.scenario.app import App, AppWish, WakeAt
-from resprout.scenario.app_runner import AppRunner, ConsumerRows
+from resprout.scenario.app_runner import AppRunner, ConsumerRows, answer_of
 from resprout.scenario.model import ClientSpec, SubscriptionSpec
 from resprout.scenario.observe import ClientCounts
 from resprout.sim.nodes import Process
@@ -340,5 +340,8 @@ class ConsumerSide:
 
     def _read(self, process: Process) -> None:
         message = self._unread.popleft()
-        self._record(self._rows.acknowledged(self._now_us, message))
-        self._world.request(process, AcknowledgeRequest((message,)))
+        answer = answer_of(self._wanted, message)
+        for row in self._rows.answered(self._now_us, message, answer):
+            self._record(row)
+        if answer is not None:
+            self._world.request(process, answer)

@@ -302,9 +302,7 @@ def unread_items(broker: ResproutBroker) -> dict[ClientSession, list[Entry]]:
         unread[session] = session.unfinished()
     for held in broker.parts.durables.consumers.held.values():
         queue = held.queue
-        portions = [*queue._pending]
-        for consumer in queue.consumers.values():
-            portions += consumer.out
+        portions = [*queue.portions()]
         unread[queue.session] += {id(portion.item): portion.item for portion in portions}.values()
         unread[queue.session] += [*queue.dropped_items]
     return unread

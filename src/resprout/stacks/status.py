@@ -121,6 +121,57 @@ class LogSeen(msgspec.Struct, frozen=True):
     """Stored positions, as the replica here knows them."""
 
 
+class DurableConsumer(msgspec.Struct, frozen=True):
+    """A consumer of a durable subscription."""
+
+    name: str
+    messages: Count
+    """That it has, and has not acknowledged."""
+
+
+class DurableSeen(msgspec.Struct, frozen=True):
+    """A durable subscription, as the broker that holds it tells. Counts of events are of this holder, not of earlier
+    ones."""
+
+    name: str
+    home: str
+    """Broker that holds it."""
+    filter: str
+    group: bool
+    when_full: str
+    where: str | None = None
+    owner: str = ""
+    """Identity that it belongs to; empty: none."""
+    max_deliver: Count = 0
+    """0: a message is delivered as often as it takes."""
+    ack_wait_seconds: Amount = 0.0
+    """0: as long as the consumer is connected."""
+    dead_letter: str = ""
+    """Topic of its dead letters; empty: it has none."""
+    consumers: tuple[DurableConsumer, ...] = ()
+    """The first hundred."""
+    consumers_count: Count = 0
+    lag_messages: Count = 0
+    """That are not acknowledged: all of the following."""
+    waiting: Count = 0
+    """Messages that no consumer has."""
+    unacked: Count = 0
+    """Messages that consumers have."""
+    delayed: Count = 0
+    """Messages that were rejected, and wait for their time."""
+    dead: Count = 0
+    """Messages that were given up, and whose dead letter is not safe yet."""
+    lag_bytes: Count = 0
+    lag_seconds: Amount = 0.0
+    """For how long the oldest of them has been here, give or take a second."""
+    redeliveries: Count = 0
+    """Messages that came back without an acknowledgement."""
+    dead_letters: Count = 0
+    """Published, while it was held here."""
+    dropped: Count = 0
+    """Messages that were dropped or purged since the subscription began."""
+
+
 class StackStatus(msgspec.Struct, frozen=True):
     serving: bool = True
     """It has its place, and serves clients."""
@@ -157,6 +208,8 @@ class StackStatus(msgspec.Struct, frozen=True):
     """Lines for operators about problems."""
     logs: tuple[LogSeen, ...] = ()
     """Logs that are declared at this broker."""
+    durables: tuple[DurableSeen, ...] = ()
+    """Durable subscriptions that are held here; the first thousands."""
     refused: dict[str, int] = {}
     """What brokers said that was not theirs to say and did not cost them their links: how often, by reason."""
 

@@ -54,17 +54,25 @@ APPLIED: Final = "applied"
 
 CONSUME: Final = "consume"
 """A client begins to consume a durable subscription: `filter, where`; `group` in the attributes where it is shared,
-`drop_oldest` where its broker may drop what waits."""
+`drop_oldest` where its broker may drop what waits; `max_deliver`, and `ack_wait` in microseconds, where it has them."""
 CONSUMING: Final = "consuming"
 """It is confirmed: from the first of these on nothing that matches is missed. `filter, where`."""
 HANDED: Final = "handed"
 """A consumer is handed a message. As `deliver`; `redelivered` in the attributes where it may have been handed out
-before."""
+before, `deliveries` where that is known to have happened: how often, this time included."""
 DROPS_TOLD: Final = "drops_told"
 """A consumer is told of dropped messages: `dropped` in the attributes, how many of the subscription were dropped so
 far."""
 ACKNOWLEDGED: Final = "acknowledged"
 """A consumer has processed it. Identity."""
+REJECTED: Final = "rejected"
+"""A consumer wants a message to be handed out again. Identity."""
+TERMINATED: Final = "terminated"
+"""A consumer wants a message to be handed to nobody any more. Identity."""
+DEAD_LETTER: Final = "dead_letter"
+"""A broker publishes the dead letter of a message. Identity, `topic, guarantee` and `attributes` of the dead letter;
+`dead_subscription`, `dead_id` and `dead_deliveries` in the attributes name the message. It comes again, with the same
+identity, where another broker does not know whether the first was stored."""
 CONSUME_OVER: Final = "consume_over"
 """It consumes no longer, or was refused. `detail` says why."""
 

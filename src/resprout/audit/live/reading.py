@@ -28,14 +28,19 @@ from resprout.trace.store import PROMISE, promise_of
 
 _PREMATURE_MAX: Final = 1000
 """So many receipts without a publication are remembered; they are not judged here, but they say what is owed."""
+_LETTERS_MAX: Final = 10_000
+"""So many dead letters are remembered, in case that another broker publishes them again."""
 
 
 class RowReading:
     def __init__(self, view: LiveView) -> None:
         self._view = view
         self._memory = view.memory
+        self._letters: dict[MessageId, None] = {}
+        """Dead letters that were published."""
         self._readers: dict[str, Callable[[Row], object]] = {
             kinds.PUBLISH: self._publish,
+            kinds.DEAD_LETTER: self._dead_letter,
             kinds.DELIVER: self._deliver,
             kinds.RECEIPT: self._receipt,
             kinds.REFUSED: self._refuse,
@@ -85,13 +90,22 @@ class RowReading:
             self._memory.next_source += 1
         return lane
 
+    def _dead_letter(self, row: Row) -> None:
+        """A broker publishes it, perhaps a second time."""
+        id = identity_of(self._memory.row, row)
+        if id not in self._letters:
+            self._letters[id] = None
+            while len(self._letters) > _LETTERS_MAX:
+                del self._letters[next(iter(self._letters))]
+            self._publish(row)
+
     def _publish(self, row: Row) -> None:
         memory, view = self._memory, self._view
         id = identity_of(memory.row, row)
         topic, guarantee = guarantee_of(memory.row, row)
         life = self._life(row.node)
         view.knows_incarnation(id[0], id[1])
-        if not presence.number_is_fresh(view, id, row.time_us):
+        if row.kind == kinds.PUBLISH and not presence.number_is_fresh(view, id, row.time_us):
             return
         keys = row.keys or ()
         topics, pairs = names_of(topic, keys)

@@ -5,7 +5,7 @@ have, which takes something when a consumer has acknowledged it. Where a subscri
 stack's business; it calls `open` and `close`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from resprout.core.bundle import pick, whole
@@ -15,9 +15,10 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX, Marks, next_number
 from resprout.edge.broker.portion import Consumer, Portion
 from resprout.edge.broker.ports import SpillPatience
+from resprout.edge.broker.retries import Retries
+from resprout.edge.broker.retry_queue import RetryQueue
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.broker.sharing import SharedQueue
 from resprout.edge.durable_messages import (
     NO_DROPS,
     SPANS_MAX,
@@ -30,9 +31,14 @@ from resprout.edge.durable_messages import (
     DurableDue,
     Handed,
     Replayed,
+    RetryDue,
+    Settle,
+    Settlement,
     Spans,
     Standing,
+    TakenBack,
     Terms,
+    Tries,
     WhenFull,
 )
 from resprout.edge.messages import GoTo, Successor
@@ -45,6 +51,9 @@ CONSUMERS_MAX: Final = 1_024
 """Of one subscription."""
 TURN_LEAP_MAX: Final = 1 << 20
 """So many turns may have been given by a broker that died before it told."""
+PEEKED_MAX: Final = 1_000
+"""Messages that are shown at once to a client that does not consume."""
+PEEKED_BYTES: Final = 1 << 20
 WINDOW_MAX: Final = 1 << 16
 """Messages that one consumer may have out."""
 
@@ -57,7 +66,7 @@ def inner_name(subscription: str) -> str:
 class HeldDurable:
     """One subscription, where it lives."""
 
-    def __init__(self, name: str, terms: Terms, queue: SharedQueue) -> None:
+    def __init__(self, name: str, terms: Terms, queue: RetryQueue) -> None:
         self.name = name
         self.terms = terms
         self.queue = queue
@@ -79,6 +88,8 @@ class HeldDurable:
         self.notice_us = 0
         """When consumers are told of dropped messages, unless somebody is handed something before; 0: nothing is to be
         told."""
+        self.retry_us = 0
+        """When the queue is looked at again because of time (`RetryDue`); 0: not yet planned."""
         self.replay = ""
         """What of the past a consumer has to read first."""
         self.missing = ""
@@ -114,12 +125,18 @@ class Consumers:
     # -- subscriptions -------------------------------------------------------------------------------------------------
 
     def open(
-        self, name: str, terms: Terms, done: Marks = (), spans: Spans = (), drops: Drops = NO_DROPS
+        self,
+        name: str,
+        terms: Terms,
+        done: Marks = (),
+        spans: Spans = (),
+        drops: Drops = NO_DROPS,
+        tries: tuple[Tries, ...] = (),
     ) -> HeldDurable:
         """It lives here from now on. Its session wants nothing yet, and has nothing."""
         session = self._sessions.arrive(inner_name(name), 0, 0)
         session.is_inner = True
-        queue = SharedQueue(session, terms.group, self._sessions.took, done, spans, drops)
+        queue = RetryQueue(session, terms.group, self._sessions.took, done, spans, drops, Retries(terms.retry, tries))
         if terms.when_full is WhenFull.SPILL and self._patience is not None:
             queue.patience = self._patience
         held = self.held[name] = HeldDurable(name, terms, queue)
@@ -154,7 +171,7 @@ class Consumers:
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
-    def join(self, held: HeldDurable, session: ClientSession, message: Consume, out: list[Effect]) -> None:
+    def join(self, held: HeldDurable, session: ClientSession, message: Consume, now_us: int, out: list[Effect]) -> None:
         """It has been told that it is served."""
         refusal = self._refusal(held, session, message)
         if refusal is not None:
@@ -170,6 +187,7 @@ class Consumers:
             held.awaited.clear()
         self._of[session.name] = held
         queue.drops.heard_before(message.dropped_upto, message.dropped_term >= held.term)
+        queue.retries.now_us = now_us
         consumer = Consumer(session, min(message.window, WINDOW_MAX), message.has[:SPANS_MAX])
         queue.join(consumer, message.done[:SPANS_MAX])
         held.awaited.discard(session.name)
@@ -229,6 +247,28 @@ class Consumers:
             consumer.notice = 0
         self._sessions.waking[held.queue.session.name] = held.queue.session
 
+    def settle(self, session: ClientSession, message: Settle, now_us: int) -> None:
+        """A consumer does not acknowledge messages, or not yet."""
+        held = self._of.get(session.name)
+        if held is None:
+            return  # it was fenced off, and has not heard
+        if held.terms.retry is None:
+            raise BoundError(f"{held.name!r} has no policy for messages that are not acknowledged")
+        if len(message.spans) > SPANS_MAX:
+            raise BoundError(f"{len(message.spans)} spans of messages at once; at most {SPANS_MAX}")
+        queue = held.queue
+        queue.retries.now_us = now_us
+        for span in message.spans:
+            if not 0 < span.first <= span.last:
+                raise BoundError(f"publications {span.first} to {span.last} are not acknowledged")
+            if message.settlement is Settlement.IN_PROGRESS:
+                queue.extend(session.name, span)
+            elif message.settlement is Settlement.TERM:
+                queue.terminate(session.name, span, message.reason)
+            else:
+                queue.nack(session.name, span, now_us + message.delay_us if message.delay_us else 0)
+        self._sessions.waking[queue.session.name] = queue.session
+
     def replayed(self, session: ClientSession, message: Replayed) -> None:
         held = self._of.get(session.name)
         if held is not None and held.replay:
@@ -251,7 +291,11 @@ class Consumers:
 
     def _serve(self, held: HeldDurable, now_us: int, out: list[Effect]) -> None:
         queue = held.queue
+        queue.retries.now_us = now_us
         queue.fill()
+        queue.release_due()
+        for name, spans in queue.take_back_overdue().items():
+            out.append(Send(name, TakenBack(tuple(spans))))
         is_awaiting = bool(held.awaited) and now_us < held.awaited_until_us
         if held.terms.when_full is WhenFull.DROP_OLDEST:
             # Consumers that return may have what seems to wait.
@@ -259,6 +303,10 @@ class Consumers:
         if held.is_confirmed and not is_awaiting:
             queue.hand_out(lambda consumer, portion: self._give(held, consumer, portion, out))
             self._plan_notice(held, now_us, out)
+        next_us = queue.retries.next_us()
+        if next_us and (not held.retry_us or next_us < held.retry_us):
+            held.retry_us = next_us
+            out.append(SetTimer(RetryDue(held.name), next_us))
 
     def _plan_notice(self, held: HeldDurable, now_us: int, out: list[Effect]) -> None:
         """Tell a consumer of dropped messages soon, also if nothing more is handed out."""
@@ -279,16 +327,22 @@ class Consumers:
             drops.tell()
 
     def _give(self, held: HeldDurable, consumer: Consumer, portion: Portion, out: list[Effect]) -> None:
-        item, bundle = portion.item, whole(portion.bundle)
-        is_whole = len(portion.offsets) == bundle.count
-        offsets = None if is_whole else tuple(portion.offsets)
-        given = bundle if offsets is None else pick(bundle, offsets)
-        tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1
         self._tell_drops(held, consumer, out)
-        size = ordering_bytes(bundle, item.hops)
-        consumer.session.room -= given.cost
-        handed = Handed(given, item.hops, size, offsets, tseq, portion.redelivered)
+        handed = _handed(portion, portion.offsets)
+        consumer.session.room -= handed.bundle.cost
         out.append(Send(consumer.session.name, handed))
+
+    def peek(self, held: HeldDurable, session: ClientSession, count: int, out: list[Effect]) -> None:
+        """Show a client the next messages that wait, as many as may be shown at once."""
+        held.queue.fill()
+        left, room = min(count, PEEKED_MAX), PEEKED_BYTES
+        for portion in held.queue.waiting_portions():
+            if not left or room <= 0:
+                break
+            handed = _handed(portion, portion.offsets[:left])
+            left -= handed.bundle.count
+            room -= handed.bundle.cost
+            out.append(Send(session.name, handed))
 
     # -- how far it has come -------------------------------------------------------------------------------------------
 
@@ -296,10 +350,27 @@ class Consumers:
         """What is done since this was asked last."""
         return held.queue.progress() if held.queue.dirty else ((), ())
 
+    def is_busy(self, name: str) -> bool:
+        """Whether a consumer has messages whose time to be acknowledged is not over."""
+        held = self._of.get(name)
+        if held is None or held.terms.retry is None or not held.terms.retry.ack_wait_us:
+            return False
+        return held.queue.consumers[name].count > 0
+
     def tell(self, held: HeldDurable, message: Acknowledged, out: list[Effect]) -> None:
         """What consumers need not remember any longer, or have to; unless it is nothing."""
         if (message.marks or message.spans) and held.is_confirmed:
             out.extend([Send(consumer, message) for consumer in held.queue.consumers])
+
+
+def _handed(portion: Portion, offsets: Sequence[int]) -> Handed:
+    """Return the message that gives these messages of a portion to a consumer."""
+    item, bundle = portion.item, whole(portion.bundle)
+    picked = None if len(offsets) == bundle.count else tuple(offsets)
+    given = bundle if picked is None else pick(bundle, picked)
+    tseq = item.place if bundle.guarantee is Guarantee.TOTAL else -1
+    size = ordering_bytes(bundle, item.hops)
+    return Handed(given, item.hops, size, picked, tseq, portion.redelivered, portion.tries + 1)
 
 
 def _told(terms: Terms) -> str:
@@ -308,4 +379,9 @@ def _told(terms: Terms) -> str:
     kind = "a group on" if terms.group else "one on"
     most = f", of which at most {terms.max_pending} messages wait" if terms.when_full is WhenFull.DROP_OLDEST else ""
     where = ", of which what waits is spilled to disk" if terms.when_full is WhenFull.SPILL else ""
-    return f"{kind} {filter}{most}{where}"
+    retry = terms.retry
+    again = "" if retry is None else (
+        f", with max_deliver {retry.max_deliver or 'none'}, ack_wait {retry.ack_wait_us / 1e6:g} s and dead letters on"
+        f" {retry.topic}"
+    )  # fmt: skip
+    return f"{kind} {filter}{most}{where}{again}"

@@ -15,7 +15,7 @@ import msgspec
 from resprout.core.bundle import Bundle
 from resprout.core.contract import ProtocolMessage
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.durable_messages import Consume, Consuming, Standing, WhenFull
+from resprout.edge.durable_messages import Consume, Consuming, DurableAction, Standing, WhenFull
 from resprout.edge.messages import (
     AskAudience,
     Attend,
@@ -141,12 +141,17 @@ class Guard:
     def _consume(self, session: ClientSession, message: Consume, permit: Permit) -> Guarded:
         """What it subscribes to is looked at here, and whose it is where that is known."""
         session.grant = partial(self._grant, session, permit)
-        if message.ends:
+        if message.ends or message.action is not DurableAction.CONSUME:
             return message, ()
         terms = message.terms
         if not may_hear(permit.rights, session.name, terms.filter):
             self._refused(session.name, "it may not subscribe to that")
             reason = f"{session.name} may not subscribe to {terms.filter}"
+        elif (retry := terms.retry) is not None and not (
+            permit.publishes(retry.topic) and may_hear(permit.rights, session.name, retry.topic)
+        ):
+            self._refused(session.name, "it may not have dead letters there")
+            reason = f"{session.name} may not publish and subscribe to {retry.topic}, the topic of its dead letters"
         elif terms.when_full is WhenFull.DROP_OLDEST or may_block(permit.rights, terms.filter):
             return message, ()
         else:
@@ -167,7 +172,10 @@ class Guard:
         is_its_name = is_listed(names, durable) if kept else len(names) == len(rights.consume)
         adopts = is_its_name and bool(session.identity) and not (rights.unruled or self._is_for_anybody(durable))
         manages = rights.operate if rights.unruled else is_listed(rights.manage, durable)
-        return DurableGrant(lists, creates, adopts, manages, rights.unruled, partial(self._refused, session.name))
+        hears = partial(may_hear, rights, session.name)
+        return DurableGrant(
+            lists, creates, adopts, manages, rights.unruled, hears, partial(self._refused, session.name)
+        )
 
     def _no_block(self, session: ClientSession, topic_filter: str) -> str:
         """All subscriptions of a client have one policy, so it counts for all of them."""

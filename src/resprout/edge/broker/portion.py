@@ -25,7 +25,10 @@ OUT_BYTES_MAX: Final = 16 << 20
 class Portion:
     """Messages of one bundle that are somewhere together: waiting, or out with one consumer."""
 
-    __slots__ = ("first", "holder", "item", "keys", "offsets", "origin", "redelivered", "serial")
+    __slots__ = (
+        "deadline_us", "due_us", "first", "holder", "item", "keys", "offsets", "origin", "redelivered", "serial",
+        "tries",
+    )  # fmt: skip
 
     def __init__(
         self, item: HeldBundle, serial: int, offsets: Sequence[int], keys: tuple[Pair, ...], again: bool
@@ -41,10 +44,26 @@ class Portion:
         self.redelivered = again
         self.holder = ""
         """The consumer that has it; empty while it waits."""
+        self.tries = 0
+        """How often these messages were handed out and came back without an acknowledgement, as far as is known."""
+        self.deadline_us = 0
+        """When its consumer has had it for too long; 0: never."""
+        self.due_us = 0
+        """Until when it waits aside, to be handed out again later; 0: it does not."""
 
     def cut(self, offsets: Sequence[int]) -> "Portion":
         """The same, of fewer messages."""
-        return Portion(self.item, self.serial, offsets, self.keys, self.redelivered)
+        cut = Portion(self.item, self.serial, offsets, self.keys, self.redelivered)
+        cut.tries = self.tries
+        return cut
+
+    def take(self, first: int, last: int) -> Sequence[int]:
+        """Return the places of its messages with these numbers."""
+        low, high = first - self.first, last - self.first
+        return [offset for offset in self.offsets if low <= offset <= high]
+
+    def spans(self) -> list[Span]:
+        return [Span(*self.origin, self.first + low, self.first + high) for low, high in as_ranges(self.offsets)]
 
     @property
     def bundle(self) -> Bundle:
@@ -245,11 +264,21 @@ class Consumer:
         """When it was handed something last, by count."""
         self.notice = 0
         """The count of dropped messages that it was told and has not acknowledged; 0: none."""
+        self.alone: Portion | None = None
+        """What it was handed last as the only thing (`Retries.is_last_try`)."""
 
     @property
     def free(self) -> int:
         """Messages that it may be handed."""
+        if self.alone is not None and self.alone.holder == self.session.name:
+            return 0
         return self.window - self.count if self.session.room > 0 and self.bytes < OUT_BYTES_MAX else 0
+
+
+def offsets_of(item: HeldBundle, bundle: Bundle, session: ClientSession) -> Sequence[int]:
+    """Return the places of its messages that are for this subscription."""
+    picks = item.picks.get(session.name) if item.picks is not None else None
+    return range(bundle.count) if picks is None else picks
 
 
 def _ranges_of(spans: Iterable[Span]) -> dict[Origin, Ranges]:

@@ -13,17 +13,32 @@ that are not here yet are not remembered as done. So a false claim takes nothing
 Not decided here: who may consume, and where the subscription lives.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from resprout.core.bundle import Bundle, Origin, Pair, pairs_of
-from resprout.core.message_fields import Mark, Marks
-from resprout.core.seen import Range, Ranges, as_ranges
-from resprout.edge.broker.portion import Consumer, DropCount, DroppedItems, IndexByOrigin, Portion, WaitingPortions
+from resprout.core.message_fields import NUMBER_MAX, Marks
+from resprout.core.seen import Ranges
+from resprout.edge.broker.portion import (
+    Consumer,
+    DropCount,
+    DroppedItems,
+    IndexByOrigin,
+    Portion,
+    WaitingPortions,
+    offsets_of,
+)
 from resprout.edge.broker.ports import HeldBundle, SpillPatience
+from resprout.edge.broker.queue_progress import ORIGINS_KEPT, QueueProgress
+from resprout.edge.broker.retries import GONE, Retries
 from resprout.edge.broker.session import ENTRY_BYTES, ClientSession
 from resprout.edge.durable_messages import NO_DROPS, Drops, Span, Spans
 
+SECOND_US: Final = 1_000_000
+CAME_MAX: Final = 10_000
+"""Seconds in which something came, of which it is remembered what. What is older counts as if it came then."""
 LOOK_AHEAD: Final = 1_000
 """What is looked at behind something that has to wait for its key."""
 CLAIMED_MAX: Final = 1 << 16
@@ -32,11 +47,6 @@ ISLANDS_MAX: Final = 1 << 16
 """Gaps in what consumers said is done and is not here, of all origins."""
 PORTIONS_MAX: Final = 64
 """Of one bundle, of which each goes to another consumer: to make one costs as much as the whole bundle."""
-ORIGINS_KEPT: Final = 20_000
-"""Of which it is remembered how far they have come, when nothing of them is left here."""
-SPANS_TOLD_MAX: Final = 2_000
-"""What is done beyond the watermarks, in one message: it has to fit into a frame. Of more, some is not told; if the
-broker dies, that part is handed out again."""
 
 
 class SharedQueue:
@@ -48,6 +58,7 @@ class SharedQueue:
         done: Marks,
         spans: Spans = (),
         drops: Drops = NO_DROPS,
+        retries: Retries | None = None,
     ) -> None:
         """`session`: whose backlog this is fed from. `took` is told what is wholly done. `done`: up to where everything
         was done elsewhere; `spans`: and what else was; `drops`: what was dropped elsewhere."""
@@ -56,8 +67,7 @@ class SharedQueue:
         self.drops = DropCount(drops)
         self.again_below = 0
         """What has a place before this one may have been handed out by the broker that held the subscription before."""
-        self.dirty: dict[Origin, None] = {}
-        """Of which more is done than was told (`progress`)."""
+        self.retries = retries or Retries(None)
         self.patience: SpillPatience | None = None
         """Told of what waits, where it may wait on disk."""
         self._is_shared = is_shared
@@ -67,13 +77,7 @@ class SharedQueue:
         """What consumers have that somebody may have been handed before."""
         self._left: dict[int, int] = {}
         """By item: its messages that are not done."""
-        self._open: dict[Origin, dict[int, HeldBundle]] = {}
-        """By origin: the bundles that are not done, by their first numbers, in order."""
-        self._top: dict[Origin, int] = {mark.origin: mark.seq for mark in done}
-        """By origin: the last number that is done."""
-        self._done: dict[Origin, Ranges] = {mark.origin: _upto(mark.seq) for mark in done}
-        for span in spans:
-            self._done.setdefault(span.origin, Ranges()).add(span.first, span.last)
+        self._progress = QueueProgress(session, done, spans)
         self._said: dict[Origin, Ranges] = {}
         """What consumers said is done, and is not here: it counts for what an earlier broker may have handed out."""
         self._said_islands = 0
@@ -84,6 +88,8 @@ class SharedQueue:
         """The last number of a key that a consumer said it has, until earlier ones that wait were looked for."""
         self._serial = 0
         self._handed = 0
+        self._came: deque[tuple[int, int]] = deque(maxlen=CAME_MAX)
+        """When portions came: the first serial in each second."""
         self.dropped_items = DroppedItems()
 
     @property
@@ -102,21 +108,28 @@ class SharedQueue:
             assert bundle is not None, "a reader pins the bundle"
             if self.patience is not None:
                 self.patience.be_patient(item)
-            offsets = self._offsets(item, bundle)
+            offsets = offsets_of(item, bundle, self.session)
             again = item.no < self.again_below
             if again and (said := self._said.get(bundle.origin)) is not None:
                 self._note_done(bundle, [offset for offset in offsets if bundle.first + offset in said])
-            done = self._done.get(bundle.origin)
+            done = self._progress.of(bundle.origin)
             if done is not None:
                 offsets = [offset for offset in offsets if bundle.first + offset not in done]
             if not offsets:
                 self._finish(item, bundle)
                 continue
             self._serial += 1
+            if not self._came or self.retries.now_us - self._came[-1][1] >= SECOND_US:
+                self._came.append((self._serial, self.retries.now_us))
             self._left[id(item)] = len(offsets)
-            self._open.setdefault(bundle.origin, {})[bundle.first] = item
+            self._progress.open(item, bundle)
             keys = pairs_of(bundle.topic, bundle.keys) if self._is_shared and bundle.keys else ()
-            self._wait(self._claimed(Portion(item, self._serial, offsets, keys, again)))
+            portion = Portion(item, self._serial, offsets, keys, again)
+            for part in self.retries.divide(portion) if again else (portion,):
+                if self.retries.is_spent(part):
+                    self._bury(part, "", "")
+                else:
+                    self._wait(self._claimed(part))
         self._settle_claims()
 
     def drop_oldest(self, most: int, most_bytes: int) -> None:
@@ -161,11 +174,7 @@ class SharedQueue:
         self.drops.left(consumer.notice)
         if not consumer.out:
             return
-        back = list(consumer.out)
-        for portion in back:
-            self._unlock(portion)
-            portion.redelivered = True
-        self._pending.put_back(back)
+        self._came_back(list(consumer.out), GONE)
 
     def hand_out(self, give: Callable[[Consumer, Portion], None]) -> None:
         """As much as consumers have room for. `give` lowers the room of the consumer's session."""
@@ -175,12 +184,18 @@ class SharedQueue:
             else:
                 consumer = next(iter(self.consumers.values()))
                 while self._pending and consumer.free > 0:
-                    self._hand(consumer, self._pending.popleft(), give)
+                    portion = self._pending.popleft()
+                    if self.retries.is_last_try(portion):
+                        if consumer.count:
+                            self._pending.appendleft(portion)
+                            return
+                        portion = consumer.alone = self._first_of(portion, 1)
+                    self._hand(consumer, portion, give)
 
     def acknowledge(self, name: str, span: Span) -> None:
         """Also of what it does not have any more, because it was silent for too long, or nobody knew that it had it."""
         origin = span.origin
-        done = self._done.get(origin)
+        done = self._progress.of(origin)
         if done is not None and done.holds(span.first, span.last):
             return
         consumer = self.consumers.get(name)
@@ -196,8 +211,33 @@ class SharedQueue:
         if left > 0:
             for portion in self._pending.find_again(origin, span.first, span.last):
                 self._done_waiting(portion, span)
+        if left > 0:
+            for portion in self.retries.aside.find(origin, span.first, span.last):
+                self._done_aside(portion, span)
         if left > 0 and self.again_below:
             self._note_said(origin, span)
+
+    def _came_back(self, portions: list[Portion], reason: str, due_us: int = 0) -> None:
+        """Consumers had these, and have not acknowledged them."""
+        back: list[Portion] = []
+        for portion in portions:
+            holder = portion.holder
+            self._unlock(portion)
+            self.retries.came_back(portion)
+            if self.retries.is_spent(portion):
+                self._bury(portion, holder, reason)
+            elif due_us:
+                self._lock_keys(portion, "")
+                self.retries.put_aside(portion, due_us)
+            else:
+                back.append(portion)
+        self._pending.put_back(back)
+
+    def _bury(self, portion: Portion, consumer: str, reason: str) -> None:
+        """Later messages of its keys wait until its dead letter is safe: whoever is handed one knows that this one is
+        done."""
+        for part in self.retries.bury(portion, consumer, reason):
+            self._lock_keys(part, "")
 
     def _note_said(self, origin: Origin, span: Span) -> None:
         """Remember what a consumer says is done and is not here, up to a bound: of more, it may be handed out again."""
@@ -214,7 +254,9 @@ class SharedQueue:
     def empty(self) -> None:
         """The subscription is over: nobody is owed anything."""
         out = [portion for each in self.consumers.values() for portion in each.out]
-        items = {id(portion.item): portion.item for portion in (*self._pending.take_all(), *out)}
+        aside = [*self.retries.waiting_aside()]
+        items = {id(portion.item): portion.item for portion in (*self._pending.take_all(), *out, *aside)}
+        self.retries.clear()
         self._out_again.clear()
         self.consumers.clear()
         self.dropped_items.tell()
@@ -224,63 +266,30 @@ class SharedQueue:
 
     # -- how far it has come -------------------------------------------------------------------------------------------
 
+    @property
+    def dirty(self) -> bool:
+        """Whether more is done than was told."""
+        return bool(self._progress.dirty)
+
     def progress(self) -> tuple[Marks, Spans]:
-        """Return how far origins have come of which more is done by now.
+        """See `QueueProgress.take`."""
+        return self._progress.take()
 
-        A mark is a watermark: everything up to it is done. It never lies inside a bundle, because a reader that returns
-        to the log claims whole bundles beyond it (`core.message_fields.is_beyond`). The spans are all that is done
-        beyond it.
-        """
-        marks: list[Mark] = []
-        spans: list[Span] = []
-        for origin in self.dirty:
-            still = self._open.get(origin)
-            seq = next(iter(still)) - 1 if still else self._top.get(origin, 0)
-            if still and len(spans) < SPANS_TOLD_MAX:
-                spans += [Span(*origin, first, last) for first, last in self._beyond(origin, still)]
-            if seq > 0:
-                marks.append(Mark(*origin, seq))
-                before = self._done.get(origin)
-                done = self._done[origin] = _upto(max(seq, before.upto if before is not None else 0))
-                for first, last in before.islands() if before is not None and still else ():
-                    done.add(first, last)
-        self.dirty.clear()
-        if len(self._top) > ORIGINS_KEPT:
-            for origin in [origin for origin in self._top if origin not in self._open][: ORIGINS_KEPT // 4]:
-                del self._top[origin]
-                self._done.pop(origin, None)
-        return tuple(marks), tuple(spans[:SPANS_TOLD_MAX])
+    def oldest_us(self) -> int:
+        """When the oldest message came that is not done, to the second; 0: there is none."""
+        oldest = min([portion.serial for portion in self.portions()], default=0)
+        at = bisect_right(self._came, (oldest, NUMBER_MAX)) - 1 if oldest else -1
+        return self._came[max(at, 0)][1] if oldest else 0
 
-    def _beyond(self, origin: Origin, still: dict[int, HeldBundle]) -> list[Range]:
-        """What is done behind the first bundle that is not done, without what nobody was handed yet. Numbers that are
-        not for this subscription count as done, as they do below a mark: so there are few ranges."""
-        done = self._done.get(origin)
-        if done is None:
-            return []
-        ranges: list[Range] = []
-        at = next(iter(still))
-        for first, item in still.items():
-            if first > done.highest or len(ranges) >= SPANS_TOLD_MAX:
-                break
-            for low, high in self._lacking(item, done):
-                if low > at:
-                    ranges.append((at, low - 1))
-                at = high + 1
-        return [*ranges, (at, done.highest)] if at <= done.highest else ranges
+    def waiting_portions(self) -> Iterator[Portion]:
+        return iter(self._pending)
 
-    def _lacking(self, item: HeldBundle, done: Ranges) -> list[Range]:
-        """Its messages that are not done."""
-        bundle = item.bundle
-        assert bundle is not None, "a reader pins the bundle"
-        if item.picks is None:
-            return done.lacks(bundle.first, bundle.last)
-        numbers = [bundle.first + offset for offset in self._offsets(item, bundle)]
-        return as_ranges(number for number in numbers if number not in done)
-
-    def _offsets(self, item: HeldBundle, bundle: Bundle) -> Sequence[int]:
-        """The places of its messages that are for this subscription."""
-        picks = item.picks.get(self.session.name) if item.picks is not None else None
-        return range(bundle.count) if picks is None else picks
+    def portions(self) -> Iterator[Portion]:
+        """Everything that is not done."""
+        yield from self._pending
+        yield from self.retries.waiting_aside()
+        for consumer in self.consumers.values():
+            yield from consumer.out
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -329,11 +338,15 @@ class SharedQueue:
     def _lend(self, consumer: Consumer, portion: Portion) -> None:
         consumer.out.add(portion)
         portion.holder = consumer.session.name
+        self.retries.handed(portion)
         if portion.redelivered:
             self._out_again.add(portion)
         consumer.count += len(portion.offsets)
         consumer.bytes += portion.bytes
-        name = consumer.session.name
+        self._lock_keys(portion, consumer.session.name)
+
+    def _lock_keys(self, portion: Portion, name: str) -> None:
+        """`name`: the consumer that has it; empty while it is aside."""
         for key in portion.keys:
             self._keys[key] = (name, self._keys.get(key, (name, 0))[1] + 1)
 
@@ -342,6 +355,9 @@ class SharedQueue:
         if portion.redelivered:
             self._out_again.remove(portion)
         portion.holder = ""
+        self._unlock_keys(portion)
+
+    def _unlock_keys(self, portion: Portion) -> None:
         for key in portion.keys:
             name, count = self._keys[key]
             if count > 1:
@@ -355,23 +371,42 @@ class SharedQueue:
         self._lend(consumer, portion)
         give(consumer, portion)
 
+    def _first_of(self, portion: Portion, count: int) -> Portion:
+        """Let all but so many messages wait."""
+        portion, rest = portion.split(count)
+        if rest.offsets:
+            self._pending.appendleft(rest)
+        return portion
+
     def _share(self, give: Callable[[Consumer, Portion], None]) -> None:
+        retries, is_draining = self.retries, False
         passed: list[Portion] = []
         blocked: set[Pair] = set()
         free = {name: consumer for name, consumer in self.consumers.items() if consumer.free > 0}
         while free and self._pending and len(passed) < LOOK_AHEAD:
             portion = self._pending.popleft()
             holders = {self._keys[key][0] for key in portion.keys if key in self._keys}
-            if len(holders) > 1 or not free.keys() >= holders or not blocked.isdisjoint(portion.keys):
+            is_held = len(holders) > 1 or not free.keys() >= holders or (retries.policy is not None and bool(holders))
+            if is_held or not blocked.isdisjoint(portion.keys):
                 blocked.update(portion.keys)
                 passed.append(portion)
                 continue
             chosen = free[holders.pop()] if holders else min(free.values(), key=_load)
-            if not portion.keys:
+            is_alone = retries.is_last_try(portion)
+            if is_alone and chosen.count:  # it waits until one consumer has nothing else
+                if not is_draining:
+                    is_draining = True
+                    del free[chosen.session.name]
+                blocked.update(portion.keys)
+                passed.append(portion)
+                continue
+            if is_alone:
+                portion = chosen.alone = self._first_of(portion, 1)
+            elif retries.policy is not None and portion.keys:  # one at a time: any of them may come back
+                portion = self._first_of(portion, 1)
+            elif not portion.keys:
                 share = max(-(-len(portion.offsets) // len(free)), -(-portion.bundle.count // PORTIONS_MAX))
-                portion, rest = portion.split(min(share, chosen.free))
-                if rest.offsets:
-                    self._pending.appendleft(rest)
+                portion = self._first_of(portion, min(share, chosen.free))
             self._hand(chosen, portion, give)
             if chosen.free <= 0:
                 del free[chosen.session.name]
@@ -399,6 +434,15 @@ class SharedQueue:
         if rest is None:
             self._pending.remove(portion)
 
+    def _done_aside(self, portion: Portion, span: Span) -> None:
+        """These messages are done. They were handed out before, and are aside."""
+        dead = self.retries.dead.get(id(portion))
+        if dead is not None and dead.letter is not None:
+            return  # its dead letter is on the way
+        if self._without(portion, span) is None:
+            self._unlock_keys(portion)
+            self.retries.drop(portion)
+
     def _without(self, portion: Portion, span: Span) -> Portion | None:
         """What is left of it when these are done; None for nothing."""
         first = portion.bundle.first
@@ -421,15 +465,7 @@ class SharedQueue:
         if not offsets:
             return
         low, high = bundle.first + offsets[0], bundle.first + offsets[-1]
-        done = self._done.get(bundle.origin)
-        if done is None:
-            done = self._done[bundle.origin] = Ranges()
-        if high - low < len(offsets):
-            done.add(low, high)
-        else:
-            for first, last in as_ranges([bundle.first + offset for offset in offsets]):
-                done.add(first, last)
-        self.dirty[bundle.origin] = None
+        self._progress.add(bundle, low, high, None if high - low < len(offsets) else list(offsets))
 
     def _less(self, portion: Portion, messages: int) -> None:
         """So many of its item are done."""
@@ -440,14 +476,7 @@ class SharedQueue:
             self._finish(portion.item, portion.bundle)
 
     def _finish(self, item: HeldBundle, bundle: Bundle) -> None:
-        origin = bundle.origin
-        still = self._open.get(origin)
-        if still is not None:
-            still.pop(bundle.first, None)
-            if not still:
-                del self._open[origin]
-        self._top[origin] = max(self._top.get(origin, 0), bundle.last)
-        self.dirty[origin] = None
+        self._progress.finish(bundle)
         self._is_done(item)
 
     def _is_done(self, item: HeldBundle) -> None:
@@ -468,9 +497,3 @@ def _cost(item: HeldBundle) -> int:
 
 def _load(consumer: Consumer) -> tuple[int, int]:
     return (consumer.count, consumer.served)
-
-
-def _upto(seq: int) -> Ranges:
-    ranges = Ranges()
-    ranges.add(1, seq)
-    return ranges

@@ -28,6 +28,7 @@ from resprout.core.contract import (
 )
 from resprout.core.errors import WireError
 from resprout.core.guarantee import Guarantee
+from resprout.core.limits import BUNDLE_MESSAGES
 from resprout.core.message import Message
 from resprout.core.seen import Ranges, as_ranges
 from resprout.edge.client.options import ClientOptions
@@ -39,11 +40,15 @@ from resprout.edge.durable_messages import (
     Consume,
     Consuming,
     DropsTold,
+    DurableAction,
     EndSubscription,
     Handed,
     Replayed,
+    Settle,
+    Settlement,
     Span,
     Standing,
+    TakenBack,
     Terms,
 )
 from resprout.edge.messages import GoTo, HoldTold, Serving, Successors
@@ -56,12 +61,20 @@ from resprout.edge.requests import (
     EndRequest,
     LeaveRequest,
     ReplayedRequest,
+    SettleRequest,
 )
 
 WINDOW: Final = 4_096
 """Messages that a consumer which has a subscription alone may be handed before it has acknowledged any."""
 GROUP_WINDOW: Final = 64
 """The same of one that shares. Fewer: work is shared more evenly; more: the way to the broker costs less."""
+
+
+LATE_KEPT: Final = 1 << 16
+"""Messages that were taken back from it and whose acknowledgement would still count."""
+TERMINATED_KEPT: Final = 1_000
+"""Rejections that are said again to the next broker. One of more may be lost with its broker: then the message is
+handed out again."""
 
 
 class ConsumerMachine:
@@ -78,6 +91,7 @@ class ConsumerMachine:
         others: Sequence[str] = (),
         ends: bool = False,
         replay: str = "",
+        action: DurableAction = DurableAction.CONSUME,
     ) -> None:
         """`name`: of the consumer. `others`: brokers to turn to when the first one cannot be reached. `ends`: it
         consumes nothing, and says that the subscription is over."""
@@ -96,6 +110,10 @@ class ConsumerMachine:
         """Handed, and not acknowledged."""
         self._done: dict[Origin, Ranges] = {}
         """Acknowledged, and perhaps not known everywhere."""
+        self._late: dict[tuple[Origin, int], None] = {}
+        """Taken back by the broker because they took too long; an acknowledgement of them still counts."""
+        self._terminated: dict[Span, str] = {}
+        """Rejected for good, with the reason, and perhaps not known everywhere: said again to the next broker."""
         self._since: list[Span] = []
         """Of that, what the broker that is asked to serve was not told when it was asked."""
         self._last: dict[Origin, int] = {}
@@ -104,6 +122,7 @@ class ConsumerMachine:
         """The latest count of dropped messages that it was told, and by which broker of the subscription."""
         self._ending = False
         self._ends = ends
+        self._action = action
         self._replay = replay
         self._has_replayed = False
         self._on_event: dict[type, Callable[[Any, int, list[Effect]], None]] = {
@@ -118,11 +137,17 @@ class ConsumerMachine:
         self._on_message: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Handed: self._handed,
             DropsTold: self._told_of_drops,
+            TakenBack: self._taken_back,
             Consuming: self._told,
             Acknowledged: self._acknowledged,
             Successors: lambda message, now_us, out: self._search.learn(message.successors, out),
             GoTo: lambda message, now_us, out: self._search.go_to(self.broker, message.successor, now_us, out),
         }
+
+    @property
+    def _is_in_order(self) -> bool:
+        """Whether it is handed each origin in order, without anything that comes back later."""
+        return not self.terms.group and self.terms.retry is None
 
     @property
     def broker(self) -> str:
@@ -147,6 +172,8 @@ class ConsumerMachine:
         request = event.body
         if isinstance(request, AcknowledgeRequest):
             self._acknowledge(request.messages, out)
+        elif isinstance(request, SettleRequest):
+            self._settle(request, out)
         elif isinstance(request, ReplayedRequest):
             self._has_replayed = True
             if self._search.stands:
@@ -163,11 +190,7 @@ class ConsumerMachine:
         new: dict[Origin, list[int]] = {}
         for message in messages:
             origin = (message.publisher, message.stream, message.epoch)
-            has = self._has.get(origin)
-            if has is not None and message.seq in has:
-                has.remove(message.seq)
-                if not has:
-                    del self._has[origin]
+            if self._let_go(origin, message.seq) or self._late.pop((origin, message.seq), 0) is None:
                 new.setdefault(origin, []).append(message.seq)
         spans = _spans(new)
         for span in spans:
@@ -176,6 +199,34 @@ class ConsumerMachine:
             self._since += spans
         if self._search.stands:
             self._say(spans, out)
+
+    def _let_go(self, origin: Origin, seq: int) -> bool:
+        """Whether it had this message, which it has no longer."""
+        has = self._has.get(origin)
+        if has is None or seq not in has:
+            return False
+        has.remove(seq)
+        if not has:
+            del self._has[origin]
+        return True
+
+    def _settle(self, request: SettleRequest, out: list[Effect]) -> None:
+        """Say something else of messages that it has. What the broker does not hear is handed out again anyway, except
+        for a rejection, which is said again to the next broker."""
+        seqs: dict[Origin, list[int]] = {}
+        for message in request.messages:
+            origin = (message.publisher, message.stream, message.epoch)
+            is_kept = request.settlement is Settlement.IN_PROGRESS
+            has = message.seq in self._has.get(origin, ()) if is_kept else self._let_go(origin, message.seq)
+            if has:
+                seqs.setdefault(origin, []).append(message.seq)
+        spans = _spans(seqs)
+        if request.settlement is Settlement.TERM:
+            self._terminated.update(dict.fromkeys(spans, request.reason))
+            while len(self._terminated) > TERMINATED_KEPT:
+                del self._terminated[next(iter(self._terminated))]
+        if spans and self._search.stands:
+            out.append(Send(self.broker, Settle(request.settlement, tuple(spans), request.delay_us, request.reason)))
 
     def _say(self, spans: list[Span], out: list[Effect]) -> None:
         starts = range(0, len(spans), SPANS_MAX)
@@ -192,7 +243,7 @@ class ConsumerMachine:
                 if ranges.upto:
                     done.append(Span(*origin, 1, ranges.upto))
                 done += [Span(*origin, first, last) for first, last in ranges.islands()]
-            has = _spans({origin: sorted(seqs) for origin, seqs in self._has.items()})
+            has = [*_spans({origin: sorted(seqs) for origin, seqs in self._has.items()}), *self._terminated]
             asked = Consume(
                 self.subscription,
                 self.terms,
@@ -204,6 +255,7 @@ class ConsumerMachine:
                 self._replay,
                 self._dropped_upto,
                 self._dropped_term,
+                self._action,
             )
             out.append(Send(event.peer, asked))
             self._since = []
@@ -231,6 +283,8 @@ class ConsumerMachine:
                         out.append(Answer(BrokerChanged(event.peer)))
                     self._say(self._since, out)
                     self._since = []
+                    for span, reason in self._terminated.items():
+                        out.append(Send(event.peer, Settle(Settlement.TERM, (span,), 0, reason)))
                     if self._ending:
                         out.append(Send(event.peer, EndSubscription()))
                 elif isinstance(message, Consuming):
@@ -287,13 +341,24 @@ class ConsumerMachine:
         self._position += len(new)
         has.update([each.seq for each in new])
         self._has[origin] = has
-        if not self.terms.group:
+        if self._late:
+            for each in new:
+                self._late.pop((origin, each.seq), None)
+        if self._is_in_order:
             self._skip(origin, [each.seq for each in new])
         out.append(Deliver(new))
 
     def _told_of_drops(self, message: DropsTold, now_us: int, out: list[Effect]) -> None:
         self._dropped_upto, self._dropped_term = message.upto, message.term
         out.append(Answer(DroppedBefore(message.messages, message.upto)))
+
+    def _taken_back(self, message: TakenBack, now_us: int, out: list[Effect]) -> None:
+        for span in message.spans:
+            for seq in range(span.first, min(span.last, span.first + BUNDLE_MESSAGES) + 1):
+                if self._let_go(span.origin, seq):
+                    self._late[span.origin, seq] = None
+        while len(self._late) > LATE_KEPT:
+            del self._late[next(iter(self._late))]
 
     def _skip(self, origin: Origin, seqs: list[int]) -> None:
         """Whoever has a subscription alone is handed each origin in order: what lies between was not for it, and what
@@ -331,7 +396,7 @@ class ConsumerMachine:
             Message(
                 bundle.publisher, bundle.incarnation, bundle.first + place, bundle.topic, bundle.keys, bundle.guarantee,
                 row, payload, self._position + number, message.hops, share, message.tseq + place if is_total else -1,
-                message.redelivered,
+                message.redelivered, message.deliveries,
             )
             for number, (place, row, payload) in enumerate(zip(places, rows, payloads, strict=True))
         ]  # fmt: skip
@@ -345,8 +410,10 @@ class ConsumerMachine:
                 self._done.setdefault(span.origin, Ranges()).add(span.first, span.last)
             return
         for mark in message.marks:
+            for span in [span for span in self._terminated if span.origin == mark.origin and span.last <= mark.seq]:
+                del self._terminated[span]
             ranges = self._done.get(mark.origin)
-            if ranges is not None and self.terms.group:
+            if ranges is not None and not self._is_in_order:
                 kept = Ranges()
                 for first, last in ((1, ranges.upto), *ranges.islands()):
                     if last > mark.seq:

@@ -80,6 +80,29 @@ def _logs(status: StackStatus) -> Iterator[Metric]:
         yield from (*families.values(), lag)
 
 
+def _durables(status: StackStatus) -> Iterator[Metric]:
+    if not status.durables:
+        return
+    gauges = {
+        "consumers_count": ("consumers", "Consumers of a durable subscription that is held here."),
+        "lag_messages": ("lag_messages", "Messages of it that are not acknowledged."),
+        "lag_bytes": ("lag_bytes", "Their bytes."),
+        "lag_seconds": ("lag_seconds", "For how long the oldest of them has been here."),
+        "unacked": ("unacked_messages", "Messages that its consumers have."),
+    }
+    counters = {
+        "redeliveries": ("redeliveries", "Messages of it that came back without an acknowledgement."),
+        "dead_letters": ("dead_letters", "Messages of it that became dead letters."),
+        "dropped": ("dropped", "Messages of it that were dropped or purged."),
+    }
+    for kind, families in ((GaugeMetricFamily, gauges), (CounterMetricFamily, counters)):
+        for field, (name, text) in families.items():
+            family = kind(f"resprout_durable_{name}", text, labels=["subscription"])
+            for one in status.durables:
+                family.add_metric([one.name], getattr(one, field))
+            yield family
+
+
 class BrokerCollector(Collector):
     def __init__(self, books: Bookkeeper) -> None:
         self._books = books
@@ -89,6 +112,7 @@ class BrokerCollector(Collector):
         yield from self._traffic()
         yield from self._queues()
         yield from _logs(self._books.status())
+        yield from _durables(self._books.status())
         yield from self._trouble()
 
     def _place(self) -> Iterator[Metric]:

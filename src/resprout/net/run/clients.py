@@ -16,7 +16,7 @@ from resprout.core import limits
 from resprout.core.contract import Answer, Deliver, Effect, Machine, Note, Request
 from resprout.core.guarantee import ReceiptLevel
 from resprout.edge.client.machine import ClientMachine, ClientOptions
-from resprout.edge.requests import AcknowledgeRequest, FlushRequest, LeaveRequest, Published, TakeRequest
+from resprout.edge.requests import AcknowledgeRequest, FlushRequest, LeaveRequest, Published, SettleRequest, TakeRequest
 from resprout.links.links import Links
 from resprout.links.options import LinkOptions
 from resprout.net.address import Address
@@ -28,7 +28,7 @@ from resprout.net.run.schedule import ScheduledApp
 from resprout.net.sessions import EncodedBodies, Here
 from resprout.net.tls import Keyring
 from resprout.scenario.app import App
-from resprout.scenario.app_runner import AppRunner, ConsumerRows, make_consumer
+from resprout.scenario.app_runner import AppRunner, ConsumerRows, answer_of, make_consumer
 from resprout.scenario.model import PLAIN_WHEN_FULL, ClientSpec, SubscriptionSpec, random_for
 from resprout.scenario.observe import note_row
 from resprout.trace import kinds
@@ -329,6 +329,7 @@ class RealConsumer(RealLife):
         )  # fmt: skip
         self.busy = False
         self.pending = 0
+        self._wanted = wanted
         self._rows = ConsumerRows(spec, wanted, incarnation)
 
     def start(self, start_us: int) -> None:
@@ -342,7 +343,12 @@ class RealConsumer(RealLife):
         for row in self._rows.given(self.now_us, effect):
             self.record(row)
         if isinstance(effect, Deliver):
-            for message in effect.messages:
-                self.record(self._rows.acknowledged(self.now_us, message))
+            answers = [answer_of(self._wanted, message) for message in effect.messages]
+            for message, answer in zip(effect.messages, answers, strict=True):
+                for row in self._rows.answered(self.now_us, message, answer):
+                    self.record(row)
             self._writer.save()  # before the acknowledgement leaves
-            self._host.loop.call_soon(self._host.handle, Request(AcknowledgeRequest(tuple(effect.messages))))
+            done = [each for answer in answers if isinstance(answer, AcknowledgeRequest) for each in answer.messages]
+            settled = [answer for answer in answers if isinstance(answer, SettleRequest)]
+            for said in (AcknowledgeRequest(tuple(done)), *settled):
+                self._host.loop.call_soon(self._host.handle, Request(said))

@@ -195,6 +195,8 @@ class Context:
             np.concatenate((_at(talk, words, *_SUBSCRIPTION_STEPS), _refused_subscriptions(talk, words)))
         )
         self._freeze(talk, deliveries, subscriptions)
+        if len(_at(talk, words, kinds.DEAD_LETTER, kinds.REJECTED, kinds.TERMINATED)):
+            raise UnreadableError("messages that came back, or dead letters, are for the judge in Python")
         publish = talk.take(_at(talk, words, kinds.PUBLISH))
         check_publish(publish, words)
         of_publications = refused.take(np.flatnonzero(refused.publisher >= 0))
@@ -217,7 +219,14 @@ class Context:
         """The run came to rest with all links whole and no node frozen; see `audit.history`."""
         judges_loss = self.is_whole and not promise.is_probable
         self.durables = DurableArrays(
-            consumers, self.index, self.publications, self.wishes, judges_loss, _calm(talk, words), ended_us
+            consumers,
+            self.index,
+            self.publications,
+            self.wishes,
+            judges_loss,
+            _calm(talk, words),
+            _calm(talk, words, np.unique(talk.node[_at(talk, words, kinds.CONSUME)])),
+            ended_us,
         )
         shocks_us = talk.time_us[_at(talk, words, *UNREST)]
         first_shock_us = int(shocks_us.min(initial=NEVER))
@@ -296,9 +305,12 @@ def _nothing_hangs(talk: Rows, words: Words) -> bool:
     return not torn and not hanging
 
 
-def _calm(talk: Rows, words: Words) -> CalmTimes:
+def _calm(talk: Rows, words: Words, passed_over: Array | None = None) -> CalmTimes:
+    """`passed_over`: nodes to which things may happen."""
     details = [*words.details.texts, ""]
     at = _at(talk, words, *UNREST)
+    if passed_over is not None:
+        at = at[~np.isin(talk.node[at], passed_over)]
     at = at[np.argsort(talk.row[at], kind="stable")]
     return CalmTimes(
         Shock(

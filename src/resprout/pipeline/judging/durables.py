@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from resprout.audit.durable import LONG_US
-from resprout.audit.history import CalmTimes
+from resprout.audit.history import QUIET_US, CalmTimes
 from resprout.core.errors import UsageError
 from resprout.filters.predicate import Predicate, parse_predicate
 from resprout.pipeline.judging.columns import (
@@ -48,13 +48,26 @@ class ConsumedRows:
         cells = cells_of(rows.attributes)
         self._texts = {
             name: text_of(cells, words.attributes.find(name), len(rows))
-            for name in ("durable", "group", "redelivered", "dropped", "drop_oldest")
+            for name in (
+                "durable",
+                "group",
+                "redelivered",
+                "dropped",
+                "drop_oldest",
+                "deliveries",
+                "max_deliver",
+                "ack_wait",
+            )
         }
         self.name = self._texts["durable"]
         if np.any((self.name < 0) & ~self.is_end):
             raise UnreadableError("a row of a consumer without the name of a durable subscription")
         self.names = np.unique(self.name[~self.is_end]).tolist()
         self.life = self._lives()
+        self.begun_us = np.zeros(int(self.life.max(initial=0)) + 1, dtype=np.int64)
+        """By life, when it was first seen."""
+        lives, first = np.unique(self.life, return_index=True)
+        self.begun_us[lives] = rows.time_us[first]
         self.over_row, self.over_us = self._ends()
         self.asked = self._asked()
         """By name: what it asks for, and whether it is a group."""
@@ -74,6 +87,13 @@ class ConsumedRows:
         if not all(text.isascii() and text.isdigit() for text in texts):
             raise UnreadableError("a row of a consumer with a number of dropped messages that is none")
         return max([int(text) for text in texts], default=0)
+
+    def numbers(self, what: str, places: Array, default: int) -> list[int]:
+        """An attribute of rows as a number."""
+        texts = [self._words.values.texts[text] if text >= 0 else str(default) for text in self._texts[what][places]]
+        if not all(text.isascii() and text.isdigit() for text in texts):
+            raise UnreadableError(f"a row of a consumer whose {what} is no number")
+        return [int(text) for text in texts]
 
     def present(self, name: int) -> dict[int, int]:
         """Who consumes it at the end, and since when."""
@@ -146,8 +166,11 @@ class DurableArrays:
         wishes: SubscriberWishes,
         judges_loss: bool,
         calm: CalmTimes,
+        calm_brokers: CalmTimes,
         ended_us: int,
     ) -> None:
+        """`calm_brokers`: what happens to consumers does not count."""
+        self._calm_brokers = calm_brokers
         self._consumers, self._publications, self._wishes = consumers, publications, wishes
         self._calm, self._ended_us = calm, ended_us
         self.count = len(consumers.names)
@@ -168,6 +191,7 @@ class DurableArrays:
             self.is_broken |= self._hands_wrongly(name, handed, number, acknowledged, done)
             self.is_broken |= self._breaks_order(name, handed, number)
             self.is_broken |= self._hands_out_though_known(handed, number, acknowledged, done)
+            self.is_broken |= self._counts_wrongly(name, handed, number)
             self.is_broken |= self._in_two_hands(name, handed, number, acknowledged, done)
             never = self._never_handed(name, handed, number) if judges_loss else None
             self.unjudged += never is None
@@ -176,7 +200,13 @@ class DurableArrays:
                 self._never.append((never, consumers.dropped(name)))
             begun = consumers.at(kinds.CONSUME, name)
             self._hold(name, done, bool(consumers.says("drop_oldest", begun).any()))
-        del self._consumers, self._wishes, self._publications, self._calm  # read by now, and not small
+        del (
+            self._consumers,
+            self._wishes,
+            self._publications,
+            self._calm,
+            self._calm_brokers,
+        )  # read by now, and not small
 
     def misses(self, owed: Array) -> bool:
         return any(int(np.count_nonzero(owed[never])) > dropped for never, dropped in self._never)
@@ -247,10 +277,33 @@ class DurableArrays:
         moments = zip(number.tolist(), time_us[handed].tolist(), strict=True)
         return any(at_us > known.get(n, NEVER) for n, at_us in moments)
 
+    def _counts_wrongly(self, name: int, handed: Array, number: Array) -> bool:
+        """Whether a message says that it was handed out less often than is known, or more often than it may be."""
+        consumers = self._consumers
+        most = max(consumers.numbers("max_deliver", consumers.at(kinds.CONSUME, name), 0), default=0)
+        times: dict[int, list[tuple[int, int, int]]] = {}
+        said, lives = consumers.numbers("deliveries", handed, 1), consumers.life[handed].tolist()
+        moments = consumers.rows.time_us[handed].tolist()
+        for n, at_us, life, deliveries in zip(number.tolist(), moments, lives, said, strict=True):
+            times.setdefault(n, []).append((at_us, life, deliveries))
+        for each in times.values():
+            counted: list[tuple[int, int]] = []
+            for i, (at_us, life, deliveries) in enumerate(each):
+                since_us = max(int(consumers.begun_us[life]), at_us - QUIET_US)
+                known = sum([other == life or since_us > before_us for before_us, other in counted])
+                if deliveries < known + 1 or 0 < most < max(deliveries, known + 1):
+                    return True
+                if i + 1 < len(each):
+                    told_us = min(each[i + 1][0] + QUIET_US, each[-1][0])
+                    if self._calm_brokers.covers(at_us, told_us):
+                        counted.append((at_us, life))
+        return False
+
     def _in_two_hands(self, name: int, handed: Array, number: Array, acknowledged: Array, done: Array) -> bool:
         """Whether one consumer was handed something of a key while another had something of it."""
         consumers, publications, asked = self._consumers, self._publications, self._consumers.asked.get(name)
-        if asked is None or not asked[1]:
+        has_ack_wait = bool(consumers.says("ack_wait", consumers.at(kinds.CONSUME, name)).any())
+        if asked is None or not asked[1] or has_ack_wait:
             return False
         rows, start = consumers.rows, publications.pair_start
         is_key = [bool(key) for key in publications.pair_keys.texts]

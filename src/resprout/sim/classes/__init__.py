@@ -15,6 +15,7 @@ from resprout.sim.classes.durable import consumers, spilling
 from resprout.sim.classes.links import slow_links, thin_links
 from resprout.sim.classes.logs import logs
 from resprout.sim.classes.machines import blackout, disks, hung, in_turn, moved_clocks, restarts, rolling
+from resprout.sim.classes.queues import queues
 from resprout.sim.classes.tree import cut_repairs, newcomers, totals
 from resprout.sim.mishaps import with_mishaps
 from resprout.sim.run import Trial
@@ -43,6 +44,7 @@ CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
         "moved-clocks": moved_clocks,
         "newcomers": newcomers,
         "producers": producers,
+        "queues": queues,
         "restarts": restarts,
         "rolling": rolling,
         "slow-links": slow_links,

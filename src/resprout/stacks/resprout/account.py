@@ -1,15 +1,19 @@
 """What a broker of the default stack says of itself to people and monitors."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
 
-from resprout.edge.broker.consumers import PREFIX
+from resprout.edge.broker.consumers import PREFIX, HeldDurable
 from resprout.filters.predicate import topic_matches
+from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.pauses import PauseSeen
 from resprout.stacks.status import (
+    DurableConsumer,
+    DurableSeen,
     HeldPublisher,
     MemberSeen,
     PausedSubscriber,
@@ -21,6 +25,8 @@ from resprout.stacks.status import (
 
 NOT_BELIEVED: Final = "it said what is for others to say, and was not believed"
 NEVER_SAID: Final = "it passed on what a client here never said"
+CONSUMERS_TOLD: Final = 100
+"""Of one durable subscription."""
 FILTERS_TOLD: Final = 3
 """Of one subscriber, in a line for people."""
 OUT_OF_BOUNDS: Final = "it stated a number beyond its bound"
@@ -60,6 +66,7 @@ def status_of(parts: BrokerParts, from_non_neighbours: int, out_of_bounds: int) 
         slow_consumers=parts.shares.slow_consumers,
         dropped_messages=parts.shares.dropped_messages,
         notices=tuple(_notices(parts)),
+        durables=tuple([_durable(held, life) for held in islice(parts.durables.consumers.held.values(), 4_096)]),
         refused={
             reason: count
             for reason, count in (
@@ -73,6 +80,28 @@ def status_of(parts: BrokerParts, from_non_neighbours: int, out_of_bounds: int) 
         }
         | parts.sessions.quotas.refused,
     )
+
+
+def _durable(held: HeldDurable, life: BrokerLife) -> DurableSeen:
+    queue, terms = held.queue, held.terms
+    retry, retries = terms.retry, queue.retries
+    consumers = list(queue.consumers.values())
+    unacked = sum([consumer.count for consumer in consumers])
+    delayed = sum([len(portion.offsets) for portion in retries.aside]) - len(retries.dead)
+    oldest_us = queue.oldest_us()
+    return DurableSeen(
+        held.name, life.seat.name, terms.filter, terms.group, terms.when_full.name.lower(), terms.where, held.owner,
+        retry.max_deliver if retry is not None else 0,
+        retry.ack_wait_us / 1e6 if retry is not None else 0.0,
+        retry.topic if retry is not None else "",
+        tuple([DurableConsumer(one.session.name, one.count) for one in consumers[:CONSUMERS_TOLD]]),
+        len(consumers),
+        queue.waiting + unacked + delayed + len(retries.dead),
+        queue.waiting, unacked, delayed, len(retries.dead),
+        queue.session.owed_bytes,
+        round((life.now_us - oldest_us) / 1e6, 1) if oldest_us else 0.0,
+        retries.redeliveries, retries.dead_letters, queue.drops.messages,
+    )  # fmt: skip
 
 
 def _paused(pause: PauseSeen, now_us: int) -> PausedSubscriber:

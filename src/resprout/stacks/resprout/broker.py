@@ -26,7 +26,15 @@ from resprout.core.contract import (
 )  # fmt: skip
 from resprout.edge.broker.ghosts import GhostOver
 from resprout.edge.broker.session import ClientSession
-from resprout.edge.durable_messages import Acknowledge, Consume, DurableDue, EndSubscription, Replayed
+from resprout.edge.durable_messages import (
+    Acknowledge,
+    Consume,
+    DurableDue,
+    EndSubscription,
+    Replayed,
+    RetryDue,
+    Settle,
+)
 from resprout.edge.messages import (
     AskAudience,
     Attend,
@@ -158,6 +166,7 @@ class ResproutBroker(Shell):
                 ChooseParent: lambda timer: parts.newcomer.choose(),
                 GhostOver: parts.ghost_expiry.due,
                 DurableDue: parts.durables.due,
+                RetryDue: parts.durables.retry_due,
                 SearchDue: lambda timer: parts.served.search(),
                 HoldOver: parts.served.hold_over,
                 DropMore: lambda timer: parts.served.drop_more(),
@@ -262,6 +271,7 @@ class ResproutBroker(Shell):
             on(Subscribe, parts.wishes.postponed.ask), on(Unsubscribe, parts.wishes.postponed.ask),
             on(AskAudience, parts.audience.asked), on(Consume, durables.consume),
             on(Acknowledge, durables.consumers.acknowledge), on(Replayed, durables.consumers.replayed),
+            on(Settle, durables.settle),
             on(EndSubscription, durables.end_subscription),
             # bundles, totals, interest, and what is said of clients
             on(Forward, parts.forwarding.forwarded), on(Levels, parts.forwarding.take_levels),

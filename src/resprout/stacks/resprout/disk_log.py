@@ -19,7 +19,7 @@ from resprout.core.bundle import Origin, StowedBundle, whole
 from resprout.core.message_fields import Mark, Marks, Reached, raise_to, to_marks
 from resprout.core.seen import ORIGINS_KEPT
 from resprout.edge.broker.sessions import ClientSessions
-from resprout.edge.durable_messages import Drops, Spans
+from resprout.edge.durable_messages import Drops, Spans, Tries
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate
 from resprout.order.entry import Entry
@@ -114,8 +114,10 @@ class DiskLog:
         self._durable.add(state.subscription)
         self._write(KeptDurable(state))
 
-    def durable_done(self, subscription: str, term: int, marks: Marks, spans: Spans, drops: Drops) -> None:
-        self._write(KeptDone(subscription, term, marks, spans, drops))
+    def durable_done(
+        self, subscription: str, term: int, marks: Marks, spans: Spans, drops: Drops, tries: tuple[Tries, ...]
+    ) -> None:
+        self._write(KeptDone(subscription, term, marks, spans, drops, tries))
 
     def asked(self, predicates: Iterable[Predicate]) -> None:
         """Write those subscriptions that a client has asked for in this step and that are hidden from wildcards."""

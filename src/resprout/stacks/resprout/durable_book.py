@@ -14,7 +14,7 @@ import msgspec
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.limits import check_name
 from resprout.core.message_fields import Marks, in_parts
-from resprout.edge.durable_messages import NO_DROPS, Drops, Spans
+from resprout.edge.durable_messages import NO_DROPS, Drops, Spans, Tries
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.overlay.waves import Echo
@@ -96,9 +96,14 @@ class DurableBook:
         progress = self._done.get(subscription)
         return progress.drops if progress is not None else NO_DROPS
 
+    def tries_of(self, subscription: str) -> tuple[Tries, ...]:
+        progress = self._done.get(subscription)
+        return progress.tries.all() if progress is not None else ()
+
     def whole(self, state: DurableState) -> DurableState:
         marks, spans = self.done_of(state.subscription)
-        return msgspec.structs.replace(state, done=marks, spans=spans, drops=self.drops_of(state.subscription))
+        drops, tries = self.drops_of(state.subscription), self.tries_of(state.subscription)
+        return msgspec.structs.replace(state, done=marks, spans=spans, drops=drops, tries=tries)
 
     def whole_states(self) -> list[DurableState]:
         return [self.whole(state) for state in self.states.values()]
@@ -113,12 +118,14 @@ class DurableBook:
         self._keep(state, before)
         self._spread(state, "")
 
-    def raise_done(self, subscription: str, marks: Marks, spans: Spans, drops: Drops) -> None:
-        """More is done."""
+    def raise_done(
+        self, subscription: str, marks: Marks, spans: Spans, drops: Drops, tries: tuple[Tries, ...] = ()
+    ) -> None:
+        """More is done, or was tried."""
         state = self.states[subscription]
-        self._raise(subscription, marks, spans, drops)
+        self._raise(subscription, marks, spans, drops, tries)
         for part, more in in_parts(marks):
-            news = DurableDone(subscription, state.term, part, () if more else spans, drops)
+            news = DurableDone(subscription, state.term, part, () if more else spans, drops, () if more else tries)
             self._outbound.extend([(name, news) for name in self._links])
 
     # -- said by others ------------------------------------------------------------------------------------------------
@@ -131,10 +138,10 @@ class DurableBook:
 
     def learn(self, state: DurableState, source: str) -> bool:
         """Whether it is news; whoever says what is old is told better."""
-        check_progress(state.done, state.spans, state.drops)
+        check_progress(state.done, state.spans, state.drops, state.tries)
         before = self.states.get(state.subscription)
         if before is not None and state.age <= before.age:
-            self._raise(state.subscription, state.done, state.spans, state.drops)
+            self._raise(state.subscription, state.done, state.spans, state.drops, state.tries)
             if state.age < before.age and source:
                 self._outbound.append((source, DurableKnown(self.whole(before))))
             return False
@@ -157,11 +164,11 @@ class DurableBook:
         self._echo.answered((message.subscription, message.term, message.edition), link.name, message)
 
     def done(self, link: Link, message: DurableDone) -> None:
-        check_progress(message.marks, message.spans, message.drops)
+        check_progress(message.marks, message.spans, message.drops, message.tries)
         state = self.states.get(message.subscription)
         if state is None or state.term != message.term:
             return
-        self._raise(message.subscription, message.marks, message.spans, message.drops)
+        self._raise(message.subscription, message.marks, message.spans, message.drops, message.tries)
         self._outbound.extend([(name, message) for name in self._links if name != link.name])
 
     # -- new links -----------------------------------------------------------------------------------------------------
@@ -189,9 +196,10 @@ class DurableBook:
             self._done.pop(state.subscription, None)
         progress = self._done.setdefault(state.subscription, DurableProgress())
         progress.add(state.done, state.spans)
+        progress.tries.add(state.tries)
         progress.drops = progress.drops.joined(state.drops)
         base = before.base if state.is_partial and before is not None else state.base
-        kept = msgspec.structs.replace(state, base=base, done=(), spans=(), drops=NO_DROPS, is_partial=False)
+        kept = msgspec.structs.replace(state, base=base, done=(), spans=(), drops=NO_DROPS, is_partial=False, tries=())
         self.states[state.subscription] = kept
         if kept.over:
             self._list(kept)
@@ -199,12 +207,13 @@ class DurableBook:
         if self._disk is not None:
             self._disk.durable(state if state.is_partial else self.whole(kept))
 
-    def _raise(self, subscription: str, marks: Marks, spans: Spans, drops: Drops) -> None:
+    def _raise(self, subscription: str, marks: Marks, spans: Spans, drops: Drops, tries: tuple[Tries, ...]) -> None:
         progress = self._done.setdefault(subscription, DurableProgress())
         new, more = progress.add(marks, spans)
+        tried = tuple(progress.tries.add(tries))
         before, progress.drops = progress.drops, progress.drops.joined(drops)
-        if (new or more or progress.drops != before) and self._disk is not None:
-            self._disk.durable_done(subscription, self.states[subscription].term, new, more, progress.drops)
+        if (new or more or tried or progress.drops != before) and self._disk is not None:
+            self._disk.durable_done(subscription, self.states[subscription].term, new, more, progress.drops, tried)
 
     def _spread(self, state: DurableState, source: str) -> None:
         """Tell everybody but `source`, which is answered when all know it; without one, `heard_of` is called."""

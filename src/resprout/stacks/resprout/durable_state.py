@@ -17,6 +17,7 @@ import msgspec
 from resprout.core.bundle import Origin
 from resprout.core.contract import Departure, NeighbourMessage
 from resprout.core.errors import PeerError
+from resprout.core.limits import BUNDLE_MESSAGES
 from resprout.core.message_fields import (
     MARK_BYTES,
     MARKS_MAX,
@@ -29,8 +30,9 @@ from resprout.core.message_fields import (
     to_marks,
 )
 from resprout.core.seen import Ranges
-from resprout.edge.broker.sharing import SPANS_TOLD_MAX
-from resprout.edge.durable_messages import NO_DROPS, SPAN_BYTES, Drops, Span, Spans, Terms
+from resprout.edge.broker.queue_progress import SPANS_TOLD_MAX
+from resprout.edge.broker.retries import TRIES_TOLD_MAX, TryCounts
+from resprout.edge.durable_messages import NO_DROPS, SPAN_BYTES, Drops, Span, Spans, Terms, Tries
 from resprout.overlay.messages import Life
 
 STATE_MARKS_MAX: Final = 8_000
@@ -42,6 +44,10 @@ GAPS_MAX: Final = 2_000
 """Per origin, beyond its watermark."""
 ORIGINS_MAX: Final = 8_000
 """Of which something is done beyond the watermark. Whatever exceeds a bound is handed out again if the home dies."""
+
+
+MARKS_KEPT: Final = 100_000
+"""Origins of which the watermark is remembered, the latest."""
 
 
 class DurableState(msgspec.Struct, frozen=True, array_like=True):
@@ -74,6 +80,8 @@ class DurableState(msgspec.Struct, frozen=True, array_like=True):
     is_partial: bool = False
     """Its home leaves out `base`, `done` and `spans`: they are what it has said of this term before. A consumer that
     joins or leaves changes nothing about them, and with thousands of publishers they take 1.5 MB."""
+    tries: tuple[Tries, ...] = ()
+    """How often messages beyond `done` were handed out without an acknowledgement, where they were."""
 
     @property
     def age(self) -> tuple[int, str, int, int]:
@@ -81,7 +89,7 @@ class DurableState(msgspec.Struct, frozen=True, array_like=True):
         return (self.term, self.home.name, self.home.incarnation, self.edition)
 
 
-def check_progress(marks: Marks, spans: Spans, drops: Drops) -> None:
+def check_progress(marks: Marks, spans: Spans, drops: Drops, tries: tuple[Tries, ...] = ()) -> None:
     """PeerError for what no honest broker says."""
     if len(marks) > MARKS_MAX or len(spans) > SPANS_TOLD_MAX:
         raise PeerError(f"{len(marks)} marks and {len(spans)} spans are done; at most {MARKS_MAX} and {SPANS_TOLD_MAX}")
@@ -89,6 +97,8 @@ def check_progress(marks: Marks, spans: Spans, drops: Drops) -> None:
         raise PeerError("a mark beyond every number")
     if not all(0 < span.first <= span.last <= NUMBER_MAX for span in spans):
         raise PeerError("a span that is none")
+    if len(tries) > TRIES_TOLD_MAX or not all(0 <= each.last - each.first < BUNDLE_MESSAGES for each in tries):
+        raise PeerError("counts of tries that are none, or too many")
     if drops.told > drops.messages:
         raise PeerError(f"consumers were told of {drops.told} dropped messages; {drops.messages} were dropped")
 
@@ -96,25 +106,35 @@ def check_progress(marks: Marks, spans: Spans, drops: Drops) -> None:
 class DurableProgress:
     """Of one durable subscription."""
 
-    __slots__ = ("_beyond", "_reached", "drops")
+    __slots__ = ("_beyond", "_reached", "drops", "tries")
 
     def __init__(self) -> None:
         self._reached: dict[Origin, Reached] = {}
         self._beyond: dict[Origin, Ranges] = {}
         """Everything up to the watermark, and some beyond it."""
         self.drops = NO_DROPS
+        self.tries = TryCounts()
 
     def add(self, marks: Marks, spans: Spans = ()) -> tuple[Marks, Spans]:
         """Take the further of both, and return what was new."""
         reached, beyond = self._reached, self._beyond
         new = tuple([mark for mark in marks if mark.seq > reached.get(mark.origin, NOTHING)])
+        for mark in new:  # the latest are at the end
+            reached.pop(mark.origin, None)
         raise_to(reached, new)
+        while len(reached) > MARKS_KEPT:
+            del reached[next(iter(reached))]
         for mark in new if beyond else ():
             ranges = beyond.get(mark.origin)
             if ranges is not None:
                 ranges.add(1, mark.seq)
                 if ranges.highest <= mark.seq:
                     del beyond[mark.origin]
+        if self.tries:
+            for mark in new:
+                self.tries.forget(mark.origin, 1, mark.seq)
+            for span in spans:
+                self.tries.forget(span.origin, span.first, span.last)
         return new, tuple([span for span in spans if self._add_span(span)])
 
     def _add_span(self, span: Span) -> bool:
@@ -195,7 +215,7 @@ class DurableKnown(NeighbourMessage, frozen=True, tag=75):
         state = self.state
         names = 64 * (4 + len(state.consumers))
         marks = MARK_BYTES * (len(state.base) + len(state.done)) + SPAN_BYTES * len(state.spans)
-        return marks + names + 4 * len(state.terms.filter) + 4096
+        return marks + names + 2 * SPAN_BYTES * len(state.tries) + 4 * len(state.terms.filter) + 4096
 
 
 class DurableHeard(NeighbourMessage, frozen=True, tag=76):
@@ -219,10 +239,11 @@ class DurableDone(NeighbourMessage, frozen=True, tag=77):
     marks: Marks
     spans: Spans = ()
     drops: Drops = NO_DROPS
+    tries: tuple[Tries, ...] = ()
 
     @property
     def bulk(self) -> int:
-        return MARK_BYTES * len(self.marks) + SPAN_BYTES * len(self.spans)
+        return MARK_BYTES * len(self.marks) + SPAN_BYTES * (len(self.spans) + 2 * len(self.tries))
 
     @property
     def background(self) -> bool:

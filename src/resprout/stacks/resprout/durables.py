@@ -26,18 +26,23 @@ from resprout.edge.durable_messages import (
     Acknowledged,
     Consume,
     Consuming,
+    DurableAction,
     DurableDue,
     EndSubscription,
+    RetryDue,
+    Settle,
     Standing,
+    Terms,
     WhenFull,
 )
 from resprout.edge.messages import Attend, GoTo, HeldSubscription, Subscribe, Successor
-from resprout.edge.rights import fault_of_consumer, fault_of_end
+from resprout.edge.rights import fault_of_consumer, fault_of_end, fault_of_peek
 from resprout.filters.predicate import parse_predicate
 from resprout.order.link import Link
 from resprout.order.log import Log
 from resprout.overlay.messages import Life
 from resprout.stacks.resprout.client_book import ClientBook
+from resprout.stacks.resprout.dead_letters import DeadLetters, fault_of_name, store_name, store_terms
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.durable_book import SUBSCRIPTIONS_MAX
 from resprout.stacks.resprout.durable_state import CONSUMERS_TOLD, STATE_MARKS_MAX, DurableState, UnknownDone
@@ -47,6 +52,8 @@ from resprout.stacks.resprout.served_clients import ServedClients
 from resprout.stacks.resprout.spilling import Spilling
 from resprout.stacks.routes import Routes
 
+ACK_WAIT_MIN_US: Final = 100_000
+"""The shortest time after which a message is taken back from its consumer: less would keep the broker busy."""
 RETURN_LEASES: Final = 4
 """So long the next broker of a subscription waits for the consumers of the last one: what they have, and have done,
 only they know."""
@@ -71,6 +78,7 @@ class Durables:
         book: ClientBook,
         served: ServedClients,
         holds_lease: Callable[[int], bool],
+        make_dead_letters: Callable[[Consumers], DeadLetters],
     ) -> None:
         """`holds_lease` tells whether this broker has certainly not been declared dead."""
         self._holds_lease = holds_lease
@@ -89,10 +97,13 @@ class Durables:
         self.consumers = Consumers(
             sessions, self._consumers_changed, log, options.subscriber_room, options.heartbeat_us
         )
+        self.dead_letters = make_dead_letters(self.consumers)
         self._waiting: dict[str, Consume] = {}
         """Consumers that came and cannot be served yet."""
         self._silent: dict[str, int] = {}
         """Consumers that are not heard, and since when."""
+        self._busy: dict[str, None] = {}
+        """Of these, the ones whose connections stood."""
         self._denied: dict[str, int] = {}
         """By subscription: the term that somebody claimed for another broker, to be outdone at the next sign of
         life."""
@@ -111,16 +122,21 @@ class Durables:
     def leave(self, name: str) -> None:
         """The session of a client is over."""
         self._waiting.pop(name, None)
-        self._silent.pop(name, None)
+        self.heard(name)
         self.consumers.leave(name)
 
-    def silent(self, name: str) -> None:
+    def silent(self, name: str, was_open: bool) -> None:
+        """A consumer is not heard. One whose connection stood may only be busy: it keeps what it has until that has to
+        be acknowledged."""
         held = self.consumers.of(name)
         if held is not None and held.terms.group:
             self._silent.setdefault(name, self._life.now_us)
+            if was_open:
+                self._busy[name] = None
 
     def heard(self, name: str) -> None:
         self._silent.pop(name, None)
+        self._busy.pop(name, None)
 
     def decide_all(self) -> None:
         """Something has changed: look again at consumers that wait, and at subscriptions that no broker holds."""
@@ -145,6 +161,7 @@ class Durables:
             elif held.changes > CHANGES_TOLD:
                 self._say_consumers(held)
             held.changes = 0
+            self.dead_letters.look(held)
             unknown = self._tell_progress(held)
             if all_heard:
                 self.consumers.tell(held, Acknowledged(unknown.turn(life.now_us, life.options.lease_us)), life.out)
@@ -153,7 +170,9 @@ class Durables:
                 self.consumers.tell(held, Acknowledged(marks, known=False, spans=spans), life.out)
         patience_us = GONE_BEATS * life.options.heartbeat_us
         for name in [name for name, since_us in self._silent.items() if life.now_us - since_us >= patience_us]:
-            del self._silent[name]
+            if name in self._busy and self.consumers.is_busy(name):
+                continue
+            self.heard(name)
             self.consumers.leave(name)
             self._served.cut_off(name, "it was not heard for too long, and others have what it had")
 
@@ -167,8 +186,9 @@ class Durables:
         marks, spans = self.consumers.progress(held)
         held.queue.release_dropped()
         drops = held.queue.drops.known()
-        if held.is_confirmed and (marks or spans or drops != self._book.durables.drops_of(held.name)):
-            self._book.durables.raise_done(held.name, marks, spans, drops)
+        tries = held.queue.retries.take_untold() if held.is_confirmed else ()
+        if held.is_confirmed and (marks or spans or tries or drops != self._book.durables.drops_of(held.name)):
+            self._book.durables.raise_done(held.name, marks, spans, drops, tries)
             held.queue.dropped_items.tell()
             unknown.note(marks, spans)
         return unknown
@@ -179,6 +199,15 @@ class Durables:
             if self._life.now_us >= held.awaited_until_us:
                 held.awaited.clear()
             self.consumers.waking[inner_name(held.name)] = held.queue.session
+
+    def retry_due(self, timer: RetryDue) -> None:
+        held = self.consumers.held.get(timer.subscription)
+        if held is not None:
+            held.retry_us = 0
+            self.consumers.waking[inner_name(held.name)] = held.queue.session
+
+    def settle(self, session: ClientSession, message: Settle) -> None:
+        self.consumers.settle(session, message, self._life.now_us)
 
     def hand_out(self) -> None:
         """At the end of a step that left something to be handed out."""
@@ -211,25 +240,45 @@ class Durables:
                 self._end_held(held)
             life.out.append(Send(session.name, Consuming(standing, reason)))
             return
+        if message.action is not DurableAction.CONSUME:
+            self._look_into(session, message, held)
+            return
         if held is None:
             refusal = self._refusal(session, message, state)
             if refusal is not None:
                 life.out.append(Send(session.name, refusal))
                 return
             held = self._begin(message, state, session.identity)
-        self.consumers.join(held, session, message, life.out)
+            self._begin_store(held, session)
+        self.consumers.join(held, session, message, life.now_us, life.out)
         unknown = self._unknown.get(held.name)
         if unknown is not None and self.consumers.of(session.name) is held:
             marks, spans = unknown.all()
             if marks or spans:
                 life.out.append(Send(session.name, Acknowledged(marks, known=False, spans=spans)))
 
+    def _look_into(self, session: ClientSession, message: Consume, held: HeldDurable | None) -> None:
+        """Show or drop what waits, for a client that does not consume."""
+        life = self._life
+        if held is None:
+            reason = f"there is no durable subscription {message.subscription!r}"
+        elif message.action is DurableAction.PURGE:
+            reason = f"{held.queue.purge()} messages were dropped"
+            self.consumers.waking[inner_name(held.name)] = held.queue.session
+        elif fault := fault_of_peek(session, held.terms.filter):
+            life.out.append(Send(session.name, Consuming(Standing.REFUSED, fault)))
+            return
+        else:
+            self.consumers.peek(held, session, message.window, life.out)
+            reason = "that is all"
+        life.out.append(Send(session.name, Consuming(Standing.REFUSED if held is None else Standing.ENDED, reason)))
+
     def _fault(
         self, session: ClientSession, message: Consume, held: HeldDurable | None, state: DurableState | None
     ) -> str:
         """Why it may not be consumed, or ended, by whoever asks; empty when it may. Every broker knows the owner."""
         owner = held.owner if held is not None else state.owner if state is not None and not state.over else None
-        if not message.ends:
+        if not (message.ends or message.action is DurableAction.PURGE):
             return fault_of_consumer(session, message.subscription, owner)
         return fault_of_end(session, message.subscription, owner) if owner is not None else ""
 
@@ -254,6 +303,12 @@ class Durables:
             predicate = parse_predicate(message.terms.filter, message.terms.where)
         except UsageError as error:
             return Consuming(Standing.REFUSED, str(error))
+        if (retry := message.terms.retry) is not None:
+            fault = fault_of_name(message.subscription)
+            if 0 < retry.ack_wait_us < ACK_WAIT_MIN_US:
+                fault = f"ack_wait is {retry.ack_wait_us} us; at least {ACK_WAIT_MIN_US}"
+            if fault:
+                return Consuming(Standing.REFUSED, fault)
         if self._book.durables.is_full():
             limit = f"the network has {SUBSCRIPTIONS_MAX} durable subscriptions, the most it may have"
             return Consuming(Standing.REFUSED, f"{limit} (limit durable_subscriptions)")
@@ -265,7 +320,11 @@ class Durables:
         quotas = self._sessions.quotas
         try:
             quotas.take_durable(session, message.subscription, predicate)
+            if self._needs_store(message.subscription, message.terms):
+                store = store_terms(message.terms)
+                quotas.take_durable(session, store_name(message.subscription), parse_predicate(store.filter, None))
         except LimitError as error:
+            quotas.end_durable(message.subscription)
             quotas.refuse(session, error, self._life.out)
             return Consuming(Standing.REFUSED, str(error))
         return None
@@ -288,6 +347,19 @@ class Durables:
             self._disk.asked(session.subscriptions.values())
         return held
 
+    def _begin_store(self, held: HeldDurable, session: ClientSession) -> None:
+        """Keep its dead letters from now on, unless that is done already."""
+        if self._needs_store(held.name, held.terms):
+            name = store_name(held.name)
+            self._begin(
+                Consume(name, store_terms(held.terms), 1), self._book.durables.states.get(name), session.identity
+            )
+
+    def _needs_store(self, subscription: str, terms: Terms) -> bool:
+        name = store_name(subscription)
+        state = self._book.durables.states.get(name)
+        return terms.retry is not None and name not in self.consumers.held and (state is None or state.over)
+
     def confirmed(self, session: ClientSession, base: Marks) -> None:
         """Nothing that matches is missed from here on: everybody is told, and then its consumers."""
         held = self.consumers.held[session.name[1:]]
@@ -307,6 +379,7 @@ class Durables:
             held.edition, () if is_partial else held.base, marks, held.turn,
             tuple(held.queue.consumers)[:CONSUMERS_TOLD], held.replay, spans=spans, owner=held.owner,
             drops=self._book.durables.drops_of(held.name), is_partial=is_partial,
+            tries=() if is_partial else self._book.durables.tries_of(held.name),
         )  # fmt: skip
 
     def _consumers_changed(self, held: HeldDurable) -> None:
@@ -364,7 +437,7 @@ class Durables:
         life = self._life
         held.edition = next_number(held.edition)
         over = msgspec.structs.replace(
-            self._state(held), over=True, base=(), done=(), consumers=(), spans=(), drops=NO_DROPS
+            self._state(held), over=True, base=(), done=(), consumers=(), spans=(), drops=NO_DROPS, tries=()
         )
         self.consumers.close(held.name, Standing.ENDED, f"{held.name!r} was ended", life.out)
         self._left(inner_name(held.name))
@@ -403,7 +476,8 @@ class Durables:
         life, terms = self._life, state.terms
         done, spans = self._book.durables.done_of(state.subscription)
         drops = self._book.durables.drops_of(state.subscription)
-        held = self.consumers.open(state.subscription, terms, done, spans, drops)
+        tries = self._book.durables.tries_of(state.subscription)
+        held = self.consumers.open(state.subscription, terms, done, spans, drops, tries)
         held.term, held.turn, held.base = next_number(state.term), state.turn, state.base
         held.replay, held.owner = state.replay, state.owner
         held.awaited = set(state.consumers)

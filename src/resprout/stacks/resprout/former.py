@@ -11,7 +11,7 @@ import msgspec
 
 from resprout.core.bundle import Bundle, Origin, from_record, to_record
 from resprout.core.message_fields import Epoch, Mark, Marks, raise_to
-from resprout.edge.durable_messages import NO_DROPS, Drops, Spans
+from resprout.edge.durable_messages import NO_DROPS, Drops, Spans, Tries
 from resprout.overlay.messages import Life
 from resprout.stacks.resprout.durable_state import STATE_MARKS_MAX, DurableProgress, DurableState
 
@@ -91,6 +91,7 @@ class KeptDone(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     marks: Marks
     spans: Spans = ()
     drops: Drops = NO_DROPS
+    tries: tuple[Tries, ...] = ()
 
 
 _Kept = KeptBundle | KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone
@@ -158,9 +159,9 @@ class Former:
                 self._done.pop(name, None)
             base = before.base if before is not None and kept.state.is_partial else kept.state.base
             self._durables[name] = msgspec.structs.replace(kept.state, base=base, is_partial=False)
-            self._raise_done(name, kept.state.done, kept.state.spans, kept.state.drops)
+            self._raise_done(name, kept.state.done, kept.state.spans, kept.state.drops, kept.state.tries)
         elif isinstance(kept, KeptDone):
-            self._raise_done(kept.subscription, kept.marks, kept.spans, kept.drops)
+            self._raise_done(kept.subscription, kept.marks, kept.spans, kept.drops, kept.tries)
         else:
             bundle = from_record(kept.record)
             if bundle is None:
@@ -168,9 +169,12 @@ class Former:
                 return
             self.add(bundle, kept.tseq, kept.readers, kept.sent_to)
 
-    def _raise_done(self, subscription: str, marks: Marks, spans: Spans, drops: Drops) -> None:
+    def _raise_done(
+        self, subscription: str, marks: Marks, spans: Spans, drops: Drops, tries: tuple[Tries, ...]
+    ) -> None:
         progress = self._done.setdefault(subscription, DurableProgress())
         progress.add(marks, spans)
+        progress.tries.add(tries)
         progress.drops = progress.drops.joined(drops)
 
     def add(self, bundle: Bundle, tseq: int, readers: Iterable[str], sent_to: Iterable[str]) -> None:
@@ -198,7 +202,11 @@ class Former:
         done = {name: self._done.get(name, DurableProgress()) for name in self._durables}
         return [
             msgspec.structs.replace(
-                state, done=done[name].marks()[-STATE_MARKS_MAX:], spans=done[name].spans(), drops=done[name].drops
+                state,
+                done=done[name].marks()[-STATE_MARKS_MAX:],
+                spans=done[name].spans(),
+                drops=done[name].drops,
+                tries=done[name].tries.all(),
             )
             for name, state in self._durables.items()
         ]

@@ -12,6 +12,7 @@ from resprout.core.bundle import Bundle
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import Marks
 from resprout.core.seen import Seen
+from resprout.edge.broker.consumers import Consumers
 from resprout.edge.broker.ghosts import Ghosts
 from resprout.edge.broker.quotas import BackPressure
 from resprout.edge.broker.session import ClientSession
@@ -32,6 +33,7 @@ from resprout.spread.interest import Interest
 from resprout.spread.messages import Outbound
 from resprout.stacks.peers import Outbox, Peers
 from resprout.stacks.resprout.client_book import Audience, ClientBook, ListenerBook, Roll
+from resprout.stacks.resprout.dead_letters import DeadLetters
 from resprout.stacks.resprout.delivering import Charges, Delivering
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.draining import Draining
@@ -208,7 +210,7 @@ class BrokerParts:
         )  # fmt: skip
         self.durables = Durables(
             life, self.links, self.log, self.sessions, self.routes, self.disk, self.spilling, self.lost, self.ghosts,
-            self.client_book, self.served, self.council.holds_lease,
+            self.client_book, self.served, self.council.holds_lease, self._make_dead_letters,
         )  # fmt: skip
         self.shares = Shares(
             life, self.log, self.interest, self.sessions, self.spilling, self.pauses, self.served, self.durables
@@ -285,6 +287,11 @@ class BrokerParts:
             life, self.peers, self.outbox, self.links, self.sessions, self.reports, self.total_acks, self.forwarding,
             self.council, self.served, self.newcomer, self.admission, self.coordinator, self.durables,
             self.reunion,
+        )  # fmt: skip
+
+    def _make_dead_letters(self, consumers: Consumers) -> DeadLetters:
+        return DeadLetters(
+            self.life, self.clock, self.seen, self.delivering, self.forwarding, self.served, consumers
         )  # fmt: skip
 
     # -- calls upward --------------------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ class PeerSessions:
         life = self._life
         peer = self._peers.lost(event.peer, event.refused)
         if peer is None:
-            self._durables.silent(event.peer)
+            self._durables.silent(event.peer, event.was_open)
             return
         link = self._links.get(event.peer)
         if link is not None and link.open:

@@ -1,0 +1,100 @@
+"""A durable subscription whose consumers may reject a message, ask for more time (`Settle`), or take too long.
+
+See `SharedQueue` for who is handed what, and `Retries` for what is counted.
+"""
+
+from collections.abc import Sequence
+
+from resprout.core.message_fields import NUMBER_MAX
+from resprout.edge.broker.portion import Consumer, Portion
+from resprout.edge.broker.retries import REJECTED, TOO_LATE, DeadMessage
+from resprout.edge.broker.sharing import SharedQueue
+from resprout.edge.durable_messages import Span
+
+
+class RetryQueue(SharedQueue):
+    def nack(self, name: str, span: Span, due_us: int) -> None:
+        """Hand these out again, not before this time; 0: at once. What the consumer does not have stays as it is."""
+        back = self._take_from(name, span)
+        self._came_back(back, REJECTED, due_us)
+
+    def terminate(self, name: str, span: Span, reason: str) -> None:
+        """Nobody is handed these any more."""
+        for portion in self._take_from(name, span):
+            self._unlock(portion)
+            self.retries.came_back(portion)
+            self._bury(portion, name, reason or REJECTED)
+
+    def extend(self, name: str, span: Span) -> None:
+        """The consumer works on these: its time for them begins anew."""
+        consumer = self.consumers.get(name)
+        for portion in consumer.out.find(span.origin, span.first, span.last) if consumer is not None else ():
+            mine = portion.take(span.first, span.last)
+            if mine and consumer is not None:
+                part = self._part_out(consumer, portion, mine)
+                self.retries.handed(part)
+
+    def take_back_overdue(self) -> dict[str, list[Span]]:
+        """Hand out again what consumers have had for too long. Return it by consumer."""
+        found: dict[str, list[Span]] = {}
+        for portion in self.retries.overdue():
+            consumer = self.consumers[portion.holder]
+            found.setdefault(portion.holder, []).extend(portion.spans())
+            self._take_out(consumer, portion)
+            self._came_back([portion], TOO_LATE)
+        return found
+
+    def release_due(self) -> None:
+        """Let what was put aside wait in its old place, when its time has come."""
+        due = self.retries.take_due()
+        for portion in due:
+            self._unlock_keys(portion)
+        self._pending.put_back(due)
+
+    def purge(self) -> int:
+        """Drop everything that no consumer has, and is not dead. Return how many messages that were."""
+        aside = [portion for portion in self.retries.aside if id(portion) not in self.retries.dead]
+        for portion in aside:
+            self._unlock_keys(portion)
+            self.retries.drop(portion)
+        self._pending.put_back(aside)
+        count = self.waiting
+        self.drop_oldest(0, NUMBER_MAX)
+        return count
+
+    def dead_letter_is_safe(self, dead: DeadMessage) -> None:
+        """The message is done."""
+        portion = dead.portion
+        self._unlock_keys(portion)
+        self.retries.drop(portion)
+        self._note_done(portion.bundle, portion.offsets)
+        self._less(portion, len(portion.offsets))
+
+    def _take_from(self, name: str, span: Span) -> list[Portion]:
+        """Take these from a consumer, as far as it has them."""
+        consumer = self.consumers.get(name)
+        taken: list[Portion] = []
+        if consumer is not None:
+            for portion in consumer.out.find(span.origin, span.first, span.last):
+                if mine := portion.take(span.first, span.last):
+                    taken.append(self._part_out(consumer, portion, mine))
+                    self._take_out(consumer, taken[-1])
+        return taken
+
+    def _part_out(self, consumer: Consumer, portion: Portion, mine: Sequence[int]) -> Portion:
+        """Return a portion of these messages, which a consumer has in a larger one."""
+        if len(mine) == len(portion.offsets):
+            return portion
+        part = portion.cut(mine)
+        portion.offsets = [offset for offset in portion.offsets if offset not in mine]
+        part.holder, part.deadline_us = portion.holder, portion.deadline_us
+        consumer.out.add(part)
+        if part.redelivered:
+            self._out_again.add(part)
+        self._lock_keys(part, consumer.session.name)
+        return part
+
+    def _take_out(self, consumer: Consumer, portion: Portion) -> None:
+        consumer.out.remove(portion)
+        consumer.count -= len(portion.offsets)
+        consumer.bytes -= portion.bytes
