@@ -64,6 +64,16 @@ def test_a_verdict_follows_from_the_numbers() -> None:
     assert verdicts(page(small, TEMPLATE)[0])["5.3-2"] == "contradicted"
     without = [one for one in RUNS.values() if one.part != "5.3"]
     assert verdicts(page(without, TEMPLATE)[0])["5.3-2"] == "cannot be judged"
+    slower = [
+        msgspec.structs.replace(one, individual=one.individual * 0.8)
+        if (one.part, one.stack, one.publishers) == ("5.1b", "delta", 32)
+        else one
+        for one in RUNS.values()
+    ]
+    assert verdicts(page(RUNS.values(), TEMPLATE)[0])["5.1b-1"] == "reproduced"
+    assert verdicts(page(slower, TEMPLATE)[0])["5.1b-1"] == "contradicted"
+    without = [one for one in RUNS.values() if one.part != "5.1b"]
+    assert verdicts(page(without, TEMPLATE)[0])["5.1b-3"] == "cannot be judged"
 
 
 def test_a_stack_has_one_colour_in_all_charts() -> None:

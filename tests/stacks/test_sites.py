@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from resprout.audit.judge import judge
+from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.edge.requests import PublishRequest, SubscribeRequest, UnsubscribeRequest
@@ -17,10 +18,10 @@ from resprout.sim.run import FaultModel, run_scenario
 from resprout.stacks.stack import Survival, find_stack
 from resprout_lab.blocks import PERIOD_US_MAX, replicated
 from resprout_lab.sites import SITES
-from resprout_lab.sites.commands import SiteConfig, name_of
+from resprout_lab.sites.commands import Entering, SiteConfig, name_of
 from resprout_lab.sites.messages import Proposal, SiteCarries, SiteWants, SiteWantsNot
 from resprout_lab.sites.options import SitesOptions
-from resprout_lab.sites.state import dump, load
+from resprout_lab.sites.state import dump, first_state, load
 from tests.stacks.asking import Asked, ask
 from tests.stacks.sites_runs import ROW, STAR, Played, clients, config_of, overhearing, play, scenario, sites, work
 
@@ -279,6 +280,17 @@ def test_a_state_is_the_same_after_a_snapshot() -> None:
             load(b"\x93nothing", config, options)
         with pytest.raises(ValueError, match="no state of this one"):
             load(image, SiteConfig("other", ()), options)
+
+
+def test_publications_that_wait_for_those_before_are_part_of_a_snapshot() -> None:
+    options, config = SitesOptions(), config_of(sites(ROW), "s0a")
+    state = first_state(config, options)
+    late = [Bundle("p", 1, first, 1, 0, "t", (), Guarantee.FIFO, b"", pack_payloads([b"x"])) for first in (2, 3, 1)]
+    for bundle in late[:2]:
+        state.apply(5, Entering(bundle))
+    again = load(dump(state), config, options)
+    again.apply(6, Entering(late[2]))
+    assert [placed.bundle.first for placed in again.recent] == [1, 2, 3]
 
 
 def test_the_log_of_a_site_and_what_it_keeps_for_readers_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Final
 
 from resprout_lab.figures.seed001_claims import claims
-from resprout_lab.figures.seed001_runs import BROKERS, CAUSAL, PUBLISHERS, SIZES, Measured, read
+from resprout_lab.figures.seed001_runs import (
+    BROKERS,
+    CAUSAL,
+    LARGE,
+    PUBLISHERS,
+    SATURATING,
+    SIZES,
+    Measured,
+    read,
+)
 from resprout_lab.figures.seed001_tables import PageNumbers, Table, tables_of
 
 COLOURS: Final = {
@@ -104,8 +113,10 @@ class Runs:
         wanted = (part, stack, brokers, bandwidth, publishers)
         return sorted([one for one in self._found if one.point[:5] == wanted], key=lambda one: one.messages)
 
-    def longest(self, part: str, stack: str, bandwidth: str, publishers: int) -> Measured | None:
-        return next(iter(reversed(self.lengths(part, stack, BROKERS, bandwidth, publishers))), None)
+    def longest(
+        self, part: str, stack: str, bandwidth: str, publishers: int, brokers: int = BROKERS
+    ) -> Measured | None:
+        return next(iter(reversed(self.lengths(part, stack, brokers, bandwidth, publishers))), None)
 
 
 def windows(runs: Runs) -> str:
@@ -132,6 +143,16 @@ def by_publishers(runs: Runs, part: str, bandwidth: str, cell: Callable[[Measure
     return _markdown(("publishers", *[f"`{stack}`" for stack in CAUSAL]), rows)
 
 
+def saturating(runs: Runs) -> str:
+    """Return the table of 5.1b with as many brokers as the thesis has."""
+    stacks = ("resprout", "locamu", "delta")
+    rows = []
+    for publishers in SATURATING:
+        found = [runs.longest("5.1b", stack, "100Mbit", publishers, LARGE) for stack in stacks]
+        rows.append((str(publishers), *["–" if one is None else f"{one.individual:,.0f}" for one in found]))
+    return _markdown(("publishers", *[f"`{stack}`" for stack in stacks]), rows)
+
+
 def largest_change(runs: Runs, part: str, bandwidth: str) -> str:
     """Return the largest relative change of throughput from doubling a run in which all brokers publish."""
     lengths = [runs.lengths(part, stack, BROKERS, bandwidth, BROKERS) for stack in CAUSAL]
@@ -143,7 +164,7 @@ def largest_change(runs: Runs, part: str, bandwidth: str) -> str:
 def page(found: Iterable[Measured], template: str) -> tuple[str, dict[str, str]]:
     """Return the text of the page, and the charts by file name."""
     runs = Runs(found)
-    parts = {"WINDOWS": windows(runs), "CLAIMS": claims(PageNumbers(template), runs)}
+    parts = {"WINDOWS": windows(runs), "SATURATING": saturating(runs), "CLAIMS": claims(PageNumbers(template), runs)}
     for part in ("5.2", "5.3"):
         for bandwidth in ("100Mbit", "10Mbit"):
             key = f"{part}_{bandwidth}"

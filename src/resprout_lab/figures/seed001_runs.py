@@ -37,6 +37,10 @@ SIZES: Final = {15: 960, 63: 480, 255: 192, 511: 192}
 LONGER: Final = (1_920, 3_840, 7_680)
 """Messages of longer runs of `locamu` with 15 brokers."""
 DELTA_MESSAGES: Final = 192
+SATURATING: Final = {1: 192, 8: 32, 32: 8}
+"""Messages of each publisher by number of publishers, for 5.1b with as many brokers as the thesis has."""
+LARGE: Final = 511
+"""Number of brokers in the thesis."""
 BROKERS: Final = 31
 """Number of brokers in 5.2 and 5.3."""
 PUBLISHERS: Final = {1: 48, 8: 16, 31: 8}
@@ -47,7 +51,7 @@ class Measured(msgspec.Struct, frozen=True):
     """The results of one run."""
 
     part: str
-    """`5.1a`, `5.2` or `5.3`."""
+    """`5.1a`, `5.1b`, `5.2` or `5.3`."""
     stack: str
     brokers: int
     bandwidth: str
@@ -81,6 +85,9 @@ def points() -> Iterator[Measured]:
                 yield Measured("5.1a", stack, brokers, "100Mbit", 1, count)
     for count in LONGER:
         yield Measured("5.1a", "locamu", 15, "100Mbit", 1, count)
+    for publishers, messages in SATURATING.items():
+        for stack in ("resprout", "locamu", "delta"):
+            yield Measured("5.1b", stack, LARGE, "100Mbit", publishers, messages)
     for part in ("5.3", "5.2"):
         for bandwidth in ("10Mbit", "100Mbit"):
             for publishers, messages in PUBLISHERS.items():
@@ -92,8 +99,10 @@ def points() -> Iterator[Measured]:
 def scenario_of(point: Measured) -> Scenario:
     changes = [f"topology.brokers={point.brokers}", f"topology.bandwidth={point.bandwidth}"]
     changes += [f"stack={point.stack}", OPTIONS[point.stack], f"workload.0.operations={point.messages}"]
-    if point.part == "5.1a":
+    if point.part in ("5.1a", "5.1b"):
         changes += ["workload.0.bundle_max=1"]
+        if point.part == "5.1b":
+            changes += [f"workload.0.clients={point.publishers}", f"workload.0.burst={min(16, point.messages)}"]
         if point.stack == "delta":
             changes += ["workload.0.mix={ fifo = 1.0 }", "workload.1.mix={ fifo = 1.0 }"]
         return load_scenario("seed001", changes)
@@ -136,7 +145,7 @@ def read(file: Path) -> dict[Point, Measured]:
 def main(file: Path, parts: Sequence[str]) -> None:
     found = read(file)
     for one in points():
-        if one.point not in found and one.part in (parts or ("5.1a", "5.2", "5.3")):
+        if one.point not in found and one.part in (parts or ("5.1a", "5.1b", "5.2", "5.3")):
             done = found[one.point] = measure(one)
             file.write_text("[\n" + ",\n".join(msgspec.json.encode(each).decode() for each in found.values()) + "\n]\n")
             sys.stdout.write(f"{one.point} {done.ended} {done.violated} {done.individual:,.1f} {done.header:,.0f}\n")

@@ -69,18 +69,10 @@ class Marks(dict[Origin, int]):
             del self[next(iter(self))]
 
 
-class EarlyOrigin(msgspec.Struct, frozen=True, array_like=True):
-    """`Origin`, as the key of a table in a snapshot."""
-
-    publisher: str
-    incarnation: int
-    stream: str
-
-
 class SiteIntake(msgspec.Struct, array_like=True):
     reached: Marks = msgspec.field(default_factory=Marks)
     """What was taken."""
-    early: dict[EarlyOrigin, dict[int, Early]] = {}
+    early: dict[Origin, dict[int, Early]] = {}
     """By first number: what waits for publications before it."""
 
     def has(self, bundle: Bundle) -> bool:
@@ -100,7 +92,7 @@ class SiteIntake(msgspec.Struct, array_like=True):
         origin = bundle.origin
         if self.is_repeat(bundle):
             return
-        waiting = self.early.setdefault(EarlyOrigin(*origin), {})
+        waiting = self.early.setdefault(origin, {})
         if len(waiting) < EARLY_MAX:
             waiting.setdefault(bundle.first, Early(bundle, hops, source))
         while (first := self.following(origin, waiting)) is not None:
@@ -108,7 +100,7 @@ class SiteIntake(msgspec.Struct, array_like=True):
             self.reached.raise_to(origin, early.bundle.last)
             yield early
         if not waiting:
-            del self.early[EarlyOrigin(*origin)]
+            del self.early[origin]
 
     def following(self, origin: Origin, waiting: dict[int, Early]) -> int | None:
         """The first number of the one that has its turn."""
