@@ -231,3 +231,19 @@ def test_an_account_names_mqtt_clients() -> None:
             assert (told.mqtt.sessions, told.mqtt.publications) == (1, 1)
 
     run(work())
+
+
+def test_a_client_does_not_fill_the_retained_messages_of_others(rules: Path) -> None:
+    rules.write_text(RULES + RULES.partition("[anybody]")[0].replace("teller", "other"))
+    settings = {"retained_bytes_max": 40_000, "sys_seconds": 0}
+
+    async def work() -> None:
+        async with mqtt_broker(door=guarded(rules), settings=settings) as broker:
+            async with mqtt_peer(broker.address) as one, mqtt_peer(broker.address) as other:
+                for peer, name in ((one, "teller"), (other, "other")):
+                    assert (await peer.connect(name, username=name, password=TOKEN.encode())).reason == 0
+                reasons = [await one.publish(f"bank/{number}", bytes(2_000), 1, retain=True) for number in range(12)]
+                assert reasons[0] < 0x80 and reasons[-1] == Reason.IMPLEMENTATION_SPECIFIC_ERROR
+                assert await other.publish("bank/x", bytes(2_000), 1, retain=True) < 0x80
+
+    run(work())

@@ -9,7 +9,7 @@ has authenticated to the process (`OpenerCredentials`) before the connection is 
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -162,7 +162,29 @@ class InProcessHost(Host):
         """`door` holds the credentials for other brokers."""
         self._listener = listener
         self._who = who
+        self.links: Final = links
+        self.is_released = False
+        """Whether `release` was called, or will be."""
         super().__init__(links, CODEC, here, self._find, upward, door=door)
+
+    def release(self) -> None:
+        """Break the reference cycles of this closed host, so that it is freed at once. Brokers collect garbage rarely,
+        and a host with its sessions takes 30 KB."""
+        assert self.is_over, "it was closed"
+        self._do.clear()
+        self.links.release()
+        self.reception.release()
+        del (
+            self._find,
+            self._alarms,
+            self._dials,
+            self._intake,
+            self._run,
+            self._steps,
+            self.door,
+            self.inquiries,
+            self.reception,
+        )
 
     def _find(self, peer: str) -> Address | None:
         return self._listener().where(peer)

@@ -124,6 +124,11 @@ class ConsumerMachine:
             GoTo: lambda message, now_us, out: self._search.go_to(self.broker, message.successor, now_us, out),
         }
 
+    def release(self) -> None:
+        """Break the reference cycles of this object, which is not used any more, so that it is freed at once."""
+        self._on_event.clear()
+        self._on_message.clear()
+
     @property
     def broker(self) -> str:
         """Holds the subscription, or did so last, or will be the first to be asked."""

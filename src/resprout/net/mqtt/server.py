@@ -28,7 +28,7 @@ from resprout.links.handshake import shorten
 from resprout.mqtt.actions import OpenSession
 from resprout.mqtt.mapping import is_retained
 from resprout.mqtt.reasons import Reason, reason_name
-from resprout.mqtt.retained import STAMP, RetainedStore, size_of
+from resprout.mqtt.retained import OWNER, STAMP, RetainedStore, size_of
 from resprout.mqtt.session import ServerLimits, ServerSession
 from resprout.net.accounts import MqttAccount
 from resprout.net.address import Address, ListeningPlace, take_place
@@ -330,18 +330,23 @@ class MqttServer:
         return Guarantee.CAUSAL
 
     def retaining(
-        self, topic: str, payload: bytes, attributes: dict[str, AttributeValue]
+        self, topic: str, payload: bytes, attributes: dict[str, AttributeValue], owner: str | None = None
     ) -> tuple[dict[str, AttributeValue], tuple[str, ...]]:
-        """Return the attributes and keys of a publication, with a stamp if it is retained. Raises UsageError if the
-        store is full."""
+        """Return the attributes and keys of a publication, with stamp and owner if it is retained. `owner` is the
+        identity of the client. Raises UsageError if the store is full, or the owner's part of it."""
         if not is_retained(attributes):
             return attributes, ()
+        if owner:
+            attributes = {**attributes, OWNER: owner}
         if payload:
             message = Message("", 0, 0, topic, (), Guarantee.CAUSAL, attributes, payload, 0)
-            if not self.retained.fits(topic, size_of(message)):
+            size = size_of(message)
+            if not self.retained.fits(topic, size):
                 raise UsageError(
                     "the retained message store is full: remove some messages, or raise retained_bytes_max"
                 )
+            if owner and not self.retained.leaves_room(topic, size, owner):
+                raise UsageError(f"{owner} has half of what others leave of the retained message store: remove some")
         return {**attributes, STAMP: self.retained.next_stamp(topic, wall_us())}, RETAINED_KEYS
 
     def publish_for(
@@ -358,7 +363,7 @@ class MqttServer:
         if entrance.fault or (entrance.rights is not None and not may_publish(entrance.rights, topic)):
             raise UsageError(f"{session.name} may not publish on {topic}")
         if self._shared is not None:
-            attributes, keys = self.retaining(topic, payload, attributes)
+            attributes, keys = self.retaining(topic, payload, attributes, session.who.identity)
             self._shared.publish(topic, payload, guarantee, attributes, keys)
 
     async def leave_share(self, source: DurableSource) -> None:
