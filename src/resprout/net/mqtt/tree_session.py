@@ -398,7 +398,7 @@ class TreeSession:
 
     async def _leave(self, source: DurableSource) -> None:
         """Leave a shared subscription. Its unacknowledged messages go to other sessions."""
-        del self._sources[source.filter]
+        self._sources.pop(source.filter, None)  # the session may have ended meanwhile
         await self._server.leave_share(source)
         self._pending.ended(source.filter)
 
