@@ -238,12 +238,32 @@ def test_a_client_does_not_fill_the_retained_messages_of_others(rules: Path) -> 
     settings = {"retained_bytes_max": 40_000, "sys_seconds": 0}
 
     async def work() -> None:
-        async with mqtt_broker(door=guarded(rules), settings=settings) as broker:
-            async with mqtt_peer(broker.address) as one, mqtt_peer(broker.address) as other:
-                for peer, name in ((one, "teller"), (other, "other")):
-                    assert (await peer.connect(name, username=name, password=TOKEN.encode())).reason == 0
-                reasons = [await one.publish(f"bank/{number}", bytes(2_000), 1, retain=True) for number in range(12)]
-                assert reasons[0] < 0x80 and reasons[-1] == Reason.IMPLEMENTATION_SPECIFIC_ERROR
-                assert await other.publish("bank/x", bytes(2_000), 1, retain=True) < 0x80
+        async with (
+            mqtt_broker(door=guarded(rules), settings=settings) as broker,
+            mqtt_peer(broker.address) as one,
+            mqtt_peer(broker.address) as other,
+        ):
+            for peer, name in ((one, "teller"), (other, "other")):
+                assert (await peer.connect(name, username=name, password=TOKEN.encode())).reason == 0
+            reasons = [await one.publish(f"bank/{number}", bytes(2_000), 1, retain=True) for number in range(12)]
+            assert reasons[0] < 0x80 and reasons[-1] == Reason.IMPLEMENTATION_SPECIFIC_ERROR
+            assert await other.publish("bank/x", bytes(2_000), 1, retain=True) < 0x80
+
+    run(work())
+
+
+def test_packets_before_connack_are_dropped_when_one_of_them_ends_the_session() -> None:
+    settings = {"retained_bytes_max": 2_000, "sys_seconds": 0}
+
+    async def work() -> None:
+        faults: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: faults.append(context))
+        async with mqtt_broker(settings=settings) as broker, mqtt_peer(broker.address, V3_1_1) as one:
+            refused = Publish("a", bytes(9_000), 1, 1, retain=True)
+            one.say(Connect("one", V3_1_1), refused, Publish("b", b"2", 1, 2), Publish("c", b"3", 1, 3))
+            assert [type(packet) for packet in await one.ended()] == [Connack]
+            async with mqtt_peer(broker.address) as other:
+                assert not (await other.connect("one")).reason
+        assert not faults
 
     run(work())

@@ -99,6 +99,8 @@ class ConnectionDriver:
 
     def _execute(self, actions: Sequence[Action]) -> None:
         for action in actions:
+            if self.session is None and type(action) in _OF_SESSION:
+                continue  # an earlier action has ended the session, such as a publication that was refused
             _DO[type(action)](self, action)
 
     def _open(self, action: OpenSession) -> None:
@@ -224,3 +226,7 @@ _DO: Final[Mapping[type, Callable[[ConnectionDriver, Any], None]]] = {
     EndSession: lambda driver, action: driver._end(),
 }
 """What to do for each action. A table in each driver would refer to it, and keep it until garbage is collected."""
+_OF_SESSION: Final = frozenset(
+    (PublishMessage, BeginSubscriptions, SendRetained, EndSubscriptions, AckMessages, PublishWill)
+)
+"""Actions that need a session."""

@@ -50,6 +50,10 @@ SAFE_ONLY: Final = ReceiptLevel.SAFE.bit
 HEARTBEAT_US: Final = 1_000_000
 """Heartbeat interval between an embedded client and its broker, frequent enough for the failure detector. No frames are
 lost in between."""
+OPTIONS: Final = ClientOptions(
+    takes_at_once=False, queue_bytes_high=64 << 10, unsafe_bytes_high=4 << 20, unsafe_bundles_high=512
+)
+"""Messages of other clients wait behind those that one client has under way, so it is read no further meanwhile."""
 RELEASE_SECONDS: Final = 1.0
 """Time after which nothing calls a closed client any more, such as the ends of its connections."""
 
@@ -72,9 +76,7 @@ class EmbeddedClient:
         self.name = name
         broker = listener()
         incarnation = next_incarnation(broker.inquiries.latest_incarnation(name))
-        machine = self._machine = ClientMachine(
-            name, incarnation, broker.here.name, options or ClientOptions(takes_at_once=False)
-        )
+        machine = self._machine = ClientMachine(name, incarnation, broker.here.name, options or OPTIONS)
         machine.awaits = SAFE_ONLY
         machine.when_full = WhenFull.DISCONNECT
         carried = _links_of(machine, name, incarnation, links)
