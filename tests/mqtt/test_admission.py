@@ -18,7 +18,7 @@ from resprout.net.identity.scram import verifier_of_token
 from tests.mqtt.peer import MqttPeer, mqtt_peer
 from tests.mqtt.stage import mqtt_broker, mqtt_tree
 from tests.net.papers import Papers
-from tests.net.stage import LOOPBACK, run
+from tests.net.stage import LOOPBACK, run, until
 
 TOKEN = "0123456789abcdef"
 
@@ -265,5 +265,20 @@ def test_packets_before_connack_are_dropped_when_one_of_them_ends_the_session() 
             async with mqtt_peer(broker.address) as other:
                 assert not (await other.connect("one")).reason
         assert not faults
+
+    run(work())
+
+
+def test_wills_that_cannot_be_published_are_logged_once_in_a_while() -> None:
+    async def work() -> None:
+        async with mqtt_broker() as broker:
+            will = Will("a", b"x", properties=Properties(user=(("resprout-guarantee", "none such"),)))
+            for number in range(20):
+                async with mqtt_peer(broker.address) as one:
+                    await one.connect(f"c{number}", will=will)
+                    one.vanish()
+            await until(lambda: not [name for name in broker.server.sessions if name.startswith("c")])
+            told = [note for note in broker.running.notes if "cannot be published" in str(note.columns.get("detail"))]
+            assert len(told) == 1
 
     run(work())

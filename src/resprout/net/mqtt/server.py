@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 STACK: Final = "resprout"
 """Stack that the server requires, because it uses keys on other topics, durable subscriptions and groups."""
 CLOSE_SECONDS: Final = 3.0
+NOTE_SECONDS: Final = 10.0
 FAREWELL_TURNS: Final = 20
 FAREWELL_SECONDS: Final = 0.01
 VERSION_NAMES: Final = {3: "MQTT 3.1", 4: "MQTT 3.1.1", 5: "MQTT 5"}
@@ -97,6 +98,9 @@ class MqttServer:
         """Sessions by name in the tree."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closing = False
+        self._quiet_until_s = 0.0
+        self._left_out = 0
+        """Number of notes that were not logged since the last one."""
         self._serving_task: asyncio.Task[None] | None = None
         self._limits = ServerLimits(
             receive_maximum=settings.receive_maximum,
@@ -374,7 +378,14 @@ class MqttServer:
         await source.close()
 
     def notify(self, detail: str) -> None:
-        self._note(Note("note", {"detail": detail}))
+        """Log what concerns a client, at most once in `NOTE_SECONDS`, because clients cause it."""
+        now_s = self.loop.time()
+        if now_s < self._quiet_until_s:
+            self._left_out += 1
+            return
+        more = f"; {self._left_out} more since that was said last" if self._left_out else ""
+        self._quiet_until_s, self._left_out = now_s + NOTE_SECONDS, 0
+        self._note(Note("note", {"detail": detail + more}))
 
 
 _REASONS: Final = {
