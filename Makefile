@@ -107,7 +107,7 @@ soak: $(READY)
 	SEEDS=$${STACK_SEEDS:-500} $(MAKE) seeds
 	$(BIN)/python -m tests.overlay --seeds $${OVERLAYS:-20} --first $${FIRST:-1}
 	$(BIN)/python -m tests.net.floods
-	$(BIN)/python -m tests.fuzz --messages $${FUZZED:-10000000} --seed $${FIRST:-1} --workers $(WORKERS) --tcp 20000
+	$(BIN)/python -m tests.fuzz --messages $${FUZZED:-10000000} --seed $${FIRST:-1} --workers $(WORKERS) --tcp 20000 --mqtt 200000
 	RESPROUT_SOAK=1 RESPROUT_EXEC=1 $(BIN)/pytest -n $(WORKERS) -q --timeout 1200 $$(grep -rl --include='test_*.py' 'tests.soak' tests)
 
 # Eclipse Paho's suite for MQTT, from a copy of the public repository paho.mqtt.testing (PAHO=folder), against one broker and

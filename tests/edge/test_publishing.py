@@ -223,6 +223,16 @@ def test_a_publisher_pauses_as_well_for_what_has_left_and_is_not_safe() -> None:
     assert not client.machine.crowded
 
 
+def test_a_publisher_pauses_for_many_small_bundles_that_are_not_safe() -> None:
+    client = Puppet(ClientOptions(unsafe_bundles_high=3))
+    for _ in range(4):
+        assert not client.machine.crowded
+        client.ask(publication(b"1"))
+    assert client.machine.crowded
+    assert RoomAgain() not in client.hear(Turned("ordered", ReceiptLevel.SAFE, 2)).told
+    assert RoomAgain() in client.hear(Turned("ordered", ReceiptLevel.SAFE, 3)).told
+
+
 def test_what_is_added_unchecked_leaves_with_the_next_flush() -> None:
     client = Puppet()
     assert [client.machine.outgoing.add("t", (), Guarantee.FIFO, b"%d" % n, {}) for n in range(2)] == [1, 2]

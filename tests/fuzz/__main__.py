@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from tests.fuzz.episode import Episode, Finding
 from tests.fuzz.lies import ROLES, Role
+from tests.fuzz.mqtt import fuzz_mqtt
 from tests.fuzz.over_tcp import fuzz_over_tcp
 
 LENGTH = 1000
@@ -27,6 +28,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--role", choices=ROLES, help="of the liar; both in turn if left out")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--tcp", type=int, default=0, metavar="N", help="then so many frames to a real broker over TCP")
+    parser.add_argument("--mqtt", type=int, default=0, metavar="N", help="then so many packets of MQTT clients")
     given = parser.parse_args(words)
     roles: tuple[Role, ...] = (given.role,) if given.role else ROLES
     count = -(-given.messages // (LENGTH * len(roles)))
@@ -37,6 +39,8 @@ def main(words: list[str] | None = None) -> int:
     failed = bool(found)
     if given.tcp:
         failed |= _over_tcp(given.tcp, given.seed)
+    if given.mqtt:
+        failed |= _over_mqtt(given.mqtt, given.seed)
     return 1 if failed else 0
 
 
@@ -102,6 +106,14 @@ def _over_tcp(frames: int, seed: int) -> bool:
     sys.stdout.write(f"{said} frames over TCP: {trouble or 'nothing found'}\n")
     if trouble:
         sys.stdout.write(f"  again: python -m tests.fuzz --messages 0 --tcp {frames} --seed {seed}\n")
+    return bool(trouble)
+
+
+def _over_mqtt(count: int, seed: int) -> bool:
+    said, trouble = fuzz_mqtt(count, seed)
+    sys.stdout.write(f"{said} packets of MQTT clients: {trouble or 'nothing found'}\n")
+    if trouble:
+        sys.stdout.write(f"  again: python -m tests.fuzz --messages 0 --mqtt {count} --seed {seed}\n")
     return bool(trouble)
 
 

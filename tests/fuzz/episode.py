@@ -75,8 +75,8 @@ NAMES: Final = (
     "b1.1", "b1.1.1.1", "kept|b1.1", "shared|b1.1", "kept|b0.1",
 )  # fmt: skip
 ALL_RIGHTS: Final = Rights(publish=("#",), subscribe=("#",), operate=True)
-LIARS_RIGHTS: Final = Rights(publish=("t", "t/#", "u/#"), subscribe=("t", "t/#", "u/#"))
-"""It may publish and subscribe where the others do, and is no operator."""
+LIARS_RIGHTS: Final = Rights(publish=("t", "t/#", "u/#"), subscribe=("t", "t/#", "u/#"), consume=("evil", "ghost"))
+"""It may publish and subscribe where the others do, has durable subscriptions and positions, and is no operator."""
 CODEC: Final = make_codec(RESPROUT.messages)
 
 

@@ -32,6 +32,8 @@ FILTERS: Final = ("t", "#", "+", "t/#", "u/+/v", "$reply/p", "$reply/#", "$x/#",
 UNREADABLE_FILTER: Final = "a/#/b"
 UNREADABLE: Final = 0.03
 """Share of the filters and conditions that nobody can read: no more than the parser is tried."""
+LOG_NAMES: Final = ("kept", "shared")
+JOURNALS: Final = ("log.kept", "log.shared", "")
 TEXTS: Final = ("", "ordered", "eventual", "total", "\x1b[2J", "x" * 600, "\u202e", "block", "drop_oldest", "spill")
 COUNTS: Final = (0, 0, 0, 1, 1, 1, 1, 2, 2, 3, 3, 8, 40)
 """Of items in a list."""
@@ -219,6 +221,8 @@ class Grammar:
             return rng.choice(("t", "u/1/v", "$reply/p", "t/x"))
         if name in ("filter", "filters"):
             return UNREADABLE_FILTER if rng.random() < UNREADABLE else rng.choice(FILTERS)
+        if name in ("journal", "log") and rng.random() < 0.9:
+            return rng.choice(LOG_NAMES if name == "log" else JOURNALS)
         if name == "where":
             return rng.choice(UNREADABLE_WHERES if rng.random() < UNREADABLE else WHERES[1:])
         return rng.choice((*TEXTS, *self._names))

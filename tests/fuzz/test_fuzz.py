@@ -7,10 +7,12 @@ import pytest
 
 from resprout.core.contract import Received
 from resprout.edge.messages import Taken
+from resprout.mqtt.incoming import Incoming
 from resprout.stacks.resprout import RESPROUT, ResproutBroker
 from tests.fuzz.episode import CODEC, NAMES, Episode, FuzzedTree
 from tests.fuzz.grammar import Grammar, Wire
 from tests.fuzz.lies import Role
+from tests.fuzz.mqtt import fuzz_mqtt
 from tests.fuzz.over_tcp import fuzz_over_tcp
 
 CALM: list[tuple[Role, int]] = [("client", 1), ("client", 2), ("client", 3), ("member", 1), ("member", 2)]
@@ -49,3 +51,17 @@ def test_the_fuzzer_finds_a_broker_that_fails(monkeypatch: pytest.MonkeyPatch) -
 def test_a_liar_over_tcp_harms_nobody_but_itself() -> None:
     said, trouble = fuzz_over_tcp(60, seed=1)
     assert not trouble and said >= 60
+
+
+def test_hostile_mqtt_clients_harm_nobody_but_themselves() -> None:
+    said, trouble = fuzz_mqtt(400, seed=2)
+    assert not trouble and said >= 400
+
+
+def test_the_fuzzer_finds_an_mqtt_broker_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(incoming: Incoming, packet_id: int, out: list[Any]) -> None:
+        raise KeyError(packet_id)
+
+    monkeypatch.setattr(Incoming, "release", fails)
+    said, trouble = fuzz_mqtt(2_000, seed=3)
+    assert "KeyError" in trouble and said < 2_000

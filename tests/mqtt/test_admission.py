@@ -18,7 +18,7 @@ from resprout.net.identity.scram import verifier_of_token
 from tests.mqtt.peer import MqttPeer, mqtt_peer
 from tests.mqtt.stage import mqtt_broker, mqtt_tree
 from tests.net.papers import Papers
-from tests.net.stage import LOOPBACK, run
+from tests.net.stage import LOOPBACK, run, until
 
 TOKEN = "0123456789abcdef"
 
@@ -229,5 +229,56 @@ def test_an_account_names_mqtt_clients() -> None:
             assert [client.protocol for client in told.clients if client.name == "one"] == ["MQTT 3.1.1"]
             assert isinstance(told.mqtt, MqttAccount)
             assert (told.mqtt.sessions, told.mqtt.publications) == (1, 1)
+
+    run(work())
+
+
+def test_a_client_does_not_fill_the_retained_messages_of_others(rules: Path) -> None:
+    rules.write_text(RULES + RULES.partition("[anybody]")[0].replace("teller", "other"))
+    settings = {"retained_bytes_max": 40_000, "sys_seconds": 0}
+
+    async def work() -> None:
+        async with (
+            mqtt_broker(door=guarded(rules), settings=settings) as broker,
+            mqtt_peer(broker.address) as one,
+            mqtt_peer(broker.address) as other,
+        ):
+            for peer, name in ((one, "teller"), (other, "other")):
+                assert (await peer.connect(name, username=name, password=TOKEN.encode())).reason == 0
+            reasons = [await one.publish(f"bank/{number}", bytes(2_000), 1, retain=True) for number in range(12)]
+            assert reasons[0] < 0x80 and reasons[-1] == Reason.IMPLEMENTATION_SPECIFIC_ERROR
+            assert await other.publish("bank/x", bytes(2_000), 1, retain=True) < 0x80
+
+    run(work())
+
+
+def test_packets_before_connack_are_dropped_when_one_of_them_ends_the_session() -> None:
+    settings = {"retained_bytes_max": 2_000, "sys_seconds": 0}
+
+    async def work() -> None:
+        faults: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: faults.append(context))
+        async with mqtt_broker(settings=settings) as broker, mqtt_peer(broker.address, V3_1_1) as one:
+            refused = Publish("a", bytes(9_000), 1, 1, retain=True)
+            one.say(Connect("one", V3_1_1), refused, Publish("b", b"2", 1, 2), Publish("c", b"3", 1, 3))
+            assert [type(packet) for packet in await one.ended()] == [Connack]
+            async with mqtt_peer(broker.address) as other:
+                assert not (await other.connect("one")).reason
+        assert not faults
+
+    run(work())
+
+
+def test_wills_that_cannot_be_published_are_logged_once_in_a_while() -> None:
+    async def work() -> None:
+        async with mqtt_broker() as broker:
+            will = Will("a", b"x", properties=Properties(user=(("resprout-guarantee", "none such"),)))
+            for number in range(20):
+                async with mqtt_peer(broker.address) as one:
+                    await one.connect(f"c{number}", will=will)
+                    one.vanish()
+            await until(lambda: not [name for name in broker.server.sessions if name.startswith("c")])
+            told = [note for note in broker.running.notes if "cannot be published" in str(note.columns.get("detail"))]
+            assert len(told) == 1
 
     run(work())

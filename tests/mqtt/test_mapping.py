@@ -11,6 +11,7 @@ from resprout.core.limits import ATTRIBUTES_PER_MESSAGE, check_attributes
 from resprout.core.message import Message
 from resprout.filters.predicate import parse_predicate
 from resprout.mqtt.mapping import (
+    SET_BY_SERVER,
     attributes_of,
     expires_us,
     guarantee_of,
@@ -47,7 +48,7 @@ published = st.fixed_dictionaries(
 def test_properties_come_back(values: Properties, qos: int, retain: bool) -> None:
     attributes = attributes_of(qos, retain, values, 0)
     assert check_attributes(attributes) == attributes
-    assert len(attributes) <= ATTRIBUTES_PER_MESSAGE - 2
+    assert len(attributes) <= ATTRIBUTES_PER_MESSAGE - SET_BY_SERVER
     assert properties_of(attributes) == values
     assert qos_of(attributes) == qos
     assert is_retained(attributes) is retain

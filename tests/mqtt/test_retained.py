@@ -237,3 +237,37 @@ def test_a_snapshot_respects_bounds_and_clocks() -> None:
     assert content(late, NOW + 5) == {"a": b"x"}
     early = RetainedStore()
     assert load(early, part, NOW - LEAD_US - 1) == 0
+
+
+def test_an_owner_leaves_as_much_to_others_as_it_has() -> None:
+    store = RetainedStore(topics_max=20)
+
+    def put(topic: str, owner: str) -> bool:
+        message = retained(topic, owner=owner)
+        fits = store.leaves_room(topic, size_of(message), owner)
+        if fits:
+            store.put(message, NOW)
+        return fits
+
+    assert sum([put(f"a/{number}", "a") for number in range(20)]) == 10
+    assert sum([put(f"b/{number}", "b") for number in range(20)]) == 5
+    assert put("c", "c")
+    assert store.put(retained("a/3", b"", NOW + 1), NOW)
+    assert store.put(retained("a/4", b"2", NOW + 1, owner="c"), NOW), "another owner replaces it"
+    assert not put("a/20", "a"), "others have more now, so its part is smaller"
+    for number in range(5, 9):
+        store.put(retained(f"a/{number}", b"", NOW + 1), NOW)
+    assert put("a/20", "a")
+
+
+def test_an_owner_leaves_bytes_to_others() -> None:
+    store = RetainedStore(bytes_max=100_000)
+    message = retained("a", bytes(60_000), owner="a")
+    assert not store.leaves_room("a", size_of(message), "a")
+    message = retained("a", bytes(40_000), owner="a")
+    assert store.leaves_room("a", size_of(message), "a")
+    store.put(message, NOW)
+    assert store.leaves_room("a", size_of(message), "a"), "it replaces its own message"
+    assert not store.leaves_room("b", size_of(message), "a")
+    assert not store.leaves_room("b", size_of(message), "b")
+    assert store.leaves_room("b", 20_000, "b")

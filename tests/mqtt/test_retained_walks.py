@@ -51,10 +51,9 @@ def test_a_filter_that_visits_many_topics_and_finds_none_costs_a_bounded_number_
     for number in range(5_000):
         topic = f"a/{number}/x"
         store.put(Message("p", 1, number + 1, topic, (), Guarantee.CAUSAL, {"mqtt.retain": True}, b"1", 0), NOW)
-    steps = 0
-    for steps, message in enumerate(store.walk("a/+/y", lambda: NOW), 1):
-        assert message is None
-    assert 5_000 <= steps <= 10_010
+    visited = list(store.walk("a/+/y", lambda: NOW))
+    assert 5_000 <= len(visited) <= 10_010
+    assert not any(visited)
 
 
 def test_a_walk_goes_on_while_the_tree_changes() -> None:

@@ -11,13 +11,15 @@ from resprout.mqtt.decoder import Decoded
 from resprout.mqtt.encoder import encode
 from resprout.mqtt.packets import V5, Connect, Disconnect, Pingreq, Will
 from resprout.net.address import Address
-from resprout.net.event_loop import HeavyLine
+from resprout.net.event_loop import HeavyLine, weight_of
+from resprout.net.in_process import TURN_MESSAGES, OpenerCredentials
 from resprout.net.mqtt.connection import FRAMED_PIECE_BYTES, PIECE_BYTES, TURN_FRAMES, TURN_PACKETS, MqttConnection
+from resprout.net.mqtt.embedded import EmbeddedClient
 from resprout.net.mqtt.layers import Layers, WebSocketLayer
 from resprout.net.mqtt.server import MqttFigures
 from resprout.net.mqtt.settings import MqttSettings
 from tests.mqtt.stage import mqtt_broker
-from tests.net.stage import LOOPBACK, run
+from tests.net.stage import LOOPBACK, run, until
 
 MASK = b"\0\0\0\0"
 EMPTY = b"\x82\x80" + MASK
@@ -137,5 +139,31 @@ def test_packets_before_the_close_frame_of_a_websocket_count() -> None:
                         pass
                     writer.close()
                 assert (await inbox.next()).payload == b"vanished"
+
+    run(work())
+
+
+def test_a_client_inside_the_broker_takes_turns_with_others() -> None:
+    """A read of an MQTT client becomes hundreds of frames in the process: other clients have turns in between."""
+
+    async def work() -> None:
+        async with mqtt_broker(settings={"sys_seconds": 0}) as broker:
+            host = broker.running.broker.host
+            near = EmbeddedClient("in-process", lambda: host, OpenerCredentials("127.0.0.1"), lambda news: None)
+            near.start()
+            await until(lambda: "in-process" in broker.running.sessions)
+            taken: list[int] = []
+            arrived = host.arrived
+
+            def counted(number: int, frames: Sequence[Any]) -> None:
+                taken.append(weight_of(frames))
+                arrived(number, frames)
+
+            host.arrived = counted  # type: ignore[method-assign]
+            for number in range(1_000):
+                near.subscribe(f"a/{number}")
+            await until(lambda: sum(taken) >= 1_000)
+            assert max(taken) <= TURN_MESSAGES
+            await near.close()
 
     run(work())

@@ -168,6 +168,12 @@ class Links:
             LingerOver: board.linger_over,
         }
 
+    def release(self) -> None:
+        """Break the reference cycles of this object, which is not used any more, so that it is freed at once."""
+        for handlers in (self._on, self._take, self._do, self._timers):
+            handlers.clear()
+        self._board.knows_broker = lambda name: False
+
     def start(self, now_us: int) -> Sequence[Effect]:
         out: Effects = []
         self._watch.set(now_us, out)

@@ -42,7 +42,7 @@ CORRELATION_DATA: Final = "mqtt.correlation_data"
 USER: Final = "mqtt.user"
 GUARANTEE: Final = "resprout-guarantee"
 """User property that sets the delivery guarantee of a publication."""
-SET_BY_SERVER: Final = 2
+SET_BY_SERVER: Final = 3
 """Number of attributes reserved for the server, which it adds to a publication later."""
 
 _SPECIAL: Final = frozenset((PAYLOAD_FORMAT, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION_DATA))

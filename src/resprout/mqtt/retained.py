@@ -10,10 +10,12 @@ A removal (empty payload) or an expiry leaves a tombstone with its order, so tha
 ignored. Tombstones are dropped after `TOMBSTONE_US`, and oldest first if there are too many.
 
 The store limits the number of topics and bytes. Brokers refuse a publication that does not fit (`fits`); if one arrives
-anyway, the store drops and counts it.
+anyway, the store drops and counts it. The publisher's broker adds the identity of the client (`OWNER`), so that each
+identity leaves room for others.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -24,6 +26,8 @@ from resprout.mqtt.mapping import expires_us, is_retained
 from resprout.mqtt.topic_tree import TopicTree
 
 STAMP: Final = "mqtt.stamp"
+OWNER: Final = "mqtt.owner"
+"""Attribute with the identity of the publisher; absent if it has proven none."""
 LEAD_US: Final = 24 * 3_600 * 1_000_000
 """Maximum lead of a stamp over the local clock. A message with a larger one is refused, because no later message could
 replace it."""
@@ -53,6 +57,10 @@ class _Kept:
         self.size = size
         self.expires_us = expires
 
+    @property
+    def owner(self) -> str:
+        return owner_of(self.message)
+
 
 class RetainedStore:
     def __init__(self, bytes_max: int = 64 << 20, topics_max: int = 100_000, tombstones_max: int = 100_000) -> None:
@@ -67,6 +75,10 @@ class RetainedStore:
         self.refused = 0
         """Messages dropped because the store was full or their stamp was too far ahead."""
         self._kept: dict[str, _Kept] = {}
+        self._topics_of: Counter[str] = Counter()
+        """Number of messages, by owner."""
+        self._bytes_of: Counter[str] = Counter()
+        """Size of all messages in bytes, by owner."""
         self._tree: TopicTree[_Kept] = TopicTree()
         self._tombstones: dict[str, tuple[Order, int]] = {}
         """Order of the removal and time it was stored, by topic, oldest first."""
@@ -94,6 +106,14 @@ class RetainedStore:
         if old is None and len(self._kept) >= self.topics_max:
             return False
         return self.bytes - (0 if old is None else old.size) + size <= self.bytes_max
+
+    def leaves_room(self, topic: str, size: int, owner: str) -> bool:
+        """Return whether an owner leaves as much to others as it has itself, with this message."""
+        old = self._kept.get(topic)
+        is_own = old is not None and old.owner == owner
+        topics, most = self._topics_of[owner] + (not is_own), self.topics_max - len(self._kept) + self._topics_of[owner]
+        own = self._bytes_of[owner] + size - (old.size if old is not None and is_own else 0)
+        return 2 * topics <= most and 2 * own <= self.bytes_max - self.bytes + self._bytes_of[owner]
 
     def put(self, message: Message, wall_us: int) -> bool:
         """Store a retained message; an empty payload removes the current one. Return False if nothing changed because
@@ -137,7 +157,9 @@ class RetainedStore:
     def _keep(self, kept: _Kept) -> None:
         topic = kept.message.topic
         old = self._kept.get(topic)
-        self.bytes += kept.size - (0 if old is None else old.size)
+        if old is not None:
+            self._count(old, -1)
+        self._count(kept, 1)
         self._kept[topic] = kept
         self._tree.put(topic, kept)
         self._tombstones.pop(topic, None)
@@ -147,10 +169,18 @@ class RetainedStore:
                 self._expiries = [(each.expires_us, name) for name, each in self._kept.items() if each.expires_us]
                 heapq.heapify(self._expiries)
 
+    def _count(self, kept: _Kept, sign: int) -> None:
+        self.bytes += sign * kept.size
+        if owner := kept.owner:
+            self._topics_of[owner] += sign
+            self._bytes_of[owner] += sign * kept.size
+            if not self._topics_of[owner]:
+                del self._topics_of[owner], self._bytes_of[owner]
+
     def _remove(self, topic: str, order: Order, wall_us: int) -> None:
         old = self._kept.pop(topic, None)
         if old is not None:
-            self.bytes -= old.size
+            self._count(old, -1)
             self._tree.remove(topic)
         self._tombstones.pop(topic, None)
         self._tombstones[topic] = (order, wall_us)
@@ -218,6 +248,11 @@ class RetainedStore:
 
 def _is_over(kept: _Kept, wall_us: int) -> bool:
     return kept.expires_us != 0 and kept.expires_us <= wall_us
+
+
+def owner_of(message: Message) -> str:
+    owner = message.attributes.get(OWNER)
+    return owner if isinstance(owner, str) else ""
 
 
 def size_of(message: Message) -> int:

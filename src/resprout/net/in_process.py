@@ -9,7 +9,7 @@ has authenticated to the process (`OpenerCredentials`) before the connection is 
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,12 +20,15 @@ from resprout.links.frames import Hello
 from resprout.links.links import Links
 from resprout.net.address import Address
 from resprout.net.door import Door
+from resprout.net.event_loop import weight_of
 from resprout.net.host import Host, Upward
 from resprout.net.peer_connection import PeerConnection
 from resprout.net.sessions import CODEC, Here
 from resprout.net.tls import ProvenPeer
 
 GONE = "the peer closed the connection"
+TURN_MESSAGES: Final = 64
+"""Number of messages of a client after which its turn ends."""
 
 
 class OpenerCredentials(msgspec.Struct, frozen=True):
@@ -119,9 +122,14 @@ class InProcessConnection(PeerConnection):
     def _hand_on(self) -> None:
         self._is_due = False
         frames, self._arrived = self._arrived, []
+        if self.peer is None:
+            frames, self._arrived = _cut(frames)
+            if self._arrived:  # it takes turns with other connections, as a client over TCP does
+                self._is_due = True
+                self._host.line.join(self._hand_on)
         if frames and not self._closing and (self._greeted or self._greet(frames[0])):
             self._host.arrived(self.number, frames)
-        if self._other_closed:
+        if self._other_closed and not self._arrived:
             self.close(GONE)
 
     def _greet(self, hello: Any) -> bool:
@@ -136,6 +144,16 @@ class InProcessConnection(PeerConnection):
             else:
                 self._host.reception.check(self, hello)
         return not self._closing
+
+
+def _cut(frames: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the frames of one turn, and the rest."""
+    weight = 0
+    for place, frame in enumerate(frames, 1):
+        weight += weight_of((frame,))
+        if weight >= TURN_MESSAGES:
+            return frames[:place], frames[place:]
+    return frames, []
 
 
 def join(opener: Host, listener: Host, who: OpenerCredentials) -> None:
@@ -162,7 +180,29 @@ class InProcessHost(Host):
         """`door` holds the credentials for other brokers."""
         self._listener = listener
         self._who = who
+        self.links: Final = links
+        self.is_released = False
+        """Whether `release` was called, or will be."""
         super().__init__(links, CODEC, here, self._find, upward, door=door)
+
+    def release(self) -> None:
+        """Break the reference cycles of this closed host, so that it is freed at once. Brokers collect garbage rarely,
+        and a host with its sessions takes 30 KB."""
+        assert self.is_over, "it was closed"
+        self._do.clear()
+        self.links.release()
+        self.reception.release()
+        del (
+            self._find,
+            self._alarms,
+            self._dials,
+            self._intake,
+            self._run,
+            self._steps,
+            self.door,
+            self.inquiries,
+            self.reception,
+        )
 
     def _find(self, peer: str) -> Address | None:
         return self._listener().where(peer)

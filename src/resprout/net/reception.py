@@ -57,6 +57,11 @@ class Reception:
         """Clients with a session, by identity; those that have proven nothing are counted by their address."""
         door.changed = self._look_again
 
+    def release(self) -> None:
+        """Break the reference cycles of this object, which is not used any more."""
+        self._door.changed = lambda: None
+        del self.proofs
+
     # -- coming and going ----------------------------------------------------------------------------------------------
 
     def enter(self, connection: PeerConnection) -> bool:

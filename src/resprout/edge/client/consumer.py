@@ -144,6 +144,11 @@ class ConsumerMachine:
             GoTo: lambda message, now_us, out: self._search.go_to(self.broker, message.successor, now_us, out),
         }
 
+    def release(self) -> None:
+        """Break the reference cycles of this object, which is not used any more, so that it is freed at once."""
+        self._on_event.clear()
+        self._on_message.clear()
+
     @property
     def _is_in_order(self) -> bool:
         """Whether it is handed each origin in order, without anything that comes back later."""

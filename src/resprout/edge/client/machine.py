@@ -190,6 +190,12 @@ class ClientMachine:
             handler(event, now_us, out)
         return out
 
+    def release(self) -> None:
+        """Break the reference cycles of this object, which is not used any more, so that it is freed at once."""
+        for handlers in (self._on_event, self._on_request, self._on_message):
+            handlers.clear()
+        self._questions.release()
+
     # -- asking --------------------------------------------------------------------------------------------------------
 
     def _requested(self, event: Request, now_us: int, out: list[Effect]) -> None:

@@ -14,6 +14,8 @@ class ClientOptions(msgspec.Struct, frozen=True):
     unsafe_bytes_high: int = 32 << 20
     """The same for what has left and is kept because it is not safe yet. A publisher reaches at most this much per
     round trip to the second broker that has it."""
+    unsafe_bundles_high: int = 1 << 20
+    """The same for bundles. Messages of other clients of the broker wait behind them on its links to other brokers."""
     bundle_max: int = limits.BUNDLE_MESSAGES
     """Publications that leave as one bundle. Fewer: each pays more of what a bundle costs on its way; 1 is for a
     comparison with systems that bundle nothing."""

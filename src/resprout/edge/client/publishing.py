@@ -232,7 +232,11 @@ class Publishing:
     def crowded(self) -> bool:
         """So much waits that a publisher who can should pause until `RoomAgain`."""
         options = self._options
-        if self.outgoing.bytes_waiting > options.queue_bytes_high or self.unconfirmed.bytes > options.unsafe_bytes_high:
+        if (
+            self.outgoing.bytes_waiting > options.queue_bytes_high
+            or self.unconfirmed.bytes > options.unsafe_bytes_high
+            or len(self.unconfirmed) > options.unsafe_bundles_high
+        ):
             self.pausing = True
         return self.pausing
 
@@ -242,6 +246,7 @@ class Publishing:
             self.pausing
             and self.outgoing.bytes_waiting <= self._options.queue_bytes_high // 2
             and self.unconfirmed.bytes <= self._options.unsafe_bytes_high // 2
+            and len(self.unconfirmed) <= self._options.unsafe_bundles_high // 2
         ):
             self.pausing = False
             out.append(Answer(RoomAgain()))

@@ -300,6 +300,11 @@ class Questions:
             PositionTold: lambda message, now_us, out: positions.told(message, out),
         }
 
+    def release(self) -> None:
+        """Break the reference cycles of this object, which is not used any more, so that it is freed at once."""
+        self.on_request.clear()
+        self.on_message.clear()
+
     def _asks(self, ask: Callable[[Any, int], None]) -> Callable[[Any, int, list[Effect]], None]:
         def asked(request: Any, token: int, out: list[Effect]) -> None:
             ask(request, token)

@@ -24,7 +24,7 @@ WRITE_BYTES_HIGH: Final = 256 << 10
 """Size of the write buffer in bytes above which no more messages are sent to the client."""
 WRITE_BYTES_MAX: Final = 8 << 20
 """Size of the write buffer in bytes above which the connection is aborted."""
-TURN_PACKETS: Final = 256
+TURN_PACKETS: Final = 64
 """Maximum number of packets handled per turn of a connection."""
 TURN_FRAMES: Final = 256
 """Number of WebSocket frames after which the turn of a connection ends."""

@@ -7,8 +7,8 @@ machine until the session ends or another connection resumes it, because a will 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from resprout.core.message import Message
 from resprout.mqtt.actions import (
@@ -52,19 +52,6 @@ class ConnectionDriver:
         the note that has to be safe first."""
         self._is_changed = False
         """Whether the session must be saved at the end of this call."""
-        self._do: dict[type, Callable[[Any], None]] = {
-            SendPacket: lambda action: self._send(action.packet),
-            SaveSession: lambda action: self._save_session(),
-            CloseConnection: self._close,
-            OpenSession: lambda action: server.open(self, action),
-            PublishMessage: lambda action: self._tree().publish(action),
-            BeginSubscriptions: lambda action: self._tree().subscribe(action),
-            SendRetained: lambda action: self._tree().retained.add(action.subscription),
-            EndSubscriptions: lambda action: self._tree().unsubscribe(action),
-            AckMessages: self._acknowledge,
-            PublishWill: lambda action: self._tree().publish_will(action.will),
-            EndSession: lambda action: self._end(),
-        }
         connection.take = self.receive
         connection.lost = self.lost
         connection.drained = self._drained
@@ -112,7 +99,12 @@ class ConnectionDriver:
 
     def _execute(self, actions: Sequence[Action]) -> None:
         for action in actions:
-            self._do[type(action)](action)
+            if self.session is None and type(action) in _OF_SESSION:
+                continue  # an earlier action has ended the session, such as a publication that was refused
+            _DO[type(action)](self, action)
+
+    def _open(self, action: OpenSession) -> None:
+        self._server.open(self, action)
 
     def _send(self, packet: Packet) -> None:
         if self._held:
@@ -218,3 +210,23 @@ class ConnectionDriver:
         if due is not None and due <= now:
             self._execute(self.machine.tick(now))
         self._settle()
+
+
+_DO: Final[Mapping[type, Callable[[ConnectionDriver, Any], None]]] = {
+    SendPacket: lambda driver, action: driver._send(action.packet),
+    SaveSession: lambda driver, action: driver._save_session(),
+    CloseConnection: ConnectionDriver._close,
+    OpenSession: ConnectionDriver._open,
+    PublishMessage: lambda driver, action: driver._tree().publish(action),
+    BeginSubscriptions: lambda driver, action: driver._tree().subscribe(action),
+    SendRetained: lambda driver, action: driver._tree().retained.add(action.subscription),
+    EndSubscriptions: lambda driver, action: driver._tree().unsubscribe(action),
+    AckMessages: ConnectionDriver._acknowledge,
+    PublishWill: lambda driver, action: driver._tree().publish_will(action.will),
+    EndSession: lambda driver, action: driver._end(),
+}
+"""What to do for each action. A table in each driver would refer to it, and keep it until garbage is collected."""
+_OF_SESSION: Final = frozenset(
+    (PublishMessage, BeginSubscriptions, SendRetained, EndSubscriptions, AckMessages, PublishWill)
+)
+"""Actions that need a session."""

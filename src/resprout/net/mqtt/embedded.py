@@ -50,6 +50,12 @@ SAFE_ONLY: Final = ReceiptLevel.SAFE.bit
 HEARTBEAT_US: Final = 1_000_000
 """Heartbeat interval between an embedded client and its broker, frequent enough for the failure detector. No frames are
 lost in between."""
+OPTIONS: Final = ClientOptions(
+    takes_at_once=False, queue_bytes_high=64 << 10, unsafe_bytes_high=4 << 20, unsafe_bundles_high=512
+)
+"""Messages of other clients wait behind those that one client has under way, so it is read no further meanwhile."""
+RELEASE_SECONDS: Final = 1.0
+"""Time after which nothing calls a closed client any more, such as the ends of its connections."""
 
 
 class EmbeddedClient:
@@ -70,9 +76,7 @@ class EmbeddedClient:
         self.name = name
         broker = listener()
         incarnation = next_incarnation(broker.inquiries.latest_incarnation(name))
-        machine = self._machine = ClientMachine(
-            name, incarnation, broker.here.name, options or ClientOptions(takes_at_once=False)
-        )
+        machine = self._machine = ClientMachine(name, incarnation, broker.here.name, options or OPTIONS)
         machine.awaits = SAFE_ONLY
         machine.when_full = WhenFull.DISCONNECT
         carried = _links_of(machine, name, incarnation, links)
@@ -112,32 +116,36 @@ class EmbeddedClient:
     def flush(self) -> None:
         if self._unsent:
             self._unsent = False
-            self._host.handle(Request(FlushRequest()))
+            self._request(FlushRequest())
 
     def subscribe(self, topic_filter: str, where: str | None = None) -> None:
         """Subscribe. `hear` receives `SubscriptionConfirmed` or `Refused`."""
-        self._host.handle(Request(SubscribeRequest(topic_filter, where)))
+        self._request(SubscribeRequest(topic_filter, where))
 
     def unsubscribe(self, topic_filter: str, where: str | None = None) -> None:
         """Unsubscribe. `hear` receives `SubscriptionEnded`."""
-        self._host.handle(Request(UnsubscribeRequest(topic_filter, where)))
+        self._request(UnsubscribeRequest(topic_filter, where))
 
     def ask_audience(self, topic: str) -> None:
         """Ask whether the topic has subscribers. `hear` receives `AudienceAnswered`."""
-        self._host.handle(Request(AudienceRequest((topic,))))
+        self._request(AudienceRequest((topic,)))
 
     def take(self, deliveries: int) -> None:
         """Report that this many more deliveries are done, so the broker can free them."""
-        if deliveries and not self._host.is_over:
-            self._host.handle(Request(TakeRequest(deliveries)))
+        if deliveries:
+            self._request(TakeRequest(deliveries))
 
     async def close(self, farewell: bool = True) -> None:
         """Close the client. Without `farewell` the broker keeps its session for a while, as after a crash of the
         process."""
-        if farewell and not self._host.is_over:
+        if farewell:
             self.flush()
-            self._host.handle(Request(LeaveRequest()))
-        await self._host.close()
+            self._request(LeaveRequest())
+        await _close(self._host, self._machine)
+
+    def _request(self, request: object) -> None:
+        if not self._host.is_over:
+            self._host.handle(Request(request))
 
 
 class EmbeddedConsumer:
@@ -161,7 +169,9 @@ class EmbeddedConsumer:
         name = consumer_name(client, subscription)
         broker = listener()
         incarnation = next_incarnation(broker.inquiries.latest_incarnation(name))
-        machine = ConsumerMachine(name, incarnation, broker.here.name, subscription, terms, window=window, ends=ends)
+        machine = self._machine = ConsumerMachine(
+            name, incarnation, broker.here.name, subscription, terms, window=window, ends=ends
+        )
         carried = _links_of(machine, name, incarnation)
         self.subscription = subscription
         self._host = InProcessHost(carried, Here(name, "client", incarnation), listener, who, hear, door)
@@ -183,7 +193,19 @@ class EmbeddedConsumer:
         """Disconnect the consumer and keep the subscription."""
         if not self._host.is_over:
             self._host.handle(Request(LeaveRequest()))
-        await self._host.close()
+        await _close(self._host, self._machine)
+
+
+async def _close(host: InProcessHost, machine: ClientMachine | ConsumerMachine) -> None:
+    await host.close()
+
+    def release() -> None:
+        host.release()
+        machine.release()
+
+    if not host.is_released:
+        host.is_released = True
+        host.loop.call_later(RELEASE_SECONDS, release)
 
 
 def consumer_name(client: str, subscription: str) -> str:

@@ -57,6 +57,11 @@ class PendingSubscriptions:
         self._ending: dict[str, bool] = {}
         """Whether to subscribe again after the unsubscription completes, by filter being unsubscribed."""
 
+    def close(self) -> None:
+        """Drop the callbacks, which refer to the session that this object belongs to."""
+        self._unsent.clear()
+        self._ask = self._end = self._answer = self._later = _nothing
+
     def __iter__(self) -> Iterator[str]:
         """Iterate over the subscribed filters, confirmed or not, without those being unsubscribed."""
         return iter(self._confirmed)
@@ -158,3 +163,7 @@ class PendingSubscriptions:
             asked = self._asked.popleft()
             reasons: list[Any] = asked.reasons
             self._answer(asked, tuple(reasons))
+
+
+def _nothing(*_: object) -> None:
+    """Ignore what happens after the end of the session."""

@@ -8,6 +8,7 @@ new message.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from resprout.core.message import Message
@@ -25,8 +26,7 @@ STEPS: Final = 1_024
 class RetainedWalks:
     """The subscriptions of one session whose retained messages are not sent yet."""
 
-    def __init__(self, session: "TreeSession", server: "MqttServer") -> None:
-        self._session = session
+    def __init__(self, server: "MqttServer") -> None:
         self._server = server
         self._waiting: dict[str, Subscription] = {}
         """Subscriptions by filter, in order. A later one with the same filter replaces the earlier one."""
@@ -41,18 +41,17 @@ class RetainedWalks:
         self._waiting.pop(name, None)
         self._waiting[name] = subscription
 
-    def go_on(self) -> None:
+    def go_on(self, session: "TreeSession") -> None:
         """Send a portion if it is not this session's turn later anyway."""
         if self._waiting and not self._in_line:
-            self._send()
+            self._send(session)
 
-    def _turn(self) -> None:
+    def _turn(self, session: "TreeSession") -> None:
         self._in_line = False
-        self._send()
+        self._send(session)
 
-    def _send(self) -> None:
-        session, steps = self._session, STEPS
-        driver = session.driver
+    def _send(self, session: "TreeSession") -> None:
+        driver, steps = session.driver, STEPS
         if driver is None or driver.session is not session or session.is_over:
             return
         while self._waiting and steps and driver.connection.is_writable and driver.machine.retained_room > 0:
@@ -74,7 +73,7 @@ class RetainedWalks:
         driver.connection.flush()
         if not steps and self._waiting:
             self._in_line = True
-            self._server.line.join(self._turn)
+            self._server.line.join(partial(self._turn, session))
 
     def _next(self) -> None:
         self._walk = None

@@ -28,7 +28,7 @@ from resprout.links.handshake import shorten
 from resprout.mqtt.actions import OpenSession
 from resprout.mqtt.mapping import is_retained
 from resprout.mqtt.reasons import Reason, reason_name
-from resprout.mqtt.retained import STAMP, RetainedStore, size_of
+from resprout.mqtt.retained import OWNER, STAMP, RetainedStore, size_of
 from resprout.mqtt.session import ServerLimits, ServerSession
 from resprout.net.accounts import MqttAccount
 from resprout.net.address import Address, ListeningPlace, take_place
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 STACK: Final = "resprout"
 """Stack that the server requires, because it uses keys on other topics, durable subscriptions and groups."""
 CLOSE_SECONDS: Final = 3.0
+NOTE_SECONDS: Final = 10.0
 FAREWELL_TURNS: Final = 20
 FAREWELL_SECONDS: Final = 0.01
 VERSION_NAMES: Final = {3: "MQTT 3.1", 4: "MQTT 3.1.1", 5: "MQTT 5"}
@@ -97,6 +98,9 @@ class MqttServer:
         """Sessions by name in the tree."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closing = False
+        self._quiet_until_s = 0.0
+        self._left_out = 0
+        """Number of notes that were not logged since the last one."""
         self._serving_task: asyncio.Task[None] | None = None
         self._limits = ServerLimits(
             receive_maximum=settings.receive_maximum,
@@ -330,18 +334,23 @@ class MqttServer:
         return Guarantee.CAUSAL
 
     def retaining(
-        self, topic: str, payload: bytes, attributes: dict[str, AttributeValue]
+        self, topic: str, payload: bytes, attributes: dict[str, AttributeValue], owner: str | None = None
     ) -> tuple[dict[str, AttributeValue], tuple[str, ...]]:
-        """Return the attributes and keys of a publication, with a stamp if it is retained. Raises UsageError if the
-        store is full."""
+        """Return the attributes and keys of a publication, with stamp and owner if it is retained. `owner` is the
+        identity of the client. Raises UsageError if the store is full, or the owner's part of it."""
         if not is_retained(attributes):
             return attributes, ()
+        if owner:
+            attributes = {**attributes, OWNER: owner}
         if payload:
             message = Message("", 0, 0, topic, (), Guarantee.CAUSAL, attributes, payload, 0)
-            if not self.retained.fits(topic, size_of(message)):
+            size = size_of(message)
+            if not self.retained.fits(topic, size):
                 raise UsageError(
                     "the retained message store is full: remove some messages, or raise retained_bytes_max"
                 )
+            if owner and not self.retained.leaves_room(topic, size, owner):
+                raise UsageError(f"{owner} has half of what others leave of the retained message store: remove some")
         return {**attributes, STAMP: self.retained.next_stamp(topic, wall_us())}, RETAINED_KEYS
 
     def publish_for(
@@ -358,7 +367,7 @@ class MqttServer:
         if entrance.fault or (entrance.rights is not None and not may_publish(entrance.rights, topic)):
             raise UsageError(f"{session.name} may not publish on {topic}")
         if self._shared is not None:
-            attributes, keys = self.retaining(topic, payload, attributes)
+            attributes, keys = self.retaining(topic, payload, attributes, session.who.identity)
             self._shared.publish(topic, payload, guarantee, attributes, keys)
 
     async def leave_share(self, source: DurableSource) -> None:
@@ -369,7 +378,14 @@ class MqttServer:
         await source.close()
 
     def notify(self, detail: str) -> None:
-        self._note(Note("note", {"detail": detail}))
+        """Log what concerns a client, at most once in `NOTE_SECONDS`, because clients cause it."""
+        now_s = self.loop.time()
+        if now_s < self._quiet_until_s:
+            self._left_out += 1
+            return
+        more = f"; {self._left_out} more since that was said last" if self._left_out else ""
+        self._quiet_until_s, self._left_out = now_s + NOTE_SECONDS, 0
+        self._note(Note("note", {"detail": detail + more}))
 
 
 _REASONS: Final = {

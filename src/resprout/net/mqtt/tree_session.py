@@ -99,7 +99,7 @@ class TreeSession:
         """Messages that were passed to the machine and are not done, in order."""
         self._sources: dict[str, DurableSource] = {}
         """Durable subscriptions by filter, as the client sent it."""
-        self.retained: Final = RetainedWalks(self, server)
+        self.retained: Final = RetainedWalks(server)
         self._pending = PendingSubscriptions(self._ask, self._end, self._answer_asked, server.line.join)
         self._tasks: set[asyncio.Task[None]] = set()
         self._notes = self._safe_note = 0
@@ -144,6 +144,9 @@ class TreeSession:
             ])  # fmt: skip
         await self.client.close()
         await asyncio.gather(*[source.close() for source in sources])
+        self._sources.clear()
+        self._news.clear()
+        self._pending.close()
 
     # -- what the machine wants ----------------------------------------------------------------------------------------
 
@@ -170,7 +173,7 @@ class TreeSession:
         keys: tuple[str, ...] = (),
     ) -> tuple[str, int]:
         """Publish in the tree and return stream and number. Raises UsageError if the publication is invalid."""
-        attributes, more = self._server.retaining(topic, payload, attributes)
+        attributes, more = self._server.retaining(topic, payload, attributes, self.who.identity)
         placed = self.client.publish(topic, payload, guarantee, attributes, keys + more)
         self._server.figures.published += 1
         return placed
@@ -289,7 +292,7 @@ class TreeSession:
             driver.finish()
             driver.connection.flush()
             self.client.flush()
-        self.retained.go_on()
+        self.retained.go_on(self)
 
     # -- what the tree says --------------------------------------------------------------------------------------------
 
@@ -395,7 +398,7 @@ class TreeSession:
 
     async def _leave(self, source: DurableSource) -> None:
         """Leave a shared subscription. Its unacknowledged messages go to other sessions."""
-        del self._sources[source.filter]
+        self._sources.pop(source.filter, None)  # the session may have ended meanwhile
         await self._server.leave_share(source)
         self._pending.ended(source.filter)
 
