@@ -103,27 +103,6 @@ def test_a_consumer_keeps_a_message_that_it_says_it_works_on() -> None:
     with_network(scene)
 
 
-def test_a_worker_whose_event_loop_is_blocked_keeps_its_message_until_its_time_is_over() -> None:
-    """Six heartbeats are 3 s; without ack_wait it counts as gone then."""
-
-    async def scene(network: Local) -> None:
-        broker = network.brokers[0]
-        parts = broker.books._life.machine.parts  # type: ignore[union-attr]
-        async with network.connect("p") as publisher, network.connect("w") as worker:
-            inbox = await group(worker, redelivery=resprout.Redelivery(ack_wait=3_600.0))
-            await publish(publisher, 1, 1)
-            await inbox.next(PATIENCE_S)
-            durables = parts.durables
-            for name, was_open, is_gone in (("w.workers", True, False), ("w.workers", False, True)):
-                durables.heard(name)
-                durables.silent(name, was_open)
-                durables._silent[name] -= 10_000_000
-                durables.tick()
-                assert (durables.consumers.of(name) is None) is is_gone
-
-    with_network(scene, brokers=1)
-
-
 def test_what_cannot_be_settled_is_refused_with_a_reason() -> None:
     async def scene(network: Local) -> None:
         async with network.connect("p") as publisher, network.connect("w") as worker:
