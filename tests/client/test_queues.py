@@ -120,11 +120,13 @@ def test_what_cannot_be_settled_is_refused_with_a_reason() -> None:
                 inbox.nack(delay=-1)
             with pytest.raises(resprout.DifferentSubscriptionError, match="max_deliver 2"):
                 await group(publisher, redelivery=resprout.Redelivery(max_deliver=3))
-            for wrong in ({"max_deliver": 0}, {"ack_wait": 0.01}, {"dead_letter": "a/#"}):
-                with pytest.raises(
-                    resprout.UsageError, match=next(iter(wrong)) if "dead_letter" not in wrong else "a/#"
-                ):
-                    await group(publisher, group="other", redelivery=resprout.Redelivery(**wrong))  # type: ignore[arg-type]
+            for wrong, text in (
+                (resprout.Redelivery(max_deliver=0), "max_deliver=0"),
+                (resprout.Redelivery(ack_wait=0.01), "ack_wait=0.01"),
+                (resprout.Redelivery(dead_letter="a/#"), "a/#"),
+            ):
+                with pytest.raises(resprout.UsageError, match=text):
+                    await group(publisher, group="other", redelivery=wrong)
 
     with_network(scene)
 

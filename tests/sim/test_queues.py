@@ -50,7 +50,7 @@ def rows_of(policy: str, *faults: str, keys: int = 0) -> list[Row]:
     )
 
 
-def dead(rows: list[Row], kind: str = "deliver") -> list[object]:
+def dead(rows: list[Row], kind: str = "deliver") -> list[str]:
     """Ids of messages whose dead letters somebody was given."""
     letters = {(row.publisher, row.incarnation): row for row in rows if row.kind == "dead_letter"}
     given = [letters[row.publisher, row.incarnation] for row in rows if row.kind == kind and row.topic == "dead/g"]
