@@ -71,12 +71,17 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "filter": FILTERS, "where": CONDITIONS, "into": [5, "t", object()], "durable": NAMES,
             "group": [*NAMES, "another"], "when_full": [5, "away", "disconnect", ["block"]],
             "max_pending": [0, -1, True, "5", 1.5, 5], "window": [0, -1, True, "5", 1.5], "manual_ack": FLAGS,
+            "redelivery": [5, "x", {"max_deliver": 3}],
             "replay_from": [5, "beginning", "yesterday", "@4", NAIVE, ["earliest"]],
             "allow_gaps": FLAGS, "log": NAMES, "type": TYPES,
         },
     ),
     "unsubscribe": ({}, {"inbox": [None, "t", 5]}),
     "end_subscription": ({}, {"name": [None, *NAMES]}),
+    "subscriptions": ({}, {}),
+    "peek": ({"name": "n"}, {"name": [None, *NAMES], "count": [0, -1, None, "5", True, 1_001]}),
+    "purge": ({"name": "n"}, {"name": [None, *NAMES]}),
+    "replay_dead_letters": ({"name": "n"}, {"name": [None, *NAMES]}),
     "read": (
         {"filter": "t"},
         {
@@ -95,13 +100,19 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     "close": ({}, {"timeout": TIMES}),
 }  # fmt: skip
 PLAIN = resprout.Message("p", 1, 1, "t", (), resprout.Guarantee.FIFO, {}, b"", 0)
+MESSAGES = [None, 5, "x", PLAIN]
 PLAIN_SUBSCRIPTION: dict[str, list[Any]] = {
     "max_pending": [5], "window": [5], "manual_ack": [True], "when_full": ["spill", "away"], "allow_gaps": [True],
+    "redelivery": [resprout.Redelivery()],
 }  # fmt: skip
 """What a subscription without a name cannot have."""
 OTHERS: dict[str, dict[str, tuple[dict[str, Any], dict[str, list[Any]]]]] = {
     "inbox": {"next": ({}, {"timeout": TIMES}), "batches": ({}, {}), "unsubscribe": ({}, {}), "close": ({}, {})},
-    "durable": {"ack": ({}, {"messages": [None, 5, "x", PLAIN]})},
+    "durable": {
+        "ack": ({}, {"messages": MESSAGES}), "in_progress": ({}, {"messages": MESSAGES}),
+        "nack": ({}, {"messages": MESSAGES, "delay": [-1, None, "5", True, NAN, 1e12]}),
+        "term": ({}, {"messages": MESSAGES, "reason": [None, 5, b"x", "x" * 513]}),
+    },
     "receipt": {"accepted": ({}, {}), "safe": ({}, {}), "delivered": ({}, {})},
     "service": {"next": ({}, {"timeout": TIMES}), "close": ({}, {})},
     "asked": {"reply": ({}, {"payload": PAYLOADS}), "fail": ({}, {"reason": [None, 5, b"x"]})},
@@ -155,7 +166,7 @@ async def _parts(client: Any) -> dict[str, Any]:
     service = client.serve("ask")
     service = await service.ready() if hasattr(service, "ready") else service
     inbox = await value(client.subscribe("in"))
-    durable = await value(client.subscribe("d", durable="acked"))
+    durable = await value(client.subscribe("d", durable="acked", redelivery=resprout.Redelivery()))
     receipt = await value(client.publish("ask", b"", attributes={"reply_to": "$reply/x", "request_id": "1"}))
     asked = await value(service.next())
     return {"inbox": inbox, "durable": durable, "receipt": receipt, "service": service, "asked": asked}
@@ -180,7 +191,7 @@ async def _complaints(client: Any, has_timeouts: bool) -> list[str]:
             found += [await _wrong(getattr(client, call), "timeout", {**good, "timeout": wrong}) for wrong in TIMES]
         for name, table in OTHERS.items():
             for call, (good, _) in table.items():
-                if call != "ack":  # which does not wait
+                if call not in OTHERS["durable"]:  # which do not wait
                     more = {"payload": b""} if call == "reply" else {"reason": ""} if call == "fail" else good
                     method = getattr(parts[name], call)
                     found += [await _wrong(method, "timeout", {**more, "timeout": one}) for one in TIMES]

@@ -225,7 +225,7 @@ INTERNAL = {"add_bundle", "add_publication", "belongs_to", "check_ack", "check_p
     "end", "hear", "inbox", "put", "ready", "request_of", "run_on", "wait_for_room", "over_for_all",
 }  # fmt: skip
 """Parts of the clients for each other, not for programs."""
-WITHOUT_WAIT = {"ack", "next_nowait"}
+WITHOUT_WAIT = {"nack", "in_progress", "term", "ack", "next_nowait"}
 PAIRS = {
     resprout.Client: sync.Client,
     resprout.Inbox: sync.Inbox,

@@ -17,6 +17,7 @@ from resprout.client.durable import DurableInbox
 from resprout.client.errors import ClosedError, ForkedError
 from resprout.client.inbox import Inbox, Payload, TypedInbox, TypedMessage, plain
 from resprout.client.receipts import Receipt
+from resprout.client.redelivery import check_delay, check_reason, check_redelivers
 from resprout.client.requesting import ServedRequest, Service
 from resprout.core.errors import UsageError
 from resprout.core.message import DurableMessage, Message, MessageId
@@ -303,6 +304,7 @@ class BlockingDurableInbox(BlockingInbox[M]):
 
     def nack(self, *messages: Any, delay: float = 0.0) -> None:
         """Have messages delivered again, after `delay` seconds or more; see `resprout.DurableInbox.nack`."""
+        check_delay(delay)
         self._settle(messages, lambda own: self._durable.nack(*own, delay=delay))
 
     def in_progress(self, *messages: Any) -> None:
@@ -311,20 +313,18 @@ class BlockingDurableInbox(BlockingInbox[M]):
 
     def term(self, *messages: Any, reason: str = "") -> None:
         """Give messages up: they become dead letters; see `resprout.DurableInbox.term`."""
+        check_reason(reason)
         self._settle(messages, lambda own: self._durable.term(*own, reason=reason))
 
     def _settle(self, messages: Any, say: Callable[[list[DurableMessage]], None], is_over: bool = True) -> None:
         own = self._durable_messages(messages)
+        check_redelivers(self._durable)
         if is_over:
             settled = {message.id for message in own}
             kept = [one for one in self._out if getattr(one, "id", None) not in settled]
             self._out.clear()
             self._out.extend(kept)
-
-        async def settle() -> None:
-            say(own)
-
-        self._background.call(settle())
+        self._background.post(lambda: say(own) if not self._durable.is_over else None)
 
     def _durable_messages(self, messages: Any) -> list[DurableMessage]:
         self._background.check_process()

@@ -197,6 +197,8 @@ class DurableInbox(Settling, Inbox):
 
     def _settle(self, settlement: Settlement, messages: Sequence[DurableMessage], delay_us: int, reason: str) -> None:
         self._check_own(messages)
+        if self._is_replaying:
+            raise UsageError(f"{self.name!r} begins in the past: what it reads there is not delivered again")
         if settlement is not Settlement.IN_PROGRESS:
             settled = {message.id for message in messages}
             self._out = [message for message in self._out if message.id not in settled]

@@ -382,7 +382,19 @@ class TypedInbox(Generic[T]):
 
     def ack(self, *messages: TypedMessage[T]) -> None:
         """Acknowledge messages of a durable subscription; see `DurableInbox.ack`. UsageError for other inboxes."""
-        ack_all(self.inbox, [message.message if isinstance(message, TypedMessage) else message for message in messages])
+        settle_all(self.inbox, "ack", messages)
+
+    def nack(self, *messages: TypedMessage[T], delay: float = 0.0) -> None:
+        """Have messages of a durable subscription delivered again; see `DurableInbox.nack`."""
+        settle_all(self.inbox, "nack", messages, delay=delay)
+
+    def in_progress(self, *messages: TypedMessage[T]) -> None:
+        """Let `ack_wait` begin anew for messages of a durable subscription; see `DurableInbox.in_progress`."""
+        settle_all(self.inbox, "in_progress", messages)
+
+    def term(self, *messages: TypedMessage[T], reason: str = "") -> None:
+        """Give messages of a durable subscription up; see `DurableInbox.term`."""
+        settle_all(self.inbox, "term", messages, reason=reason)
 
     async def unsubscribe(self) -> None:
         """End every subscription that feeds this inbox; see `Inbox.unsubscribe`."""
@@ -414,12 +426,12 @@ class TypedInbox(Generic[T]):
         return self.inbox.dropped
 
 
-def ack_all(inbox: Inbox, messages: Sequence[Any]) -> None:
-    """Acknowledge messages at their inbox. UsageError where there is nothing to acknowledge."""
-    ack = getattr(inbox, "ack", None)
-    if ack is None:
-        raise UsageError("ack(): the subscription is not durable, so its messages need no ack")
-    ack(*messages)
+def settle_all(inbox: Inbox, call: str, messages: Sequence[Any], **more: Any) -> None:
+    """Acknowledge or reject messages at their inbox. UsageError where there is nothing to acknowledge."""
+    settle = getattr(inbox, call, None)
+    if settle is None:
+        raise UsageError(f"{call}(): the subscription is not durable, so its messages need no ack")
+    settle(*[message.message if isinstance(message, TypedMessage) else message for message in messages], **more)
 
 
 def inbox_of_type(typed: Inbox | TypedInbox[Any] | None, kind: type[Any]) -> Inbox | None:

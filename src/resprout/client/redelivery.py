@@ -64,27 +64,38 @@ class Settling:
     def nack(self, *messages: DurableMessage, delay: float = 0.0) -> None:
         """Have messages delivered again, to any consumer, after `delay` seconds or more. It counts as a delivery.
         UsageError if the subscription has no `redelivery`; other errors as for `ack`."""
-        delay_us = _microseconds(delay, "delay", 0.0)
-        self._settle_checked(Settlement.NACK, messages, delay_us=delay_us)
+        delay_us = check_delay(delay)
+        check_redelivers(self)
+        self._settle(Settlement.NACK, messages, delay_us, "")
 
     def in_progress(self, *messages: DurableMessage) -> None:
         """Let `ack_wait` begin anew for messages. Errors as for `nack`."""
-        self._settle_checked(Settlement.IN_PROGRESS, messages)
+        check_redelivers(self)
+        self._settle(Settlement.IN_PROGRESS, messages, 0, "")
 
     def term(self, *messages: DurableMessage, reason: str = "") -> None:
         """Give messages up: no consumer receives them again, and they become dead letters. Errors as for `nack`."""
-        if not isinstance(reason, str) or len(reason.encode("utf-8", "surrogatepass")) > REASON_BYTES:
-            raise wrong("reason", reason, f"a text of at most {REASON_BYTES} bytes")
-        self._settle_checked(Settlement.TERM, messages, reason=reason)
+        check_reason(reason)
+        check_redelivers(self)
+        self._settle(Settlement.TERM, messages, 0, reason)
 
-    def _settle_checked(
-        self, settlement: Settlement, messages: Sequence[DurableMessage], delay_us: int = 0, reason: str = ""
-    ) -> None:
-        if not self.redelivers:
-            raise UsageError(
-                f"{self.name!r} was subscribed to without redelivery=, so its messages can only be acknowledged"
-            )
-        self._settle(settlement, messages, delay_us, reason)
+
+def check_redelivers(inbox: Settling) -> None:
+    """UsageError if messages of the inbox can only be acknowledged."""
+    if not inbox.redelivers:
+        raise UsageError(
+            f"{inbox.name!r} was subscribed to without redelivery=, so its messages can only be acknowledged"
+        )
+
+
+def check_delay(delay: Any) -> int:
+    """Return the delay of a message in microseconds."""
+    return _microseconds(delay, "delay", 0.0)
+
+
+def check_reason(reason: Any) -> None:
+    if not isinstance(reason, str) or len(reason.encode("utf-8", "surrogatepass")) > REASON_BYTES:
+        raise wrong("reason", reason, f"a text of at most {REASON_BYTES} bytes")
 
 
 def _microseconds(seconds: Any, argument: str, least: float) -> int:

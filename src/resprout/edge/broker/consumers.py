@@ -304,6 +304,8 @@ class Consumers:
             queue.hand_out(lambda consumer, portion: self._give(held, consumer, portion, out))
             self._plan_notice(held, now_us, out)
         next_us = queue.retries.next_us()
+        if queue.retries.dead:  # their letters are published, and looked for, with a timer that a run waits for
+            next_us = min(next_us or NUMBER_MAX, now_us + self._notice_delay_us)
         if next_us and (not held.retry_us or next_us < held.retry_us):
             held.retry_us = next_us
             out.append(SetTimer(RetryDue(held.name), next_us))

@@ -64,8 +64,12 @@ class TryCounts:
         new: list[Tries] = []
         for each in tries:
             counts = self._of.get(each.origin, {})
-            fresh = [seq for seq in range(each.first, each.last + 1) if counts.get(seq, 0) < each.times]
-            if not fresh or self._counts >= TRIES_KEPT:
+            is_full = self._counts >= TRIES_KEPT
+            numbers: Iterable[int] = range(each.first, each.last + 1)
+            if is_full:
+                numbers = [seq for seq in counts if each.first <= seq <= each.last]
+            fresh = [seq for seq in numbers if counts.get(seq, 0) < each.times]
+            if not fresh:
                 continue
             self._of[each.origin] = counts
             self._counts -= len(counts)

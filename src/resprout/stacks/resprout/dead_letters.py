@@ -32,8 +32,10 @@ from resprout.stacks.resprout.served_clients import ServedClients
 SUFFIX: Final = ".dead"
 PUBLISHER: Final = "dead-letter."
 """Each dead letter has a publisher and a life of its own, with 94 bits of a digest in them."""
-UNSAFE_MAX: Final = 64
+UNSAFE_MAX: Final = 1_000
 """Dead letters of one subscription that are on their way to other brokers."""
+UNSAFE_BYTES: Final = 4 << 20
+"""Their bytes, and one more."""
 EARLIER_HOME: Final = "it came back too often"
 """The reason where an earlier home knew more."""
 
@@ -84,8 +86,12 @@ class DeadLetters:
                 self._is_safe(held, each)
         if not self._may_publish():
             return
-        unsafe = sum([each.letter is not None for each in dead.values()])
-        for each in [each for each in dead.values() if each.letter is None][: UNSAFE_MAX - unsafe]:
+        under_way = [each for each in dead.values() if each.letter is not None]
+        left, room = UNSAFE_MAX - len(under_way), UNSAFE_BYTES - sum([each.portion.bytes for each in under_way])
+        for each in [each for each in dead.values() if each.letter is None][: max(left, 0)]:
+            if room <= 0:
+                break
+            room -= each.portion.bytes
             self._publish(held, each)
         self._delivering.show()  # a broker that is alone has at once as many copies as there can be
 

@@ -161,7 +161,6 @@ class Durables:
             elif held.changes > CHANGES_TOLD:
                 self._say_consumers(held)
             held.changes = 0
-            self.dead_letters.look(held)
             unknown = self._tell_progress(held)
             if all_heard:
                 self.consumers.tell(held, Acknowledged(unknown.turn(life.now_us, life.options.lease_us)), life.out)
@@ -204,6 +203,7 @@ class Durables:
         held = self.consumers.held.get(timer.subscription)
         if held is not None:
             held.retry_us = 0
+            self.dead_letters.look(held)
             self.consumers.waking[inner_name(held.name)] = held.queue.session
 
     def settle(self, session: ClientSession, message: Settle) -> None:
