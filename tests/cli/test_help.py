@@ -77,12 +77,15 @@ $ kill $B2 $B1 $B0; wait
 LOG = """
 $ resprout broker --name b0 --data b0 --log 'bank=bank/#@b0' & B0=$!
 b0 listens on ...
+b0: log fed: bank...
 $ seq 1 60 | resprout pub bank/pt - --wait delivered
-$ until resprout log list | grep 60; do sleep 0.1; done
+$ until resprout read 'bank/#' --log bank | grep 'pt 60'; do sleep 0.1; done
+$ resprout log list
+...bank...
 $ resprout log describe bank
 ...bank...
 $ resprout read 'bank/#' --log bank --from log.bank@41
-log.bank@60 bank/pt 60
+log.bank@59 bank/pt 60
 $ resprout sub 'bank/#' --log bank --replay-from log.bank@41 & SUB=$!
 bank/pt 60
 $ kill $SUB $B0; wait $B0
