@@ -108,7 +108,9 @@ def main() -> int:
     pythons = {version: _python(version) for version in wanted}
     failed = 0
     for version, python in pythons.items():
-        for extra in (options.extra or OF_EXTRA) if python is not None else ():
+        if python is None:
+            continue
+        for extra in options.extra or OF_EXTRA:
             with tempfile.TemporaryDirectory() as folder:
                 failed += not _check(version, python, options.wheel.resolve(), extra, Path(folder))
     missing = [version for version, python in pythons.items() if python is None]
