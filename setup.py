@@ -1,14 +1,20 @@
-"""Only for the compiled form of the package: everything else about it is in `pyproject.toml`.
+"""The compiled form of the package, and its public address: everything else about it is in `pyproject.toml`.
 
 With RESPROUT_COMPILED=1 the modules that `tools/compiled.py` finds become extension modules, of the same sources; with
 some of their names, divided by commas, only those. It needs mypy, which brings mypyc, and a C compiler. What they are
 translated to goes to the folder that RESPROUT_COMPILING names. RESPROUT_OPTIMIZED is the C compiler's level of
-optimization, 2 without it: whoever only wants to see that some modules can be compiled need not wait for fast ones.
+optimization, 2 without it: 0 is enough to see that modules compile.
+
+RESPROUT_URL is the address of the repository, such as https://example.org/resprout. It becomes `project.urls`, and the
+links of the README become absolute (`URL/blob/vVERSION/docs/client.md`), because a package index shows only the README.
+Without it there are no `project.urls`, and the links stay relative.
 """
 
 import os
+import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -44,4 +50,22 @@ def extensions() -> list[Any]:
     return list(mypycify(words, opt_level=level, multi_file=True, target_dir=folder))
 
 
-setup(ext_modules=extensions())
+def described() -> dict[str, Any]:
+    """Return the README and the addresses of the project, for the metadata."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    settings: dict[str, Any] = {"long_description_content_type": "text/markdown"}
+    if url := os.environ.get("RESPROUT_URL", "").rstrip("/"):
+        if not url.startswith("https://"):
+            sys.exit(f"resprout: RESPROUT_URL={url}: an address that begins with https://")
+        tagged = f"{url}/blob/v{tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['version']}"
+        text = re.sub(r"\]\((?![a-z]+:|#)([^)]+)\)", rf"]({tagged}/\1)", text)
+        settings["project_urls"] = {
+            "Documentation": f"{tagged}/docs/README.md",
+            "Changelog": f"{tagged}/CHANGELOG.md",
+            "Source": url,
+            "Issues": f"{url}/issues",
+        }
+    return settings | {"long_description": text}
+
+
+setup(ext_modules=extensions(), **described())

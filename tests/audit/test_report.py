@@ -71,7 +71,7 @@ def test_a_rule_that_nothing_could_break_is_not_called_clean() -> None:
         "barrier": "no total that names a key was delivered",
         "total": "no total was delivered",
         "tseq": "the run claims no order of totals",
-        "receipt": "nobody was given a receipt",
+        "receipt": "no client got a receipt",
         "durable": "the trace holds no durable subscription",
     }
 

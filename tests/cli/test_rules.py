@@ -51,9 +51,7 @@ def test_rules_hold_for_the_commands_and_are_read_again_on_hangup(tmp_path: Path
         assert "may not publish on news/today" in complaint(
             "pub", "news/today", "x", "--server", address, *as_teller, status=1
         )
-        assert "it has not shown that it is somebody" in complaint(
-            "pub", "news/today", "x", "--server", address, status=3
-        )
+        assert "it has not proven an identity" in complaint("pub", "news/today", "x", "--server", address, status=3)
         rules.write_text(rules.read_text().replace("publish = []", 'publish = ["news/#"]'))
         os.kill(process.pid, signal.SIGHUP)
         while "rules were read again" not in process.line():
@@ -70,7 +68,7 @@ def test_what_is_wrong_with_rules_or_a_login_is_said_in_one_line(tmp_path: Path)
     limits = (*start[:-2], "--set", "limits.address_connections=0")
     assert "address_connections is 0; it must be 1 to 1000000000" in complaint(*limits)
     rules.write_text('[[identity]]\nname = "teller"\n')
-    assert f"{rules}:1: identity teller: nobody could prove to be this one" in complaint(*start)
+    assert f"{rules}:1: identity teller: no client can prove this identity" in complaint(*start)
     login.write_text("no colon here")
     said = complaint("pub", "a", "b", "--login", str(login))
     assert "a login is NAME:SECRET" in said and "no colon here" not in said
@@ -85,7 +83,7 @@ def test_a_broker_that_others_can_reach_does_not_start_unless_it_is_said_who_may
 def test_a_broker_that_is_open_says_so() -> None:
     with broker("b0", "--insecure", "--advertise", "127.0.0.1:1", listen="0.0.0.0:0") as (process, address):
         port = address.rpartition(":")[2]
-        while "not protected: whoever reaches" not in process.line():
+        while "not protected: every machine that reaches" not in process.line():
             pass
         assert resprout("pub", "a", "b", "--server", f"127.0.0.1:{port}").returncode == 0
 

@@ -1,11 +1,11 @@
 import sys
 from pathlib import Path
 
-from tests.docs import bounds, decisions, listed, messages, privates, prose, threats
+from tests.docs import api, bounds, decisions, listed, messages, privates, prose, threats
 
 if __name__ == "__main__":
     root = Path(__file__).resolve().parents[2]
-    checks = (messages, bounds, decisions, listed, prose, privates, threats)
+    checks = (api, messages, bounds, decisions, listed, prose, privates, threats)
     found = [line for check in checks for line in check.complaints(root)]
     for line in sorted(found):
         sys.stdout.write(f"{line}\n")

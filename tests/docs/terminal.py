@@ -106,8 +106,8 @@ class Terminal:
             command = f"python -m pip install {options} {package[1]}"
         if command.startswith("resprout broker") and "--listen" not in command and "--config" not in command:
             command = command.replace("resprout broker", f"resprout broker --listen localhost:{self._ports}")
-        elif command.startswith("resprout up"):
-            command = command.replace("resprout up", f"resprout up --port {self._ports}")
+        elif (verb := re.match(r"resprout (up|freeze|resume|crash|restart)\b", command)) is not None:
+            command = command.replace(verb[0], f"{verb[0]} --port {self._ports}")
         assert self.shell.stdin is not None
         marks = self._statuses.stat().st_size
         self.shell.stdin.write(f"{{\n{command}\n}} </dev/null\n_s=$?; echo $_s >> .statuses; (exit $_s)\n")

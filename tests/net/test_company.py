@@ -89,7 +89,7 @@ def test_somebody_is_waited_for_and_that_is_said_once() -> None:
         one, other = await free_address(), await free_address()
         search = asyncio.create_task(find_company(None, [one, other], "b1", said.append))
         await until(lambda: said)
-        assert said == [f"b1 waits for somebody to join: {one}: connection refused; {other}: connection refused"]
+        assert said == [f"b1 waits for a broker to join: {one}: connection refused; {other}: connection refused"]
         host = host_of(Puppet(), "b0")
         await host.listen(other)
         assert (await search).contacts == ("b0",)

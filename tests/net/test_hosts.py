@@ -104,7 +104,7 @@ def test_an_address_that_is_none_is_ignored_with_a_note() -> None:
         host.start()
         assert len(said) == 6 and all(isinstance(note, Note) for note in said)
         host.perform([Connect("b0")])
-        assert "nobody knows where b0 listens" in (await puppet.hears(Disconnected)).reason
+        assert "the address of b0 is not known" in (await puppet.hears(Disconnected)).reason
         await host.close()
 
     run(scene())

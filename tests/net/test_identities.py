@@ -182,7 +182,7 @@ def test_a_password_is_as_good_as_a_token(rules: Path) -> None:
 def test_whoever_shows_nothing_has_the_rights_of_anybody_and_nobody_elses_name(rules: Path) -> None:
     async def scene() -> None:
         async with broker(door=Door(rules=rules)) as running:
-            with pytest.raises(ConnectError, match="it has not shown that it is somebody whom the rules know"):
+            with pytest.raises(ConnectError, match="it has not proven an identity of the rules"):
                 await connect(str(running))
         rules.write_text(RULES + ANYBODY)
         async with broker(door=Door(rules=rules)) as running:
@@ -191,7 +191,7 @@ def test_whoever_shows_nothing_has_the_rights_of_anybody_and_nobody_elses_name(r
                 with pytest.raises(SubscribeError):
                     await client.subscribe("bank/+")
             for name in ("teller", "teller-9", "boss"):
-                with pytest.raises(ConnectError, match="the name that it wants belongs to somebody"):
+                with pytest.raises(ConnectError, match="the rules reserve its name for an identity"):
                     await connect(str(running), name=name)
 
     run(scene())
@@ -205,7 +205,7 @@ def test_a_certificate_shows_who_a_client_is(rules: Path, tmp_path: Path) -> Non
         async with broker(door=door) as running:
             async with connect(str(running), name="boss", tls=papers.folder) as boss:
                 await boss.subscribe("#")
-            with pytest.raises(ConnectError, match="it has not shown that it is somebody whom the rules know"):
+            with pytest.raises(ConnectError, match="it has not proven an identity of the rules"):
                 await connect(str(running), name="teller", tls=papers.folder)
             async with connect(str(running), name="teller", tls=papers.client(), login=f"teller:{TOKEN}"):
                 pass
@@ -275,7 +275,7 @@ def test_new_rules_hold_at_once_for_those_who_are_there(rules: Path) -> None:
             assert "it may do less than before" in told(running)
             rules.write_text(RULES.replace('"teller"', '"other"', 1))
             door.reload()
-            with pytest.raises((ClosedError, PublishError), match="the rules do not know it any more"):
+            with pytest.raises((ClosedError, PublishError), match="its identity is no longer in the rules"):
                 await (await teller.publish("bank/pt", b"")).delivered()
 
     run(scene())
@@ -354,7 +354,7 @@ def test_where_the_door_is_closed_nobody_is_a_broker_without_tls(rules: Path) ->
     [
         ("[[identiti]]", "rules:1: unknown key 'identiti'; did you mean 'identity'?"),
         ("[[identity]]\nname = 'a b'", "rules:2: identity a b: identity 'a b' is refused"),
-        ("[[identity]]\nname = 'a'", "rules:1: identity a: nobody could prove to be this one"),
+        ("[[identity]]\nname = 'a'", "rules:1: identity a: no client can prove this identity"),
         (
             "[[identity]]\nname = 'a'\nsecrets = ['abc']",
             "rules:3: identity a: this is no SCRAM-SHA-256 verifier",

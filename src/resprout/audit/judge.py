@@ -146,7 +146,7 @@ class Case:
         if not history.claims:
             reasons["tseq"] = "the run claims no order of totals"
         if not history.receipts and not history.refused:
-            reasons["receipt"] = "nobody was given a receipt"
+            reasons["receipt"] = "no client got a receipt"
         if not self._durables:
             reasons["durable"] = NO_DURABLES
         return reasons | log_skips(self._logs) | self._skipped_of_bank()

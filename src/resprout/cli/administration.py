@@ -42,12 +42,12 @@ class Forgotten(msgspec.Struct, frozen=True):
 @click.argument("names", nargs=-1, metavar="NAME...")
 @access_arguments
 @click.option("--force", is_flag=True, help="Forget brokers that are still heard, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was passed on as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def forget(names: tuple[str, ...], access: Access, force: bool, as_json: bool) -> int:
     """Tell the network that the brokers NAME... will never return.
 
     \b
-        resprout forget b3 b7 --server b0.example:7450
+        resprout forget b1 b2
 
     When more brokers fall silent than may crash at once, it could be a partition, so totals wait until they are heard
     again. If they never return, run this command at a broker of the part that continues. Name all of them at once. A
@@ -79,7 +79,7 @@ def end_subscription(subscription: str, access: Access) -> int:
     """End the durable subscription NAME for all its consumers, and drop its messages.
 
     \b
-        resprout end-subscription billing --server b0.example:7450
+        resprout end-subscription billing
 
     A durable subscription without a consumer stores messages until its share is full, and then holds back publishers.
     With rules, its owner and identities that may `manage` it can end it.
@@ -109,7 +109,7 @@ AUTHORITY_NAME = "ca"
 )  # fmt: skip
 @click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long they are valid.")
 @click.option("--renew", is_flag=True, help="Replace certificates that are there already.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was made as one JSON list.")
+@click.option("--json", "as_json", is_flag=True, help="Print the certificates as one JSON list.")
 def certificates(
     folder: Path,
     names: str,
@@ -123,9 +123,9 @@ def certificates(
 
     \b
         resprout certificates certs --names b0,b1,b2 --client teller --operator admin
-        resprout broker --name b0 --listen :7450 --tls certs
+        resprout broker --name b0 --listen localhost:7450 --tls certs
         resprout sub 'bank/#' --tls certs --name teller
-        resprout forget b2 --tls certs --name admin
+        resprout status --tls certs --name admin
 
     Each broker needs ca.pem and its own NAME.pem and NAME.key; clients the same, or ca.pem alone. The authority's key,
     ca.key, makes further certificates and is needed for nothing else: keep it away from the brokers.

@@ -41,16 +41,16 @@ from resprout.trace.store import read_trace
 @click.command()
 @click.argument("archive", type=RunsPath())
 @click.argument("traces", type=RunsPath(), nargs=-1, required=True, metavar="TRACE...")
-@click.option("--experiment", metavar="NAME", help="What the runs belong to. Default: the name of their scenario.")
-@click.option("--replace", is_flag=True, help="Exchange runs that are there under the same name with another digest.")
+@click.option("--experiment", metavar="NAME", help="Name of the experiment. Default: the name of the scenario.")
+@click.option("--replace", is_flag=True, help="Replace runs of the same name that have another digest.")
 @spark_options
 def archive(
     archive: Location, traces: "tuple[Location, ...]", experiment: str | None, replace: bool, spark: SparkChoice
 ) -> None:
-    """Add traces to ARCHIVE, which is made when it is not there.
+    """Add traces to ARCHIVE, and create it if it does not exist.
 
-    Each TRACE is the folder of a trace, a folder of such folders, or another archive. Every row is verified first;
-    either all runs come in, or none. Runs that are there already are left alone.
+    Each TRACE is the folder of a trace, a folder of such folders, or another archive. The command verifies
+    every row first, and adds all runs or none. It skips runs that the archive has.
     """
     with count_runs("verified") as progress:
         done = add_runs(
@@ -71,7 +71,7 @@ def archive(
     type=LocalPath(),
     multiple=True,
     metavar="FILE",
-    help="Take the figures of a sweep from its file as it is now.",
+    help="Draw the figures of this sweep file.",
 )
 @spark_options
 def report(folders: "tuple[Location, ...]", out: Path, sweeps: tuple[Path, ...], spark: SparkChoice) -> None:
@@ -177,8 +177,8 @@ def sweep(
 ) -> int:
     """Run the grid of scenarios in FILE as Spark tasks, and keep their traces in an archive.
 
-    What is finished there is not run again: after an interrupt, the same command goes on. Exit status 1 when runs
-    failed; the others are finished all the same, and shown on the page if one is asked for.
+    Runs that the archive has are not repeated: after an interrupt, the same command continues. Exit status 1 if runs
+    failed; the others are finished, and are on the page of --report.
     """
     if page is not None:
         check_target(page, "--report")

@@ -37,16 +37,14 @@ SECONDS_MAX: Final = 1_000_000_000
 
 @click.command()
 @click.argument("folders", type=RunsPath(), nargs=-1, required=True, metavar="DIR...")
-@click.option(
-    "--engine", metavar="NAME", help="What does the judging: python or spark. Default: by the number of rows."
-)
+@click.option("--engine", metavar="NAME", help="The engine, python or spark. Default: by the number of rows.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object.")
 @spark_options
 def audit(folders: "tuple[Location, ...]", engine: str | None, as_json: bool, spark: SparkChoice) -> int:
-    """Judge the trace in DIR, or all runs of the archive in DIR: every promise checked, every violation explained.
+    """Judge the trace in DIR, or all runs of the archive in DIR, and explain every violation.
 
-    Both engines give the same verdicts; spark is for what is too much for one core, and takes seconds to start. Exit
-    status 1 when a promise was broken, or a run met its time limit before it came to rest.
+    Both engines give the same verdicts. `spark` uses several cores, and takes seconds to start. Exit status 1 if a run
+    broke a promise, or met its time limit before it came to rest.
     """
     if engine is not None and engine not in ENGINES:
         raise UsageError(f"engine {engine!r} is not there; choose one of {', '.join(ENGINES)}")
@@ -136,11 +134,11 @@ def many_as_dict(places: Sequence[RunPlace], verdicts: Sequence[Verdict]) -> dic
 @click.argument("folder", type=LocalPath())
 @click.option("--json", "as_json", is_flag=True, help="Print violations and the summary as JSON, one object a line.")
 @click.option("--out", type=LocalPath(), metavar="DIR", help="Write violations here too, as JSON lines.")
-@click.option("--checkpoint", type=LocalPath(), metavar="DIR", help="Keep what was judged here, to go on.")
+@click.option("--checkpoint", type=LocalPath(), metavar="DIR", help="Store progress in this folder, to continue later.")
 @click.option("--lateness", type=click.FloatRange(min=0), default=2.0, show_default=True, metavar="SECONDS",
-              help="Wait so long for rows of other processes.")  # fmt: skip
+              help="Longest delay of rows of other processes.")  # fmt: skip
 @click.option("--horizon", type=click.FloatRange(min=1), default=60.0, show_default=True, metavar="SECONDS",
-              help="Remember so much of the run.")  # fmt: skip
+              help="Judge across this much of the run.")  # fmt: skip
 @spark_options
 def watch(
     folder: Path,
@@ -153,9 +151,9 @@ def watch(
 ) -> int:
     """Judge a run while it happens, from the rows that `resprout run --live FOLDER` writes.
 
-    Each violation is printed as it shows, seconds after it happened, and a summary when the run is over or Ctrl-C is
-    pressed. With a checkpoint, watching can be ended and taken up again. Exit status 1 when a promise was broken, 2
-    when nothing came that could be judged.
+    The command prints each violation within seconds, and a summary when the run ends or you press Ctrl-C. With
+    --checkpoint, the same command continues after an interrupt. Exit status 1 if the run broke a promise, 2 if no row
+    could be judged.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; `resprout run --live {folder}` makes it")

@@ -46,20 +46,20 @@ class BenchLoad(msgspec.Struct, frozen=True):
 @click.command()
 @click.option(
     "--brokers", type=click.IntRange(1, BROKERS_MAX), default=1, show_default=True, metavar="N",
-    help="A chain of so many; the publisher is at one end, the subscribers are at the other.",
+    help="Length of the chain of brokers; the publisher is at one end, the subscribers are at the other.",
 )  # fmt: skip
 @click.option(
     "--subscribers", type=click.IntRange(1, SUBSCRIBERS_MAX), default=1, show_default=True, metavar="N",
-    help="Each gets every message.",
+    help="Number of subscribers; each gets every message.",
 )  # fmt: skip
 @click.option(
     "--size", type=click.IntRange(SIZE_MIN, limits.PAYLOAD_BYTES), default=32, show_default=True, metavar="BYTES",
-    help="Of a payload.",
+    help="Size of a payload.",
 )  # fmt: skip
 @click.option("--messages", type=click.IntRange(1, MESSAGES_MAX), metavar="N", help=f"How many.  [default: {MESSAGES}]")
 @click.option(
     "--seconds", type=click.FloatRange(0, SECONDS_MAX, min_open=True), metavar="S",
-    help="Publish for so long instead.",
+    help="Publish for this time instead.",
 )  # fmt: skip
 @click.option("--guarantee", metavar="G", default="causal", show_default=True, help="eventual, fifo or causal.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON object.")
@@ -72,17 +72,17 @@ def bench(
     guarantee: str,
     as_json: bool,
 ) -> int:
-    """Measure how fast brokers on this machine are, and what a message costs.
+    """Measure the rate and latency of brokers on this machine, and the processor time of a message.
 
-    Publisher, brokers and subscribers are processes of their own and talk over the loopback. First messages are
-    published as fast as it goes, then a thousand a second to see how long each takes. Everything must arrive, in order;
-    otherwise the exit status is 1.
+    Publisher, brokers and subscribers are processes that talk over the loopback. The publisher first publishes as
+    fast as it can, to measure the rate, and then 1,000 messages a second, to measure the latency. Exit status 1 if a
+    message is lost or out of order.
 
     \b
         resprout bench
         resprout bench --brokers 3 --subscribers 8 --seconds 5
 
-    All of them share the processors of this machine: the more processes, the less for each.
+    All processes share the processors of this machine, so more processes get less each.
     """
     if messages is not None and seconds is not None:
         raise UsageError("--messages and --seconds are two ways to say when to stop; choose one")

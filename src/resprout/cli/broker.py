@@ -157,18 +157,18 @@ def broker(
     brokers had stopped, continues it with the others when most are back.
 
     \b
-        resprout broker --name b0 --listen :7450
-        resprout broker --name b1 --listen :7451 --parent localhost:7450
-        resprout broker --name b1 --listen :7451 --join localhost:7450 --join localhost:7452
+        resprout broker --name b0 --listen localhost:7450
+        resprout broker --name b1 --listen localhost:7451 --parent localhost:7450
+        resprout broker --name b2 --listen localhost:7452 --join localhost:7450 --join localhost:7451
 
     The same from a file, b1.toml, with `resprout broker --config b1.toml`:
 
     \b
         name = "b1"
-        listen = ":7451"
+        listen = "localhost:7451"
         parent = "localhost:7450"
         [options]
-        faults_tolerated = 2
+        faults_tolerated = 1
     """
     given = {
         "name": name, "listen": listen, "parent": parent, "advertise": advertise, "stack": stack,
@@ -443,15 +443,15 @@ def _listed(members: Iterable[str]) -> str:
 @click.command()
 @click.argument("filters", nargs=-1, metavar="[FILTER]...")
 @click.option("--join", "contacts", multiple=True, required=True, metavar="HOST:PORT", help="Any broker of the tree.")
-@click.option("--data", type=LocalPath(), required=True, metavar="DIR", help="The folder that the events are kept in.")
-@click.option("--name", default="tap", show_default=True, metavar="NAME", help="What it is called in the network.")
+@click.option("--data", type=LocalPath(), required=True, metavar="DIR", help="Folder for the events.")
+@click.option("--name", default="tap", show_default=True, metavar="NAME", help="Name of the tap in the network.")
 @click.option("--listen", default="localhost:0", show_default=True, metavar="HOST:PORT", help="Where it listens.")
 @click.option("--tls", type=LocalPath(), metavar="DIR", help="Speak TLS only, with its certificate in this folder.")
-@click.option("--rules", type=LocalPath(), metavar="FILE", help="Known clients and what each may read.")
+@click.option("--rules", type=LocalPath(), metavar="FILE", help="Known clients and their permissions.")
 @click.option("--network-key", type=LocalPath(), metavar="FILE", help="The key of the network, where there is no TLS.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="OPTION=VALUE",
-    help="As of `resprout broker`; events.retain_bytes=... and events.retain_us=... say how much is kept.",
+    help="As for `resprout broker`; events.retain_bytes=... and events.retain_us=... limit the stored events.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the address, and later notes, as JSON, one object a line.")
 @click.pass_context
@@ -468,14 +468,16 @@ def tap(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Add a broker to a tree that keeps the events of topics that match a FILTER, all of them if there is none.
+    """Add a broker to a tree that stores the events of topics that match a FILTER; without one, all events.
 
-    It joins as a leaf, and is a broker like any other: `resprout read --server` it to see what it keeps. Options that
-    all brokers must have alike are given with --set. It is the same as `resprout broker --join --data --keep`. A tree
-    with rules, a key or TLS accepts it only with the same. Readers of the tap may read what its --rules allow.
+    The tap joins as a leaf. `resprout read --server` prints its events. The tree accepts it only with the same
+    --network-key, certificates and --rules, and with the same values of options that all brokers share (--set). It is
+    the same as `resprout broker --join --data --keep`.
 
     \b
-        resprout tap --join localhost:7450 --data /var/lib/resprout/tap 'bank/#'
+        resprout secret --network network.key
+        resprout up --network-key network.key
+        resprout tap --join localhost:7450 --network-key network.key --data tap --listen localhost:7455 'bank/#'
     """
     result: int = context.invoke(
         broker, name=name, listen=listen, contacts=contacts, data=data, keep=filters or ("#",), overrides=overrides,

@@ -107,8 +107,8 @@ def log() -> None:
     """Show the logs of a network: leaders, offsets, replicas and stored positions.
 
     \b
-        resprout log list --server b0.example:7450
-        resprout log describe bank --server b0.example:7450
+        resprout log list
+        resprout log describe bank
 
     Logs are declared at every broker, with `[[log]]` in its configuration or --log (docs/logs.md).
     """

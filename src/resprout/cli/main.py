@@ -114,7 +114,7 @@ VERBS: Final = {
     "report": Verb("archives", "Write a page about the runs in DIR, traces or archives"),
     "conclude": Verb("archives", "Archive the run in TRACE, judge it, measure it and draw it"),
     "watch": Verb("audit", "Judge a run while it happens"),
-    "bench": Verb("bench", "Measure how fast brokers on this machine are"),
+    "bench": Verb("bench", "Measure the rate and latency of brokers on this machine"),
 }
 """With summaries for `resprout --help`, which prints them without importing any verb."""
 

@@ -121,10 +121,10 @@ class PublishedLines(msgspec.Struct, frozen=True):
     "--wait", type=click.Choice([kind.label for kind in ReceiptLevel]), default="accepted", show_default=True,
     help="Exit when the broker has it, when it survives crashes, or when every subscriber has it.",
 )  # fmt: skip
-@click.option("--timeout", type=Seconds(), metavar="SECONDS", help="Wait no longer than this for that.")
+@click.option("--timeout", type=Seconds(), metavar="SECONDS", help="Longest time to wait for that.")
 @access_arguments
 @verbose_option
-@click.option("--json", "as_json", is_flag=True, help="Print what was published as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print the publications as one JSON object.")
 def pub(
     topic: str,
     payload: str | None,
@@ -142,10 +142,10 @@ def pub(
     \b
         resprout pub news/today 'it rains'
         resprout pub bank/pt 'deposit 120' --key acc-7 --attr amount=120 --wait safe
-        tail -f app.log | resprout pub logs/app -
+        seq 1 100 | resprout pub logs/app -
 
-    Nothing is printed when all went well. While the publisher is held, a line on standard error says for whom and since
-    when. --verbose and --json tell the id, for `resprout trace`.
+    The command prints nothing if it succeeds. While the publisher is held, a line on standard error names the
+    subscriber that is not read, and the time. --verbose and --json print the id, for `resprout trace`.
     """
     if payload is None:
         raise UsageError("PAYLOAD is missing: give a payload, or - for the lines of standard input")
@@ -262,7 +262,7 @@ async def _request(topic: str, payload: bytes, timeout_s: float, json: bool, acc
 @click.command()
 @click.argument("filter")
 @click.argument("payload", required=False)
-@click.option("--command", metavar="COMMAND", help="Reply with what this shell command prints; it reads the request.")
+@click.option("--command", metavar="COMMAND", help="Reply with the output of this shell command.")
 @count_option("End after N requests.")
 @access_arguments
 @verbose_option

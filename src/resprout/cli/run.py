@@ -68,14 +68,14 @@ class StartedBroker(msgspec.Struct, frozen=True):
     help="Change one value of the scenario, e.g. options.faults_tolerated=0.",
 )  # fmt: skip
 @click.option("--emulate-latency", is_flag=True, help="Add the latencies of the scenario's links.")
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Where the brokers listen.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Address of the brokers.")
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=DEFAULT_PORT, show_default=True, metavar="N",
-    help="The first broker listens here, the next on the next; 0 takes free ones.",
+    help="Port of the first broker; the others take the ports after it. 0: free ports.",
 )  # fmt: skip
 @click.option(
     "--data", type=LocalPath(), metavar="DIR",
-    help="A folder for what must survive the brokers' processes: one in it for each.",
+    help="Folder for data that must survive the processes; each broker has a folder in it.",
 )  # fmt: skip
 @click.option("--tls", type=LocalPath(), metavar="DIR", help="Speak TLS, with the certificates in this folder.")
 @click.option("--rules", type=LocalPath(), metavar="FILE", help="Known clients and their permissions.")
@@ -88,14 +88,14 @@ class StartedBroker(msgspec.Struct, frozen=True):
 )
 @click.option(
     "--http-port", type=click.IntRange(0, 65_535), metavar="N",
-    help="The first broker serves a live page and metrics here, the next on the next; 0 takes free ones.",
+    help="Port of the first broker's live page and metrics; the others take the ports after it. 0: free ports.",
 )  # fmt: skip
 @click.option("--mqtt", is_flag=True, help="Listen for MQTT clients: the first broker at port 1883.")
 @click.option(
     "--mqtt-port", type=click.IntRange(1, 65_535), metavar="N",
-    help="The same from this port on: the first broker here, the next on the next.",
+    help="Listen for MQTT clients: the first broker at this port, the others at the ports after it.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print where to connect as one JSON list.")
+@click.option("--json", "as_json", is_flag=True, help="Print the addresses as one JSON list.")
 def up(
     scenario: Path | None,
     overrides: tuple[str, ...],

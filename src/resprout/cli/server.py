@@ -35,7 +35,7 @@ def count_option(text: str) -> Callable[[Callable[..., int]], Callable[..., int]
     return click.option("--count", "-n", type=click.IntRange(1), metavar="N", help=text)
 
 
-verbose_option: Final = click.option("--verbose", "-v", is_flag=True, help="Say on standard error what happens.")
+verbose_option: Final = click.option("--verbose", "-v", is_flag=True, help="Report progress on standard error.")
 
 _DECORATORS: Final = (
     server_option,

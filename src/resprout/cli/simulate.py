@@ -52,11 +52,9 @@ def sim(
 
 
 @click.command()
-@click.option("--seeds", type=click.IntRange(1), default=SEEDS, show_default=True, metavar="N", help="How many to try.")
-@click.option(
-    "--first", type=click.IntRange(0), default=1, show_default=True, metavar="SEED", help="The first of them."
-)
-@click.option("--class", "wanted", default=ANY, show_default=True, metavar="NAME", help="What to draw; see below.")
+@click.option("--seeds", type=click.IntRange(1), default=SEEDS, show_default=True, metavar="N", help="Scenarios.")
+@click.option("--first", type=click.IntRange(0), default=1, show_default=True, metavar="SEED", help="The first seed.")
+@click.option("--class", "wanted", default=ANY, show_default=True, metavar="NAME", help="Kind of scenario.")
 @click.option("--stack", default=DEFAULT_STACK, show_default=True, metavar="NAME", help="Which protocol to try.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="OPTION=VALUE", help="An option of the stack that is not drawn."
@@ -76,12 +74,12 @@ def swarm(
 ) -> int:
     """Draw scenarios from seeds, run them in virtual time and judge them.
 
-    Faults are drawn within what the stack says that it survives, so every promise has to be kept. A failure tells what
-    was drawn and the command that shows it again. What --write writes is for `resprout sim`; a fault that strikes
-    after an event is written with the time of that event, which is nearly the same. Exit status 1 when one failed.
+    A scenario has only faults that its stack declares to survive, so every promise has to hold. For a failure the
+    command prints the scenario and the command that repeats it. --write writes a file for `resprout sim`; faults that
+    strike after an event get the time of that event, which is nearly the same. Exit status 1 if a scenario failed.
 
-    The state of brokers of the default stack is compared with the invariants of docs/protocol.md on the way. A broker
-    that breaks one fails its seed, and the report names the step.
+    With the default stack, the command also checks the invariants of docs/protocol.md in every broker while it runs.
+    The report names the step that breaks one.
 
     Classes of the default stack are faults, thin-links, in-turn, totals, doubled-clients, doubled-names, blackout,
     consumers, cut-repairs, disks, hung, logs, slow-links, moved-clocks, newcomers, producers, restarts, rolling,

@@ -40,20 +40,19 @@ Node = BrokerAccount | MissingBroker
 
 @click.command()
 @access_arguments
-@click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(access: Access, as_json: bool) -> int:
-    """Show the tree that a broker is in: names, addresses, lives, clients, rates, and who repairs whom.
+    """Show the tree that a broker is in: names, addresses, lives, clients, rates and repairs.
 
     \b
-        resprout status --server b0.example:7450
-        resprout status --server b0.example:7450 --tls certs --login operator.login
+        resprout status
+        resprout status --tls certs --login teller.login
 
     The command asks every broker, so all of them must be reachable. On the broker's own machine every process may ask.
     From elsewhere the caller needs a certificate, or an identity that may `observe` or `operate`.
 
-    A notice says that `safe` means fewer than f + 1 copies, that a broker once known here is in
-    another network, or that a log has no leader or a replica that
-    is behind. Exit status 1 when there is a notice, or a broker that does not answer.
+    Notices follow the tree: `safe` means fewer than f + 1 copies, a broker of this network is in another one, a log has
+    no leader, or a replica is behind. Exit status 1 if there is a notice, or a broker does not answer.
     """
     found = run_loop(AskingCommand(access).survey())
     if as_json:
@@ -229,12 +228,12 @@ class TopicReceivers(msgspec.Struct, frozen=True):
 @click.command()
 @click.argument("topic")
 @access_arguments
-@click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def who(topic: str, access: Access, as_json: bool) -> int:
     """Show who receives a publication on TOPIC that is published at --server: clients, and the brokers on the way.
 
     \b
-        resprout who bank/accounts/7 --server b0.example:7450
+        resprout who bank/accounts/7
 
     Where topics have an owner, a leader and holders of their logs, as in the stack `scribe`, these are named.
     Clients whose subscription has a condition are marked: whether they receive it depends on its attributes. Nothing is
@@ -315,22 +314,22 @@ def _called(client: str, found: TopicReceivers) -> str:
 @click.command()
 @click.argument("id", metavar="ID")
 @access_arguments
-@click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option(
     "--otlp", metavar="URL", help="Send it as spans to a collector of OpenTelemetry, as http://localhost:4318."
 )
 @click.option("--traceparent", metavar="TEXT", help="With --otlp: the trace that they join, as its attribute says.")
 def trace(id: str, access: Access, as_json: bool, otlp: str | None, traceparent: str | None) -> int:
-    """Show where the publication ID went: at which brokers it was seen, when, and to whom it was given.
+    """Show the path of the publication ID: the brokers that saw it, when, and the clients that got it.
 
     \b
-        resprout trace "('teller', 1234, 'ordered', 7)" --server b0.example:7450
+        resprout pub news/today 'it rains' --verbose
         resprout trace teller.1234/ordered:7
 
-    ID is what `resprout pub --verbose` prints, the `id` of a line of `resprout sub --json`, and `str(receipt.id)` or
-    `str(message.id)` in a program. Each broker remembers the latest 4096 bundles that passed
-    it, unless there were more than 4,000 steps in a second. Times are those of each broker's own clock. Exit status 1
-    when no broker remembers it, or the collector does not accept it.
+    `resprout pub --verbose` prints the ID; it is also `id` in the output of `resprout sub --json`, and
+    `str(receipt.id)` or `str(message.id)` in a program. Each broker remembers the latest 4096 bundles, and fewer
+    above 4,000 steps in a second. Times come from the clock of each broker. Exit status 1 if no broker remembers the
+    publication, or the collector refuses it.
     """
     send = _sender(otlp, traceparent)
     found = run_loop(_ask_passages(parse_id(id), AskingCommand(access)))

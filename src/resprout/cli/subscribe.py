@@ -85,13 +85,13 @@ def sub(
     """Print messages on topics that match FILTER, one message a line, until Ctrl-C.
 
     In a filter, + stands for one level of a topic and a # at the end for all that follow. Control characters in topics
-    and payloads are printed as escapes such as \\x1b; --raw prints payloads as they came.
+    and payloads are printed as escapes such as \\x1b; --raw prints payloads unchanged.
 
     \b
         resprout sub 'news/#'
         resprout sub bank/+ --where "amount > 100 and currency = 'EUR'" --json
         resprout sub logs/app --raw --count 100 > sample.log
-        resprout sub 'bank/#' --replay-from earliest --server tap.example:7450
+        resprout sub 'bank/#' --replay-from earliest --server localhost:7455
         resprout sub 'bank/#' --log bank --replay-from log.bank@41
         resprout sub 'orders/#' --durable billing
         resprout sub 'jobs/#' --group workers --max-deliver 5 --ack-wait 30
@@ -198,11 +198,11 @@ async def _follow(
 @click.option("--where", metavar="EXPR", help='Only messages whose attributes match, e.g. "amount > 100".')
 @click.option(
     "--from", "start", default="earliest", show_default=True, metavar="OFFSET",
-    help="Where to begin: an offset as it is printed, a time such as 2026-03-01T12:00:00Z, earliest or latest.",
+    help="First message: an offset, a time such as 2026-03-01T12:00:00Z, earliest or latest.",
 )  # fmt: skip
 @click.option("--log", metavar="NAME", help="Read this log, from any broker. [the events of the broker]")
 @count_option("End after N messages.")
-@click.option("--json", "json", is_flag=True, help="Print everything that is known, one JSON object a line.")
+@click.option("--json", "json", is_flag=True, help="Print messages with all fields, one JSON object a line.")
 @allow_gaps_option
 @access_arguments
 def read(
@@ -222,8 +222,8 @@ def read(
     Only a broker with `keep`, such as a tap, stores events. Each line begins with the offset of the message in that
     broker's journal; --from continues there, as long as it is stored.
 
-    What was published while the broker was down is missing in its journal. The command fails where it comes to such a
-    gap, and says what is missing; with --allow-gaps it says so on standard error and goes on.
+    The journal lacks events that were published while its broker was down. At such a gap the command reports the
+    missing range and fails; with --allow-gaps it reports the range on standard error and continues.
 
     \b
         resprout read 'bank/#' --server localhost:7455

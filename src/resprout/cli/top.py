@@ -27,7 +27,7 @@ def top(access: Access, interval: float, count: int | None, as_json: bool) -> in
     """Show rates and queues of all brokers, until Ctrl-C.
 
     \b
-        resprout top --server b0.example:7450
+        resprout top
         resprout top --count 1 | tail -n +2 | sort -k4
 
     In a terminal the table is drawn anew each time. In a pipe the first line names the columns, and each look is a line

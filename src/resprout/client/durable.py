@@ -134,7 +134,7 @@ class DurableInbox(Settling, Inbox):
 
     @property
     def replaying(self) -> bool:
-        """Whether there is something of the past that was not handed out."""
+        """Whether stored events are still to come."""
         return self._is_replaying
 
     async def __anext__(self) -> DurableMessage:

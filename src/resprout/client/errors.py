@@ -158,7 +158,7 @@ def _at(time_us: int) -> str:
 
 
 class ClientError(ResproutError):
-    """Base of what a client raises besides UsageError."""
+    """Base class of every error of a client that is no UsageError."""
 
 
 class ConnectError(ClientError, ConnectionError):
@@ -253,7 +253,7 @@ class ReadError(ClientError):
 
 
 class CommitError(ClientError):
-    """A position in a log was not stored, or cannot be told; the text says why."""
+    """A position in a log was not stored, or cannot be read; the text has the reason."""
 
 
 class GapError(ReadError):

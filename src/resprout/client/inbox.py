@@ -303,7 +303,7 @@ def decoder_of(kind: type[T]) -> Decode[T]:
 
 
 class TypedMessage(Generic[T]):
-    """A message, and what it holds. Everything that a `resprout.Message` has is here as well."""
+    """A message with a decoded `value`. It has every attribute of a `resprout.Message`."""
 
     __slots__ = ("_decode", "_value", "message")
 
@@ -314,7 +314,7 @@ class TypedMessage(Generic[T]):
 
     @property
     def value(self) -> T:
-        """MistypedPayloadError when the payload does not fit."""
+        """The decoded payload. Raises MistypedPayloadError if it does not have the type."""
         if self._value is _UNREAD:
             try:
                 self._value = self._decode(self.message.payload)

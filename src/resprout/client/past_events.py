@@ -71,20 +71,22 @@ Start = Offset | datetime | Literal["earliest", "latest"]
 
 
 class EventsPage(msgspec.Struct, frozen=True):
+    """A page of stored events, as `Client.read` returns it."""
+
     journal: str
     messages: tuple[StoredMessage, ...]
     next: Offset
     """Start of the next page."""
     first: int
-    """The first position that is kept."""
+    """The first stored position."""
     end: int
-    """The position behind the last."""
+    """The position after the last stored one."""
     gaps: tuple[EventGap, ...] = ()
     """Gaps that this page skips (`allow_gaps`)."""
 
     @property
     def at_end(self) -> bool:
-        """Nothing more was kept when this was read."""
+        """Whether the page reaches the last stored event."""
         return self.next.position >= self.end
 
     def offset_of(self, message: StoredMessage) -> Offset:

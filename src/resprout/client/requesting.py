@@ -194,7 +194,7 @@ class ServedRequest(Generic[T]):
 
     @property
     def wants_reply(self) -> bool:
-        """False of a plain publication on the topic."""
+        """Whether a client waits for the reply: false for a plain publication on the topic."""
         attributes = self.message.attributes
         return str(attributes.get(REPLY_TO, "")).startswith(f"{REPLIES}/") and REQUEST_ID in attributes
 

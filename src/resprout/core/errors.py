@@ -80,7 +80,7 @@ logger.addFilter(_escape_record)
 
 
 class ResproutError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base class of all errors of this package."""
 
     def __str__(self) -> str:
         """The text, escaped: a reason may come from a peer, and a traceback shows it as it is."""
@@ -104,7 +104,7 @@ class WireError(PeerError):
 
 
 class UsageError(ResproutError, ValueError):
-    """The caller asked for something that cannot be; the text says what and where."""
+    """A wrong argument or input; the text names it and what is allowed."""
 
 
 class NoBrokerError(ResproutError):

@@ -27,7 +27,7 @@ class Guarantee(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """The word that scenarios, traces and users write."""
+        """The name in calls, scenarios and traces."""
         return self.name.lower()
 
     @property

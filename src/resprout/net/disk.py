@@ -187,7 +187,7 @@ class StoreRoom:
 
     def line(self) -> str:
         """For people."""
-        room = f"{self.free} bytes are free" if self.free >= 0 else "nobody knows how much is free"
+        room = f"{self.free} bytes are free" if self.free >= 0 else "the free space is not known"
         if self.trouble:
             return f"{self.path}: {self.trouble}; {room}"
         if self.is_full:

@@ -181,7 +181,7 @@ class Door:
         """The same of somebody that has shown by a secret to be this identity, and needs no name."""
         known = self.known(identity)
         if known is None:
-            return "the rules do not know it any more"
+            return "its identity is no longer in the rules"
         return "" if known.rights.sees else MAY_NOT_SEE
 
     def as_proven(self, asked: Who, proven: ProvenPeer | None) -> Who:
@@ -214,15 +214,15 @@ class Door:
         if identity is not None:
             known = rules.identities.get(identity)
             if known is None:
-                return Entrance("the rules do not know it any more")
+                return Entrance("its identity is no longer in the rules")
         else:
             names = (name for role, name in proven.names if role == "client") if proven is not None else iter(())
             known = rules.of_certificate(names)
         if known is None:
             if rules.anybody is None:
-                return Entrance("it has not shown that it is somebody whom the rules know")
+                return Entrance("it has not proven an identity of the rules")
             if rules.is_reserved(name):
-                return Entrance("the name that it wants belongs to somebody, and it has not shown that it is that one")
+                return Entrance("the rules reserve its name for an identity, which it has not proven")
             return Entrance(rights=rights_of(rules.anybody, name))
         if not known.may_be_called(name):
             return Entrance("it may not have the name that it wants")
@@ -244,7 +244,7 @@ def what_is_open(door: Door, listen: Address, insecure: bool) -> str:
     is_local = is_loopback(listen)
     if (door.keyring is not None and (door.has_rules or not insecure)) or (is_local and insecure):
         return ""
-    whoever = "every program on this machine" if is_local else f"whoever reaches {listen}"
+    whoever = "every program on this machine" if is_local else f"every machine that reaches {listen}"
     open_to = []
     if not door.has_rules and (door.keyring is None or not is_local):
         open_to.append("can publish and subscribe everywhere under any name (--rules)")

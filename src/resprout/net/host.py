@@ -393,7 +393,7 @@ class Host:
     def _where(self, peer: str) -> Address | str:
         if peer in self._barred:
             return CUT
-        return self.where(peer) or f"nobody knows where {peer} listens"
+        return self.where(peer) or f"the address of {peer} is not known"
 
     def _accept(self) -> TcpConnection:
         return self._new(None)

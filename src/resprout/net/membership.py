@@ -117,7 +117,7 @@ async def look_for_company(
             raise UsageError(final[0])
         if not waited:
             waited = True
-            whom = "its parent" if parent is not None else "somebody to join" if contacts else "its network"
+            whom = "its parent" if parent is not None else "a broker to join" if contacts else "its network"
             reasons = "; ".join(line.split(" ", 1)[1] for line, _, _ in refusals)
             say(f"{me} waits for {whom}: {reasons}")
         await asyncio.sleep(delay_s)

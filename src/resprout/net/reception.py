@@ -265,7 +265,7 @@ def _standing(entrance: Entrance) -> Standing:
 
 
 def _source(connection: PeerConnection) -> str:
-    return connection.address or "somebody"
+    return connection.address or "an unknown address"
 
 
 class Inquiries:

@@ -106,7 +106,7 @@ async def survey(asker: Asker, first: BrokerAccount, most_bytes: int | None = No
             missing[member.name] = _missing(member, "it was declared dead, and its place is not closed yet")
             return ()
         if not address:
-            missing[member.name] = _missing(member, "nobody knows where it listens")
+            missing[member.name] = _missing(member, "its address is not known")
             return ()
         async with turn:
             if time.monotonic() > until_s or asker.bytes_heard > bytes_max:

@@ -106,7 +106,7 @@ def _nodes(table: TomlTable, kind: FaultKind) -> tuple[str, ...]:
             table.fail("share", "a fault has nodes or a share of the brokers, not both")
         return ()  # drawn when it is known who is there by then
     if "except" in table:
-        table.fail("except", "it goes with a share: whoever is not named is not struck")
+        table.fail("except", "it needs a share: brokers without a name are not affected")
     nodes = table.texts("nodes", FAULT_NODES_MAX)
     if not nodes:
         table.fail("nodes", f"a {kind} needs at least one node")

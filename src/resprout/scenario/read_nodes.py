@@ -113,7 +113,7 @@ def _contacts(table: TomlTable, brokers: int, rng: Random) -> list[tuple[str, ..
         return [tuple(f"b{i}" for i in contacts) for contacts in drawn]
     named = table.texts("contacts", CONTACTS_MAX)
     if not named:
-        table.fail("contacts", "nobody knows anybody; name a broker, or leave it out to draw one")
+        table.fail("contacts", "no broker knows another one; name a broker, or leave it out to draw one")
     return [tuple(name for name in named if name != f"b{i}") if i else () for i in range(brokers)]
 
 
@@ -299,7 +299,7 @@ def _check_contacts(file: TomlTable, brokers: Sequence[BrokerSpec]) -> None:
             if contact == broker.name:
                 blame(file, "broker", broker.name, "contacts", "it names itself")
     if all(broker.contacts or broker.parent is not None for broker in brokers):
-        blame(file, "broker", brokers[0].name, "contacts", "everybody knows somebody: nobody founds the network")
+        blame(file, "broker", brokers[0].name, "contacts", "every broker knows another one, so none founds the network")
 
 
 def _check_sites(file: TomlTable, brokers: Sequence[BrokerSpec]) -> None:

@@ -379,8 +379,8 @@ def _told(terms: Terms) -> str:
     """What was asked for, in words, for whoever asks for something else under the same name."""
     filter = terms.filter if terms.where is None else f"{terms.filter} where {terms.where}"
     kind = "a group on" if terms.group else "one on"
-    most = f", of which at most {terms.max_pending} messages wait" if terms.when_full is WhenFull.DROP_OLDEST else ""
-    where = ", of which what waits is spilled to disk" if terms.when_full is WhenFull.SPILL else ""
+    most = f", with at most {terms.max_pending} waiting messages" if terms.when_full is WhenFull.DROP_OLDEST else ""
+    where = ", with its backlog on disk" if terms.when_full is WhenFull.SPILL else ""
     retry = terms.retry
     again = "" if retry is None else (
         f", with max_deliver {retry.max_deliver or 'none'}, ack_wait {retry.ack_wait_us / 1e6:g} s and dead letters on"

@@ -71,7 +71,7 @@ class PageAdmission:
         asks = {"WWW-Authenticate": 'Basic realm="resprout", charset="UTF-8"'}
         if "authorization" not in request.headers:
             raise HttpRefusal(HTTPStatus.UNAUTHORIZED, "show who you are", asks)
-        who = shorten(identity) or "somebody"
+        who = shorten(identity) or "an unknown client"
         self._refused(f"{who} from {request.source}, who wants to see pages,", fault)
         if fault == TOO_MANY:
             raise HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, fault, {"Retry-After": "5"})

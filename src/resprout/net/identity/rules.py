@@ -157,7 +157,7 @@ def _identity(table: TomlTable) -> KnownIdentity:
     secrets = tuple(table.attempt(("secrets", place), read_verifier, text) for place, text in enumerate(texts))
     certificates = table.texts("certificates", CERTIFICATES_MAX, ())
     if not secrets and not certificates:
-        table.fail("", "nobody could prove to be this one: give `secrets` or `certificates`")
+        table.fail("", "no client can prove this identity: give `secrets` or `certificates`")
     clients = table.texts("clients", FILTERS_MAX, (name, f"{name}.*"))
     for place, pattern in enumerate(clients):
         table.attempt(("clients", place), _check_pattern, pattern)

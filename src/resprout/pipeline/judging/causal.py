@@ -293,7 +293,7 @@ class Sweeps:
         ready = np.where(ordered, self._hints.ready[sequence], NEVER)
         if self._context.breaks_identity or "fifo" in self._checks.broken:
             ready = np.where(ordered, -1, NEVER)
-        earliest = np.where(ordered, sequence, NEVER)
+        earliest = np.where(ordered, sequence, np.int64(NEVER))  # a Python integer would have to fit in 32 bits
         lane = publications.lane[sequence] if publications.lanes > 1 else None
         ready, earliest = (_lowest_behind(column, lane) for column in (ready, earliest))
         suspect = self._judged[sequence] & (ready < publications.row[sequence]) & (earliest < sequence)

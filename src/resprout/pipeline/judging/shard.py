@@ -165,5 +165,5 @@ def _nothing_to_judge(context: Context, strongest: int, order: TotalOrderArrays,
     elif not context.logs.reads:
         reasons["log_read"] = audited_logs.NO_READS
     if not context.receipts.count and not context.receipts.refused_count:
-        reasons["receipt"] = "nobody was given a receipt"
+        reasons["receipt"] = "no client got a receipt"
     return reasons

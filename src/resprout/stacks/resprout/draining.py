@@ -136,7 +136,7 @@ class Draining:
         if any(map(self._is_unsafe, self._log.held_back)) or any(
             map(self._copies.is_only_here, self._log.entries.values())
         ):
-            return "a publication that nobody else has"
+            return "a publication that no other broker has"
         backlog = self._totals.backlog
         if self._totals.state is not TotalsState.RUNNING or any(backlog.has_any(name) for name in self._sessions.all):
             return "the place of a total"

@@ -295,7 +295,7 @@ class Durables:
             if state is not None:
                 return Consuming(Standing.ENDED, f"{message.subscription!r} was ended")
             return Consuming(
-                Standing.INCOMPLETE, f"nobody knows {message.subscription!r} any more: messages may be missing"
+                Standing.INCOMPLETE, f"no broker knows {message.subscription!r} any more: messages may be missing"
             )
         try:
             check_name(message.subscription, "name of a durable subscription")
@@ -406,7 +406,7 @@ class Durables:
         if life.leaving or life.retired or not life.goes_on or not self._holds_lease(life.now_us):
             return False
         if held.name not in self._denied:
-            life.note("note", f"somebody claims {held.name!r}, which is held here, for {state.home.name}")
+            life.note("note", f"a broker claims {held.name!r}, which is held here, for {state.home.name}")
         self._denied[held.name] = max(state.term, self._denied.get(held.name, 0))
         return True
 

@@ -218,7 +218,7 @@ class Newcomer:
             if self._candidates[0] == self._asked:
                 self._candidates.append(self._candidates.pop(0))
             if len(self._candidates) > 1:
-                self._peers.close(self._asked, f"{life.seat.name} asks somebody else for a place")
+                self._peers.close(self._asked, f"{life.seat.name} asks another broker for a place")
         self._move_to(NewcomerState.ASKING)
         self._asked = self._candidates[0]
         self._tried.add(self._asked)
@@ -319,7 +319,7 @@ class Newcomer:
         life, parent = self._life, peer.name
         head: Welcome = parcel.head
         if life.attached or parent != self._asked:
-            self._peers.close(parent, f"{life.seat.name} has asked somebody else for a place")
+            self._peers.close(parent, f"{life.seat.name} has asked another broker for a place")
             return
         life.move_to(LifeState.PLACED)
         self._search = None
