@@ -108,7 +108,7 @@ def test_enhanced_authentication_is_refused() -> None:
     [
         (Will("w", b"x", 2), ServerLimits(maximum_qos=1), Reason.QOS_NOT_SUPPORTED),
         (Will("w", b"x", 0, True), ServerLimits(retain_available=False), Reason.RETAIN_NOT_SUPPORTED),
-        (Will("$SYS/x", b"x"), DEFAULT, Reason.TOPIC_NAME_INVALID),
+        (Will("$SYS/x", b"x"), DEFAULT, Reason.NOT_AUTHORIZED),
         (Will("w/" * 40, b"x"), DEFAULT, Reason.TOPIC_NAME_INVALID),
         (Will("w", b"\xff", properties=Properties(payload_format=1)), DEFAULT, Reason.PAYLOAD_FORMAT_INVALID),
         (Will("w", b"", properties=Properties(user=(("a", "b" * 1_025),) * 70)), DEFAULT, Reason.QUOTA_EXCEEDED),

@@ -7,7 +7,7 @@ from resprout.mqtt.body import REASON_CODES
 from resprout.mqtt.incoming import check_publish_topic
 from resprout.mqtt.limits import NEVER_SECONDS, ServerLimits
 from resprout.mqtt.mapping import attributes_of
-from resprout.mqtt.packets import PACKET_ID_MAX, V5, Connack, Connect, Disconnect, Properties, Will
+from resprout.mqtt.packets import PACKET_ID_MAX, V3_1, V5, Connack, Connect, Disconnect, Properties, Will
 from resprout.mqtt.properties import CONNACK, DISCONNECT
 from resprout.mqtt.reasons import MqttError, Reason, return_code
 
@@ -60,7 +60,7 @@ def keep_alive_of(packet: Connect, limits: ServerLimits) -> int:
 def accept(packet: Connect, limits: ServerLimits, is_present: bool, client_id: str, expiry: int) -> Connack:
     """Return the CONNACK for an opened session."""
     if packet.version != V5:
-        return Connack(is_present)
+        return Connack(is_present and packet.version != V3_1)  # in MQTT 3.1 this bit is reserved
     found: dict[str, Any] = {}
     asked = packet.properties
     if expiry != (asked.session_expiry or 0):

@@ -42,7 +42,7 @@ def check_publish_topic(topic: str) -> None:
         raise MqttError(Reason.TOPIC_NAME_INVALID, str(error)) from None
     first = topic.partition("/")[0]
     if first == READ_ONLY or first in RESERVED:
-        raise MqttError(Reason.TOPIC_NAME_INVALID, f"clients may not publish to topics below {first}")
+        raise MqttError(Reason.NOT_AUTHORIZED, f"clients may not publish to topics below {first}")
     if len(topic) <= SHORT_TOPIC_LETTERS:
         if len(_topics) >= TOPICS_KEPT:
             _topics.clear()
@@ -168,10 +168,11 @@ class Incoming:
 
     # -- outcomes ------------------------------------------------------------------------------------------------------
 
-    def safe(self, token: int, out: list[Action]) -> None:
+    def safe(self, token: int, out: list[Action], has_audience: bool = True) -> None:
         entry = self._state.publications.pop(token, None)
         if entry is not None:
-            self._answer(entry, Reason.SUCCESS, "", out)
+            is_unheard = not has_audience and entry.qos == 1 and self._sender.version == V5
+            self._answer(entry, Reason.NO_MATCHING_SUBSCRIBERS if is_unheard else Reason.SUCCESS, "", out)
 
     def refused(self, token: int, reason: int, text: str, out: list[Action]) -> None:
         entry = self._state.publications.pop(token, None)

@@ -338,10 +338,11 @@ class ServerSession:
         state.outgoing.deliver(message, match, now_us + self._offset_us, out, source)
         return self._with_save(out)
 
-    def safe(self, token: int, now_us: int) -> list[Action]:
+    def safe(self, token: int, now_us: int, has_audience: bool = True) -> list[Action]:
+        """Handle a publication that is safe. If no subscription matches it, its PUBACK in MQTT 5 says so."""
         out: list[Action] = []
         try:
-            self._open_parts()[0].safe(token, out)
+            self._open_parts()[0].safe(token, out, has_audience)
         except MqttError as error:
             self._fail_if_open(error, now_us, out)
         return out

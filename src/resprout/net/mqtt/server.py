@@ -319,6 +319,10 @@ class MqttServer:
 
     # -- for sessions --------------------------------------------------------------------------------------------------
 
+    def has_audience(self, topic: str) -> bool:
+        """Return whether a subscription in the network may match the topic; True if this broker is not certain."""
+        return bool(self.broker.books.machine.has_audience(topic))
+
     def guarantee_of(self, topic: str, wanted: str | None) -> Guarantee:
         """Return the guarantee of a publication: the requested one, else that of the first matching rule. Raises
         UsageError if the requested value is invalid."""

@@ -14,7 +14,7 @@ import msgspec
 
 from resprout.core.contract import Answer, Deliver, EndCode
 from resprout.core.errors import UsageError
-from resprout.core.guarantee import STREAMS, Guarantee, ReceiptLevel
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
 from resprout.edge.durable_messages import Standing
@@ -30,7 +30,7 @@ from resprout.edge.requests import (
     UnsubscribeRequest,
 )
 from resprout.mqtt.actions import BeginSubscriptions, EndSubscriptions, PublishMessage
-from resprout.mqtt.mapping import attributes_of, guarantee_of
+from resprout.mqtt.mapping import attributes_of, guarantee_of, is_retained
 from resprout.mqtt.packets import Will
 from resprout.mqtt.reasons import MqttError, Reason
 from resprout.mqtt.subscriptions import SHARE
@@ -40,6 +40,7 @@ from resprout.net.host import Upward
 from resprout.net.in_process import OpenerCredentials
 from resprout.net.mqtt.embedded import EmbeddedClient, reason_of_end
 from resprout.net.mqtt.pending_subscriptions import PendingPacket, PendingSubscriptions
+from resprout.net.mqtt.receipts import AwaitedReceipts
 from resprout.net.mqtt.records import OWN_KEYS, PACKET, SESSION_KEYS, SESSIONS, SessionNote
 from resprout.net.mqtt.sources import DurableSource, end_durable
 
@@ -88,8 +89,11 @@ class TreeSession:
         self._left = False
         self._is_lost = False
         """Whether the tree has stopped serving this client."""
-        self._waiting: dict[str, deque[tuple[int, int]]] = {stream: deque() for stream in STREAMS}
-        """Number and token of publications without a receipt, by stream. Notes have negative tokens."""
+        self._awaited = AwaitedReceipts()
+        self._held_answers: deque[tuple[PendingPacket, Sequence[int], frozenset[tuple[str, int]]]] = deque()
+        """Answers to SUBSCRIBE and UNSUBSCRIBE, with the retained publications that have to be stored first."""
+        self._is_passing = False
+        """Whether `pass_messages` is scheduled."""
         self._deliveries: deque[tuple[DurableSource | None, deque[Message]]] = deque()
         """Messages from the tree that were not passed to the machine yet."""
         self._given: deque[_Given] = deque()
@@ -150,12 +154,13 @@ class TreeSession:
             if action.packet_id:
                 keys, attributes = SESSION_KEYS, {**attributes, PACKET: action.packet_id}
                 guarantee = max(guarantee, Guarantee.FIFO)  # keep it in one stream with the session's notes
+            is_unheard = action.waits and not self._server.has_audience(action.topic)
             stream, seq = self._publish(action.topic, action.payload, guarantee, attributes, keys)
         except UsageError as error:
             self._answer_publication(action.token, str(error), Reason.IMPLEMENTATION_SPECIFIC_ERROR)
             return
-        if action.waits:
-            self._waiting[stream].append((seq, action.token))
+        if (retains := is_retained(attributes)) or action.waits:
+            self._awaited.add(stream, seq, action.token, retains, is_unheard)
 
     def _publish(
         self,
@@ -190,7 +195,7 @@ class TreeSession:
             return
         self._notes += 1
         stream, seq = self._describe(driver.machine.state.dump())
-        self._waiting[stream].append((seq, -self._notes))
+        self._awaited.add(stream, seq, -self._notes)
 
     def _describe(self, data: bytes | None) -> tuple[str, int]:
         """Publish a note; `data` is None if the session ended. Return its stream and number."""
@@ -232,9 +237,11 @@ class TreeSession:
             self._server.notify(f"the will of MQTT client {self.name} cannot be published: {error}")
 
     def subscribe(self, action: BeginSubscriptions) -> None:
+        self.client.flush()  # earlier publications of the client come first
         self._pending.subscribe(action.token, [request.filter for _, _, request, _ in action.requests])
 
     def unsubscribe(self, action: EndSubscriptions) -> None:
+        self.client.flush()
         self._pending.unsubscribe(action.token, action.filters)
 
     def acknowledge(self, count: int) -> None:
@@ -280,6 +287,20 @@ class TreeSession:
             driver.connection.flush()
             self.client.flush()
 
+    def _pass_soon(self) -> None:
+        """Pass messages to the machine. While publications of the client wait for their receipts, do so in the next
+        turn, so that a client that receives its own publication gets the acknowledgement first."""
+        if not self._awaited:
+            self.pass_messages()
+        elif not self._is_passing:
+            self._is_passing = True
+            self._server.loop.call_soon(self._pass_now)
+
+    def _pass_now(self) -> None:
+        self._is_passing = False
+        if not self.is_over:
+            self.pass_messages()
+
     # -- what the tree says --------------------------------------------------------------------------------------------
 
     def _hear(self, effect: Upward) -> None:
@@ -287,7 +308,7 @@ class TreeSession:
             return
         if isinstance(effect, Deliver):
             self._deliveries.append((None, deque(effect.messages)))
-            self.pass_messages()
+            self._pass_soon()
             return
         if (end := reason_of_end(effect)) is not None:
             self._over(*end)
@@ -301,21 +322,27 @@ class TreeSession:
             self.began.set_result(None)
 
     def _turned(self, news: ReceiptTurned) -> None:
-        waiting = self._waiting[news.stream]
-        if news.receipt is not ReceiptLevel.SAFE or not waiting:
+        if news.receipt is not ReceiptLevel.SAFE:
             return
-        tokens = []
-        while waiting and waiting[0][0] <= news.last:
-            tokens.append(waiting.popleft()[1])
-        if not tokens:
+        awaited = self._awaited.take_safe(news.stream, news.last)
+        if not awaited:
             return
-        noted = -min(tokens)
+        noted = -min(one.token for one in awaited)
         self._safe_note = max(self._safe_note, noted)
         if (driver := self._live_driver) is not None:
             now = now_us()
-            driver.run([action for token in tokens if token > 0 for action in driver.machine.safe(token, now)])
+            driver.run([
+                action for one in awaited if one.token > 0
+                for action in driver.machine.safe(one.token, now, not one.is_unheard)
+            ])  # fmt: skip
             if noted > 0:
                 driver.saved(noted)
+        if any(one.is_retained for one in awaited):  # the store gets them in this turn, maybe after the session
+            self._server.loop.call_soon(self._stored, news.stream, news.last)
+
+    def _stored(self, stream: str, last: int) -> None:
+        self._awaited.settle_retained(stream, last)
+        self._answer_held()
 
     def _refused(self, news: Refused) -> None:
         request = news.request
@@ -327,14 +354,13 @@ class TreeSession:
             self._publication_refused(news)
 
     def _publication_refused(self, news: Refused) -> None:
-        waiting = self._waiting[news.stream]
-        tokens = [token for seq, token in waiting if news.first <= seq <= news.last]
-        self._waiting[news.stream] = deque([one for one in waiting if not news.first <= one[0] <= news.last])
+        tokens = [one.token for one in self._awaited.take_refused(news.stream, news.first, news.last) if one.token]
         if any(token < 0 for token in tokens):
             self._over(f"the session state cannot be saved: {news.reason}", EndCode.NONE)
             return
         for token in tokens:
             self._answer_publication(token, news.reason, Reason.NOT_AUTHORIZED)
+        self._answer_held()
         if len(tokens) < news.last - news.first + 1:  # QoS 0 has no acknowledgement, so the connection ends
             self._answer_publication(0, news.reason, Reason.NOT_AUTHORIZED)
 
@@ -387,7 +413,7 @@ class TreeSession:
     def _delivered(self, source: DurableSource, messages: Sequence[Message]) -> None:
         if not self.is_over:
             self._deliveries.append((source, deque(messages)))
-            self.pass_messages()
+            self._pass_soon()
 
     def _source_over(self, source: DurableSource, standing: Standing, reason: str) -> None:
         if self.is_over or self._sources.get(source.filter) is not source:
@@ -405,6 +431,18 @@ class TreeSession:
         self._server.figures.dropped += count
 
     def _answer_asked(self, asked: PendingPacket, reasons: Sequence[int]) -> None:
+        """Answer SUBSCRIBE or UNSUBSCRIBE. SUBACK waits for the client's earlier retained publications: the
+        subscription is too late for them, so they have to be in the store."""
+        earlier = self._awaited.retained if asked.is_subscribe else frozenset()
+        self._held_answers.append((asked, reasons, earlier))
+        self._answer_held()
+
+    def _answer_held(self) -> None:
+        while self._held_answers and not self._awaited.has_any(self._held_answers[0][2]):
+            asked, reasons, _ = self._held_answers.popleft()
+            self._answer(asked, reasons)
+
+    def _answer(self, asked: PendingPacket, reasons: Sequence[int]) -> None:
         driver, now = self._live_driver, now_us()
         if driver is None:
             return
