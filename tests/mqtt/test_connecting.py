@@ -258,7 +258,7 @@ def test_a_client_without_problem_information_gets_no_reason_strings() -> None:
     rig = Rig()
     rig.connect(request_problem_information=0)
     (puback,) = rig.publish("$SYS/x", qos=1, packet_id=1)
-    assert puback.reason == Reason.TOPIC_NAME_INVALID
+    assert puback.reason == Reason.NOT_AUTHORIZED
     assert puback.properties.reason_string is None
     rig.publish("$SYS/x")
     assert isinstance(rig.sent[-1], Disconnect)

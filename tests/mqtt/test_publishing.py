@@ -159,10 +159,10 @@ def test_qos_0_without_a_right_ends_the_connection() -> None:
 
 
 TOPICS = [
-    ("$SYS/broker", Reason.TOPIC_NAME_INVALID),
-    ("$share/g/t", Reason.TOPIC_NAME_INVALID),
-    ("$mqtt/x", Reason.TOPIC_NAME_INVALID),
-    ("$mqtt", Reason.TOPIC_NAME_INVALID),
+    ("$SYS/broker", Reason.NOT_AUTHORIZED),
+    ("$share/g/t", Reason.NOT_AUTHORIZED),
+    ("$mqtt/x", Reason.NOT_AUTHORIZED),
+    ("$mqtt", Reason.NOT_AUTHORIZED),
     ("x" * 513, Reason.TOPIC_NAME_INVALID),
     ("/" * 32, Reason.TOPIC_NAME_INVALID),
 ]
