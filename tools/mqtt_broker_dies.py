@@ -22,7 +22,7 @@ from paho.mqtt.properties import Properties
 
 from resprout.net.tree import LocalTree
 from resprout.scenario.load import parse_scenario
-from tools.mqtt_conformance import free_port
+from tools.mqtt_conformance import free_ports
 
 TREE: Final = """
 options = { heartbeat_us = 200_000, lease_us = 1_000_000 }
@@ -118,9 +118,7 @@ class Client:
 
 async def play(qos: int, messages: int = 400, rate: int = 250) -> Round:
     """Play one round. Raises TimeoutError if a step takes longer than `SECONDS_MAX`."""
-    port = free_port()
-    while port > 65_500:
-        port = free_port()
+    port = free_ports(3)
     async with LocalTree(parse_scenario(TREE), mqtt_port=port) as tree:
         ports = (port + 2, port)
         sub, pub = Client("subscriber", ports), Client("publisher", ports)

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-
 from tools.mqtt_broker_dies import play
 
 

@@ -104,8 +104,9 @@ class Incoming:
             reason = Reason.PACKET_IDENTIFIER_NOT_FOUND if self._sender.version == V5 else Reason.SUCCESS
             self._sender.send(Pubcomp(packet_id, reason), "", out)
             return
-        if entry.reason < 0:
-            raise protocol_error("PUBREL before PUBREC")
+        if entry.reason < 0 or entry in self._acks[1]:  # the client does not wait for PUBREC
+            entry.is_released = True
+            return
         del self._state.received[packet_id]
         self._unreleased.discard(packet_id)
         self._sender.send(Pubcomp(packet_id), "", out)
@@ -131,6 +132,7 @@ class Incoming:
             if packet_id not in self._unreleased:
                 self._count()
                 self._unreleased.add(packet_id)
+            known.is_released = False
             if known not in self._acks[1]:
                 known.connection = state.connection
                 self._append(1, known)
@@ -200,11 +202,16 @@ class Incoming:
             else:
                 if first.reason >= FAILURE:
                     self._unreleased.discard(first.packet_id)
-                self._sender.send(Pubrec(first.packet_id, first.reason), explained, out)
+                self._pubrec(first, explained, out)
+
+    def _pubrec(self, entry: Inbound, text: str, out: list[Action]) -> None:
+        self._sender.send(Pubrec(entry.packet_id, entry.reason), text, out)
+        if entry.is_released and entry.reason < FAILURE:
+            self.release(entry.packet_id, out)
 
     def send_due(self, out: list[Action]) -> None:
         """Acknowledge publications that were confirmed on an earlier connection and retransmitted on this one."""
         acks = self._acks[1]
         while acks and acks[0].reason >= 0:
             first = acks.popleft()
-            self._sender.send(Pubrec(first.packet_id, first.reason), "", out)
+            self._pubrec(first, "", out)

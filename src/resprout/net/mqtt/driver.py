@@ -161,11 +161,11 @@ class ConnectionDriver:
         self._set_timer()
 
     def finish(self) -> None:
-        """Publish a note if packets wait for it."""
-        if self._is_changed:
-            self._is_changed = False
-            if self.session is not None:
-                self.session.save()
+        """Publish a note if packets wait for it, or if the will was published or deleted."""
+        session = self.session
+        if session is not None and (self._is_changed or session.has_new_will):
+            session.save()
+        self._is_changed = False
 
     def _tree(self) -> "TreeSession":
         assert self.session is not None, "actions on the tree need a session"

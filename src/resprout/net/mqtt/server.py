@@ -39,6 +39,7 @@ from resprout.net.mqtt.connection import MqttConnection
 from resprout.net.mqtt.driver import ConnectionDriver
 from resprout.net.mqtt.layers import Layer, Layers, TlsLayer, WebSocketLayer, websocket_library
 from resprout.net.mqtt.opening import SessionOpening
+from resprout.net.mqtt.orphans import Orphans
 from resprout.net.mqtt.settings import SCHEMES, MqttSettings
 from resprout.net.mqtt.shared import RETAINED_KEYS, SharedState
 from resprout.net.mqtt.sources import DurableSource
@@ -86,7 +87,7 @@ class MqttServer:
         self._note = note
         # Embedded clients present their MQTT client's credentials to other brokers, never the broker's certificate.
         outward = Keyring(Tls(certificates.authority)) if certificates is not None else None
-        self._opening = SessionOpening(self, door, outward)
+        self.opening = SessionOpening(self, door, outward)
         self._broker: RunningBroker | None = None
         self._places: dict[str, ListeningPlace] = {}
         self._connections: dict[int, MqttConnection] = {}
@@ -98,6 +99,8 @@ class MqttServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closing = False
         self._serving_task: asyncio.Task[None] | None = None
+        self._watch_task: asyncio.Task[None] | None = None
+        self._orphans: Orphans | None = None
         self._limits = ServerLimits(
             receive_maximum=settings.receive_maximum,
             packet_bytes_max=settings.packet_bytes_max,
@@ -135,6 +138,8 @@ class MqttServer:
             await place.serve(partial(self._accept, kind))
             self._note(Note("mqtt", {"detail": f"{SCHEMES[kind]}://{place.address}"}))
         self.serving.set()
+        self._orphans = Orphans(self)
+        self._watch_task = self._run(self._orphans.watch())
         if (period_s := self.settings.sys_seconds) > 0:
             since_s = time.monotonic()
             while not self.is_closing:
@@ -165,8 +170,11 @@ class MqttServer:
 
     async def close(self) -> None:
         self.is_closing = True
-        if self._serving_task is not None:
-            self._serving_task.cancel()
+        for task in (self._serving_task, self._watch_task):
+            if task is not None:
+                task.cancel()
+        if self._orphans is not None:
+            self._orphans.close()
         for place in self._places.values():
             place.close()
         for session in list(self.sessions.values()):
@@ -183,7 +191,7 @@ class MqttServer:
             await asyncio.sleep(FAREWELL_SECONDS)
         for connection in list(self._connections.values()):
             connection.abort("the broker stops")
-        self._opening.close()
+        self.opening.close()
         if self._shared is not None:
             await self._shared.close()
         if self._tasks:
@@ -254,7 +262,7 @@ class MqttServer:
     def open(self, driver: ConnectionDriver, action: OpenSession) -> None:
         driver.connection.stop_deadline()
         self._strangers.leave(driver.connection)
-        self._run(self._opening.open(driver, action))
+        self._run(self.opening.open(driver, action))
 
     @property
     def shared(self) -> SharedState:

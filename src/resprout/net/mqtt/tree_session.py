@@ -39,10 +39,12 @@ from resprout.net.event_loop import now_us, wall_us
 from resprout.net.host import Upward
 from resprout.net.in_process import OpenerCredentials
 from resprout.net.mqtt.embedded import EmbeddedClient, reason_of_end
+from resprout.net.mqtt.notes import NoteWriter
 from resprout.net.mqtt.pending_subscriptions import PendingPacket, PendingSubscriptions
 from resprout.net.mqtt.receipts import AwaitedReceipts
-from resprout.net.mqtt.records import OWN_KEYS, PACKET, SESSION_KEYS, SESSIONS, SessionNote
+from resprout.net.mqtt.records import PACKET, SESSION_KEYS, SessionNote
 from resprout.net.mqtt.sources import DurableSource, end_durable
+from resprout.net.mqtt.wills import unpacked_will
 
 if TYPE_CHECKING:
     from resprout.net.mqtt.driver import ConnectionDriver
@@ -102,10 +104,7 @@ class TreeSession:
         """Durable subscriptions by filter, as the client sent it."""
         self._pending = PendingSubscriptions(self._ask, self._end, self._answer_asked)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._notes = self._safe_note = 0
-        """Number of notes published by this process, and number of the last one that is safe."""
-        self._stamp = 0
-        """Stamp of the last note."""
+        self._notes = NoteWriter(self.client, name, client_id, who.identity or "")
         self._news: dict[type, Callable[[Any], None]] = {
             SessionBegan: self._begin,
             ReceiptTurned: self._turned,
@@ -136,8 +135,8 @@ class TreeSession:
         self._left = True
         sources = list(self._sources.values())
         if ends and not self._is_lost:
-            if self.is_persistent and self._stamp:
-                self._describe(None)
+            if self._notes.has_any:
+                self._notes.write_end()
                 self.client.flush()
             await asyncio.gather(*[
                 self._server.leave_share(source) if source.is_shared else source.end() for source in sources
@@ -181,34 +180,33 @@ class TreeSession:
     @property
     def next_note(self) -> int:
         """Number of the next note to publish."""
-        return self._notes + 1
+        return self._notes.count + 1
 
     @property
     def unsafe_note(self) -> int:
         """Number of the last note if it is not safe yet; 0 if all notes are safe."""
-        return self._notes if self._notes > self._safe_note else 0
+        return self._notes.count if self._notes.count > self._notes.last_safe else 0
+
+    @property
+    def has_new_will(self) -> bool:
+        """Whether the will differs from the one in the last note."""
+        driver = self._live_driver
+        return driver is not None and driver.machine.will is not self._notes.will and not self.is_over
 
     def save(self) -> None:
         """Publish a note with the state of the session. When it is safe, `saved` of the driver is called."""
         driver = self._live_driver
         if driver is None or driver.machine.state is None:
             return
-        self._notes += 1
-        stream, seq = self._describe(driver.machine.state.dump())
-        self._awaited.add(stream, seq, -self._notes)
-
-    def _describe(self, data: bytes | None) -> tuple[str, int]:
-        """Publish a note; `data` is None if the session ended. Return its stream and number."""
-        self._stamp = max(self._stamp + 1, wall_us())
+        machine = driver.machine
+        data = driver.machine.state.dump() if self.is_persistent else b""
         done = {source.filter: source.marks() for source in self._sources.values() if not source.is_shared}
-        note = SessionNote(
-            self.name, self._stamp, self._server.broker.name, self.client_id, self.who.identity or "", done, data
-        )
-        return self.client.publish(SESSIONS, msgspec.msgpack.encode(note), Guarantee.CAUSAL, {}, OWN_KEYS)
+        stream, seq = self._notes.write(self._server.shared.home, data, done, machine.will, machine.expiry)
+        self._awaited.add(stream, seq, -self._notes.count)
 
     def adopt(self, note: SessionNote, shared: Sequence[str]) -> None:
         """Resume a session of another broker from its note. `shared` has the filters of its shared subscriptions."""
-        self._stamp = note.stamp
+        self._notes.follow(note)
         for topic_filter in (*note.done, *shared):
             self._pending.adopt(topic_filter)
             if (source := self._sources.get(topic_filter)) is not None:
@@ -216,8 +214,19 @@ class TreeSession:
 
     def forget(self, note: SessionNote) -> None:
         """End a session of another broker that has the same name."""
-        self._stamp = note.stamp
-        self._describe(None)
+        self._notes.follow(note)
+        self._notes.write_end()
+        self.client.flush()
+
+    def settle_orphan(self, note: SessionNote, ends: bool) -> None:
+        """Publish the will of a session whose process is gone, and record it; with `ends`, end the session."""
+        self._notes.follow(note)
+        if (will := unpacked_will(note.will)) is not None:
+            self.publish_will(will)
+        if ends:
+            self._notes.write_end()
+        else:
+            self._notes.write_settled(note)
         self.client.flush()
 
     async def end_elsewhere(self, topic_filter: str) -> None:
@@ -229,6 +238,7 @@ class TreeSession:
         try:
             attributes = attributes_of(will.qos, will.retain, will.properties, wall_us())
             guarantee = self._server.guarantee_of(will.topic, guarantee_of(will.properties))
+            guarantee = max(guarantee, Guarantee.FIFO)  # keep it in one stream with the session's notes
             if self._is_lost:
                 self._server.publish_for(self, will.topic, will.payload, guarantee, attributes)
             else:
@@ -328,7 +338,7 @@ class TreeSession:
         if not awaited:
             return
         noted = -min(one.token for one in awaited)
-        self._safe_note = max(self._safe_note, noted)
+        self._notes.last_safe = max(self._notes.last_safe, noted)
         if (driver := self._live_driver) is not None:
             now = now_us()
             driver.run([
