@@ -6,9 +6,8 @@ machine until the session ends or another connection resumes it, because a will 
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from resprout.core.message import Message
 from resprout.mqtt.actions import (
@@ -45,23 +44,11 @@ class ConnectionDriver:
         """Session in the tree; None before CONNECT is accepted and after another connection has resumed the session."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
-        self._held: deque[Packet | AckMessages | int] = deque()
+        self._held: list[Packet | AckMessages | int] = []
         """Packets and `AckMessages` actions that wait until the session is saved, in order, each behind the number of
         the note that has to be safe first."""
         self._is_changed = False
         """Whether the session must be saved at the end of this call."""
-        self._do: dict[type, Callable[[Any], None]] = {
-            SendPacket: lambda action: self._send(action.packet),
-            SaveSession: lambda action: self._save_session(),
-            CloseConnection: self._close,
-            OpenSession: lambda action: server.open(self, action),
-            PublishMessage: lambda action: self._tree().publish(action),
-            BeginSubscriptions: lambda action: self._tree().subscribe(action),
-            EndSubscriptions: lambda action: self._tree().unsubscribe(action),
-            AckMessages: self._acknowledge,
-            PublishWill: lambda action: self._tree().publish_will(action.will),
-            EndSession: lambda action: self._end(),
-        }
         connection.take = self.receive
         connection.lost = self.lost
         connection.drained = self._drained
@@ -109,7 +96,7 @@ class ConnectionDriver:
 
     def _execute(self, actions: Sequence[Action]) -> None:
         for action in actions:
-            self._do[type(action)](action)
+            _DO[type(action)](self, action)
 
     def _send(self, packet: Packet) -> None:
         if self._held:
@@ -150,7 +137,7 @@ class ConnectionDriver:
                     self.session.acknowledge(first.count)
             else:
                 self.connection.send(first)
-            held.popleft()
+            held.pop(0)
         self.connection.flush()
 
     def _settle(self) -> None:
@@ -176,7 +163,7 @@ class ConnectionDriver:
         for held in self._held:
             if isinstance(held, Disconnect):  # the client gets all other packets on its next connection
                 self.connection.send(held)
-        self._held = deque([held for held in self._held if isinstance(held, int | AckMessages)])
+        self._held = [held for held in self._held if isinstance(held, int | AckMessages)]
         self.connection.close(action.text)
 
     def deliver(self, message: Message, source: str) -> None:
@@ -212,3 +199,18 @@ class ConnectionDriver:
         if due is not None and due <= now:
             self._execute(self.machine.tick(now))
         self._settle()
+
+
+_DO: Final[Mapping[type, Callable[[ConnectionDriver, Any], None]]] = {
+    SendPacket: lambda driver, action: driver._send(action.packet),
+    SaveSession: lambda driver, action: driver._save_session(),
+    CloseConnection: ConnectionDriver._close,
+    OpenSession: lambda driver, action: driver._server.open(driver, action),
+    PublishMessage: lambda driver, action: driver._tree().publish(action),
+    BeginSubscriptions: lambda driver, action: driver._tree().subscribe(action),
+    EndSubscriptions: lambda driver, action: driver._tree().unsubscribe(action),
+    AckMessages: ConnectionDriver._acknowledge,
+    PublishWill: lambda driver, action: driver._tree().publish_will(action.will),
+    EndSession: lambda driver, action: driver._end(),
+}
+"""What to do for each action; shared by all connections, which are many."""

@@ -4,7 +4,6 @@ Concurrent requests for a filter share one subscription request in the tree. If 
 being unsubscribed, the request is sent after the unsubscription completes. Packets are answered in order.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -35,7 +34,7 @@ class PendingSubscriptions:
         self._ask = ask
         self._end = end
         self._answer = answer
-        self._asked: deque[PendingPacket] = deque()
+        self._asked: list[PendingPacket] = []
         self._confirmed: dict[str, bool] = {}
         """Whether the tree has confirmed the subscription, by filter."""
         self._ending: dict[str, bool] = {}
@@ -107,6 +106,6 @@ class PendingSubscriptions:
 
     def _settle(self) -> None:
         while self._asked and None not in self._asked[0].reasons:
-            asked = self._asked.popleft()
+            asked = self._asked.pop(0)
             reasons: list[Any] = asked.reasons
             self._answer(asked, tuple(reasons))

@@ -3,8 +3,6 @@
 from collections import deque
 from typing import Final, NamedTuple
 
-from resprout.core.guarantee import STREAMS
-
 QOS_0: Final = 0
 """Token of a retained publication with QoS 0, which has no acknowledgement."""
 
@@ -20,7 +18,8 @@ class Awaited(NamedTuple):
 
 class AwaitedReceipts:
     def __init__(self) -> None:
-        self._waiting: dict[str, deque[Awaited]] = {stream: deque() for stream in STREAMS}
+        self._waiting: dict[str, deque[Awaited]] = {}
+        """By stream; a deque takes 760 bytes, and most clients publish nothing."""
         self._retained: set[tuple[str, int]] = set()
         """Stream and number of retained publications."""
 
@@ -29,9 +28,14 @@ class AwaitedReceipts:
 
     def add(self, stream: str, seq: int, token: int, is_retained: bool = False, is_unheard: bool = False) -> None:
         """Add a publication. Numbers rise within a stream."""
-        self._waiting[stream].append(Awaited(seq, token, is_retained, is_unheard))
+        self._of(stream).append(Awaited(seq, token, is_retained, is_unheard))
         if is_retained:
             self._retained.add((stream, seq))
+
+    def _of(self, stream: str) -> deque[Awaited]:
+        if (waiting := self._waiting.get(stream)) is None:
+            waiting = self._waiting[stream] = deque()
+        return waiting
 
     @property
     def retained(self) -> frozenset[tuple[str, int]]:
@@ -44,8 +48,8 @@ class AwaitedReceipts:
 
     def take_safe(self, stream: str, last: int) -> list[Awaited]:
         """Remove and return the publications up to this number. `settle_retained` follows."""
-        waiting = self._waiting[stream]
-        found = []
+        found: list[Awaited] = []
+        waiting = self._waiting.get(stream)
         while waiting and waiting[0].seq <= last:
             found.append(waiting.popleft())
         return found
@@ -56,7 +60,7 @@ class AwaitedReceipts:
 
     def take_refused(self, stream: str, first: int, last: int) -> list[Awaited]:
         """Remove and return the publications between these numbers."""
-        waiting = self._waiting[stream]
+        waiting = self._of(stream)
         found = [one for one in waiting if first <= one.seq <= last]
         self._waiting[stream] = deque([one for one in waiting if not first <= one.seq <= last])
         self._retained.difference_update([(stream, one.seq) for one in found])

@@ -40,6 +40,7 @@ from resprout.net.mqtt.driver import ConnectionDriver
 from resprout.net.mqtt.layers import Layer, Layers, TlsLayer, WebSocketLayer, websocket_library
 from resprout.net.mqtt.opening import SessionOpening
 from resprout.net.mqtt.orphans import Orphans
+from resprout.net.mqtt.proxy import is_proxy
 from resprout.net.mqtt.settings import SCHEMES, MqttSettings
 from resprout.net.mqtt.shared import RETAINED_KEYS, SharedState
 from resprout.net.mqtt.sources import DurableSource
@@ -216,9 +217,8 @@ class MqttServer:
         """Register a new connection, or close it if a limit is reached."""
         self._numbers += 1
         connection.number = self._numbers
-        source, most = source_of(connection.address), self._door.limits.address_connections
         self._connections[connection.number] = connection
-        self._crowd.enter(source)
+        self._crowd.enter(source_of(connection.address))
         self.figures.connections += 1
         strangers = self._strangers
         while len(strangers) >= strangers.places or (
@@ -231,14 +231,31 @@ class MqttServer:
             stranger.abort("closed without CONNECT to make room for another connection")
         if self.is_closing:
             connection.abort("the broker stops")
-        elif not is_local(source) and self._crowd[source] > most:
-            self.refused(connection, f"{most} connections from one address is the limit")
-            connection.abort("too many connections from this address")
+        elif self._is_crowded(connection):
+            pass
         elif len(self._connections) > self.settings.connections_max:
             self.refused(connection, f"{self.settings.connections_max} MQTT connections is the limit")
             connection.abort("too many connections")
         else:
             strangers.enter(connection)
+
+    def _is_crowded(self, connection: MqttConnection) -> bool:
+        """Close the connection if its address has too many. Return whether it was closed."""
+        source, most = source_of(connection.address), self._door.limits.address_connections
+        if is_local(source) or self._crowd[source] <= most or is_proxy(connection.address, self.settings.proxies):
+            return False
+        self.refused(connection, f"{most} connections from one address is the limit")
+        connection.abort("too many connections from this address")
+        return True
+
+    def found_address(self, connection: MqttConnection, address: str) -> None:
+        """Count a connection from a proxy for the address of the client that the proxy announced."""
+        self._strangers.leave(connection)
+        self._crowd.leave(source_of(connection.address))
+        connection.address = address
+        self._crowd.enter(source_of(address))
+        if not self._is_crowded(connection):
+            self._strangers.enter(connection)
 
     def left(self, connection: MqttConnection) -> None:
         if self._connections.pop(connection.number, None) is not None:

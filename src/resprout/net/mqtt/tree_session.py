@@ -7,7 +7,7 @@ them up to the limit per subscriber (`subscriber_bytes`) and ends the session if
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -92,28 +92,19 @@ class TreeSession:
         self._is_lost = False
         """Whether the tree has stopped serving this client."""
         self._awaited = AwaitedReceipts()
-        self._held_answers: deque[tuple[PendingPacket, Sequence[int], frozenset[tuple[str, int]]]] = deque()
+        self._held_answers: list[tuple[PendingPacket, Sequence[int], frozenset[tuple[str, int]]]] = []
         """Answers to SUBSCRIBE and UNSUBSCRIBE, with the retained publications that have to be stored first."""
         self._is_passing = False
         """Whether `pass_messages` is scheduled."""
         self._deliveries: deque[tuple[DurableSource | None, deque[Message]]] = deque()
         """Messages from the tree that were not passed to the machine yet."""
-        self._given: deque[_Given] = deque()
+        self._given: list[_Given] = []
         """Messages that were passed to the machine and are not done, in order."""
         self._sources: dict[str, DurableSource] = {}
         """Durable subscriptions by filter, as the client sent it."""
         self._pending = PendingSubscriptions(self._ask, self._end, self._answer_asked)
         self._tasks: set[asyncio.Task[None]] = set()
         self._notes = NoteWriter(self.client, name, client_id, who.identity or "")
-        self._news: dict[type, Callable[[Any], None]] = {
-            SessionBegan: self._begin,
-            ReceiptTurned: self._turned,
-            Refused: self._refused,
-            SubscriptionConfirmed: lambda news: self._pending.confirmed(news.filter),
-            SubscriptionEnded: lambda news: self._pending.ended(news.filter),
-            RoomAgain: lambda news: self._room(),
-            SessionLost: self._lost,
-        }
 
     def start(self) -> None:
         self.client.start()
@@ -258,8 +249,8 @@ class TreeSession:
         """Acknowledge the next `count` messages in the tree, in the order in which they were passed to the machine."""
         deliveries = 0
         done: dict[DurableSource, list[Message]] = {}
-        for _ in range(count):
-            given = self._given.popleft()
+        taken, self._given = self._given[:count], self._given[count:]
+        for given in taken:
             if given.source is None:
                 deliveries += given.is_last
             else:
@@ -323,9 +314,9 @@ class TreeSession:
         if (end := reason_of_end(effect)) is not None:
             self._over(*end)
         elif isinstance(effect, Answer):
-            handler = self._news.get(type(effect.body))
+            handler = _NEWS.get(type(effect.body))
             if handler is not None:
-                handler(effect.body)
+                handler(self, effect.body)
 
     def _begin(self, news: SessionBegan) -> None:
         if not self.began.done():
@@ -449,7 +440,7 @@ class TreeSession:
 
     def _answer_held(self) -> None:
         while self._held_answers and not self._awaited.has_any(self._held_answers[0][2]):
-            asked, reasons, _ = self._held_answers.popleft()
+            asked, reasons, _ = self._held_answers.pop(0)
             self._answer(asked, reasons)
 
     def _answer(self, asked: PendingPacket, reasons: Sequence[int]) -> None:
@@ -471,6 +462,18 @@ class TreeSession:
     def _live_driver(self) -> "ConnectionDriver | None":
         """Driver whose machine has this session; None if there is none, so answers are dropped."""
         return self.driver if self.driver is not None and self.driver.session is self else None
+
+
+_NEWS: Final[Mapping[type, Callable[[TreeSession, Any], None]]] = {
+    SessionBegan: TreeSession._begin,
+    ReceiptTurned: TreeSession._turned,
+    Refused: TreeSession._refused,
+    SubscriptionConfirmed: lambda session, news: session._pending.confirmed(news.filter),
+    SubscriptionEnded: lambda session, news: session._pending.ended(news.filter),
+    RoomAgain: lambda session, news: session._room(),
+    SessionLost: TreeSession._lost,
+}
+"""Handlers of answers from the tree, shared by all sessions."""
 
 
 class OpenError(Exception):
