@@ -65,7 +65,8 @@ def test_a_page_with_mqtt_js_is_a_client(tmp_path: Path) -> None:
             browser = await asyncio.create_subprocess_exec(
                 str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                 "--disable-background-networking", f"--user-data-dir={tmp_path / 'profile'}",
-                "--remote-debugging-port=0", url, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
+                "--remote-debugging-port=0", url,
+                stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
             try:
                 ready = await peer.receive()

@@ -83,6 +83,7 @@ def test_empty_client_identifiers() -> None:
     rig = Rig(V3_1_1)
     assert rig.ask("", clean=False) == [Connack(False, ReturnCode.IDENTIFIER_REJECTED)]
     assert rig.is_closed
+    assert Rig(V3_1).ask("", clean=True) == [Connack(False, ReturnCode.IDENTIFIER_REJECTED)]
 
 
 def test_long_client_identifiers_are_refused() -> None:

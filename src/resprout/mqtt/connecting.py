@@ -18,6 +18,8 @@ def check_connect(packet: Connect, limits: ServerLimits) -> None:
     """Raise MqttError if the server cannot serve this CONNECT, regardless of authentication."""
     if packet.properties.authentication_method is not None:
         raise MqttError(Reason.BAD_AUTHENTICATION_METHOD, "enhanced authentication is not supported")
+    if not packet.client_id and packet.version == V3_1:
+        raise MqttError(Reason.CLIENT_IDENTIFIER_NOT_VALID, "MQTT 3.1 needs a client identifier")
     if not packet.client_id and not packet.clean_start and packet.version != V5:
         raise MqttError(Reason.CLIENT_IDENTIFIER_NOT_VALID, "an empty client identifier needs a clean session")
     if len(packet.client_id.encode()) > limits.client_id_bytes_max:

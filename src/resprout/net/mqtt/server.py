@@ -359,12 +359,12 @@ class MqttServer:
         return Guarantee.CAUSAL
 
     def retained_for(self, filters: Sequence[str], reasons: Sequence[int]) -> list[Message]:
-        """Return the retained messages that match the filters with a successful reason code."""
+        """Return the retained messages that match the filters with a successful reason code, oldest first."""
         found: dict[str, Message] = {}
         for topic_filter, reason in zip(filters, reasons, strict=True):
             if reason < Reason.UNSPECIFIED_ERROR:
                 found.update({message.topic: message for message in self.retained.match(topic_filter, wall_us())})
-        return list(found.values())
+        return sorted(found.values(), key=_stamp_of)
 
     def retaining(
         self, topic: str, payload: bytes, attributes: dict[str, AttributeValue]
@@ -407,6 +407,11 @@ class MqttServer:
 
     def notify(self, detail: str) -> None:
         self._note(Note("note", {"detail": detail}))
+
+
+def _stamp_of(message: Message) -> int:
+    stamp = message.attributes.get(STAMP)
+    return stamp if type(stamp) is int else 0
 
 
 _REASONS: Final = {
