@@ -77,7 +77,7 @@ async def _started(stack: AsyncExitStack, name: str, command: rows.Command) -> R
 
 
 def _commands() -> dict[str, rows.Command]:
-    found = {OURS: _ours}
+    found: dict[str, rows.Command] = {OURS: _ours}
     mosquitto = find_server("mosquitto")
     if mosquitto is None:
         left_out("mosquitto", "it is not installed")

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -64,7 +65,7 @@ class Client:
         self.acknowledged = 0
         self.last_new = 0.0
         self.last = 0.0
-        self.paho = client = paho.Client(paho.CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
+        self.paho = client = paho.Client(CallbackAPIVersion.VERSION2, name, protocol=paho.MQTTv5)
         client.max_inflight_messages_set(50)
         client.reconnect_delay_set(1, 1)
         client.on_connect = self._connected
@@ -86,7 +87,7 @@ class Client:
         self.paho.loop_stop()
 
     def _aim(self) -> None:
-        session = Properties(PacketTypes.CONNECT)
+        session = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         session.SessionExpiryInterval = 3_600
         port = self._ports[self._has_moved]
         self.paho.connect_async("127.0.0.1", port, keepalive=20, clean_start=False, properties=session)

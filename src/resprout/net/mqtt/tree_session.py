@@ -102,7 +102,7 @@ class TreeSession:
         """Messages that were passed to the machine and are not done, in order."""
         self._sources: dict[str, DurableSource] = {}
         """Durable subscriptions by filter, as the client sent it."""
-        self._pending = PendingSubscriptions(self._ask, self._end, self._answer_asked)
+        self._pending: PendingSubscriptions = PendingSubscriptions(self._ask, self._end, self._answer_asked)
         self._tasks: set[asyncio.Task[None]] = set()
         self._notes = NoteWriter(self.client, name, client_id, who.identity or "")
 
