@@ -9,6 +9,8 @@ from resprout.cli.mqtt_settings import read_mqtt
 from resprout.core.errors import UsageError
 from resprout.mqtt.encoder import encode
 from resprout.mqtt.packets import V5, Connack, Connect
+from resprout.net.connection_limits import BrokerLimits
+from resprout.net.door import Door
 from resprout.net.mqtt.layers import LayerError
 from resprout.net.mqtt.proxy import SIGNATURE, ProxyLayer, is_proxy, parse_network
 from resprout.scenario.source import parse_source
@@ -101,15 +103,19 @@ def test_a_client_behind_a_proxy_is_known_by_its_own_address() -> None:
 
 def test_limits_count_the_clients_behind_a_proxy_by_their_own_addresses() -> None:
     async def work() -> None:
-        async with mqtt_broker(settings=PROXIES) as broker:
-            most = broker.running.broker.door.limits.address_connections
-            for _ in range(most):  # as if so many were connected
-                broker.server._crowd.enter(CLIENT)
-            async with mqtt_peer(broker.address) as one, mqtt_peer(broker.address) as other:
-                one.writer.write(header())
-                one.say(Connect("one", V5))
-                assert await one.ended() == []
-                other.writer.write(header("203.0.113.10"))
-                assert not (await other.connect("other")).reason
+        door = Door(limits=BrokerLimits(address_connections=1))
+        async with (
+            mqtt_broker(door=door, settings=PROXIES) as broker,
+            mqtt_peer(broker.address) as first,
+            mqtt_peer(broker.address) as second,
+            mqtt_peer(broker.address) as other,
+        ):
+            first.writer.write(header())
+            assert not (await first.connect("first")).reason
+            second.writer.write(header())
+            second.say(Connect("second", V5))
+            assert await second.ended() == []
+            other.writer.write(header("203.0.113.10"))
+            assert not (await other.connect("other")).reason
 
     run(work())

@@ -11,7 +11,6 @@ session has changed.
 """
 
 import asyncio
-import contextlib
 import hashlib
 import time
 from typing import TYPE_CHECKING, Final
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from resprout.core.errors import UsageError
 from resprout.mqtt.limits import NEVER_SECONDS
 from resprout.net.in_process import OpenerCredentials
-from resprout.net.mqtt.records import SessionNote
+from resprout.net.mqtt.records import SESSIONS_MAX, SessionNote
 from resprout.net.mqtt.shared import HOMES, OWN_TOPICS
 from resprout.net.mqtt.sources import durable_name, end_durable
 from resprout.net.mqtt.tree_session import OpenError, TreeSession
@@ -44,6 +43,8 @@ class Orphans:
         self._server = server
         self._gone_since: dict[str, float] = {}
         """When the subscription of each absent process was first missing."""
+        self._given_up: dict[str, int] = {}
+        """Stamps of notes for which the tree refused this broker, by name of the session."""
         self._tasks: set[asyncio.Task[None]] = set()
         server.shared.ended = self.ended
 
@@ -51,8 +52,13 @@ class Orphans:
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             for note, ends in self.due(time.monotonic())[:ROUND_MAX]:
-                with contextlib.suppress(TimeoutError, OpenError, UsageError):  # try again at the next check
+                try:
                     await self._settle(note, ends)
+                except OpenError as error:
+                    self._given_up[note.name] = note.stamp
+                    self._server.notify(f"cannot act for MQTT client {note.name}, whose broker is gone: {error}")
+                except (TimeoutError, UsageError):  # try again at the next check
+                    continue
 
     def due(self, now_s: float) -> list[tuple[SessionNote, bool]]:
         """Return the notes of orphans with a due will or whose session expired, and whether the session has to end."""
@@ -67,12 +73,16 @@ class Orphans:
         for home in by_home.keys() - set(living):
             gone_s = now_s - self._gone_since.setdefault(home, now_s) - GONE_SECONDS
             for note in by_home[home]:
+                if self._given_up.get(note.name) == note.stamp:
+                    continue
                 late_s = gone_s - RANK_SECONDS * _rank(note.name, own, living)
                 ends = note.expiry != NEVER_SECONDS and late_s >= note.expiry
                 if ends or (note.will and late_s >= note.will_delay):
                     found.append((note, ends))
         for home in self._gone_since.keys() - by_home.keys():
             del self._gone_since[home]
+        if len(self._given_up) > SESSIONS_MAX:
+            self._given_up.clear()
         return found
 
     async def _settle(self, note: SessionNote, ends: bool) -> None:

@@ -359,6 +359,8 @@ class TreeSession:
         if any(token < 0 for token in tokens):
             self._over(f"the session state cannot be saved: {news.reason}", EndCode.NONE)
             return
+        if self._live_driver is None:
+            self._server.notify(f"a publication of MQTT client {self.name}, which is gone, was refused: {news.reason}")
         for token in tokens:
             self._answer_publication(token, news.reason, Reason.NOT_AUTHORIZED)
         self._answer_held()
