@@ -8,7 +8,7 @@ BENCH_READY := $(BENCH_VENV)/.ready
 # Tests with processes, or with Java, mostly wait: on two cores a third worker has something to do meanwhile.
 WORKERS ?= 3
 
-.PHONY: demo test test-loaded seeds check bench soak soak-replicas mqtt-conformance format lock fast test-fast wheel wheels sbom release-check site clean
+.PHONY: demo test test-loaded seeds check bench soak soak-replicas mqtt-conformance mqtt-broker-dies mqtt-browser format lock fast test-fast wheel wheels sbom release-check site clean
 
 # Eight brokers and five clients, each a process; after five seconds one of the brokers is killed. What happened is then
 # archived, judged, measured and drawn on Spark. The rate is that of the experiment: 50 ms, .4/.3/.3.
@@ -116,6 +116,15 @@ mqtt-conformance: $(READY)
 	@test -n "$(PAHO)" || { echo "say where paho.mqtt.testing is: make mqtt-conformance PAHO=folder" >&2; exit 2; }
 	$(BIN)/python -m tools.mqtt_conformance $(PAHO)
 	$(BIN)/python -m tools.mqtt_conformance --brokers 2 $(PAHO)
+
+# Sessions of paho-mqtt clients whose broker is killed in mid-flight: messages lost and duplicated, for each QoS.
+mqtt-broker-dies: $(READY)
+	$(BIN)/python -m tools.mqtt_broker_dies --rounds $${ROUNDS:-20}
+
+# The page with MQTT.js in headless Chromium; npm installs MQTT.js below out/.
+mqtt-browser: $(READY)
+	npm install --silent --prefix out/mqttjs mqtt@5
+	MQTTJS=out/mqttjs/node_modules $(BIN)/pytest -n 0 -q -rs tests/mqtt/test_browser.py
 
 # The replicated log alone, over a network that loses, doubles and reorders, with crashes and restarts.
 soak-replicas: $(READY)

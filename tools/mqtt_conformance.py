@@ -10,8 +10,10 @@ what is allowed, and the other tests subscribe to everything.
 """
 
 import argparse
+import contextlib
 import importlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -19,7 +21,6 @@ import sys
 import tempfile
 import unittest
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -128,7 +129,7 @@ def _spread_clients(suite: Any, ports: list[int]) -> None:
     client.connect = elsewhere
 
 
-@contextmanager
+@contextlib.contextmanager
 def brokers(count: int, rules: str = "") -> Iterator[list[int]]:
     """Brokers in processes of their own; gives their MQTT ports."""
     running: list[subprocess.Popen[bytes]] = []
@@ -182,6 +183,17 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def free_ports(count: int) -> int:
+    """Return the first of so many consecutive free ports, below those that the system gives to outgoing connections."""
+    while True:
+        first = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            for port in range(first, first + count):
+                probe = stack.enter_context(socket.socket())
+                probe.bind(("127.0.0.1", port))
+            return first
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-from tools.mqtt_conformance import free_port
+from tools.mqtt_conformance import free_ports
 
 from resprout.mqtt.packets import Properties, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from resprout.net.address import Address
@@ -37,9 +37,7 @@ async def served(stack: contextlib.AsyncExitStack, address: Address, name: str, 
 
 def test_a_killed_broker_loses_nothing_of_its_sessions_and_doubles_nothing_of_qos_2() -> None:
     async def work() -> None:
-        port = free_port()
-        while port > 65_500:
-            port = free_port()
+        port = free_ports(3)
         async with LocalTree(parse_scenario(TREE), mqtt_port=port) as tree, contextlib.AsyncExitStack() as stack:
             root, dies = (Address("127.0.0.1", port + number) for number in (0, 2))
             sub, pub = await served(stack, dies, "sub", True), await served(stack, dies, "pub", True)

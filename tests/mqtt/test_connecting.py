@@ -83,6 +83,7 @@ def test_empty_client_identifiers() -> None:
     rig = Rig(V3_1_1)
     assert rig.ask("", clean=False) == [Connack(False, ReturnCode.IDENTIFIER_REJECTED)]
     assert rig.is_closed
+    assert Rig(V3_1).ask("", clean=True) == [Connack(False, ReturnCode.IDENTIFIER_REJECTED)]
 
 
 def test_long_client_identifiers_are_refused() -> None:
@@ -108,7 +109,7 @@ def test_enhanced_authentication_is_refused() -> None:
     [
         (Will("w", b"x", 2), ServerLimits(maximum_qos=1), Reason.QOS_NOT_SUPPORTED),
         (Will("w", b"x", 0, True), ServerLimits(retain_available=False), Reason.RETAIN_NOT_SUPPORTED),
-        (Will("$SYS/x", b"x"), DEFAULT, Reason.TOPIC_NAME_INVALID),
+        (Will("$SYS/x", b"x"), DEFAULT, Reason.NOT_AUTHORIZED),
         (Will("w/" * 40, b"x"), DEFAULT, Reason.TOPIC_NAME_INVALID),
         (Will("w", b"\xff", properties=Properties(payload_format=1)), DEFAULT, Reason.PAYLOAD_FORMAT_INVALID),
         (Will("w", b"", properties=Properties(user=(("a", "b" * 1_025),) * 70)), DEFAULT, Reason.QUOTA_EXCEEDED),
@@ -258,7 +259,7 @@ def test_a_client_without_problem_information_gets_no_reason_strings() -> None:
     rig = Rig()
     rig.connect(request_problem_information=0)
     (puback,) = rig.publish("$SYS/x", qos=1, packet_id=1)
-    assert puback.reason == Reason.TOPIC_NAME_INVALID
+    assert puback.reason == Reason.NOT_AUTHORIZED
     assert puback.properties.reason_string is None
     rig.publish("$SYS/x")
     assert isinstance(rig.sent[-1], Disconnect)

@@ -292,7 +292,7 @@ def test_packets_with_reasons_fit_into_the_maximum_packet_size() -> None:
     rig = Rig()
     rig.connect(maximum_packet_size=25)
     (puback,) = rig.publish("$SYS/x", qos=1, packet_id=1)
-    assert puback.reason == Reason.TOPIC_NAME_INVALID
+    assert puback.reason == Reason.NOT_AUTHORIZED
     assert puback.properties == Properties()
 
 

@@ -7,6 +7,7 @@ from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.filters.predicate import check_filter
 from resprout.net.address import Address, parse_address
+from resprout.net.mqtt.proxy import parse_network
 from resprout.net.mqtt.settings import MQTT_COUNTS, MqttSettings
 from resprout.scenario.reader import TomlTable
 from resprout.scenario.source import TomlSource
@@ -14,6 +15,7 @@ from resprout.scenario.source import TomlSource
 PLACES: Final = {"listen": "mqtt", "tls": "mqtt_tls", "ws": "mqtt_ws", "wss": "mqtt_wss"}
 """Command line option by key of the table; the command line takes precedence."""
 GUARANTEES_MAX: Final = 1_000
+PROXIES_MAX: Final = 100
 
 
 def read_mqtt(source: TomlSource, texts: Mapping[str, str], has_tls: bool) -> MqttSettings:
@@ -22,9 +24,13 @@ def read_mqtt(source: TomlSource, texts: Mapping[str, str], has_tls: bool) -> Mq
     given: dict[str, Any] = {}
     if "mqtt" in source.tree:
         table = TomlTable(source, ("mqtt",), "mqtt")
-        table.only((*PLACES, *MQTT_COUNTS, "guarantees"))
+        table.only((*PLACES, *MQTT_COUNTS, "guarantees", "proxies"))
         given = {key: table.checked(key, parse_address) for key in PLACES if key in table}
         given |= {key: table.integer(key, *MQTT_COUNTS[key]) for key in MQTT_COUNTS if key in table}
+        if "proxies" in table:
+            given["proxies"] = tuple(
+                [table.attempt("proxies", parse_network, one) for one in table.texts("proxies", PROXIES_MAX)]
+            )
         if "guarantees" in table:
             given["guarantees"] = _guarantees(TomlTable(source, ("mqtt", "guarantees"), "mqtt, guarantees"))
     for key, option in PLACES.items():

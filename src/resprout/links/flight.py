@@ -9,7 +9,6 @@ acknowledgement is a round trip, and what was acknowledged meanwhile tells what 
 and nobody is asked for acknowledgements, while there is room for everything.
 """
 
-from collections import deque
 from typing import Final
 
 from resprout.core import limits
@@ -67,9 +66,9 @@ class Flight:
         self._beginnings = Beginnings()
         self.taken_bytes = 0
         """Of what is free for what is pressing."""
-        self.marks: deque[tuple[int, int, int]] = deque()
+        self.marks: list[tuple[int, int, int]] = []
         """Acknowledgements that were asked for: position, when it left, how much was acknowledged by then."""
-        self._rates: deque[tuple[int, int]] = deque(maxlen=RATES_KEPT)
+        self._rates: list[tuple[int, int]] = []
         """When each was measured, and bytes per second."""
         self._trip_us = TRIP_US_MAX
         self._start_bytes = START_BYTES
@@ -143,15 +142,15 @@ class Flight:
         if not marks or marks[0][0] > position:
             return
         while marks and marks[0][0] <= position:
-            _, left_us, before = marks.popleft()
+            _, left_us, before = marks.pop(0)
         trip_us = max(1, now_us - left_us)
         self._trip_us = min(self._trip_us, trip_us)
         self._cap_bytes = min(START_BYTES, 2 * self._cap_bytes)
         self.end()
         rates = self._rates
         rates.append((now_us, (position - before) * 1_000_000 // trip_us))
-        while rates[0][0] < now_us - RATES_US:
-            rates.popleft()
+        while rates[0][0] < now_us - RATES_US or len(rates) > RATES_KEPT:
+            del rates[0]
         best = max([rate for _, rate in rates])
         self._allow(2 * best * (self._trip_us + self._flight_us) // 1_000_000)
         if self.bytes_max == LEAST_BYTES:

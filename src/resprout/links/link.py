@@ -8,9 +8,7 @@ the window. So between a client and its broker their acknowledgement may wait lo
 another message leaves earlier and carries it.
 """
 
-from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from resprout.core.contract import Effect, SetTimer, Timer, Transmit
@@ -66,8 +64,9 @@ class _Shipping:
         link = self._link
         skip = link.shipped - link.confirmed
         begin = link.weighs(skip)
-        for message, end in zip(_behind(link.outbox, skip), _behind(link.weights, skip), strict=True):
-            yield message, begin, end
+        for place in range(skip, len(link.outbox)):
+            end = link.weights[place]
+            yield link.outbox[place], begin, end
             begin = end
 
     def _is_full(self, pressing_bytes: int = 0) -> bool:
@@ -129,16 +128,6 @@ class _Shipping:
         link = self._link
         link.flight.mark(link.departed, link.acknowledged, self._now_us)
         self._out.append(Transmit(link.connection, Data(link.shipped + 1, *link.standing(), (), True)))
-
-
-def _behind(line: deque[T], skip: int) -> Iterable[T]:
-    """Return the items after the first `skip`, from whichever end of the deque is nearer."""
-    left = len(line) - skip
-    if left >= skip:
-        return islice(line, skip, None)
-    last = list(islice(reversed(line), left))
-    last.reverse()
-    return last
 
 
 class LinkSession(Session):

@@ -310,7 +310,7 @@ class Links:
             if not self._news:
                 self._ship_all(now_us, out)
                 continue
-            news = self._news.popleft()
+            news = self._news.pop(0)
             if isinstance(news, LinkSession):
                 self._up[news.peer] = news
                 news.announced = news.limit  # less than at the handshake where many links share what they begin with

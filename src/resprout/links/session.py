@@ -17,7 +17,6 @@ the lane they keep their order, and none is lost or doubled while the session la
 window. They are acknowledged with frames that go the other way, or by a frame of its own after `ACKNOWLEDGED_AT`.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Final
@@ -50,7 +49,7 @@ class ExpressLane:
     __slots__ = ("_shipped", "_told", "confirmed", "outbox", "received")
 
     def __init__(self) -> None:
-        self.outbox: deque[Any] = deque()
+        self.outbox: list[Any] = []
         """Messages that the peer has not acknowledged."""
         self.confirmed = 0
         self.received = 0
@@ -98,8 +97,7 @@ class ExpressLane:
         count = received - self.confirmed
         if not 0 <= count <= len(self.outbox):
             raise PeerError(f"acknowledged {received} signs of life, but {self.confirmed + len(self.outbox)} were sent")
-        for _ in range(count):
-            self.outbox.popleft()
+        del self.outbox[:count]
         self.confirmed = received
         self._shipped = max(self._shipped, received)
 
@@ -156,10 +154,10 @@ class Session:
         self.full_at_bytes = self._outbox_bytes_max + self._larger_bytes
         self.full_at_weight = 1 << 62
         """The same for `weight`, for clients: answers that are outside the window are bounded, too."""
-        self.outbox: deque[Any] = deque()
-        self.ends: deque[int] = deque()
+        self.outbox: list[Any] = []
+        self.ends: list[int] = []
         """Beside each message in the outbox: `sent_bytes` right after it, and `weight` right after it."""
-        self.weights: deque[int] = deque()
+        self.weights: list[int] = []
         self.grant = 0
         """`sent_bytes` may reach this, says the peer."""
         self.limit = 0
@@ -368,10 +366,8 @@ class Session:
                 for queue in (outbox, ends, weights):
                     queue.clear()
             else:
-                for _ in range(count):
-                    outbox.popleft()
-                    self.confirmed_bytes = ends.popleft()
-                    self.acknowledged = weights.popleft()
+                self.confirmed_bytes, self.acknowledged = ends[count - 1], weights[count - 1]
+                del outbox[:count], ends[:count], weights[:count]
             self.confirmed = received
             self.confirmed_weight = self.acknowledged
             self.full_at = received + self._outbox_messages_max

@@ -7,7 +7,6 @@ session that has begun is `up` only once the stack has heard of it.
 a peer that connects a thousand times a second does not fill the log as well.
 """
 
-from collections import deque
 from typing import Final
 
 from resprout.core.contract import (
@@ -50,7 +49,7 @@ class LinkSessions:
         """Sessions that the stack has been told of, by peer."""
         self.live: dict[int, LinkSession] = {}
         """Sessions that have a connection, by its number."""
-        self.news: deque[News] = deque()
+        self.news: list[News] = []
         """What the stack is told next."""
         self.met = Acquaintances(options.acquaintances_max)
         self._is_broker = me.role == "broker"

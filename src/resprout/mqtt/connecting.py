@@ -7,7 +7,7 @@ from resprout.mqtt.body import REASON_CODES
 from resprout.mqtt.incoming import check_publish_topic
 from resprout.mqtt.limits import NEVER_SECONDS, ServerLimits
 from resprout.mqtt.mapping import attributes_of
-from resprout.mqtt.packets import PACKET_ID_MAX, V5, Connack, Connect, Disconnect, Properties, Will
+from resprout.mqtt.packets import PACKET_ID_MAX, V3_1, V5, Connack, Connect, Disconnect, Properties, Will
 from resprout.mqtt.properties import CONNACK, DISCONNECT
 from resprout.mqtt.reasons import MqttError, Reason, return_code
 
@@ -18,6 +18,8 @@ def check_connect(packet: Connect, limits: ServerLimits) -> None:
     """Raise MqttError if the server cannot serve this CONNECT, regardless of authentication."""
     if packet.properties.authentication_method is not None:
         raise MqttError(Reason.BAD_AUTHENTICATION_METHOD, "enhanced authentication is not supported")
+    if not packet.client_id and packet.version == V3_1:
+        raise MqttError(Reason.CLIENT_IDENTIFIER_NOT_VALID, "MQTT 3.1 needs a client identifier")
     if not packet.client_id and not packet.clean_start and packet.version != V5:
         raise MqttError(Reason.CLIENT_IDENTIFIER_NOT_VALID, "an empty client identifier needs a clean session")
     if len(packet.client_id.encode()) > limits.client_id_bytes_max:
@@ -60,7 +62,7 @@ def keep_alive_of(packet: Connect, limits: ServerLimits) -> int:
 def accept(packet: Connect, limits: ServerLimits, is_present: bool, client_id: str, expiry: int) -> Connack:
     """Return the CONNACK for an opened session."""
     if packet.version != V5:
-        return Connack(is_present)
+        return Connack(is_present and packet.version != V3_1)  # in MQTT 3.1 this bit is reserved
     found: dict[str, Any] = {}
     asked = packet.properties
     if expiry != (asked.session_expiry or 0):

@@ -42,7 +42,7 @@ def check_publish_topic(topic: str) -> None:
         raise MqttError(Reason.TOPIC_NAME_INVALID, str(error)) from None
     first = topic.partition("/")[0]
     if first == READ_ONLY or first in RESERVED:
-        raise MqttError(Reason.TOPIC_NAME_INVALID, f"clients may not publish to topics below {first}")
+        raise MqttError(Reason.NOT_AUTHORIZED, f"clients may not publish to topics below {first}")
     if len(topic) <= SHORT_TOPIC_LETTERS:
         if len(_topics) >= TOPICS_KEPT:
             _topics.clear()
@@ -104,8 +104,9 @@ class Incoming:
             reason = Reason.PACKET_IDENTIFIER_NOT_FOUND if self._sender.version == V5 else Reason.SUCCESS
             self._sender.send(Pubcomp(packet_id, reason), "", out)
             return
-        if entry.reason < 0:
-            raise protocol_error("PUBREL before PUBREC")
+        if entry.reason < 0 or entry in self._acks[1]:  # the client does not wait for PUBREC
+            entry.is_released = True
+            return
         del self._state.received[packet_id]
         self._unreleased.discard(packet_id)
         self._sender.send(Pubcomp(packet_id), "", out)
@@ -131,6 +132,7 @@ class Incoming:
             if packet_id not in self._unreleased:
                 self._count()
                 self._unreleased.add(packet_id)
+            known.is_released = False
             if known not in self._acks[1]:
                 known.connection = state.connection
                 self._append(1, known)
@@ -170,10 +172,11 @@ class Incoming:
 
     # -- outcomes ------------------------------------------------------------------------------------------------------
 
-    def safe(self, token: int, out: list[Action]) -> None:
+    def safe(self, token: int, out: list[Action], has_audience: bool = True) -> None:
         entry = self._state.publications.pop(token, None)
         if entry is not None:
-            self._answer(entry, Reason.SUCCESS, "", out)
+            is_unheard = not has_audience and entry.qos == 1 and self._sender.version == V5
+            self._answer(entry, Reason.NO_MATCHING_SUBSCRIBERS if is_unheard else Reason.SUCCESS, "", out)
 
     def refused(self, token: int, reason: int, text: str, out: list[Action]) -> None:
         entry = self._state.publications.pop(token, None)
@@ -201,11 +204,16 @@ class Incoming:
             else:
                 if first.reason >= FAILURE:
                     self._unreleased.discard(first.packet_id)
-                self._sender.send(Pubrec(first.packet_id, first.reason), explained, out)
+                self._pubrec(first, explained, out)
+
+    def _pubrec(self, entry: Inbound, text: str, out: list[Action]) -> None:
+        self._sender.send(Pubrec(entry.packet_id, entry.reason), text, out)
+        if entry.is_released and entry.reason < FAILURE:
+            self.release(entry.packet_id, out)
 
     def send_due(self, out: list[Action]) -> None:
         """Acknowledge publications that were confirmed on an earlier connection and retransmitted on this one."""
         acks = self._acks[1]
         while acks and acks[0].reason >= 0:
             first = acks.popleft()
-            self._sender.send(Pubrec(first.packet_id, first.reason), "", out)
+            self._pubrec(first, "", out)

@@ -72,6 +72,8 @@ class Inbound(msgspec.Struct):
     """Number of the connection that expects the acknowledgement."""
     reason: int = -1
     """Reason code of the acknowledgement; -1 until the tree has answered."""
+    is_released: bool = False
+    """Whether PUBREL came before PUBREC was sent."""
 
 
 class PendingRequest(msgspec.Struct):

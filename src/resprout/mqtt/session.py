@@ -97,6 +97,11 @@ class ServerSession:
         return self._expiry
 
     @property
+    def will(self) -> Will | None:
+        """Will that was neither published nor deleted."""
+        return self._will
+
+    @property
     def is_opening(self) -> bool:
         """Whether the session is being opened. The driver should not read from the connection meanwhile."""
         return self.phase is Phase.OPENING
@@ -348,13 +353,14 @@ class ServerSession:
         state.outgoing.deliver(message, match, now_us + self._offset_us, out, source)
         return self._with_save(out)
 
-    def safe(self, token: int, now_us: int) -> list[Action]:
+    def safe(self, token: int, now_us: int, has_audience: bool = True) -> list[Action]:
+        """Handle a publication that is safe. If no subscription matches it, its PUBACK in MQTT 5 says so."""
         out: list[Action] = []
         try:
-            self._open_parts()[0].safe(token, out)
+            self._open_parts()[0].safe(token, out, has_audience)
         except MqttError as error:
             self._fail_if_open(error, now_us, out)
-        return out
+        return self._with_save(out)
 
     def publish_refused(self, token: int, reason: int, text: str, now_us: int) -> list[Action]:
         """Handle a refused publication. In MQTT 5 its acknowledgement carries the reason. The connection ends in MQTT

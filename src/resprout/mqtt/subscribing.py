@@ -5,6 +5,7 @@ refuses it, the subscription that it replaced is restored.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from resprout.mqtt.actions import Action, BeginSubscriptions, EndSubscriptions, SendRetained
 from resprout.mqtt.limits import ServerLimits
@@ -29,12 +30,12 @@ class SubscribeHandling:
         identifier = identifiers[0] if identifiers else 0
         asked = PendingRequest(packet.packet_id, self._state.connection, [], [])
         requests: list[tuple[str, str, FilterRequest, bool]] = []
-        for request in packet.requests:
+        for request, refusal in [(request, _refusal_of(request)) for request in packet.requests]:
             try:
+                if refusal is not None:
+                    raise refusal
                 subscription = self._read(request, identifier)
             except MqttError as error:
-                if error.reason is Reason.PROTOCOL_ERROR:
-                    raise
                 asked.reasons.append(error.reason)
                 continue
             before = self._state.subscriptions.get(request.filter)
@@ -51,10 +52,11 @@ class SubscribeHandling:
     def unsubscribe(self, packet: Unsubscribe, out: list[Action]) -> None:
         asked = PendingRequest(packet.packet_id, self._state.connection, [], [])
         filters: list[str] = []
-        for topic_filter in packet.filters:
+        missing = [_why_missing(topic_filter) for topic_filter in packet.filters]
+        for topic_filter, reason in zip(packet.filters, missing, strict=True):
             subscription = self._state.subscriptions.remove(topic_filter)
             if subscription is None:
-                asked.reasons.append(_why_missing(topic_filter))
+                asked.reasons.append(reason)
             else:
                 asked.reasons.append(-1)
                 asked.new.append((subscription, None))
@@ -67,11 +69,8 @@ class SubscribeHandling:
 
     def _read(self, request: FilterRequest, identifier: int) -> Subscription:
         topic_filter, group = read_filter(request.filter)
-        if group:
-            if request.no_local:
-                raise protocol_error("a shared subscription with No Local")
-            if not self._limits.shared_available:
-                raise MqttError(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions are not supported")
+        if group and not self._limits.shared_available:
+            raise MqttError(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, "shared subscriptions are not supported")
         state, limits = self._state, self._limits
         if len(state.subscriptions) >= limits.subscriptions_max and state.subscriptions.get(request.filter) is None:
             raise MqttError(Reason.QUOTA_EXCEEDED, f"a session has at most {limits.subscriptions_max} subscriptions")
@@ -161,9 +160,27 @@ def _open_places(asked: PendingRequest) -> list[int]:
     return [place for place, reason in enumerate(asked.reasons) if reason < 0]
 
 
+_FATAL: Final = (Reason.MALFORMED_PACKET, Reason.PROTOCOL_ERROR)
+
+
+def _refusal_of(request: FilterRequest) -> MqttError | None:
+    """Return why this filter is refused. Raises MqttError if the connection must be closed."""
+    try:
+        if read_filter(request.filter)[1] and request.no_local:
+            raise protocol_error("a shared subscription with No Local")
+    except MqttError as error:
+        if error.reason in _FATAL:
+            raise
+        return error
+    return None
+
+
 def _why_missing(topic_filter: str) -> Reason:
+    """Return the reason code for a filter that is not subscribed. Raises MqttError if the connection must be closed."""
     try:
         read_filter(topic_filter)
     except MqttError as error:
+        if error.reason in _FATAL:
+            raise
         return error.reason
     return Reason.NO_SUBSCRIPTION_EXISTED

@@ -11,7 +11,7 @@ from resprout.core.errors import NameRefusedError
 from resprout.filters.index import FilterMap
 from resprout.filters.predicate import check_filter
 from resprout.mqtt.packets import FilterRequest
-from resprout.mqtt.reasons import MqttError, Reason
+from resprout.mqtt.reasons import MqttError, Reason, malformed
 from resprout.mqtt.records import Match, Subscription
 
 SHARE: Final = "$share/"
@@ -26,11 +26,14 @@ FILTER_BYTES: Final = 16
 
 
 def read_filter(topic_filter: str) -> tuple[str, str]:
-    """Return the topic filter and the share name, or "". Raises MqttError if the filter is invalid."""
+    """Return the topic filter and the share name, or "". Raises MqttError if the filter is invalid: a malformed packet
+    if its wildcards are wrong or it is empty, which the standard treats as a violation by the client."""
+    if _is_malformed(topic_filter):
+        raise malformed(f"{topic_filter[:60]!r} is no topic filter")
     group = ""
     if topic_filter.startswith(SHARE):
         group, mark, topic_filter = topic_filter[len(SHARE) :].partition("/")
-        if not group or not mark or "+" in group or "#" in group:
+        if not group or not mark or not topic_filter:
             raise MqttError(Reason.TOPIC_FILTER_INVALID, "a shared subscription is $share/NAME/FILTER")
     try:
         check_filter(topic_filter)
@@ -39,6 +42,15 @@ def read_filter(topic_filter: str) -> tuple[str, str]:
     if topic_filter.partition("/")[0] in RESERVED:
         raise MqttError(Reason.NOT_AUTHORIZED, "this first topic level is reserved")
     return topic_filter, group
+
+
+def _is_malformed(topic_filter: str) -> bool:
+    levels = topic_filter.split("/")
+    if "#" in levels:
+        levels.remove("#")
+        if topic_filter[-1] != "#":
+            return True
+    return not topic_filter or any("#" in level or ("+" in level and level != "+") for level in levels)
 
 
 def size_of_filter(topic_filter: str) -> int:

@@ -114,7 +114,7 @@ class ClientSession:
         `ENTRY_BYTES` on top, here and in the next two counters."""
         self.taken_bytes = 0
         """Bytes that were taken or dropped so far."""
-        self.dropped: deque[tuple[int, HeldBundle]] = deque()
+        self.dropped: list[tuple[int, HeldBundle]] = []
         """Dropped items, each with the last notice that names it. They stay here until the client acknowledges it."""
         self.dropped_bytes = 0
         self.drop_notices = 0
@@ -337,7 +337,7 @@ class ClientSession:
         self.drops_acknowledged = notices
         known: list[HeldBundle] = []
         while self.dropped and self.dropped[0][0] <= notices:
-            item = self.dropped.popleft()[1]
+            item = self.dropped.pop(0)[1]
             assert item.bundle is not None, "a reader pins the bundle"
             self.dropped_bytes -= ENTRY_BYTES + item.bundle.cost
             known.append(item)

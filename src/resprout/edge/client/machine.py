@@ -10,7 +10,6 @@ another one serves (`search`), with the same subscriptions (`wanted`) and everyt
 (`Unconfirmed`). The application is told the new broker's name, and notices nothing else.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -119,10 +118,10 @@ class ClientMachine:
         self._candidate_room = 0
         self._candidate_life = self._home_life = 0
         """Incarnations of the broker that is asked to serve, and of the one that serves or served last."""
-        self._controls: deque[WishMessage] = deque()
+        self._controls: list[WishMessage] = []
         """Subscribe and Unsubscribe messages to send."""
         self._questions = Questions()
-        self._early: deque[tuple[PublishRequest, int]] = deque()
+        self._early: list[tuple[PublishRequest, int]] = []
         """Publications asked for before the network said what it offers."""
         self._on_event: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Received: self._received,
@@ -220,7 +219,7 @@ class ClientMachine:
             return
         broker = self._search.home
         while self._controls:
-            out.append(Send(broker, self._controls.popleft()))
+            out.append(Send(broker, self._controls.pop(0)))
         if self._questions.unsent:
             self._questions.send(broker, self._offers, out)
         publishing = self.publishing
@@ -400,14 +399,14 @@ class ClientMachine:
             self.publishing.begin_session(message.faults_tolerated, out)
         self._questions.begin_session(out)
         wanted = self._wanted.resume(message.resumed)
-        self._controls = deque(wanted.asks)
+        self._controls = list(wanted.asks)
         out.extend(Answer(SubscriptionEnded(request.filter, request.where)) for request in wanted.ended)
         if wanted.lost:
             reason = f"{broker} could not carry on {wanted.lost} subscriptions: deliveries may be missing"
             out.append(Answer(SessionLost(reason, over=False)))
         self.publishing.unconfirmed.send_again()
         while self._early:
-            self.ask(*self._early.popleft(), out)
+            self.ask(*self._early.pop(0), out)
         self.flush(out)
 
     def _sent_on(self, message: GoTo, now_us: int, out: list[Effect]) -> None:

@@ -192,7 +192,7 @@ class Unconfirmed:
         self._streams: dict[str, deque[tuple[int, int]]] = {}
         """By stream: (last number of the bundle, place in the order of sending), both rising."""
         self._count = 0
-        self.again: deque[int] = deque()
+        self.again: list[int] = []
         """Bundles to send again, by their places in the order of sending."""
         self.bytes = 0
 
@@ -230,12 +230,12 @@ class Unconfirmed:
 
     def send_again(self) -> None:
         """Schedule everything to be sent again, before anything new: another session begins."""
-        self.again = deque(self._sent)
+        self.again = list(self._sent)
 
     def next_again(self) -> Publish | None:
         """Return the next bundle to send again that is not known to be safe by now."""
         while self.again:
-            publish = self._sent.get(self.again.popleft())
+            publish = self._sent.get(self.again.pop(0))
             if publish is not None:
                 return publish
         return None

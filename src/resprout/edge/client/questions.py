@@ -13,7 +13,6 @@ One answer about past events is a page: the events come one by one, and are hand
 the page is complete.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -59,7 +58,7 @@ REQUESTS_MAX: Final = 64
 
 class AudienceQuestions:
     def __init__(self) -> None:
-        self.unsent: deque[AskAudience] = deque()
+        self.unsent: list[AskAudience] = []
         self._tokens: dict[int, int] = {}
         """By id."""
         self._sent: dict[int, AskAudience] = {}
@@ -79,14 +78,14 @@ class AudienceQuestions:
         """Return the message to send to the current broker, if there is one."""
         if not self.unsent:
             return None
-        asked = self.unsent.popleft()
+        asked = self.unsent.pop(0)
         self._sent[asked.id] = asked
         return asked
 
     def give_up(self, out: list[Effect]) -> None:
         """Nobody can be asked: perhaps somebody listens."""
         while self.unsent:
-            out.append(Answer(AudienceAnswered(True), self._tokens.pop(self.unsent.popleft().id)))
+            out.append(Answer(AudienceAnswered(True), self._tokens.pop(self.unsent.pop(0).id)))
 
     def told(self, message: AudienceTold, out: list[Effect]) -> None:
         """Handle an answer. Raises WireError if an honest broker never sends it."""
@@ -96,7 +95,7 @@ class AudienceQuestions:
 
     def begin_session(self) -> None:
         """Ask again in a new session, because answers of the earlier one are lost."""
-        self.unsent.extendleft(reversed(self._sent.values()))
+        self.unsent[:0] = self._sent.values()
         self._sent = {}
 
 
@@ -104,7 +103,7 @@ class PositionQuestions:
     """Pending requests about stored positions. The next broker gets them again; each change acts once."""
 
     def __init__(self) -> None:
-        self.unsent: deque[AskPosition] = deque()
+        self.unsent: list[AskPosition] = []
         self._tokens: dict[int, int] = {}
         """Tokens of pending requests, by id."""
         self._sent: dict[int, AskPosition] = {}
@@ -125,13 +124,13 @@ class PositionQuestions:
         """Return the message to send to the current broker, if there is one."""
         if not self.unsent:
             return None
-        asked = self.unsent.popleft()
+        asked = self.unsent.pop(0)
         self._sent[asked.id] = asked
         return asked
 
     def give_up(self, reason: str, out: list[Effect]) -> None:
         while self.unsent:
-            token = self._tokens.pop(self.unsent.popleft().id)
+            token = self._tokens.pop(self.unsent.pop(0).id)
             out.append(Answer(PositionAnswered(-1, 0, 0, reason), token))
 
     def told(self, message: PositionTold, out: list[Effect]) -> None:
@@ -143,7 +142,7 @@ class PositionQuestions:
 
     def begin_session(self) -> None:
         """Ask again in a new session, because answers of the earlier one are lost."""
-        self.unsent.extendleft(reversed(self._sent.values()))
+        self.unsent[:0] = self._sent.values()
         self._sent = {}
 
 
@@ -158,9 +157,9 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
 
 class ForgetRequests:
     def __init__(self) -> None:
-        self.unsent: deque[tuple[ForgetBrokers, int]] = deque()
+        self.unsent: list[tuple[ForgetBrokers, int]] = []
         """With their tokens."""
-        self._sent: deque[tuple[ForgetBrokers, int]] = deque()
+        self._sent: list[tuple[ForgetBrokers, int]] = []
 
     def ask(self, request: ForgetRequest, token: int) -> None:
         if len(self.unsent) + len(self._sent) >= REQUESTS_MAX:
@@ -171,32 +170,32 @@ class ForgetRequests:
         """To be said to the broker that serves."""
         if not self.unsent:
             return None
-        asked = self.unsent.popleft()
+        asked = self.unsent.pop(0)
         self._sent.append(asked)
         return asked[0]
 
     def give_up(self, reason: str, out: list[Effect]) -> None:
         """Nobody can be told."""
         while self.unsent:
-            asked, token = self.unsent.popleft()
+            asked, token = self.unsent.pop(0)
             out.append(Answer(ForgetAnswered(asked.names, reason), token))
 
     def answered(self, message: BrokersForgotten, out: list[Effect]) -> None:
         if not self._sent or self._sent[0][0].names != message.names:
             raise WireError("an answer to a request to forget brokers that was never made")
-        _, token = self._sent.popleft()
+        _, token = self._sent.pop(0)
         out.append(Answer(ForgetAnswered(message.names, message.reason), token))
 
     def begin_session(self, out: list[Effect]) -> None:
         """Answers of the session before do not come any more."""
         while self._sent:
-            asked, token = self._sent.popleft()
+            asked, token = self._sent.pop(0)
             out.append(Answer(ForgetAnswered(asked.names, "the broker was lost before it answered: ask again"), token))
 
 
 class ReadRequests:
     def __init__(self) -> None:
-        self.unsent: deque[tuple[ReadEvents, int]] = deque()
+        self.unsent: list[tuple[ReadEvents, int]] = []
         """With their tokens."""
         self._sent: dict[int, tuple[int, list[EventRead]]] = {}
         """By id: the token, and what has come."""
@@ -218,14 +217,14 @@ class ReadRequests:
         """To be said to the broker that serves."""
         if not self.unsent:
             return None
-        asked, token = self.unsent.popleft()
+        asked, token = self.unsent.pop(0)
         self._sent[asked.id] = (token, [])
         return asked
 
     def give_up(self, reason: str, out: list[Effect]) -> None:
         """Nobody can be asked."""
         while self.unsent:
-            _, token = self.unsent.popleft()
+            _, token = self.unsent.pop(0)
             out.append(Answer(EventsAnswered(reason=reason), token))
 
     def came(self, message: EventRead, out: list[Effect]) -> None:

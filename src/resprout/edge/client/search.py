@@ -13,7 +13,6 @@ This module does not decide whether a broker is dead. The brokers that are asked
 its home if that lives.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -59,7 +58,7 @@ class BrokerSearch:
         self.searching = False
         """Whether a broker other than `home` may serve next."""
         self._successors = tuple(name for name in others if name != broker)[:SUCCESSORS_MAX]
-        self._round: deque[str] = deque()
+        self._round: list[str] = []
         """Brokers that are still to be asked in this round."""
         self._detours = 0
         """`GoTo` answers in this round."""
@@ -90,7 +89,7 @@ class BrokerSearch:
         out.append(Open(self.home))
         if self._successors:
             self.searching = True
-            self._round = deque(self._successors)
+            self._round = list(self._successors)
             self._set_timer(AnswerDue(self.home), now_us + ANSWER_US, out)
 
     def stop(self, reason: str, out: Effects) -> None:
@@ -238,17 +237,17 @@ class BrokerSearch:
         return self._successors if self.stands else (*self._successors, self.home)
 
     def _begin_round(self) -> None:
-        self._round = deque(self._names())
+        self._round = list(self._names())
         self._detours = 0
 
     def _put_first(self, name: str) -> None:
         if name in self._round:
             self._round.remove(name)
-        self._round.appendleft(name)
+        self._round.insert(0, name)
 
     def _ask_next(self, now_us: int, out: Effects) -> None:
         if self._round:
-            self.candidate = self._round.popleft()
+            self.candidate = self._round.pop(0)
             out.append(Open(self.candidate))
             self._set_timer(AnswerDue(self.candidate), now_us + ANSWER_US, out)
         else:

@@ -15,6 +15,7 @@ from resprout.mqtt.decoder import Decoded, PacketDecoder
 from resprout.mqtt.encoder import encode
 from resprout.mqtt.packets import V3_1_1, Packet
 from resprout.net.mqtt.layers import LayerError, Layers
+from resprout.net.mqtt.proxy import ProxyLayer, is_proxy
 from resprout.net.tls import ProvenPeer
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ class MqttConnection(asyncio.Protocol):
             plug.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         place = transport.get_extra_info("peername")
         self.address = str(place[0]) if isinstance(place, tuple | list) and place else ""
+        if is_proxy(self.address, self._server.settings.proxies):
+            self._layers.add_first(ProxyLayer(lambda address: self._server.found_address(self, address)))
         loop = self._server.loop
         self._deadline = loop.call_later(self._server.settings.connect_seconds, self._too_late)
         self._server.entered(self)

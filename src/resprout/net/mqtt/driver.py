@@ -6,7 +6,6 @@ machine until the session ends or another connection resumes it, because a will 
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,7 +46,7 @@ class ConnectionDriver:
         """Session in the tree; None before CONNECT is accepted and after another connection has resumed the session."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0
-        self._held: deque[Packet | AckMessages | int] = deque()
+        self._held: list[Packet | AckMessages | int] = []
         """Packets and `AckMessages` actions that wait until the session is saved, in order, each behind the number of
         the note that has to be safe first."""
         self._is_changed = False
@@ -103,9 +102,6 @@ class ConnectionDriver:
                 continue  # an earlier action has ended the session, such as a publication that was refused
             _DO[type(action)](self, action)
 
-    def _open(self, action: OpenSession) -> None:
-        self._server.open(self, action)
-
     def _send(self, packet: Packet) -> None:
         if self._held:
             self._held.append(packet)
@@ -145,7 +141,7 @@ class ConnectionDriver:
                     self.session.acknowledge(first.count)
             else:
                 self.connection.send(first)
-            held.popleft()
+            held.pop(0)
         self.connection.flush()
 
     def _settle(self) -> None:
@@ -156,11 +152,11 @@ class ConnectionDriver:
         self._set_timer()
 
     def finish(self) -> None:
-        """Publish a note if packets wait for it."""
-        if self._is_changed:
-            self._is_changed = False
-            if self.session is not None:
-                self.session.save()
+        """Publish a note if packets wait for it, or if the will was published or deleted."""
+        session = self.session
+        if session is not None and (self._is_changed or session.has_new_will):
+            session.save()
+        self._is_changed = False
 
     def _tree(self) -> "TreeSession":
         assert self.session is not None, "actions on the tree need a session"
@@ -171,7 +167,7 @@ class ConnectionDriver:
         for held in self._held:
             if isinstance(held, Disconnect):  # the client gets all other packets on its next connection
                 self.connection.send(held)
-        self._held = deque([held for held in self._held if isinstance(held, int | AckMessages)])
+        self._held = [held for held in self._held if isinstance(held, int | AckMessages)]
         self.connection.close(action.text)
 
     def deliver(self, message: Message, source: str) -> None:
@@ -216,7 +212,7 @@ _DO: Final[Mapping[type, Callable[[ConnectionDriver, Any], None]]] = {
     SendPacket: lambda driver, action: driver._send(action.packet),
     SaveSession: lambda driver, action: driver._save_session(),
     CloseConnection: ConnectionDriver._close,
-    OpenSession: ConnectionDriver._open,
+    OpenSession: lambda driver, action: driver._server.open(driver, action),
     PublishMessage: lambda driver, action: driver._tree().publish(action),
     BeginSubscriptions: lambda driver, action: driver._tree().subscribe(action),
     SendRetained: lambda driver, action: driver._tree().retained.add(action.subscription),
@@ -225,7 +221,7 @@ _DO: Final[Mapping[type, Callable[[ConnectionDriver, Any], None]]] = {
     PublishWill: lambda driver, action: driver._tree().publish_will(action.will),
     EndSession: lambda driver, action: driver._end(),
 }
-"""What to do for each action. A table in each driver would refer to it, and keep it until garbage is collected."""
+"""What to do for each action; shared by all connections, which are many."""
 _OF_SESSION: Final = frozenset(
     (PublishMessage, BeginSubscriptions, SendRetained, EndSubscriptions, AckMessages, PublishWill)
 )

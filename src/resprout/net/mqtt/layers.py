@@ -171,6 +171,10 @@ class Layers:
     def __init__(self, layers: tuple[Layer, ...]) -> None:
         self._layers = layers
 
+    def add_first(self, layer: Layer) -> None:
+        """Add a layer next to the socket, before anything is received."""
+        self._layers = (layer, *self._layers)
+
     @property
     def proven(self) -> ProvenPeer | None:
         return next((layer.proven for layer in self._layers if layer.proven is not None), None)

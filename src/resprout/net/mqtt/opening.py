@@ -6,6 +6,8 @@ and resumes the session from its last note.
 """
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
 from resprout.core.contract import EndCode
@@ -43,6 +45,17 @@ class SessionOpening:
     def close(self) -> None:
         self._admission.close()
 
+    @contextlib.asynccontextmanager
+    async def only(self, name: str) -> AsyncIterator[None]:
+        """Let one task at a time open or end the session with this name."""
+        lock = self._locks.setdefault(name, asyncio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked():
+                self._locks.pop(name, None)
+
     async def open(self, driver: ConnectionDriver, action: OpenSession) -> None:
         try:
             await self._admit(driver, action)
@@ -59,26 +72,21 @@ class SessionOpening:
         name, client_id = name_of(action.client_id, identity)
         admission.judge(self._server.broker, name, connection.proven, identity)
         who = OpenerCredentials(connection.address, identity, connection.proven, also=(OWN_TOPICS,))
-        lock = self._locks.setdefault(name, asyncio.Lock())
-        try:
-            async with lock:
-                if not connection.is_open or self._server.is_closing:
-                    return
-                before = self._server.sessions.get(name)
-                if before is not None:
-                    self._disconnect_previous(before)
-                    if action.clean_start or not _is_same(before.who, who):
-                        self._discard(before)
-                    if before.is_over:
-                        await self._server.end_now(before)
-                        before = None
-                if before is not None:
-                    self._resume(before, driver)
-                else:
-                    await self._begin(driver, action, name, client_id, who)
-        finally:
-            if not lock.locked():
-                self._locks.pop(name, None)
+        async with self.only(name):
+            if not connection.is_open or self._server.is_closing:
+                return
+            before = self._server.sessions.get(name)
+            if before is not None:
+                self._disconnect_previous(before)
+                if action.clean_start or not _is_same(before.who, who):
+                    self._discard(before)
+                if before.is_over:
+                    await self._server.end_now(before)
+                    before = None
+            if before is not None:
+                self._resume(before, driver)
+            else:
+                await self._begin(driver, action, name, client_id, who)
 
     def _resume(self, session: TreeSession, driver: ConnectionDriver) -> None:
         before = session.driver
@@ -94,10 +102,12 @@ class SessionOpening:
         self, driver: ConnectionDriver, action: OpenSession, name: str, client_id: str, who: OpenerCredentials
     ) -> None:
         """Open a session that this broker does not have: a new one, or one of another broker."""
-        is_known = self._server.shared.records.get(name) is not None
+        known = self._server.shared.records.get(name)
+        is_known = known is not None
+        has_state = known is not None and bool(known.note.data)
         session = TreeSession(
             self._server, name, client_id, who, self._door_for(who, action), driver.machine.version,
-            is_persistent=action.expiry > 0 or is_known,
+            is_persistent=action.expiry > 0 or has_state,
         )  # fmt: skip
         session.start()
         state = None
@@ -117,7 +127,7 @@ class SessionOpening:
         self._server.sessions[name] = session
         session.driver, driver.session = driver, session
         driver.run(driver.machine.opened(state, client_id, now_us(), name))
-        if session.is_persistent and not session.is_over:
+        if session.is_persistent and session.next_note == 1 and not session.is_over:
             session.save()
 
     async def _recall(self, session: TreeSession, clean_start: bool) -> SessionState | None:
@@ -128,6 +138,9 @@ class SessionOpening:
         if known is None or known.note.data is None:
             return None
         note, data = known.note, known.note.data
+        if not data:  # a will of an earlier connection, which the client now takes back
+            session.forget(note)
+            return None
         if clean_start or note.identity != (session.who.identity or ""):
             ends = [session.end_elsewhere(topic_filter) for topic_filter in note.done]
             await asyncio.gather(*ends)

@@ -7,7 +7,6 @@ A packet may name thousands of filters, each of which is a request to the tree. 
 other connections.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -45,10 +44,10 @@ class PendingSubscriptions:
         self._end = end
         self._answer = answer
         self._later = later
-        self._unsent: deque[tuple[Callable[[str], None], str]] = deque()
+        self._unsent: list[tuple[Callable[[str], None], str]] = []
         """Requests that are not sent to the tree yet: `ask` or `end`, and the filter."""
         self._in_line = False
-        self._asked: deque[PendingPacket] = deque()
+        self._asked: list[PendingPacket] = []
         self._open: dict[tuple[str, bool], list[tuple[PendingPacket, int]]] = {}
         """Packets without a reason for a filter, each with the place of the filter, by filter and whether they
         subscribe."""
@@ -141,8 +140,9 @@ class PendingSubscriptions:
         """Send a portion of the requests, unless it is this session's turn later anyway."""
         if self._in_line:
             return
-        for _ in range(min(PORTION, len(self._unsent))):
-            send, topic_filter = self._unsent.popleft()
+        portion = self._unsent[:PORTION]
+        del self._unsent[:PORTION]
+        for send, topic_filter in portion:
             send(topic_filter)
         if self._unsent:
             self._in_line = True
@@ -160,7 +160,7 @@ class PendingSubscriptions:
 
     def _settle(self) -> None:
         while self._asked and not self._asked[0].open:
-            asked = self._asked.popleft()
+            asked = self._asked.pop(0)
             reasons: list[Any] = asked.reasons
             self._answer(asked, tuple(reasons))
 

@@ -1,5 +1,5 @@
-"""Session notes (`SessionRecords`): state of all sessions that outlive their connections, replicated on all MQTT
-brokers.
+"""Session notes (`SessionRecords`), replicated on all MQTT brokers: state of all sessions that outlive their
+connections, and wills.
 
 The broker of a session publishes a note on `$mqtt/sessions` whenever state must survive the broker. The session's own
 client publishes it, so its notes and its publications arrive everywhere in one order. A QoS 2 publication carries its
@@ -33,13 +33,14 @@ PAGE_BYTES: Final = 256 << 10
 
 
 class SessionNote(msgspec.Struct, frozen=True, array_like=True):
-    """State of a session. `data` is the dump, or None if the session ended."""
+    """State of a session. `data` is the dump; empty if the session ends with its connection and has a will; None if the
+    session ended."""
 
     name: str
     stamp: BoundedNumber
     """Stamp that orders the notes of a session; the highest wins."""
     home: str
-    """Name of the broker that has the session."""
+    """Process that has the session (`SharedState.home`)."""
     client_id: str
     identity: str
     """Identity that owns the session; empty if it did not authenticate."""
@@ -47,6 +48,12 @@ class SessionNote(msgspec.Struct, frozen=True, array_like=True):
     """Acknowledged positions of each origin, by filter of the durable subscription. The subscription may redeliver the
     last acknowledged messages if its own broker dies."""
     data: bytes | None
+    will: bytes = b""
+    """Will that was neither published nor deleted, as a PUBLISH packet of MQTT 5; empty for none."""
+    will_delay: BoundedNumber = 0
+    """Will Delay Interval in seconds."""
+    expiry: BoundedNumber = 0
+    """Session expiry in seconds."""
 
 
 class KnownSession(msgspec.Struct, frozen=True, array_like=True):
@@ -72,18 +79,23 @@ class SessionRecords:
         note = self._notes.get(name)
         return KnownSession(note, tuple(self._received.get(name, ()))) if note is not None else None
 
-    def apply(self, message: Message) -> None:
-        """Apply a note or a QoS 2 publication. Ignores messages that cannot be decoded."""
+    def notes(self) -> list[SessionNote]:
+        return list(self._notes.values())
+
+    def apply(self, message: Message) -> SessionNote | None:
+        """Apply a note or a QoS 2 publication. Ignores messages that cannot be decoded. Return the last note of the
+        session if it ended now."""
         if message.topic == SESSIONS:
             try:
                 note = _note_decoder.decode(message.payload)
             except _FAULTS:
-                return
-            self._apply_note(note)
-        else:
-            packet_id = message.attributes.get(PACKET)
-            if type(packet_id) is int and 1 <= packet_id <= PACKET_ID_MAX and message.publisher in self._notes:
-                self._received.setdefault(message.publisher, {})[packet_id] = None
+                return None
+            before = self._notes.get(note.name)
+            return before if self._apply_note(note) and note.data is None else None
+        packet_id = message.attributes.get(PACKET)
+        if type(packet_id) is int and 1 <= packet_id <= PACKET_ID_MAX and message.publisher in self._notes:
+            self._received.setdefault(message.publisher, {})[packet_id] = None
+        return None
 
     def _apply_note(self, note: SessionNote) -> bool:
         known = self._notes.get(note.name)

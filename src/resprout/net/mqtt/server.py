@@ -39,6 +39,8 @@ from resprout.net.mqtt.connection import MqttConnection
 from resprout.net.mqtt.driver import ConnectionDriver
 from resprout.net.mqtt.layers import Layer, Layers, TlsLayer, WebSocketLayer, websocket_library
 from resprout.net.mqtt.opening import SessionOpening
+from resprout.net.mqtt.orphans import Orphans
+from resprout.net.mqtt.proxy import is_proxy
 from resprout.net.mqtt.settings import SCHEMES, MqttSettings
 from resprout.net.mqtt.shared import RETAINED_KEYS, SharedState
 from resprout.net.mqtt.sources import DurableSource
@@ -87,7 +89,7 @@ class MqttServer:
         self._note = note
         # Embedded clients present their MQTT client's credentials to other brokers, never the broker's certificate.
         outward = Keyring(Tls(certificates.authority)) if certificates is not None else None
-        self._opening = SessionOpening(self, door, outward)
+        self.opening = SessionOpening(self, door, outward)
         self._broker: RunningBroker | None = None
         self._places: dict[str, ListeningPlace] = {}
         self._connections: dict[int, MqttConnection] = {}
@@ -102,6 +104,8 @@ class MqttServer:
         self._left_out = 0
         """Number of notes that were not logged since the last one."""
         self._serving_task: asyncio.Task[None] | None = None
+        self._watch_task: asyncio.Task[None] | None = None
+        self._orphans: Orphans | None = None
         self._limits = ServerLimits(
             receive_maximum=settings.receive_maximum,
             packet_bytes_max=settings.packet_bytes_max,
@@ -139,6 +143,8 @@ class MqttServer:
             await place.serve(partial(self._accept, kind))
             self._note(Note("mqtt", {"detail": f"{SCHEMES[kind]}://{place.address}"}))
         self.serving.set()
+        self._orphans = Orphans(self)
+        self._watch_task = self._run(self._orphans.watch())
         if (period_s := self.settings.sys_seconds) > 0:
             since_s = time.monotonic()
             while not self.is_closing:
@@ -169,8 +175,11 @@ class MqttServer:
 
     async def close(self) -> None:
         self.is_closing = True
-        if self._serving_task is not None:
-            self._serving_task.cancel()
+        for task in (self._serving_task, self._watch_task):
+            if task is not None:
+                task.cancel()
+        if self._orphans is not None:
+            self._orphans.close()
         for place in self._places.values():
             place.close()
         for session in list(self.sessions.values()):
@@ -187,7 +196,7 @@ class MqttServer:
             await asyncio.sleep(FAREWELL_SECONDS)
         for connection in list(self._connections.values()):
             connection.abort("the broker stops")
-        self._opening.close()
+        self.opening.close()
         if self._shared is not None:
             await self._shared.close()
         if self._tasks:
@@ -212,9 +221,8 @@ class MqttServer:
         """Register a new connection, or close it if a limit is reached."""
         self._numbers += 1
         connection.number = self._numbers
-        source, most = source_of(connection.address), self._door.limits.address_connections
         self._connections[connection.number] = connection
-        self._crowd.enter(source)
+        self._crowd.enter(source_of(connection.address))
         self.figures.connections += 1
         strangers = self._strangers
         while len(strangers) >= strangers.places or (
@@ -227,14 +235,31 @@ class MqttServer:
             stranger.abort("closed without CONNECT to make room for another connection")
         if self.is_closing:
             connection.abort("the broker stops")
-        elif not is_local(source) and self._crowd[source] > most:
-            self.refused(connection, f"{most} connections from one address is the limit")
-            connection.abort("too many connections from this address")
+        elif self._is_crowded(connection):
+            pass
         elif len(self._connections) > self.settings.connections_max:
             self.refused(connection, f"{self.settings.connections_max} MQTT connections is the limit")
             connection.abort("too many connections")
         else:
             strangers.enter(connection)
+
+    def _is_crowded(self, connection: MqttConnection) -> bool:
+        """Close the connection if its address has too many. Return whether it was closed."""
+        source, most = source_of(connection.address), self._door.limits.address_connections
+        if is_local(source) or self._crowd[source] <= most or is_proxy(connection.address, self.settings.proxies):
+            return False
+        self.refused(connection, f"{most} connections from one address is the limit")
+        connection.abort("too many connections from this address")
+        return True
+
+    def found_address(self, connection: MqttConnection, address: str) -> None:
+        """Count a connection from a proxy for the address of the client that the proxy announced."""
+        self._strangers.leave(connection)
+        self._crowd.leave(source_of(connection.address))
+        connection.address = address
+        self._crowd.enter(source_of(address))
+        if not self._is_crowded(connection):
+            self._strangers.enter(connection)
 
     def left(self, connection: MqttConnection) -> None:
         if self._connections.pop(connection.number, None) is not None:
@@ -258,7 +283,7 @@ class MqttServer:
     def open(self, driver: ConnectionDriver, action: OpenSession) -> None:
         driver.connection.stop_deadline()
         self._strangers.leave(driver.connection)
-        self._run(self._opening.open(driver, action))
+        self._run(self.opening.open(driver, action))
 
     @property
     def shared(self) -> SharedState:
@@ -322,6 +347,10 @@ class MqttServer:
         return "MQTT state" if self._shared is not None and client == self._shared.name else ""
 
     # -- for sessions --------------------------------------------------------------------------------------------------
+
+    def has_audience(self, topic: str) -> bool:
+        """Return whether a subscription in the network may match the topic; True if this broker is not certain."""
+        return bool(self.broker.books.machine.has_audience(topic))
 
     def guarantee_of(self, topic: str, wanted: str | None) -> Guarantee:
         """Return the guarantee of a publication: the requested one, else that of the first matching rule. Raises

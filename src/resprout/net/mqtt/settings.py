@@ -6,6 +6,7 @@ import msgspec
 
 from resprout.core.guarantee import Guarantee
 from resprout.net.address import Address
+from resprout.net.mqtt.proxy import Network
 
 MQTT_PORT: Final = 1883
 DAY_SECONDS: Final = 86_400
@@ -27,6 +28,8 @@ class MqttSettings(msgspec.Struct, frozen=True, kw_only=True):
     guarantees: tuple[tuple[str, Guarantee], ...] = ()
     """Guarantees of publications from MQTT clients, by topic filter. The first match counts; the default is
     `causal`."""
+    proxies: tuple[Network, ...] = ()
+    """Networks of proxies, whose connections begin with a PROXY protocol v2 header."""
     connections_max: int = 10_000
     """Maximum number of connections. A new one above it replaces a connection that has not sent CONNECT."""
     greetings_max: int = 1_024

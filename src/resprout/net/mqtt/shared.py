@@ -27,7 +27,7 @@ from resprout.net.host import Upward
 from resprout.net.in_process import OpenerCredentials
 from resprout.net.mqtt.embedded import EmbeddedClient, reason_of_end
 from resprout.net.mqtt.pages import merge_page, pages_of
-from resprout.net.mqtt.records import CHECK, OWN_KEYS, SESSIONS, SessionRecords
+from resprout.net.mqtt.records import CHECK, OWN_KEYS, SESSIONS, SessionNote, SessionRecords
 
 if TYPE_CHECKING:
     from resprout.net.broker import RunningBroker
@@ -36,6 +36,8 @@ RETAINED: Final = "$mqtt/retained"
 RETAINED_KEYS: Final = (f"{RETAINED}#retained",)
 """Keys of a retained publication."""
 SYNC: Final = "$mqtt/sync"
+HOMES: Final = "$mqtt/homes/"
+"""Prefix of the topics to which MQTT brokers subscribe to show that they run: one for each process."""
 OWN_TOPICS: Final = "$mqtt/"
 """Prefix of the topics that brokers use among themselves."""
 
@@ -106,6 +108,10 @@ class SharedState:
         self._confirmed: set[str] = set()
         self.name = ""
         """Name of this broker's client in the tree."""
+        self.home = f"{broker.name}.{secrets.token_hex(6)}"
+        """Name of this process in session notes."""
+        self.ended: Callable[[SessionNote], None] = _nothing
+        """Callback for the last note of each session that ends."""
         self._question = 0
 
     async def close(self) -> None:
@@ -174,7 +180,8 @@ class SharedState:
         client.subscribe(RETAINED)
         client.subscribe(SESSIONS)
         client.subscribe(self._topic_of(self.name))
-        while len(self._confirmed) < 3:
+        client.subscribe(HOMES + self.home)
+        while len(self._confirmed) < 4:
             await self._next(SubscriptionConfirmed, None)
         for _ in range(TRIES_MAX):
             client.ask_audience(SYNC)
@@ -250,7 +257,8 @@ class SharedState:
             if check is not None and not check.done():
                 check.set_result(None)
         else:
-            self.records.apply(message)
+            if (note := self.records.apply(message)) is not None:
+                self.ended(note)
             self.store.put(message, wall_us())
 
     def _handle_sync(self, client: EmbeddedClient, message: Message) -> None:
@@ -285,3 +293,7 @@ class SharedState:
     @staticmethod
     def _topic_of(name: str) -> str:
         return f"{SYNC}/{name}"
+
+
+def _nothing(note: SessionNote) -> None:
+    """Ignore a session that ended."""

@@ -7,14 +7,14 @@ them up to the limit per subscriber (`subscriber_bytes`) and ends the session if
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from resprout.core.contract import Answer, Deliver, EndCode
 from resprout.core.errors import PayloadRefusedError, UsageError
-from resprout.core.guarantee import STREAMS, Guarantee, ReceiptLevel
+from resprout.core.guarantee import Guarantee, ReceiptLevel
 from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
 from resprout.edge.durable_messages import Standing
@@ -30,7 +30,7 @@ from resprout.edge.requests import (
     UnsubscribeRequest,
 )
 from resprout.mqtt.actions import BeginSubscriptions, EndSubscriptions, PublishMessage
-from resprout.mqtt.mapping import attributes_of, guarantee_of
+from resprout.mqtt.mapping import attributes_of, guarantee_of, is_retained
 from resprout.mqtt.packets import Will
 from resprout.mqtt.reasons import MqttError, Reason
 from resprout.mqtt.subscriptions import SHARE
@@ -39,10 +39,13 @@ from resprout.net.event_loop import now_us, wall_us
 from resprout.net.host import Upward
 from resprout.net.in_process import OpenerCredentials
 from resprout.net.mqtt.embedded import EmbeddedClient, reason_of_end
+from resprout.net.mqtt.notes import NoteWriter
 from resprout.net.mqtt.pending_subscriptions import PendingPacket, PendingSubscriptions
-from resprout.net.mqtt.records import OWN_KEYS, PACKET, SESSION_KEYS, SESSIONS, SessionNote
+from resprout.net.mqtt.receipts import AwaitedReceipts
+from resprout.net.mqtt.records import PACKET, SESSION_KEYS, SessionNote
 from resprout.net.mqtt.retained_walks import RetainedWalks
 from resprout.net.mqtt.sources import DurableSource, end_durable
+from resprout.net.mqtt.wills import unpacked_will
 
 if TYPE_CHECKING:
     from resprout.net.mqtt.driver import ConnectionDriver
@@ -91,30 +94,23 @@ class TreeSession:
         self._left = False
         self._is_lost = False
         """Whether the tree has stopped serving this client."""
-        self._waiting: dict[str, deque[tuple[int, int]]] = {stream: deque() for stream in STREAMS}
-        """Number and token of publications without a receipt, by stream. Notes have negative tokens."""
+        self._awaited = AwaitedReceipts()
+        self._held_answers: list[tuple[PendingPacket, Sequence[int], frozenset[tuple[str, int]]]] = []
+        """Answers to SUBSCRIBE and UNSUBSCRIBE, with the retained publications that have to be stored first."""
+        self._is_passing = False
+        """Whether `pass_messages` is scheduled."""
         self._deliveries: deque[tuple[DurableSource | None, deque[Message]]] = deque()
         """Messages from the tree that were not passed to the machine yet."""
-        self._given: deque[_Given] = deque()
+        self._given: list[_Given] = []
         """Messages that were passed to the machine and are not done, in order."""
         self._sources: dict[str, DurableSource] = {}
         """Durable subscriptions by filter, as the client sent it."""
-        self.retained: Final = RetainedWalks(server)
-        self._pending = PendingSubscriptions(self._ask, self._end, self._answer_asked, server.line.join)
+        self.retained: Final[RetainedWalks] = RetainedWalks(server)
+        self._pending: PendingSubscriptions = PendingSubscriptions(
+            self._ask, self._end, self._answer_asked, server.line.join
+        )
         self._tasks: set[asyncio.Task[None]] = set()
-        self._notes = self._safe_note = 0
-        """Number of notes published by this process, and number of the last one that is safe."""
-        self._stamp = 0
-        """Stamp of the last note."""
-        self._news: dict[type, Callable[[Any], None]] = {
-            SessionBegan: self._begin,
-            ReceiptTurned: self._turned,
-            Refused: self._refused,
-            SubscriptionConfirmed: lambda news: self._pending.confirmed(news.filter),
-            SubscriptionEnded: lambda news: self._pending.ended(news.filter),
-            RoomAgain: lambda news: self._room(),
-            SessionLost: self._lost,
-        }
+        self._notes = NoteWriter(self.client, name, client_id, who.identity or "")
 
     def start(self) -> None:
         self.client.start()
@@ -136,8 +132,8 @@ class TreeSession:
         self._left = True
         sources = list(self._sources.values())
         if ends and not self._is_lost:
-            if self.is_persistent and self._stamp:
-                self._describe(None)
+            if self._notes.has_any:
+                self._notes.write_end()
                 self.client.flush()
             await asyncio.gather(*[
                 self._server.leave_share(source) if source.is_shared else source.end() for source in sources
@@ -145,7 +141,6 @@ class TreeSession:
         await self.client.close()
         await asyncio.gather(*[source.close() for source in sources])
         self._sources.clear()
-        self._news.clear()
         self._pending.close()
 
     # -- what the machine wants ----------------------------------------------------------------------------------------
@@ -157,12 +152,13 @@ class TreeSession:
             if action.packet_id:
                 keys, attributes = SESSION_KEYS, {**attributes, PACKET: action.packet_id}
                 guarantee = max(guarantee, Guarantee.FIFO)  # keep it in one stream with the session's notes
+            is_unheard = action.waits and not self._server.has_audience(action.topic)
             stream, seq = self._publish(action.topic, action.payload, guarantee, attributes, keys)
         except UsageError as error:
             self._answer_publication(action.token, str(error), Reason.IMPLEMENTATION_SPECIFIC_ERROR)
             return
-        if action.waits:
-            self._waiting[stream].append((seq, action.token))
+        if (retains := is_retained(attributes)) or action.waits:
+            self._awaited.add(stream, seq, action.token, retains, is_unheard)
 
     def _publish(
         self,
@@ -183,40 +179,39 @@ class TreeSession:
     @property
     def next_note(self) -> int:
         """Number of the next note to publish."""
-        return self._notes + 1
+        return self._notes.count + 1
 
     @property
     def unsafe_note(self) -> int:
         """Number of the last note if it is not safe yet; 0 if all notes are safe."""
-        return self._notes if self._notes > self._safe_note else 0
+        return self._notes.count if self._notes.count > self._notes.last_safe else 0
+
+    @property
+    def has_new_will(self) -> bool:
+        """Whether the will differs from the one in the last note."""
+        driver = self._live_driver
+        return driver is not None and driver.machine.will is not self._notes.will and not self.is_over
 
     def save(self) -> None:
         """Publish a note with the state of the session. When it is safe, `saved` of the driver is called."""
         driver = self._live_driver
-        if driver is None or driver.machine.state is None:
+        if driver is None or (state := driver.machine.state) is None:
             return
-        try:
-            stream, seq = self._describe(driver.machine.state.dump())
-        except PayloadRefusedError as error:
-            self._over(f"the session state cannot be saved: {error}", EndCode.SLOW)
-            return
-        self._notes += 1
-        self._waiting[stream].append((seq, -self._notes))
-
-    def _describe(self, data: bytes | None) -> tuple[str, int]:
-        """Publish a note; `data` is None if the session ended. Return its stream and number."""
-        self._stamp = max(self._stamp + 1, wall_us())
+        machine = driver.machine
+        data = state.dump() if self.is_persistent else b""
         sources = [source for source in self._sources.values() if not source.is_shared]
         share = MARKS_MAX // max(1, len(sources))
         done = {source.filter: source.marks(share) for source in sources}
-        note = SessionNote(
-            self.name, self._stamp, self._server.broker.name, self.client_id, self.who.identity or "", done, data
-        )
-        return self.client.publish(SESSIONS, msgspec.msgpack.encode(note), Guarantee.CAUSAL, {}, OWN_KEYS)
+        try:
+            stream, seq = self._notes.write(self._server.shared.home, data, done, machine.will, machine.expiry)
+        except PayloadRefusedError as error:
+            self._over(f"the session state cannot be saved: {error}", EndCode.SLOW)
+            return
+        self._awaited.add(stream, seq, -self._notes.count)
 
     def adopt(self, note: SessionNote, shared: Sequence[str]) -> None:
         """Resume a session of another broker from its note. `shared` has the filters of its shared subscriptions."""
-        self._stamp = note.stamp
+        self._notes.follow(note)
         for topic_filter in (*note.done, *shared):
             self._pending.adopt(topic_filter)
             if (source := self._sources.get(topic_filter)) is not None:
@@ -224,8 +219,19 @@ class TreeSession:
 
     def forget(self, note: SessionNote) -> None:
         """End a session of another broker that has the same name."""
-        self._stamp = note.stamp
-        self._describe(None)
+        self._notes.follow(note)
+        self._notes.write_end()
+        self.client.flush()
+
+    def settle_orphan(self, note: SessionNote, ends: bool) -> None:
+        """Publish the will of a session whose process is gone, and record it; with `ends`, end the session."""
+        self._notes.follow(note)
+        if (will := unpacked_will(note.will)) is not None:
+            self.publish_will(will)
+        if ends:
+            self._notes.write_end()
+        else:
+            self._notes.write_settled(note)
         self.client.flush()
 
     async def end_elsewhere(self, topic_filter: str) -> None:
@@ -237,6 +243,7 @@ class TreeSession:
         try:
             attributes = attributes_of(will.qos, will.retain, will.properties, wall_us())
             guarantee = self._server.guarantee_of(will.topic, guarantee_of(will.properties))
+            guarantee = max(guarantee, Guarantee.FIFO)  # keep it in one stream with the session's notes
             if self._is_lost:
                 self._server.publish_for(self, will.topic, will.payload, guarantee, attributes)
             else:
@@ -245,17 +252,19 @@ class TreeSession:
             self._server.notify(f"the will of MQTT client {self.name} cannot be published: {error}")
 
     def subscribe(self, action: BeginSubscriptions) -> None:
+        self.client.flush()  # earlier publications of the client come first
         self._pending.subscribe(action.token, [request.filter for _, _, request, _ in action.requests])
 
     def unsubscribe(self, action: EndSubscriptions) -> None:
+        self.client.flush()
         self._pending.unsubscribe(action.token, action.filters)
 
     def acknowledge(self, count: int) -> None:
         """Acknowledge the next `count` messages in the tree, in the order in which they were passed to the machine."""
         deliveries = 0
         done: dict[DurableSource, list[Message]] = {}
-        for _ in range(count):
-            given = self._given.popleft()
+        taken, self._given = self._given[:count], self._given[count:]
+        for given in taken:
             if given.source is None:
                 deliveries += given.is_last
             else:
@@ -294,6 +303,20 @@ class TreeSession:
             self.client.flush()
         self.retained.go_on(self)
 
+    def _pass_soon(self) -> None:
+        """Pass messages to the machine. While publications of the client wait for their receipts, do so in the next
+        turn, so that a client that receives its own publication gets the acknowledgement first."""
+        if not self._awaited:
+            self.pass_messages()
+        elif not self._is_passing:
+            self._is_passing = True
+            self._server.loop.call_soon(self._pass_now)
+
+    def _pass_now(self) -> None:
+        self._is_passing = False
+        if not self.is_over:
+            self.pass_messages()
+
     # -- what the tree says --------------------------------------------------------------------------------------------
 
     def _hear(self, effect: Upward) -> None:
@@ -301,35 +324,41 @@ class TreeSession:
             return
         if isinstance(effect, Deliver):
             self._deliveries.append((None, deque(effect.messages)))
-            self.pass_messages()
+            self._pass_soon()
             return
         if (end := reason_of_end(effect)) is not None:
             self._over(*end)
         elif isinstance(effect, Answer):
-            handler = self._news.get(type(effect.body))
+            handler = _NEWS.get(type(effect.body))
             if handler is not None:
-                handler(effect.body)
+                handler(self, effect.body)
 
     def _begin(self, news: SessionBegan) -> None:
         if not self.began.done():
             self.began.set_result(None)
 
     def _turned(self, news: ReceiptTurned) -> None:
-        waiting = self._waiting[news.stream]
-        if news.receipt is not ReceiptLevel.SAFE or not waiting:
+        if news.receipt is not ReceiptLevel.SAFE:
             return
-        tokens = []
-        while waiting and waiting[0][0] <= news.last:
-            tokens.append(waiting.popleft()[1])
-        if not tokens:
+        awaited = self._awaited.take_safe(news.stream, news.last)
+        if not awaited:
             return
-        noted = -min(tokens)
-        self._safe_note = max(self._safe_note, noted)
+        noted = -min(one.token for one in awaited)
+        self._notes.last_safe = max(self._notes.last_safe, noted)
         if (driver := self._live_driver) is not None:
             now = now_us()
-            driver.run([action for token in tokens if token > 0 for action in driver.machine.safe(token, now)])
+            driver.run([
+                action for one in awaited if one.token > 0
+                for action in driver.machine.safe(one.token, now, not one.is_unheard)
+            ])  # fmt: skip
             if noted > 0:
                 driver.saved(noted)
+        if any(one.is_retained for one in awaited):  # the store gets them in this turn, maybe after the session
+            self._server.loop.call_soon(self._stored, news.stream, news.last)
+
+    def _stored(self, stream: str, last: int) -> None:
+        self._awaited.settle_retained(stream, last)
+        self._answer_held()
 
     def _refused(self, news: Refused) -> None:
         request = news.request
@@ -341,14 +370,15 @@ class TreeSession:
             self._publication_refused(news)
 
     def _publication_refused(self, news: Refused) -> None:
-        waiting = self._waiting[news.stream]
-        tokens = [token for seq, token in waiting if news.first <= seq <= news.last]
-        self._waiting[news.stream] = deque([one for one in waiting if not news.first <= one[0] <= news.last])
+        tokens = [one.token for one in self._awaited.take_refused(news.stream, news.first, news.last) if one.token]
         if any(token < 0 for token in tokens):
             self._over(f"the session state cannot be saved: {news.reason}", EndCode.NONE)
             return
+        if self._live_driver is None:
+            self._server.notify(f"a publication of MQTT client {self.name}, which is gone, was refused: {news.reason}")
         for token in tokens:
             self._answer_publication(token, news.reason, Reason.NOT_AUTHORIZED)
+        self._answer_held()
         if len(tokens) < news.last - news.first + 1:  # QoS 0 has no acknowledgement, so the connection ends
             self._answer_publication(0, news.reason, Reason.NOT_AUTHORIZED)
 
@@ -405,7 +435,7 @@ class TreeSession:
     def _delivered(self, source: DurableSource, messages: Sequence[Message]) -> None:
         if not self.is_over:
             self._deliveries.append((source, deque(messages)))
-            self.pass_messages()
+            self._pass_soon()
 
     def _source_over(self, source: DurableSource, standing: Standing, reason: str) -> None:
         if self.is_over or self._sources.get(source.filter) is not source:
@@ -423,6 +453,18 @@ class TreeSession:
         self._server.figures.dropped += count
 
     def _answer_asked(self, asked: PendingPacket, reasons: Sequence[int]) -> None:
+        """Answer SUBSCRIBE or UNSUBSCRIBE. SUBACK waits for the client's earlier retained publications: the
+        subscription is too late for them, so they have to be in the store."""
+        earlier = self._awaited.retained if asked.is_subscribe else frozenset()
+        self._held_answers.append((asked, reasons, earlier))
+        self._answer_held()
+
+    def _answer_held(self) -> None:
+        while self._held_answers and not self._awaited.has_any(self._held_answers[0][2]):
+            asked, reasons, _ = self._held_answers.pop(0)
+            self._answer(asked, reasons)
+
+    def _answer(self, asked: PendingPacket, reasons: Sequence[int]) -> None:
         driver, now = self._live_driver, now_us()
         if driver is None:
             return
@@ -440,6 +482,18 @@ class TreeSession:
     def _live_driver(self) -> "ConnectionDriver | None":
         """Driver whose machine has this session; None if there is none, so answers are dropped."""
         return self.driver if self.driver is not None and self.driver.session is self else None
+
+
+_NEWS: Final[Mapping[type, Callable[[TreeSession, Any], None]]] = {
+    SessionBegan: TreeSession._begin,
+    ReceiptTurned: TreeSession._turned,
+    Refused: TreeSession._refused,
+    SubscriptionConfirmed: lambda session, news: session._pending.confirmed(news.filter),
+    SubscriptionEnded: lambda session, news: session._pending.ended(news.filter),
+    RoomAgain: lambda session, news: session._room(),
+    SessionLost: TreeSession._lost,
+}
+"""Handlers of answers from the tree, shared by all sessions."""
 
 
 class OpenError(Exception):

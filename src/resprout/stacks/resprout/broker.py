@@ -231,6 +231,15 @@ class ResproutBroker(Shell):
         state = self.parts.client_book.durables.states.get(durable)
         return None if state is None or state.over else state.consumers
 
+    def home_of(self, durable: str) -> str:
+        """Return the name of the broker that holds a durable subscription; empty if there is none."""
+        state = self.parts.client_book.durables.states.get(durable)
+        return "" if state is None or state.over else state.home.name
+
+    def has_audience(self, topic: str) -> bool:
+        """Return whether a subscription in the network may match the topic; True while this broker is not certain."""
+        return self.parts.audience.may_exist((topic,))
+
     def status(self) -> StackStatus:
         return account.status_of(self.parts, self.from_non_neighbours, self.out_of_bounds)
 

@@ -266,10 +266,14 @@ class Audience:
         self._interest = interest
 
     def asked(self, session: ClientSession, message: AskAudience) -> None:
-        life = self._life
-        is_certain = life.attached and life.is_calm and life.goes_on
         if not 1 <= len(message.topics) <= TOPICS_MAX:
             raise PeerError(f"{len(message.topics)} topics in one question; 1 to {TOPICS_MAX} are possible")
-        plan = self._interest.index.plan_any(message.topics)
-        anybody = not is_certain or plan.conditional or bool(plan.always)
-        life.out.append(Send(session.name, AudienceTold(message.id, anybody)))
+        self._life.out.append(Send(session.name, AudienceTold(message.id, self.may_exist(message.topics))))
+
+    def may_exist(self, topics: tuple[str, ...]) -> bool:
+        """Return whether somebody may listen to one of the topics; True while this broker is not certain."""
+        life = self._life
+        if not (life.attached and life.is_calm and life.goes_on):
+            return True
+        plan = self._interest.index.plan_any(topics)
+        return plan.conditional or bool(plan.always)

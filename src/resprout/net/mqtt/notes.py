@@ -1,0 +1,61 @@
+"""Publishes the notes of one session (`NoteWriter`)."""
+
+import msgspec
+
+from resprout.core.guarantee import Guarantee
+from resprout.core.message_fields import Mark
+from resprout.mqtt.packets import Will
+from resprout.net.event_loop import wall_us
+from resprout.net.mqtt.embedded import EmbeddedClient
+from resprout.net.mqtt.records import OWN_KEYS, SESSIONS, SessionNote
+from resprout.net.mqtt.wills import packed_will
+
+
+class NoteWriter:
+    """Writer of notes in the name of the session's own client, so they follow its publications."""
+
+    def __init__(self, client: EmbeddedClient, name: str, client_id: str, identity: str) -> None:
+        self._client = client
+        self._blank = SessionNote(name, 0, "", client_id, identity, {}, None)
+        self.count = 0
+        """Number of notes that this process published with a state."""
+        self.last_safe = 0
+        """Number of the last one that is safe."""
+        self.will: Will | None = None
+        """Will in the last note."""
+        self._stamp = 0
+
+    @property
+    def has_any(self) -> bool:
+        """Whether the other brokers know a note of this session."""
+        return self._stamp > 0
+
+    def follow(self, note: SessionNote) -> None:
+        """Continue after a note of another process."""
+        self._stamp = note.stamp
+
+    def write(
+        self, home: str, data: bytes, done: dict[str, tuple[Mark, ...]], will: Will | None, expiry: int
+    ) -> tuple[str, int]:
+        """Publish the state of the session. Return stream and number of the publication."""
+        self.count += 1
+        self.will = will
+        packet, delay = (b"", 0) if will is None else (packed_will(will), will.properties.will_delay or 0)
+        return self._publish(
+            msgspec.structs.replace(
+                self._blank, home=home, data=data, done=done, will=packet, will_delay=delay, expiry=expiry
+            )
+        )
+
+    def write_end(self) -> None:
+        """Publish that the session ended."""
+        self._publish(self._blank)
+
+    def write_settled(self, note: SessionNote) -> None:
+        """Publish the note of another process without its will."""
+        self._publish(msgspec.structs.replace(note, will=b""))
+
+    def _publish(self, note: SessionNote) -> tuple[str, int]:
+        self._stamp = max(self._stamp + 1, wall_us())
+        note = msgspec.structs.replace(note, stamp=self._stamp)
+        return self._client.publish(SESSIONS, msgspec.msgpack.encode(note), Guarantee.CAUSAL, {}, OWN_KEYS)
