@@ -99,7 +99,7 @@ class TreeSession:
         """Messages that were passed to the machine and are not done, in order."""
         self._sources: dict[str, DurableSource] = {}
         """Durable subscriptions by filter, as the client sent it."""
-        self.retained: Final = RetainedWalks(server)
+        self.retained: Final[RetainedWalks] = RetainedWalks(server)
         self._pending = PendingSubscriptions(self._ask, self._end, self._answer_asked, server.line.join)
         self._tasks: set[asyncio.Task[None]] = set()
         self._notes = self._safe_note = 0
