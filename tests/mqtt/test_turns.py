@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -75,11 +75,11 @@ class Stage:
     """A connection, and the packets that it handed on in each turn."""
 
     def __init__(self, kind: str, layers: Layers) -> None:
-        self.server: Any = Server()
+        self.server = cast(Any, Server())
         self.layers = layers
         self.connection = MqttConnection(self.server, kind, layers)
         self.connection.take = self.take
-        self.transport: Any = Transport()
+        self.transport = cast(Any, Transport())
         self.connection.connection_made(self.transport)
         self.turns: list[int] = []
 

@@ -1,7 +1,7 @@
 """Reads of logs at a broker: few pages at a time for one identity, charged for searching, with room for others."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from resprout.core.bundle import Bundle, pack_payloads
 from resprout.core.contract import ProtocolMessage, Send
@@ -43,7 +43,8 @@ class Broker:
 
     def __init__(self) -> None:
         view = SimpleNamespace(is_dead=lambda broker: False)
-        self.life: Any = SimpleNamespace(seat=SimpleNamespace(name="b0", logs=(LOG,)), view=view, now_us=1_000, out=[])
+        seat = SimpleNamespace(name="b0", logs=(LOG,))
+        self.life = cast(Any, SimpleNamespace(seat=seat, view=view, now_us=1_000, out=[]))
         self.asked: list[LogRead] = []
         port: Any = self
         self.reads = LogReads(self.life, {}, port, LogAccess())
