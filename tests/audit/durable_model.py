@@ -6,6 +6,7 @@ dies with what it has not acknowledged, which is handed out again and says so.
 
 import functools
 import random
+from collections import Counter
 
 from resprout.filters.predicate import topic_matches
 from resprout.trace.schema import Row
@@ -22,6 +23,8 @@ class Durable:
         """What is to be handed out, and whether it was before."""
         self.open: dict[str, list[Row]] = {name: [] for name in consumers}
         """By consumer: what it has not acknowledged."""
+        self.times: Counter[Id] = Counter()
+        """How often each was handed out."""
 
     def begin(self, time_us: int, consumer: str) -> list[Row]:
         asked = Row(time_us=time_us, node=consumer, kind="consume", filter=self.filter, attributes=self.about)
@@ -38,7 +41,9 @@ class Durable:
         del self.waiting[0]
         consumer = busy[0] if busy else rng.choice(sorted(self.open))
         self.open[consumer].append(row)
+        self.times[ident(row)] += 1
         about = {"durable": self.name, **({"redelivered": "yes"} if is_again else {})}
+        about |= {"deliveries": str(self.times[ident(row)])} if is_again else {}
         return [change(row, time_us=time_us, node=consumer, kind="handed", attributes=about)]
 
     def acknowledge(self, time_us: int, consumer: str) -> list[Row]:

@@ -74,6 +74,26 @@ def swap_at_a_consumer(rows: Rows, rng: random.Random) -> Rows | None:
 
 
 @mutation("durable")
+def forget_a_delivery(rows: Rows, rng: random.Random) -> Rows | None:
+    """A consumer that died and returned is handed what it had, as if for the first time."""
+    consumers = {row.node for row in rows if row.kind == "consume"}
+    if any(row.kind in UNREST and row.node not in consumers for row in rows):
+        return None
+    found = []
+    for i in places(rows, "handed"):
+        begun_us = max([rows[j].time_us for j in places(rows, "consume") if j < i and rows[j].node == rows[i].node])
+        before = [j for j in places(rows, "handed") if j < i and ident(rows[j]) == ident(rows[i])]
+        same = [j for j in before if _about(rows, j)["durable"] == _about(rows, i)["durable"]]
+        if "deliveries" in _about(rows, i) and any(rows[j].time_us < begun_us for j in same):
+            found.append(i)
+    i = pick(rng, found)
+    if i is None:
+        return None
+    about = {name: value for name, value in _about(rows, i).items() if name != "deliveries"}
+    return [*rows[:i], change(rows[i], attributes=about), *rows[i + 1 :]]
+
+
+@mutation("durable")
 def hand_out_what_nobody_published(rows: Rows, rng: random.Random) -> Rows | None:
     i = pick(rng, places(rows, "handed"))
     return None if i is None else [*rows[: i + 1], change(rows[i], seq=1_000_000), *rows[i + 1 :]]
