@@ -1,6 +1,7 @@
 """AddReplica and RemoveReplica: operators add brokers to the holders of a topic of `scribe`, and remove them again."""
 
 from functools import cache
+from random import Random
 
 import pytest
 
@@ -14,18 +15,21 @@ from resprout_lab.scribe.clients import REPLICAS
 from resprout_lab.scribe.log import SetReplica, TakeLead, TopicLog
 from resprout_lab.scribe.messages import ChangeReplica
 from tests.edge.desk import Desk
+from tests.soak import cases
 from tests.stacks.scribe_runs import ScribePlayed, fault, ring
 
 BROKERS = 6
 
 
-def played(*commands: tuple[int, str, str], more: str = "", operations: int = 100) -> ScribePlayed:
+def played(
+    *commands: tuple[int, str, str], more: str = "", operations: int = 100, interval: str = "100ms"
+) -> ScribePlayed:
     """Publications on `t` at all brokers from 3 s to 13 s. A command: its time, its client, and its text."""
-    run = Run(ring(BROKERS, operations=operations, interval="100ms", more=more), None, ())
+    run = Run(ring(BROKERS, operations=operations, interval=interval, more=more), None, ())
 
     def give(client: str, text: str) -> None:
         process = run.world.nodes[client].process
-        assert process is not None
+        assert process is not None, "clients do not crash"
         run.world.request(process, PublishRequest(REPLICAS, text.encode(), Guarantee.TOTAL))
 
     for at_us, client, text in commands:
@@ -91,6 +95,25 @@ def test_an_added_life_that_is_over_is_no_holder() -> None:
     told = played(add(), more=gone)
     assert told.result.ended == "quiescent" and holders(told) == by_ring()
     assert not broken(told)
+
+
+@pytest.mark.parametrize("seed", range(cases(3, 100)))
+def test_holders_may_be_added_and_removed_while_brokers_crash_and_return(seed: int) -> None:
+    rng = Random(seed)
+    commands = []
+    for _ in range(8):
+        name = f"b{rng.randrange(BROKERS)}"
+        verb = rng.choice(("add", "add", "remove"))
+        commands.append((rng.randint(3_500_000, 30_000_000), name.replace("b", "c"), f"{verb} t {name}"))
+    faults = []
+    for at_s in (6, 20):
+        name = f"b{rng.randrange(BROKERS)}"
+        faults += [fault(f"{at_s}s", "crash", name), fault(f"{at_s + rng.randint(1, 6)}s", "recover", name)]
+    told = played(*sorted(commands), more="".join(faults), operations=60, interval="500ms")
+    assert told.result.ended == "quiescent" and not broken(told)
+    (leader,) = [held for held in told.holding("t").values() if held.is_leading]
+    added = {name for name, holder in leader.log.added.items() if told.brokers[name].owners.me == holder}
+    assert holders(told) == by_ring() | added
 
 
 @pytest.mark.parametrize(
