@@ -196,7 +196,9 @@ def test_messages_with_qos_0_do_not_come_again() -> None:
     message = msgspec.structs.replace(tree_message("t/a", qos=0), redelivered=True)
     assert rig.run(rig.machine.deliver(message, 0, "t/#")) == []
     assert rig.taken == 1
-    assert rig.run(rig.machine.deliver(msgspec.structs.replace(message, attributes={"mqtt.qos": 1}), 0, "t/#"))
+    again = msgspec.structs.replace(message, attributes={"mqtt.qos": 1})
+    (publish,) = rig.run(rig.machine.deliver(again, 0, "t/#"))
+    assert publish.dup, "another broker may have sent it"
 
 
 def test_mqtt_3_survives_too() -> None:

@@ -205,7 +205,7 @@ def test_subscriptions_end_and_begin_again() -> None:
             one.say(
                 Subscribe(1, (FilterRequest("a", 1),)), Unsubscribe(2, ("a", "b")),
                 Subscribe(3, (FilterRequest("a", 1),)), Unsubscribe(4, ("a",)),
-                Subscribe(5, (FilterRequest("a", 1), FilterRequest("+/#/x", 1))),
+                Subscribe(5, (FilterRequest("a", 1), FilterRequest("$share/x", 1))),
             )  # fmt: skip
             assert (await one.hear_a(Unsuback)).reasons == (0, Reason.NO_SUBSCRIPTION_EXISTED)
             await one.publish("a", b"x")
@@ -298,6 +298,14 @@ def test_a_session_goes_on_at_another_broker(version: int) -> None:
                 assert sorted(message.payload for message in got) == [b"2", b"3"]
                 await one.publish("a/z", b"4", 1)
                 assert (await back.receive()).payload == b"4"
+                await one.publish("a/w", b"once", 1)
+                unacknowledged = await back.hear_a(Publish)
+                assert (unacknowledged.payload, unacknowledged.dup) == (b"once", False)
+                back.vanish()
+            async with mqtt_peer(first.address, version) as back:
+                assert (await back.connect("away", clean_start=False, **values)).session_present
+                again = await back.receive()
+                assert (again.payload, again.dup) == (b"once", True)
             async with mqtt_peer(first.address, version) as anew:
                 assert not (await anew.connect("away", clean_start=True)).session_present
                 await one.publish("a/z", b"5", 1)

@@ -229,12 +229,14 @@ class Outgoing:
         message = item.message
         assert message is not None, "one without a message is never sent again"
         topic = message.topic
+        # Another broker may have sent a redelivered message. QoS 2 has its own record of that (`_known`).
+        dup = item.is_sent or (item.qos == 1 and message.redelivered)
         if self._version != V5:
-            return Publish(topic, message.payload, item.qos, packet_id, item.retain, item.is_sent)
+            return Publish(topic, message.payload, item.qos, packet_id, item.retain, dup)
         values = properties_of(message.attributes)
         if item.identifiers or item.expires_us:
             values = _with(values, item.identifiers, item.expires_us, wall_us)
-        publish = Publish(topic, message.payload, item.qos, packet_id, item.retain, item.is_sent, values)
+        publish = Publish(topic, message.payload, item.qos, packet_id, item.retain, dup, values)
         if self._bytes_max and len(encode(publish, V5)) > self._bytes_max:
             return None
         if self._aliases_max:
