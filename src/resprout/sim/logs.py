@@ -23,10 +23,10 @@ class VirtualLogs:
 
     def _is_busy(self, log: LogDeclaration) -> bool:
         hosts = self._hosts()
-        replicas = [host.replicas[log.name] for name, host in hosts.items() if log.name in host.replicas]
+        replicas = [host.replicas[log.key] for host in hosts.values() if log.key in host.replicas]
         if 2 * len(replicas) <= len(log.replicas):
             return False
-        feeding = [state for host in hosts.values() if (state := host.is_feeding(log.name)) is not None]
+        feeding = [state for host in hosts.values() if (state := host.is_feeding(log.key)) is not None]
         if not feeding or any(feeding):
             return True
         ends = {replica.entries.end for replica in replicas}
@@ -49,7 +49,7 @@ class VirtualLogs:
         for log in self._logs:
             for broker in self._world.nodes:
                 entries = self.entries(log, broker)
-                replica = running[broker].replicas.get(log.name) if broker in running else None
+                replica = running[broker].replicas.get(log.key) if broker in running else None
                 if entries or replica is not None:
                     end = replica.state.end if replica is not None else 0
                     yield from kept_rows(self._world.now_us, broker, log.name, entries, end, replica is not None)

@@ -1,7 +1,8 @@
 """Logs of a run with processes: whether all have a feeder, whether they are complete, and what their replicas hold.
 
-Brokers report the state of logs in their accounts (`net.survey`), which are compared with the disks of the replicas. The
-brokers still run when their disks are read: a broker that stops hands its subscriptions over, which may change a log.
+Brokers report the state of logs in their accounts (`net.survey`), which are compared with the disks of the replicas.
+The brokers still run when their disks are read: a broker that stops hands its subscriptions over, which may change a
+log.
 """
 
 import asyncio
@@ -13,8 +14,8 @@ from resprout.journal.interface import NotKeptError
 from resprout.journal.reading import JournalReader, open_reader
 from resprout.logs.declaration import LogDeclaration
 from resprout.logs.records import LogEntry, read_entry
-from resprout.net.disk import RealFiles
 from resprout.net.discover import UnreachableError
+from resprout.net.disk import RealFiles
 from resprout.net.log_stores import LOGS
 from resprout.net.process import BrokerProcess
 from resprout.net.survey import Asker

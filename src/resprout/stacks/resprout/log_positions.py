@@ -15,6 +15,7 @@ from resprout.edge.position_messages import AskPosition, PositionTold
 from resprout.logs.declaration import LogDeclaration
 from resprout.logs.messages import LogPort, LogSettle, LogSettled
 from resprout.logs.replica import LogReplica
+from resprout.logs.table import LogTable
 from resprout.stacks.resprout.life import BrokerLife
 
 RETRY_TICKS: Final = 4
@@ -36,21 +37,22 @@ class _Asked:
 
 
 class LogPositions:
-    def __init__(self, life: BrokerLife, replicas: dict[str, LogReplica], port: LogPort, access: LogAccess) -> None:
+    def __init__(
+        self, life: BrokerLife, table: LogTable, replicas: dict[str, LogReplica], port: LogPort, access: LogAccess
+    ) -> None:
         self._life = life
         self._replicas = replicas
         self._port = port
         self._access = access
-        self._logs = {log.name: log for log in life.seat.logs}
+        self._table = table
         self._asked: dict[int, _Asked] = {}
         """Pending requests, by the number under which they are sent to replicas."""
         self._ids = 0
 
     def ask(self, session: ClientSession, message: AskPosition) -> None:
-        client, log = session.name, self._logs.get(message.log)
+        client, log = session.name, self._table.find(message.log)
         if log is None:
-            names = ", ".join(self._logs)
-            self._refuse(client, message, f"there is no log {message.log}; the logs are: {names}")
+            self._refuse(client, message, f"there is no log {message.log}; the logs are: {self._table.names}")
         elif not self._access.may_read(client, log.filter):
             self._refuse(client, message, f"{client} may not subscribe to {log.filter}")
         elif sum(asked.client == client for asked in self._asked.values()) >= ASKED_MAX:
@@ -58,7 +60,7 @@ class LogPositions:
         else:
             self._ids += 1
             self._asked[self._ids] = asked = _Asked(client, message, log)
-            replica = self._replicas.get(log.name)
+            replica = self._replicas.get(log.key)
             self._send(self._ids, asked, replica.leader if replica is not None else "")
 
     def leave(self, client: str) -> None:
@@ -80,7 +82,7 @@ class LogPositions:
             asked.turn += 1
         asked.silent_ticks = 0
         message = asked.message
-        ask = LogSettle(message.log, id, message.name, message.offset, message.version, message.forced, message.owner)
+        ask = LogSettle(asked.log.key, id, message.name, message.offset, message.version, message.forced, message.owner)
         self._port.send(broker, ask)
 
     def tick(self) -> None:
@@ -96,7 +98,7 @@ class LogPositions:
 
     def hear(self, broker: str, message: LogSettled) -> None:
         asked = self._asked.get(message.id)
-        if asked is None or asked.log.name != message.log or broker not in asked.log.replicas:
+        if asked is None or asked.log.key != message.log or broker not in asked.log.replicas:
             return
         if message.is_leading:
             del self._asked[message.id]

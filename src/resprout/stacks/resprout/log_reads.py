@@ -39,6 +39,7 @@ from resprout.logs.messages import FETCH_BYTES, LogPage, LogPort, LogRead
 from resprout.logs.reading import BY_TIME, FoundPage, Wanted
 from resprout.logs.records import LogEntry, read_entry
 from resprout.logs.replica import LogReplica
+from resprout.logs.table import LogTable
 from resprout.stacks.resprout.life import BrokerLife
 
 RETRY_TICKS: Final = 4
@@ -68,12 +69,14 @@ class _LogRead:
 
 
 class LogReads:
-    def __init__(self, life: BrokerLife, replicas: dict[str, LogReplica], port: LogPort, access: LogAccess) -> None:
+    def __init__(
+        self, life: BrokerLife, table: LogTable, replicas: dict[str, LogReplica], port: LogPort, access: LogAccess
+    ) -> None:
         self._life = life
         self._replicas = replicas
         self._port = port
         self._access = access
-        self._logs = {log.subscription: log for log in life.seat.logs}
+        self._table = table
         self._waiting: deque[_LogRead] = deque()
         """Reads whose clients have not received earlier pages, or have not paid for them."""
         self._local: list[_LogRead] = []
@@ -86,7 +89,7 @@ class LogReads:
     # -- clients -------------------------------------------------------------------------------------------------------
 
     def ask(self, session: ClientSession, message: ReadEvents) -> None:
-        log = self._logs.get(message.journal)
+        log = self._table.find(message.journal.removeprefix(LOG_PREFIX)) if self.reads(message.journal) else None
         client = session.name
         refusal = self._unknown(message.journal) if log is None else self._refusal(client, message, log)
         if refusal or log is None:
@@ -96,10 +99,16 @@ class LogReads:
             self._look()
 
     def _unknown(self, journal: str) -> str:
-        names = ", ".join(log.name for log in self._logs.values())
+        names = self._table.names
         if journal.startswith(LOG_PREFIX):
             return f"there is no log {journal.removeprefix(LOG_PREFIX)}; the logs are: {names}"
+        if not self._table.logs:
+            return f"{self._life.seat.name} keeps no events: ask a broker that does"
         return f"events are not kept here: name a log ({names})"
+
+    def reads(self, journal: str) -> bool:
+        """Whether a client names a log by this."""
+        return journal.startswith(LOG_PREFIX)
 
     def _refusal(self, client: str, message: ReadEvents, log: LogDeclaration) -> str:
         filters = (message.filter, *message.also)
@@ -173,7 +182,7 @@ class LogReads:
     def _try_next(self, read: _LogRead, reason: str = "") -> None:
         """Ask the next replica; that of this broker comes first."""
         log, own, wanted = read.log, self._life.seat.name, read.wanted
-        replica = self._replicas.get(log.name)
+        replica = self._replicas.get(log.key)
         if replica is not None and replica.can_read and own not in read.tried:
             read.tried.append(own)
             self._local.append(read)
@@ -189,7 +198,7 @@ class LogReads:
                 self._ids += 1
                 read.id = self._ids
                 self._remote.append(read)
-                ask = LogRead(log.name, read.id, wanted.offset, wanted.time_us, wanted.size, wanted.waits)
+                ask = LogRead(log.key, read.id, wanted.offset, wanted.time_us, wanted.size, wanted.waits)
                 self._port.send(broker, ask)
                 return
         reason = reason or f"no replica of the log {log.name} answers"

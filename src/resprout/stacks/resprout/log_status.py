@@ -22,7 +22,7 @@ def logs_seen(host: LogHost, logs: Sequence[LogDeclaration], now_us: int) -> tup
 
 
 def _log_seen(host: LogHost, log: LogDeclaration, now_us: int) -> LogSeen:
-    unfed, replica = host.unfed(log.name), host.replicas.get(log.name)
+    unfed, replica = host.unfed(log.key), host.replicas.get(log.key)
     seen = LogSeen(log.name, log.filter, log.replicas, is_feeding=unfed is not None, unfed=unfed or 0)
     if replica is None:
         return seen
