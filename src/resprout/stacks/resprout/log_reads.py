@@ -42,6 +42,7 @@ from resprout.logs.replica import LogReplica
 from resprout.logs.table import LogTable
 from resprout.stacks.resprout.life import BrokerLife
 
+EVERYTHING: Final = "#"
 RETRY_TICKS: Final = 4
 """Heartbeats without an answer after which the next replica is asked."""
 
@@ -111,7 +112,7 @@ class LogReads:
         return journal.startswith(LOG_PREFIX)
 
     def _refusal(self, client: str, message: ReadEvents, log: LogDeclaration) -> str:
-        filters = (message.filter, *message.also)
+        filters = _filters_of(message, log)
         if len(filters) > FILTERS_MAX:
             return f"{len(filters)} filters; {FILTERS_MAX} are the most that are read at once"
         for topic_filter in filters:
@@ -165,7 +166,7 @@ class LogReads:
             where = read.asked.where
             self._charge(read.client, PARSE_STEPS * len(where or ""))
             try:
-                filters = (read.asked.filter, *read.asked.also)
+                filters = _filters_of(read.asked, read.log)
                 read.predicates = tuple([parse_predicate(each, where) for each in filters])
             except UsageError as error:
                 self._refuse(read.client, read.asked, str(error))
@@ -276,6 +277,11 @@ class LogReads:
             asked.id, asked.journal, following, page.first, page.end, reason, origin, tuple(gaps), begin=begin
         )  # fmt: skip
         self._life.out.append(Send(client, answer))
+
+
+def _filters_of(asked: ReadEvents, log: LogDeclaration) -> tuple[str, ...]:
+    """Return the requested filters. `#` means all that the log keeps."""
+    return tuple([log.filter if each == EVERYTHING else each for each in (asked.filter, *asked.also)])
 
 
 def _entries(records: Sequence[bytes]) -> list[LogEntry]:
