@@ -335,7 +335,7 @@ def _write(task: TaskIdentity, options: SinkOptions, folder: Path | None, iterat
     """Publish the rows of a task, unless the ledger says that they are published, and return how many there are."""
     if folder is None:
         batches = list(iterator)
-        rows = sum(batch.num_rows for batch in batches)
+        rows = sum(int(batch.num_rows) for batch in batches)
         if rows:
             publish(task, options.access, partial(bundles_of, batches, options))
         return rows
