@@ -81,6 +81,8 @@ class LogReplica:
         self._repeats = SessionRepeats()
         self._votes: Sequence[bytes] = ()
         self._unopened = {declaration.votes, declaration.entries}
+        self._met: tuple[str, ...] = ()
+        """Brokers of the members, as told. The leader among them may not be declared any more."""
         self._answers: dict[str, str] = {}
         """Identities of replicas that know no configuration, by broker."""
         self._ready: dict[str, str] = {}
@@ -91,6 +93,8 @@ class LogReplica:
         """Broker of the feeder, by feed."""
         self._fed: dict[str, int] = {}
         """Number of the last command that was confirmed to the feeder, by feed."""
+        self._told_members: tuple[str, ...] = ()
+        """Members when this leader last told what is decided."""
         self._snapshot_slot = 0
         self._bytes = 0
         """Bytes of commands since the last snapshot."""
@@ -223,7 +227,9 @@ class LogReplica:
             self._take(self._replica.hear(speaker, message, now_us, out), out, now_us)
 
     def fired(self, timer: HeartbeatDue | PatienceOver, now_us: int) -> None:
-        if self._replica is not None:
+        """Handle a timer. A replica that is not declared any more votes, but does not stand for election."""
+        is_former = self.broker not in self.declaration.replicas
+        if self._replica is not None and not (is_former and isinstance(timer, PatienceOver)):
             out: list[Effect] = []
             self._take(self._replica.fired(timer, now_us, out), out, now_us)
 
@@ -288,7 +294,8 @@ class LogReplica:
             return
         ledger = replica.ledger
         accept = Accept(replica.group, ledger.promised, ledger.chosen + 1, (), ledger.chosen)
-        for member in ledger.members:
+        told, self._told_members = self._told_members, ledger.members
+        for member in dict.fromkeys((*ledger.members, *told)):  # also those that have just been removed
             if member != self.identity and not self._repeats.is_repeat(member, accept):
                 self._port.send(broker_of(member), accept)
 
@@ -344,7 +351,7 @@ class LogReplica:
             self._change_members(now_us)
             return
         self._found(now_us)
-        for broker in self.declaration.replicas:
+        for broker in dict.fromkeys((*self.declaration.replicas, *self._met)):
             if broker != self.broker and not self.is_member:
                 self._port.send(broker, LogAsk(self.declaration.key, self.identity, self.entries.end))
 
@@ -395,6 +402,7 @@ class LogReplica:
             self._found(now_us)
             return
         self._answers.clear()  # the log exists, so no replica founds it
+        self._met = tuple(map(broker_of, message.members))
         if message.end > self.entries.end:
             self.entries.fetch(broker)
 

@@ -170,7 +170,7 @@ class LogHost:
 
     def declared(self) -> None:
         """Follow a change of the table: begin, change and end replicas and feeders. A replica that is not declared here
-        any more votes until this broker starts again, because the log may need it until its successor is a member."""
+        any more votes until it knows that it is no member, because the log may need it until then."""
         life = self._life
         life.declared_logs = self.table.memory
         self._remember()
@@ -188,6 +188,14 @@ class LogHost:
             else:
                 feed.follow(log)
         self._make_replicas()
+
+    def _drop_former(self) -> None:
+        """End replicas that a command has moved away, once they know that they are not members any more."""
+        for key, replica in list(self.replicas.items()):
+            is_former = self._life.seat.name not in replica.declaration.replicas
+            if is_former and replica.members and not replica.is_member:
+                replica.discard()
+                del self.replicas[key]
 
     def _end_subscriptions(self) -> None:
         """End the subscriptions of deleted logs that live here."""
@@ -216,6 +224,7 @@ class LogHost:
         else:
             for replica in self.replicas.values():
                 replica.tick(now_us)
+        self._drop_former()
         for log in self.table.logs:
             self._start_feeder(log)
         self._end_subscriptions()
