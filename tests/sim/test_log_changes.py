@@ -44,7 +44,15 @@ def failures(rng: Random) -> list[FaultSpec]:
     return faults
 
 
-@pytest.mark.parametrize("seed", range(1, cases(6, 300) + 1))
+FOUND = {
+    2: "the leader is not declared any more, and the new replica asked only declared ones",
+    20: "a replica that was moved away did not hear that it is no member, and stood for election without end",
+    45: "two new replicas at once did not listen to the leader, which is not declared any more",
+}
+"""Seeds that have failed, and why."""
+
+
+@pytest.mark.parametrize("seed", sorted({*range(1, cases(6, 300) + 1), *FOUND}))
 def test_a_log_that_is_created_and_moved_while_brokers_fail_is_complete(seed: int) -> None:
     rng = Random(seed)
     made = with_log(*failures(rng), seed=seed)

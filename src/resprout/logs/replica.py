@@ -214,8 +214,8 @@ class LogReplica:
         return self.state.next, self.state.end
 
     def knows(self, broker: str) -> bool:
-        """Whether a broker keeps a replica of this log, as declared or as a current member."""
-        return broker in self.declaration.replicas or broker in map(broker_of, self.members)
+        """Whether a broker keeps a replica of this log, as declared, as told, or as a current member."""
+        return broker in (*self.declaration.replicas, *self._met, *map(broker_of, self.members))
 
     def hear_replica(self, speaker: str, message: ProtocolMessage, now_us: int) -> None:
         """Handle a message of another replica of this log."""

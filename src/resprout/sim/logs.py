@@ -72,7 +72,8 @@ class VirtualLogs:
         for log in self.declared:
             for broker in self._world.nodes:
                 entries = self.entries(log, broker)
-                replica = running[broker].replicas.get(log.key) if broker in running else None
+                is_replica = broker in running and broker in log.replicas
+                replica = running[broker].replicas.get(log.key) if is_replica else None
                 if entries or replica is not None:
                     end = replica.state.end if replica is not None else 0
                     yield from kept_rows(self._world.now_us, broker, log.name, entries, end, replica is not None)
