@@ -101,7 +101,7 @@ bench: $(READY) $(BENCH_READY)
 # Scenarios by chance, judged: many of the default stack, and of each with what it survives. Then overlays of a thousand
 # members of which three in ten fail at once, floods of connections, liars that say ten million fuzzed messages (about
 # 100 minutes of processor time; FUZZED=100000 for fewer), and the tests that try a few arbitrary cases of many
-# (tests/soak.py), with all.
+# (tests/soak.py), with all: among them 20 rounds of each failure of a log's replicas (alone: python -m tests.logs.rounds).
 soak: $(READY)
 	$(BIN)/resprout swarm --seeds $${SEEDS:-2000} --first $${FIRST:-1} --workers $(WORKERS)
 	SEEDS=$${STACK_SEEDS:-500} $(MAKE) seeds

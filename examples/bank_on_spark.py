@@ -51,14 +51,19 @@ def broker(name: str, *words: str) -> Iterator[tuple["subprocess.Popen[str]", st
 
 
 class Teller(threading.Thread):
-    def __init__(self, name: str, servers: str) -> None:
+    def __init__(self, name: str, servers: str, killed: threading.Event) -> None:
+        """`killed`: brokers were killed, and the last quarter of the operations may follow."""
         super().__init__(daemon=True)
-        self._called, self._servers = name, servers
+        self._called, self._servers, self._killed = name, servers, killed
         self._rng = random.Random(name)
+        self.published_s: list[float] = []
+        """When each operation was published."""
 
     def run(self) -> None:
         with resprout.sync.connect(self._servers, name=self._called, timeout=PATIENCE_S) as client:
-            for _ in range(OPERATIONS):
+            for number in range(OPERATIONS):
+                if number >= OPERATIONS * 3 // 4:
+                    self._killed.wait(PATIENCE_S)
                 one, other = (f"acc-{number}" for number in self._rng.sample(range(ACCOUNTS), 2))
                 amount = self._rng.randint(1, 500)
                 kind = self._rng.choice(("deposit", "withdraw", "transfer"))
@@ -71,6 +76,7 @@ class Teller(threading.Thread):
                     "bank/pt", json.dumps(moves[kind]).encode(), keys=sorted(moves[kind]),
                     guarantee="total" if kind == "transfer" else "causal", attributes={"kind": kind, "amount": amount},
                 )  # fmt: skip
+                self.published_s.append(time.monotonic())
                 time.sleep(0.02)
             receipt.delivered(timeout=PATIENCE_S)
 
@@ -129,24 +135,33 @@ def main() -> int:
         spark = processes.enter_context(session())
         resprout.spark.register(spark)
         replicas = [Replica(f"replica-{n}", servers) for n, servers in enumerate((f"{a1},{b0}", f"{a3},{b0}"))]
+        killed = threading.Event()
         tellers = [
-            Teller(f"teller-{n}", servers) for n, servers in enumerate((f"{a1},{b0}", f"{a2},{b0}", f"{a3},{b0}"))
+            Teller(f"teller-{n}", servers, killed)
+            for n, servers in enumerate((f"{a1},{b0}", f"{a2},{b0}", f"{a3},{b0}"))
         ]
         for thread in (*replicas, *tellers):
             thread.start()
         query = balances_query(spark, tap, f"{a2},{a3},{b0}", folder / "checkpoint")
+        killed_s: list[float] = []
         for number, (victim, name) in enumerate(((b1, "b1"), (b2, "b2")), 1):
             await_progress(query, replicas[1], number * OPERATIONS)
             victim.kill()
+            killed_s.append(time.monotonic())
             say(f"{replicas[1].operations} operations; killed the broker {name}, which serves a teller")
             if number == 1:
                 query.stop()
                 query = balances_query(spark, tap, f"{a2},{a3},{b0}", folder / "checkpoint")
                 say("stopped the query, and started it again from its checkpoint")
+        killed.set()
         for thread in (*tellers, *replicas):
             thread.join(PATIENCE_S)
         query.processAllAvailable()
         query.stop()
+        published_s = [moment for teller in tellers for moment in teller.published_s]
+        if not any(min(published_s) < moment < max(published_s) for moment in killed_s):
+            say("no broker was killed between the first and the last publication: this run proves nothing")
+            return 1
         return compare([dict(replica.balances) for replica in replicas], latest_balances(spark, tap))
 
 

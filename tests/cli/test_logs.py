@@ -11,6 +11,7 @@ import resprout
 from resprout.cli.main import command
 from resprout.logs.declaration import LogDeclaration
 from tests.net.stage import run
+from tests.net.test_log_changes import broker
 from tests.net.test_logs import is_fed, publish, replica
 
 LOG = LogDeclaration("ev", "ev/#", ("b0",))
@@ -18,7 +19,9 @@ LOG = LogDeclaration("ev", "ev/#", ("b0",))
 
 async def said(*words: str, status: int = 0) -> str:
     done = await asyncio.to_thread(CliRunner().invoke, command, words, standalone_mode=False)
-    assert done.exception is None and done.return_value == status, done.output
+    if done.exception is not None:
+        raise done.exception
+    assert done.return_value == status, done.output
     return done.output
 
 
@@ -44,9 +47,23 @@ def test_logs_are_listed_and_described(tmp_path: Path) -> None:
     run(scene())
 
 
-@pytest.mark.parametrize("words", [("create", "bank", "--filter", "bank/#"), ("delete", "bank")])
-def test_logs_are_not_made_while_brokers_run(words: tuple[str, ...]) -> None:
-    done = CliRunner().invoke(command, ("log", *words))
-    assert isinstance(done.exception, resprout.UsageError) and "restart one broker after the other" in str(
-        done.exception
-    )
+def test_logs_are_created_replaced_and_deleted(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with broker("b0", tmp_path) as b0, broker("b1", tmp_path, b0), broker("b2", None, b0):
+            server = ("--server", str(b0))
+            done = await said("log", "create", "ev", "ev/#", "--replicas", "1", "--retain", "24h", *server)
+            assert done == "log ev keeps ev/# at b0\n"
+            assert "log ev  ev/#  leader b0  offsets none  replicas b0  fed from b0" in await said(
+                "log", "list", *server
+            )
+            assert await said("log", "replace", "ev", "b0", "b1", *server) == "log ev moves to b1\n"
+            with pytest.raises(resprout.UsageError, match="b0 keeps no replica of the log ev; its replicas are b1"):
+                await said("log", "replace", "ev", "b0", "b2", *server)
+            with pytest.raises(resprout.UsageError, match="3 replicas need as many brokers with a data folder"):
+                await said("log", "create", "three", "three/#", *server)
+            assert await said("log", "delete", "ev", *server) == "log ev is deleted\n"
+            assert await said("log", "list", *server) == "no logs are declared\n"
+            with pytest.raises(resprout.LogError, match="there is no log ev"):
+                await said("log", "delete", "ev", *server)
+
+    run(scene())

@@ -167,6 +167,15 @@ def test_a_log_whose_only_disk_is_lost_begins_with_a_gap() -> None:
     assert not any(entry.gap for entry in kept["b3"][1:])
 
 
+@pytest.mark.parametrize("broker", LOG.replicas)
+def test_a_log_is_complete_after_the_disk_of_a_replica_was_full(broker: str) -> None:
+    full = FaultSpec(8_000_000, FaultKind.DISK_FULL, (broker,))
+    rows, kept = run(scenario(full, FaultSpec(20_000_000, FaultKind.DISK_FREE, (broker,))))
+    assert len(kept) == 3
+    check(rows, kept)
+    assert not any(row.kind == "crash" for row in rows), "no broker ends"
+
+
 def test_what_is_on_disk_is_bounded_by_retention() -> None:
     log = msgspec.structs.replace(LOG, retain_bytes=40_000, segment_bytes=8_192)
     _, kept = run(scenario(log=log))

@@ -20,7 +20,8 @@ EVENTS = [
 
 
 def schema(names: list[str]) -> pa.Schema:
-    kinds = {"key": pa.binary(), "value": pa.binary(), "partition": pa.int32(), "index": pa.int32()}
+    kinds = {"key": pa.binary(), "value": pa.binary()}
+    kinds |= dict.fromkeys(("partition", "index", "timestampType"), pa.int32())
     kinds |= {"timestamp": pa.timestamp("us", "UTC"), "keys": pa.list_(pa.string())}
     kinds |= {"headers": pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))}
     kinds |= {"attributes": pa.map_(pa.string(), pa.string())}
@@ -39,7 +40,7 @@ def test_every_column_has_a_value_for_every_message() -> None:
     assert rows["headers"][:2] == [[{"key": "n", "value": b"1"}, {"key": "ok", "value": b"true"}], None]
     assert rows["attributes"] == [[("n", "1"), ("ok", "true")], [], [], []]
     assert rows["keys"] == [["k", "b#l"]] * 2 + [[]] * 2
-    assert rows["epoch"] == [3] * 4 and rows["stream"] == ["ordered"] * 4
+    assert rows["epoch"] == [3] * 4 and rows["stream"] == ["ordered"] * 4 and rows["timestampType"] == [1] * 4
 
 
 def test_a_reader_has_only_the_columns_that_it_asks_for_and_none_that_there_are_not() -> None:

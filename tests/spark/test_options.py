@@ -1,9 +1,11 @@
 """What users say, and what they are told when it cannot be."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from resprout.client.past_events import Offset
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.spark.options import sink_options, source_options
@@ -33,6 +35,12 @@ def test_what_is_not_said_has_a_meaning() -> None:
         ("endingOffsets", "latest", "a stream has no end"),
         ("timeout", "-1", "timeout: '-1' is no number of seconds"),
         ("token", "nobody", "NAME:SECRET"),
+        ("startingTimestamp", "yesterday", "startingTimestamp: 'yesterday' is no number"),
+        ("subscribePattern", "(", "subscribePattern: '(' is no regular expression"),
+        ("assign", '{"bank": [1]}', "assign: the log bank has one partition, 0, and not [1]".replace("[", "\\[")),
+        ("assign", "bank", 'assign: bank is not of the form {"LOG"'),
+        ("minOffsetsPerTrigger", "-3", "minOffsetsPerTrigger: '-3' is no number"),
+        ("maxTriggerDelay", "soon", "maxTriggerDelay: 'soon'"),
         ("login", "/nowhere", "login /nowhere: No such file"),
     ],
 )
@@ -40,6 +48,37 @@ def test_what_is_wrong_is_said_in_one_line(name: str, value: str, complaint: str
     with pytest.raises(UsageError, match=complaint.replace("(", r"\(")) as raised:
         source_options(GOOD | {name: value}, is_stream=True)
     assert "\n" not in str(raised.value)
+
+
+def test_places_are_written_as_for_kafka() -> None:
+    log = {"servers": "b0", "log": "bank"}
+    for text, place in (
+        ('{"bank": {"0": 41}}', Offset("log.bank", 41)),
+        ('{"bank": {"0": -2}}', "earliest"),
+        ('{"bank": {"0": -1}}', "latest"),
+        ("log.bank@41", Offset("log.bank", 41)),
+    ):
+        assert source_options(log | {"startingOffsets": text}, is_stream=True).start == place
+    with pytest.raises(UsageError, match="is no offset of the log bank"):
+        source_options(log | {"startingOffsets": '{"ship": {"0": 41}}'}, is_stream=True)
+    by_time = source_options(log | {"startingTimestamp": "1772323200000", "startingOffsets": "latest"}, is_stream=True)
+    assert by_time.start == datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def test_a_log_is_read_whole_or_by_a_pattern_of_topics() -> None:
+    assigned = source_options(
+        {"servers": "b0", "assign": '{"bank": [0]}', "subscribePattern": "bank/.t"}, is_stream=True
+    )
+    assert (assigned.log, assigned.filters, assigned.pattern) == ("bank", ("#",), "bank/.t")
+    assert source_options({"servers": "b0", "log": "bank"}, is_stream=False).filters == ("#",)
+    with pytest.raises(UsageError, match="it names the log bank, and the option log ship"):
+        source_options({"servers": "b0", "assign": '{"bank": [0]}', "log": "ship"}, is_stream=True)
+
+
+def test_a_batch_is_divided_by_processors_and_a_micro_batch_as_it_always_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 7)
+    assert source_options(GOOD, is_stream=False).partitions_min == 7
+    assert source_options(GOOD, is_stream=True).partitions_min == 1
 
 
 def test_a_batch_lies_between_two_places() -> None:

@@ -186,7 +186,7 @@ def test_a_gap_that_is_still_open_is_told_to_queries_that_begin_or_end_at_the_la
     easy = StreamProgress(options(subscribe="a", failOnDataLoss="false"))
     reached = easy.advance(easy.begin(), None)
     assert reached == {"tap.1": {"7": 7}} == easy.advance(reached, None), "told once"
-    (part,) = batch_ranges(options(startingOffsets="earliest", endingOffsets="latest"))
+    (part,) = batch_ranges(options(startingOffsets="earliest", endingOffsets="latest", minPartitions="1"))
     view = JournalView(shelf, ("a",), None)
     with pytest.raises(DataLossError, match=r"are missing in tap\.1: no room"):
         list(view.pages(part, must_not_lose))
@@ -226,3 +226,27 @@ def test_a_batch_lies_between_two_places_of_one_journal(shelf: Shelf) -> None:
     with pytest.raises(SourceError, match=r"another journal"):
         view = JournalView(shelf, ("#",), None)
         view.position_of(Offset("tap.2", 1), view.held(), must_not_lose)
+
+
+def test_a_batch_that_begins_behind_its_end_is_refused(shelf: Shelf) -> None:
+    behind = f"tap.1@{shelf.end + 1}"
+    for start, end in ((behind, "latest"), ("tap.1@3", "tap.1@2")):
+        with pytest.raises(SourceError, match="behind its end or endingOffsets"):
+            batch_ranges(options(startingOffsets=start, endingOffsets=end))
+    assert batch_ranges(options(startingOffsets=f"tap.1@{shelf.end}")) == [], "nothing is there yet"
+
+
+def test_a_stream_waits_for_as_many_positions_as_a_micro_batch_should_have(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = options(startingOffsets="earliest", minOffsetsPerTrigger=str(shelf.end + 1), maxTriggerDelay="10s")
+    stream = StreamProgress(wanted)
+    now_s = [100.0]
+    monkeypatch.setattr("resprout.spark.reading.time.monotonic", lambda: now_s[0])
+    start = stream.begin()
+    assert stream.advance(start, None) == start
+    now_s[0] += 11
+    late = stream.advance(start, None)
+    assert late != start and stream.advance(late, None) == late
+    shelf.events += [event(shelf.end + number, topic="a") for number in range(shelf.end + 1)]
+    assert stream.advance(late, None) != late, "enough have come"

@@ -1,6 +1,7 @@
 """Which rows share a bundle, and what a table must have."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,10 +21,19 @@ from pyspark.sql.types import (
 
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
-from resprout.spark.options import SinkOptions, sink_options
-from resprout.spark.sink import BUNDLE_BYTES, RowBundle, bundles_of, check_columns
+from resprout.spark.ledger import BATCHES_KEPT, FOLDER
+from resprout.spark.options import SinkError, SinkOptions, sink_options
+from resprout.spark.sink import (
+    BUNDLE_BYTES,
+    PublishedRows,
+    ResproutStreamWriter,
+    RowBundle,
+    bundles_of,
+    check_columns,
+)
 
 TO_A = sink_options({"servers": "b0", "topic": "a", "guarantee": "fifo"})
+LOOSE = sink_options({"servers": "b0", "topic": "a", "guarantee": "eventual"})
 ANYWHERE = sink_options({"servers": "b0"})
 
 
@@ -81,9 +91,36 @@ def test_a_table_that_cannot_be_published_is_refused_when_the_query_is_planned()
         (table(topic=StringType()), "the column value is needed"),
         (table(value=BinaryType()), "a column topic is needed"),
         (table(value=LongType(), topic=StringType()), "the column value is bigint"),
-        (table(value=BinaryType(), topic=StringType(), offset=LongType()), "no use for a column 'offset'"),
         (table(value=BinaryType(), topic=StringType(), key=StringType(), keys=ArrayType(StringType())), "say the same"),
         (table(value=BinaryType(), topic=StringType(), attributes=StringType()), "the column attributes is string"),
     ):
         with pytest.raises(UsageError, match=complaint):
             check_columns(wrong, ANYWHERE)
+
+
+def test_mixed_keys_share_bundles_where_the_guarantee_promises_no_order() -> None:
+    rows = {"value": [b"1", b"2", b"3", b"4", b"5"], "key": [b"a", b"b", b"a", None, b"b"]}
+    loose = made(LOOSE, rows)
+    assert [(bundle.keys, bundle.payloads) for bundle in loose] == [
+        ((), [b"4"]), (("a",), [b"1", b"3"]), (("b",), [b"2", b"5"]),
+    ]  # fmt: skip
+    assert [bundle.payloads for bundle in made(TO_A, rows)] == [[b"1"], [b"2"], [b"3"], [b"4"], [b"5"]]
+
+
+def test_columns_without_a_use_are_left_out_and_keys_must_be_texts(caplog: pytest.LogCaptureFixture) -> None:
+    check_columns(table(value=BinaryType(), topic=StringType(), offset=LongType()), ANYWHERE)
+    assert "columns that are not published: offset" in caplog.text
+    (bundle,) = made(TO_A, {"value": [b"x"], "offset": [7]})
+    assert bundle.payloads == [b"x"]
+    with pytest.raises(SinkError, match="is no text in UTF-8"):
+        made(TO_A, {"value": [b"x"], "key": [b"\xff"]})
+
+
+def test_a_query_clears_its_own_ledger_only(tmp_path: Path) -> None:
+    options = {"servers": "b0", "topic": "a", "checkpointLocation": str(tmp_path)}
+    writer = ResproutStreamWriter(options, table(value=BinaryType()), overwrite=False)
+    for query in ("one", "two"):
+        (tmp_path / FOLDER / query).mkdir(parents=True)
+        (tmp_path / FOLDER / query / "3-0.done").write_bytes(b"")
+    writer.commit([PublishedRows(5, "one"), None], 3 + BATCHES_KEPT)
+    assert [path.parent.name for path in sorted(tmp_path.glob(f"{FOLDER}/*/*"))] == ["two"]

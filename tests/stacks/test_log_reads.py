@@ -12,6 +12,7 @@ from resprout.logs.declaration import LogDeclaration
 from resprout.logs.messages import LogPage, LogRead
 from resprout.logs.records import LogCommand, bundle_command, to_bytes
 from resprout.logs.state import LogState
+from resprout.logs.table import LogTable
 from resprout.stacks.resprout.log_reads import (
     ENTRY_STEPS,
     FOLLOWING_MAX,
@@ -47,7 +48,7 @@ class Broker:
         self.life = cast(Any, SimpleNamespace(seat=seat, view=view, now_us=1_000, out=[]))
         self.asked: list[LogRead] = []
         port: Any = self
-        self.reads = LogReads(self.life, {}, port, LogAccess())
+        self.reads = LogReads(self.life, LogTable((LOG,)), {}, port, LogAccess())
 
     def send(self, broker: str, message: ProtocolMessage) -> None:
         assert isinstance(message, LogRead)

@@ -4,13 +4,13 @@ import random
 
 from resprout.core.contract import ProtocolMessage, Sender
 from resprout.edge.messages import ReadEvents
-from resprout.edge.position_messages import AskPosition
+from resprout.edge.position_messages import AskPosition, ChangeLog
 from resprout.stacks.resprout import RESPROUT
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.stack import BrokerSeat
 
-ANSWERED_ELSEWHERE = frozenset({ReadEvents, AskPosition})
+ANSWERED_ELSEWHERE = frozenset({ReadEvents, AskPosition, ChangeLog})
 """Read by a recorder in front of the broker (`edge.broker.recorder`), and by brokers that have logs (`log_broker`)."""
 
 

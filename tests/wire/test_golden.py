@@ -66,7 +66,8 @@ from resprout.edge.messages import (
     Unsubscribe,
     Unsubscribed,
 )
-from resprout.edge.position_messages import AskPosition, PositionTold
+from resprout.edge.position_messages import AskPosition, ChangeLog, LogChange, LogChanged, PositionTold
+from resprout.journal.interface import Flush
 from resprout.links.frames import Goodbye
 from resprout.logs.messages import (
     LogAsk,
@@ -78,10 +79,12 @@ from resprout.logs.messages import (
     LogLed,
     LogPage,
     LogRead,
+    LogsDeclared,
     LogSettle,
     LogSettled,
     LogTold,
 )
+from resprout.logs.table import DeclaredLog
 from resprout.net.sessions import (
     Challenge,
     Login,
@@ -309,6 +312,8 @@ CONVERSATION: dict[str, Any] = {
     "positions in logs": data(
         AskPosition(5, "bank", "billing", 41, 3, True, "c0ffee"), AskPosition(6, "bank", "billing", -2),
         PositionTold(5, 41, 4, 99), PositionTold(6, -1, 0, 0, "no replica leads the log bank now", True),
+        ChangeLog(7, LogChange.CREATE, "bank", "bank/#", ("b0", "b1"), 1 << 30, 0, Flush.ALWAYS, 1 << 24),
+        LogChanged(7, "there is a log bank already; it keeps bank/#"),
     ),
     "whether anybody listens": data(AskAudience(5, ("price/bread", "bank/fr")), AudienceTold(5, False)),
     "the past": data(
@@ -361,6 +366,7 @@ CONVERSATION: dict[str, Any] = {
         LogSettle("bank", 6, "billing", 41, 3, True, "c0ffee"),
         LogSettled("bank", 6, 41, 4, 99, "b1", False, "not here"),
         LogRead("bank", 5, -1, 10**15, 65_536, True), LogPage("bank", 5, 41, (b"seven",), 12, 99, 10**15, 77),
+        LogsDeclared((DeclaredLog("bank", "bank/#", ("b0",), 10**15, 2, 1 << 30, 0, Flush.NEVER, 1 << 24),), 77),
     ),
     "a replicated log": data(
         Ask(GROUP, BALLOT), Willing(GROUP, BALLOT), Prepare(GROUP, BALLOT, 7),

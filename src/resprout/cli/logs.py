@@ -1,17 +1,23 @@
-"""`resprout log`: the logs of a network, as its brokers report them."""
+"""`resprout log`: the logs of a network, as its brokers report them, and commands that create and change them."""
 
 from collections.abc import Sequence
 
 import click
 import msgspec
 
-from resprout.cli.console import tell_json, tell_lines
+from resprout.cli.console import tell, tell_json, tell_lines
 from resprout.cli.loop import run_loop
-from resprout.cli.server import Access, access_arguments
+from resprout.cli.server import Access, access_arguments, connected
 from resprout.cli.status import AskingCommand
+from resprout.client.arguments import check_count
+from resprout.client.log_changes import CREATE_SECONDS
 from resprout.core.errors import UsageError
-from resprout.core.limits import check_name
-from resprout.net.accounts import TreeSurvey
+from resprout.core.limits import check_name, parse_size
+from resprout.filters.predicate import check_filter
+from resprout.journal.interface import Flush
+from resprout.logs.declaration import REPLICAS_MAX, LogDeclaration
+from resprout.net.accounts import JournalAccount, TreeSurvey
+from resprout.scenario.reader import parse_duration
 from resprout.stacks.status import Absent, LogSeen, PositionSeen
 
 
@@ -104,13 +110,14 @@ def _range(first: int | Absent, end: int | Absent) -> str:
 
 @click.group()
 def log() -> None:
-    """Show the logs of a network: leaders, offsets, replicas and stored positions.
+    """Create, show, change and delete the logs of a network.
 
     \b
+        resprout log create bank 'bank/#'
         resprout log list
         resprout log describe bank
 
-    Logs are declared at every broker, with `[[log]]` in its configuration or --log (docs/logs.md).
+    Logs can be declared with `[[log]]` in the configuration of every broker, too (docs/logs.md).
     """
 
 
@@ -165,24 +172,107 @@ def _status(views: Sequence[LogView]) -> int:
     return 0 if is_well else 1
 
 
-def _refuse_change() -> None:
-    raise UsageError(
-        "logs are not made or ended while brokers run: declare them at every broker, with [[log]] in its configuration"
-        " or --log, and restart one broker after the other (docs/logs.md)"
-    )
+def choose_replicas(found: TreeSurvey, count: int) -> tuple[str, ...]:
+    """Return the brokers for a log with so many replicas: those with a data folder that keep the fewest replicas.
+    Raises UsageError if there are too few."""
+    with_disk = [one for one in found.brokers if isinstance(one.journal, JournalAccount)]
+    if len(with_disk) < count:
+        names = ", ".join(one.name for one in with_disk) or "none"
+        raise UsageError(f"{count} replicas need as many brokers with a data folder (--data): there are {names}")
+    kept = {one.name: sum(one.name in log.replicas for log in one.logs) for one in with_disk}
+    return tuple(sorted(sorted(kept), key=lambda name: kept[name])[:count])
 
 
-@log.command(context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1)
-def create(arguments: tuple[str, ...]) -> int:
-    """Explain how to declare a log, which cannot be done while brokers run. Exit status 2."""
-    _refuse_change()
-    return 2
+def _brokers(found: TreeSurvey, replicas: str) -> tuple[str, ...]:
+    """Return the brokers that `--replicas` means: names, or a number of them."""
+    if not replicas.isdecimal():
+        return tuple(check_name(name, "--replicas: name of a broker") for name in replicas.split(","))
+    return choose_replicas(found, check_count(int(replicas[:9]), "--replicas", 1, REPLICAS_MAX))
 
 
-@log.command(context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1)
-def delete(arguments: tuple[str, ...]) -> int:
-    """Explain how to remove a log, which cannot be done while brokers run. Exit status 2."""
-    _refuse_change()
-    return 2
+async def _create(log: LogDeclaration, replicas: str, timeout: float, access: Access) -> tuple[str, ...]:
+    brokers = _brokers(await AskingCommand(access).survey(), replicas)
+    async with connected(access) as client:
+        await client.create_log(
+            log.name, log.filter, replicas=brokers, retain_bytes=log.retain_bytes, retain_us=log.retain_us,
+            flush=log.flush.value, timeout=timeout,
+        )  # fmt: skip
+    return brokers
+
+
+@log.command()
+@click.argument("log_name", metavar="NAME")
+@click.argument("topic_filter", metavar="FILTER")
+@access_arguments
+@click.option("--replicas", default="3", show_default=True, metavar="N|BROKER,...",
+              help="How many brokers keep it, or which ones.")  # fmt: skip
+@click.option("--retain-bytes", default="1GiB", show_default=True, metavar="SIZE", help="Most bytes at a replica.")
+@click.option("--retain", default="", metavar="TIME", help="Drop messages that are older, such as 168h.")
+@click.option("--flush", type=click.Choice([each.value for each in Flush]), default=Flush.ALWAYS.value,
+              show_default=True, help="When votes are synced to disk.")  # fmt: skip
+@click.option("--timeout", type=click.FloatRange(min=0.1), default=CREATE_SECONDS, show_default=True, metavar="SECONDS",
+              help="How long to wait until the log runs.")  # fmt: skip
+def create(
+    log_name: str, topic_filter: str, access: Access, replicas: str, retain_bytes: str, retain: str, flush: str,
+    timeout: float,
+) -> int:  # fmt: skip
+    """Create the log NAME of all messages that match FILTER. Returns when it keeps every later message.
+
+    \b
+        resprout log create bank 'bank/#' --server b0.example:7450
+        resprout log create audit '#' --replicas b0,b2,b4 --retain 720h
+
+    All brokers learn of it, and remember it on their disks. With rules, only identities that may `operate` can do this.
+    """
+    retain_us = parse_duration(retain) if retain else 0
+    declared = LogDeclaration(
+        check_name(log_name, "name of a log"), check_filter(topic_filter), (), parse_size(retain_bytes), retain_us,
+        Flush(flush),
+    )  # fmt: skip
+    brokers = run_loop(_create(declared, replicas, timeout, access))
+    tell(f"log {log_name} keeps {topic_filter} at {', '.join(brokers)}")
+    return 0
+
+
+@log.command()
+@click.argument("log_name", metavar="NAME")
+@access_arguments
+def delete(log_name: str, access: Access) -> int:
+    """Delete the log NAME, with its messages and the positions of its readers, at all brokers."""
+    name = check_name(log_name, "name of a log")
+    run_loop(_delete(name, access))
+    tell(f"log {name} is deleted")
+    return 0
+
+
+async def _delete(name: str, access: Access) -> None:
+    async with connected(access) as client:
+        await client.delete_log(name)
+
+
+@log.command()
+@click.argument("log_name", metavar="NAME")
+@click.argument("old", metavar="BROKER")
+@click.argument("new", metavar="BROKER")
+@access_arguments
+def replace(log_name: str, old: str, new: str, access: Access) -> int:
+    """Replace the replica of the log NAME at the first BROKER by one at the second, such as when the first is gone for
+    good. The new replica fetches the log, becomes a member, and then the old one leaves: see `resprout log describe`.
+    """
+    name = check_name(log_name, "name of a log")
+    replicas = run_loop(_replace(name, check_name(old, "broker name"), check_name(new, "broker name"), access))
+    tell(f"log {name} moves to {', '.join(replicas)}")
+    return 0
+
+
+async def _replace(name: str, old: str, new: str, access: Access) -> tuple[str, ...]:
+    found = await AskingCommand(access).survey()
+    before = next((log.replicas for one in found.brokers for log in one.logs if log.name == name), None)
+    if before is None:
+        raise UsageError(f"there is no log {name}")
+    if old not in before:
+        raise UsageError(f"{old} keeps no replica of the log {name}; its replicas are {', '.join(before)}")
+    replicas = tuple(new if broker == old else broker for broker in before)
+    async with connected(access) as client:
+        await client.move_log(name, replicas)
+    return replicas

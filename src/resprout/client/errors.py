@@ -256,6 +256,10 @@ class CommitError(ClientError):
     """A position in a log was not stored, or cannot be read; the text has the reason."""
 
 
+class LogError(ClientError):
+    """A log was not created, moved or deleted; the text says why."""
+
+
 class GapError(ReadError):
     """Stored events are missing; `gap` says which. All events before the gap were handed out.
 

@@ -20,8 +20,8 @@ from resprout.client.durable import DurableInbox
 from resprout.client.errors import ClosedError, CommitError, FencedError, OnEvent, TellGap
 from resprout.client.following import LogFollower, LogInbox
 from resprout.client.inbox import Batch, Inbox
+from resprout.client.log_changes import LogAdmin
 from resprout.client.past_events import PAGE_BYTES, Offset, Start, read_request
-from resprout.client.positions import PositionClient
 from resprout.core.errors import UnsupportedSubscriptionError, UsageError
 from resprout.core.limits import check_name
 from resprout.edge.client.machine import ClientMachine
@@ -169,7 +169,7 @@ class DurableLogInbox(DurableInbox):
         super()._raise_if_over()
 
 
-class LogClient(PositionClient):
+class LogClient(LogAdmin):
     def __init__(self, machine: ClientMachine, host: Host, copies: int) -> None:
         super().__init__(machine, host, copies)
         self._followed: WeakSet[Inbox] = WeakSet()

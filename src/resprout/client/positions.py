@@ -21,7 +21,7 @@ from resprout.core.errors import UsageError
 from resprout.core.limits import check_name
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.client.machine import ClientMachine
-from resprout.edge.requests import PositionAnswered, PositionRequest, Refused
+from resprout.edge.requests import ChangeLogRequest, LogChangeAnswered, PositionAnswered, PositionRequest, Refused
 from resprout.logs.declaration import LOG_PREFIX
 from resprout.logs.positions import ASK, FORGET
 from resprout.net.host import Host
@@ -33,7 +33,7 @@ TRIES_MAX: Final = 5
 class PositionClient(AskingClient):
     def __init__(self, machine: ClientMachine, host: Host, copies: int) -> None:
         super().__init__(machine, host, copies)
-        self._asking: dict[int, asyncio.Future[PositionAnswered]] = {}
+        self._asking: dict[int, asyncio.Future[PositionAnswered | LogChangeAnswered | Refused]] = {}
         """Unanswered requests, by token."""
 
     async def commit(self, log: str, name: str, offset: Offset | str | int, *, force: bool = False) -> Offset:
@@ -83,9 +83,15 @@ class PositionClient(AskingClient):
 
     async def _ask_position_once(self, request: PositionRequest) -> PositionAnswered:
         """Send a request to the log and return its answer, which holds the reason if it was refused."""
+        answer = await self._ask_log(request)
+        return answer if isinstance(answer, PositionAnswered) else PositionAnswered(-1, 0, 0, answer.reason)
+
+    async def _ask_log(
+        self, request: PositionRequest | ChangeLogRequest
+    ) -> PositionAnswered | LogChangeAnswered | Refused:
         self._check_open()
         token = next(self._tokens)
-        answered: asyncio.Future[PositionAnswered] = self._loop.create_future()
+        answered: asyncio.Future[PositionAnswered | LogChangeAnswered | Refused] = self._loop.create_future()
         self._asking[token] = answered
         self._host.handle(Request(request, token))
         try:
@@ -93,14 +99,14 @@ class PositionClient(AskingClient):
         finally:
             self._asking.pop(token, None)
 
-    def _answered(self, token: int, news: Answered | PositionAnswered) -> None:
+    def _answered(self, token: int, news: Answered | PositionAnswered | LogChangeAnswered) -> None:
         asked = self._asking.get(token)
         if asked is None:
-            assert not isinstance(news, PositionAnswered), "nobody waits for it"
+            assert not isinstance(news, PositionAnswered | LogChangeAnswered), "nobody waits for it"
             super()._answered(token, news)
         elif not asked.done():
-            refused = news.reason if isinstance(news, Refused) else ""
-            asked.set_result(news if isinstance(news, PositionAnswered) else PositionAnswered(-1, 0, 0, refused))
+            assert isinstance(news, PositionAnswered | LogChangeAnswered | Refused), "it answers this request"
+            asked.set_result(news)
 
     def _answer_nothing(self, reason: str) -> None:
         super()._answer_nothing(reason)

@@ -32,6 +32,7 @@ from resprout.client.connect import connect as connect_async
 from resprout.client.durable import WhenFullWord
 from resprout.client.errors import ClosedError, ConnectionState, OnEvent
 from resprout.client.inbox import Payload, TypedMessage
+from resprout.client.log_changes import CREATE_SECONDS
 from resprout.client.past_events import PAGE_BYTES, EventsPage, Offset, Start
 from resprout.client.queues import PEEKED, SubscriptionsFound
 from resprout.client.receipts import Receipt
@@ -378,6 +379,33 @@ class BlockingClient:
     def forget_position(self, log: str, name: str, *, timeout: float | None = None) -> None:
         """Delete the position that is stored under a name."""
         self._call(timeout, NO_ANSWER, self._client.forget_position, log, name)
+
+    def create_log(
+        self,
+        name: str,
+        filter: str,
+        *,
+        replicas: Sequence[str],
+        retain_bytes: int = 1 << 30,
+        retain_us: int = 0,
+        flush: str = "always",
+        timeout: float = CREATE_SECONDS,
+    ) -> None:
+        """Create a log; see `resprout.Client.create_log`."""
+        self._background.call(
+            self._client.create_log(
+                name, filter, replicas=replicas, retain_bytes=retain_bytes, retain_us=retain_us, flush=flush,
+                timeout=timeout,
+            )
+        )  # fmt: skip
+
+    def move_log(self, name: str, replicas: Sequence[str], *, timeout: float | None = None) -> None:
+        """Give a log other replicas; see `resprout.Client.move_log`."""
+        self._call(timeout, NO_ANSWER, self._client.move_log, name, replicas)
+
+    def delete_log(self, name: str, *, timeout: float | None = None) -> None:
+        """Delete a log with its messages and positions; see `resprout.Client.delete_log`."""
+        self._call(timeout, NO_ANSWER, self._client.delete_log, name)
 
     def forget(self, *names: str, force: bool = False, timeout: float | None = None) -> None:
         """Tell the network that these brokers never return; see `resprout.Client.forget` before you use it. ForgetError

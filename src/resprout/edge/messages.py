@@ -229,13 +229,13 @@ class Extra(enum.IntEnum):
     FORGETTING = 1
     """`ForgetBrokers`: it may wait for a broker for ever, and somebody has to tell it not to."""
     READING = 2
-    """`ReadEvents`: this broker keeps a journal of events. Not said by stacks, but by what stands before one."""
+    """`ReadEvents`: this broker knows logs, or keeps a journal of events."""
     DURABLE = 3
     """`Consume`: subscriptions that outlive their subscribers."""
     AUDIENCE = 4
     """`AskAudience`: it knows where nobody listens."""
     POSITIONS = 5
-    """The broker answers `AskPosition`, because it knows logs."""
+    """The broker answers `AskPosition` and `ChangeLog`, because it knows logs."""
 
 
 class Serving(ProtocolMessage, frozen=True, tag=32):

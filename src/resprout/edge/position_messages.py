@@ -1,7 +1,14 @@
-"""Messages between clients and brokers about stored positions of logs: tags 323 and 324."""
+"""Messages between clients and brokers about stored positions of logs, and to create or delete logs: tags 323, 324,
+330 and 331."""
+
+import enum
+from typing import Annotated
+
+import msgspec
 
 from resprout.core.contract import ClientMessage, ProtocolMessage
-from resprout.core.message_fields import BoundedNumber, PositionOffset
+from resprout.core.message_fields import BoundedNumber, Microseconds, PositionOffset
+from resprout.journal.interface import Flush
 
 
 class AskPosition(ClientMessage, frozen=True, tag=323):
@@ -36,4 +43,33 @@ class PositionTold(ProtocolMessage, frozen=True, tag=324):
     """Whether the same request may succeed later."""
 
 
-POSITION_MESSAGES = (AskPosition, PositionTold)
+class LogChange(enum.IntEnum):
+    CREATE = 0
+    DELETE = 1
+    MOVE = 2
+    """Give the log other replicas."""
+
+
+class ChangeLog(ClientMessage, frozen=True, tag=330):
+    """Request to create, move or delete a log. Answered by `LogChanged`."""
+
+    id: BoundedNumber
+    """Number of the request, chosen by the client, unique within its incarnation."""
+    change: LogChange
+    log: str
+    filter: str
+    replicas: tuple[str, ...]
+    retain_bytes: BoundedNumber
+    retain_us: Microseconds
+    flush: Flush
+    segment_bytes: Annotated[int, msgspec.Meta(ge=4_096, le=1 << 31)]
+
+
+class LogChanged(ProtocolMessage, frozen=True, tag=331):
+    """Answer to `ChangeLog`: the broker has told its neighbours, unless there is a reason why not."""
+
+    id: BoundedNumber
+    reason: str = ""
+
+
+POSITION_MESSAGES = (AskPosition, PositionTold, ChangeLog, LogChanged)

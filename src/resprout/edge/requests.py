@@ -11,6 +11,8 @@ from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
 from resprout.edge.durable_messages import Settlement, Span, Standing
 from resprout.edge.messages import EventGap, EventRead
+from resprout.edge.position_messages import LogChange
+from resprout.journal.interface import Flush
 
 
 class PublishRequest(msgspec.Struct, frozen=True):
@@ -144,6 +146,24 @@ class PositionAnswered(msgspec.Struct, frozen=True):
     """Whether the same request may succeed later."""
 
 
+class ChangeLogRequest(msgspec.Struct, frozen=True):
+    """Request to create, move or delete a log. Answered by `LogChangeAnswered` with its token."""
+
+    change: LogChange
+    log: str
+    filter: str = ""
+    replicas: tuple[str, ...] = ()
+    retain_bytes: int = 1 << 30
+    retain_us: int = 0
+    flush: Flush = Flush.ALWAYS
+    segment_bytes: int = 16 << 20
+
+
+class LogChangeAnswered(msgspec.Struct, frozen=True):
+    reason: str = ""
+    """Reason why the request was refused; empty if it was not."""
+
+
 class FlushRequest(msgspec.Struct, frozen=True):
     """Send what was added to `ClientMachine.outgoing`."""
 
@@ -158,6 +178,7 @@ ClientRequest = (
     | ReadRequest
     | AudienceRequest
     | PositionRequest
+    | ChangeLogRequest
     | FlushRequest
 )
 
@@ -370,6 +391,7 @@ ClientNews = (
     | ForgetAnswered
     | EventsAnswered
     | PositionAnswered
+    | LogChangeAnswered
     | Refused
     | RoomAgain
 )

@@ -1,4 +1,8 @@
-"""The declaration of a log: name, filter, replicas and retention. All brokers have equal declarations."""
+"""The declaration of a log: name, filter, replicas and retention. All brokers have equal declarations.
+
+A declaration comes from the configuration of all brokers, or from a command (`logs.table`). A log that is created again
+under a name that was deleted is another log. It has another generation, and so other stores and another feed.
+"""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -7,6 +11,7 @@ import msgspec
 
 from resprout.core.errors import UsageError
 from resprout.core.limits import check_name
+from resprout.core.message_fields import BoundedNumber, Microseconds
 from resprout.filters.predicate import check_filter
 from resprout.journal.interface import Flush, JournalOptions
 
@@ -17,34 +22,51 @@ NAME_BYTES: Final = 40
 """Most characters in the name of a log or of a replica's broker, because feeds and replicas are named after both."""
 
 
+SegmentBytes = Annotated[int, msgspec.Meta(ge=4_096, le=1 << 31)]
+
+
 class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     filter: str
     """Topic filter; the log keeps the messages that match."""
     replicas: tuple[str, ...]
     """Names of the brokers that keep a replica. The log accepts messages while a majority of them runs."""
-    retain_bytes: Annotated[int, msgspec.Meta(ge=0)] = 1 << 30
+    retain_bytes: BoundedNumber = 1 << 30
     """Most bytes of entries at a replica. Beyond it the replica drops its oldest segments."""
-    retain_us: Annotated[int, msgspec.Meta(ge=0)] = 0
+    retain_us: Microseconds = 0
     """Age beyond which a replica drops its oldest segments; 0 for no limit."""
     flush: Flush = Flush.ALWAYS
     """Policy by which votes are synced to disk, as for a journal."""
-    segment_bytes: Annotated[int, msgspec.Meta(ge=4_096, le=1 << 31)] = 16 << 20
+    segment_bytes: SegmentBytes = 16 << 20
+    generation: BoundedNumber = 0
+    """Number of the command that created the log; 0 for a log of the configuration."""
+    version: BoundedNumber = 0
+    """Number of the last change of this declaration by a command."""
+
+    @property
+    def key(self) -> str:
+        """Name of the log among brokers, which differs for an earlier log of the same name."""
+        return f"{self.name}.{self.generation}" if self.generation else self.name
+
+    @property
+    def journal(self) -> str:
+        """Name of the log in offsets."""
+        return f"{LOG_PREFIX}{self.name}"
 
     @property
     def subscription(self) -> str:
         """Name of the durable subscription that feeds the log."""
-        return f"{LOG_PREFIX}{self.name}"
+        return f"{LOG_PREFIX}{self.key}"
 
     @property
     def votes(self) -> str:
         """Name of the store with a replica's identity, votes and snapshots."""
-        return f"{self.name}.votes"
+        return f"{self.key}.votes"
 
     @property
     def entries(self) -> str:
         """Name of the store with a replica's entries."""
-        return f"{self.name}.entries"
+        return f"{self.key}.entries"
 
     @property
     def vote_options(self) -> JournalOptions:
@@ -62,19 +84,24 @@ class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
+def check_log(log: LogDeclaration) -> None:
+    """Check one declaration. Raises UsageError if it is not valid."""
+    check_name(log.name, "name of a log")
+    if len(log.name) > NAME_BYTES:
+        raise UsageError(f"log {log.name!r}: its name is longer than {NAME_BYTES} characters")
+    check_filter(log.filter)
+    if not 0 < len(log.replicas) <= REPLICAS_MAX or len(set(log.replicas)) < len(log.replicas):
+        raise UsageError(f"log {log.name!r}: it needs 1 to {REPLICAS_MAX} different brokers as replicas")
+    for broker in log.replicas:
+        check_name(broker, f"replica of the log {log.name!r}")
+        if len(broker) > NAME_BYTES:
+            raise UsageError(f"log {log.name!r}: the name of {broker} is longer than {NAME_BYTES} characters")
+
+
 def check_logs(logs: Sequence[LogDeclaration]) -> None:
     """Check the declarations one by one and together. Raises UsageError for the first that is not valid."""
     for log in logs:
-        check_name(log.name, "name of a log")
-        if len(log.name) > NAME_BYTES:
-            raise UsageError(f"log {log.name!r}: its name is longer than {NAME_BYTES} characters")
-        check_filter(log.filter)
-        if not 0 < len(log.replicas) <= REPLICAS_MAX or len(set(log.replicas)) < len(log.replicas):
-            raise UsageError(f"log {log.name!r}: it needs 1 to {REPLICAS_MAX} different brokers as replicas")
-        for broker in log.replicas:
-            check_name(broker, f"replica of the log {log.name!r}")
-            if len(broker) > NAME_BYTES:
-                raise UsageError(f"log {log.name!r}: the name of {broker} is longer than {NAME_BYTES} characters")
+        check_log(log)
     names = [log.name for log in logs]
     for name in names:
         if names.count(name) > 1:

@@ -68,7 +68,7 @@ class LogEntryStore:
         """Request the missing entries from a broker, unless this request is already pending."""
         if self._asked != (broker, self.end):
             self._asked = (broker, self.end)
-            self._port.send(broker, LogFetch(self._declaration.name, self.end, FETCH_BYTES))
+            self._port.send(broker, LogFetch(self._declaration.key, self.end, FETCH_BYTES))
 
     def ask_again(self) -> None:
         """Forget the pending fetch, whose answer may be lost, so that `fetch` sends it again."""

@@ -37,7 +37,7 @@ class LogFeeder:
     ) -> None:
         """`name`: the unique name of this feeder, never used by another one. `leader`: the broker to send to first.
         `done`: called for each bundle that a majority has, in order."""
-        self._declaration = declaration
+        self.declaration = declaration
         self._name = name
         self._port = port
         self._done = done
@@ -93,7 +93,7 @@ class LogFeeder:
             self._send(self._waiting[-1])
 
     def _send(self, fed: _Fed) -> None:
-        self._port.send(self.leader, LogFeed(self._declaration.name, self.feed, fed.number, fed.command))
+        self._port.send(self.leader, LogFeed(self.declaration.key, self.feed, fed.number, fed.command))
 
     def _send_from(self, number: int, most: int = BURST) -> None:
         """Send up to `most` commands from `number` on. The following ones are sent as these are confirmed."""
@@ -139,7 +139,7 @@ class LogFeeder:
     def tick(self) -> None:
         """Send the first unconfirmed command to the next replica if the leader has not answered since the last tick."""
         if self._waiting and not self._progress:
-            replicas = self._declaration.replicas
+            replicas = self.declaration.replicas
             self._turn += 1
             self.leader = replicas[self._turn % len(replicas)]
             self._send_from(self._waiting[0].number, 1)

@@ -1,5 +1,6 @@
-"""Messages between brokers about logs: tags 312 to 319 and 321 to 329. Replicas also exchange those of `replicas`.
+"""Messages between brokers about logs: tags 312 to 319, 321, 322, 325, 326 and 329.
 
+Replicas also exchange those of `replicas`.
 Any of these messages may be lost with its session. A broker that needs an answer repeats its request.
 """
 
@@ -9,6 +10,7 @@ import msgspec
 
 from resprout.core.contract import BrokerMessage, Effect, ProtocolMessage
 from resprout.core.message_fields import BoundedNumber, Derived, Microseconds, Otherwise, PositionOffset
+from resprout.logs.table import DeclaredLog
 
 FETCH_BYTES: Final = 256 << 10
 """Most bytes of entries in one answer, unless a single entry is larger."""
@@ -187,8 +189,21 @@ class LogSettled(BrokerMessage, frozen=True, tag=326):
     """Reason why the position was not changed; empty if it was."""
 
 
+class LogsDeclared(BrokerMessage, frozen=True, tag=329):
+    """What commands have declared, from a neighbour: all of it after a change, and otherwise only its digest. A
+    receiver whose digest differs answers with all that it knows."""
+
+    logs: tuple[DeclaredLog, ...]
+    digest: BoundedNumber
+
+    @property
+    def background(self) -> bool:
+        return True
+
+
 LOG_MESSAGES = (
     LogAsk, LogTold, LogFound, LogFeed, LogFed, LogLed, LogFetch, LogEntries, LogRead, LogPage, LogSettle, LogSettled,
+    LogsDeclared,
 )  # fmt: skip
 
 

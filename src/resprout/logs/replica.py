@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from resprout.core.contract import Effect, Persist, ProtocolMessage, Send
-from resprout.journal.interface import OpenStore, StoreFetched, StoreForget, StoreOpened, StoreRecord
+from resprout.journal.interface import OpenStore, ResetStore, StoreFetched, StoreForget, StoreOpened, StoreRecord
 from resprout.logs.declaration import LogDeclaration
 from resprout.logs.entries import LogEntryStore
 from resprout.logs.messages import (
@@ -60,7 +60,7 @@ class LogReplica:
         options: ReplicaOptions | None = None,
         snapshot_slots: int = SNAPSHOT_SLOTS,
     ) -> None:
-        self.declaration: Final = declaration
+        self.declaration = declaration
         self.broker: Final = broker
         self.identity = ""
         """Identity of this replica; empty until the disk has been read."""
@@ -68,7 +68,7 @@ class LogReplica:
         self.state: Final = LogState()
         self._settling = PositionSettling(self.state, port)
         self.reader: Final = LogReader(declaration, self.entries, port, self._decided_end)
-        self.remote_reads: Final = RemoteReads(declaration.name, broker, self, self.reader, port)
+        self.remote_reads: Final = RemoteReads(declaration.key, broker, self, self.reader, port)
         self.trouble = ""
         """Reason why this replica is stopped; empty if it is not."""
         self._life = incarnation
@@ -81,6 +81,8 @@ class LogReplica:
         self._repeats = SessionRepeats()
         self._votes: Sequence[bytes] = ()
         self._unopened = {declaration.votes, declaration.entries}
+        self._met: tuple[str, ...] = ()
+        """Brokers of the members, as told. The leader among them may not be declared any more."""
         self._answers: dict[str, str] = {}
         """Identities of replicas that know no configuration, by broker."""
         self._ready: dict[str, str] = {}
@@ -91,6 +93,8 @@ class LogReplica:
         """Broker of the feeder, by feed."""
         self._fed: dict[str, int] = {}
         """Number of the last command that was confirmed to the feeder, by feed."""
+        self._told_members: tuple[str, ...] = ()
+        """Members when this leader last told what is decided."""
         self._snapshot_slot = 0
         self._bytes = 0
         """Bytes of commands since the last snapshot."""
@@ -138,14 +142,21 @@ class LogReplica:
             self._replica, self.trouble = None, str(error)
         self._votes = ()
 
+    def discard(self) -> None:
+        """End this replica and drop its stores, because the log was deleted."""
+        self._replica = None
+        for store in (self.declaration.votes, self.declaration.entries):
+            if store not in self._unopened:
+                self._port.write(ResetStore(store, 0))
+
     def _start(self, ledger: Sequence[bytes], now_us: int) -> None:
-        group = group_of(self.declaration.name, self.identity)
+        group = group_of(self.declaration.key, self.identity)
         replica = self._replica = Replica(group, self.identity, self._founders, self._rng, self._options)
         out: list[Effect] = []
         self._take(replica.start(now_us, out, ledger), out, now_us)
         if self.is_member:  # messages of members earlier in this session were ignored
             for broker in {broker_of(member): None for member in self.members if member != self.identity}:
-                self._port.send(broker, LogAsk(self.declaration.name, self.identity, self.entries.end))
+                self._port.send(broker, LogAsk(self.declaration.key, self.identity, self.entries.end))
 
     def _write(self, record: bytes) -> None:
         self._port.write(StoreRecord(self.declaration.votes, record))
@@ -203,8 +214,8 @@ class LogReplica:
         return self.state.next, self.state.end
 
     def knows(self, broker: str) -> bool:
-        """Whether a broker keeps a replica of this log, as declared or as a current member."""
-        return broker in self.declaration.replicas or broker in map(broker_of, self.members)
+        """Whether a broker keeps a replica of this log, as declared, as told, or as a current member."""
+        return broker in (*self.declaration.replicas, *self._met, *map(broker_of, self.members))
 
     def hear_replica(self, speaker: str, message: ProtocolMessage, now_us: int) -> None:
         """Handle a message of another replica of this log."""
@@ -216,7 +227,9 @@ class LogReplica:
             self._take(self._replica.hear(speaker, message, now_us, out), out, now_us)
 
     def fired(self, timer: HeartbeatDue | PatienceOver, now_us: int) -> None:
-        if self._replica is not None:
+        """Handle a timer. A replica that is not declared any more votes, but does not stand for election."""
+        is_former = self.broker not in self.declaration.replicas
+        if self._replica is not None and not (is_former and isinstance(timer, PatienceOver)):
             out: list[Effect] = []
             self._take(self._replica.fired(timer, now_us, out), out, now_us)
 
@@ -282,7 +295,8 @@ class LogReplica:
             return
         ledger = replica.ledger
         accept = Accept(replica.group, ledger.promised, ledger.chosen + 1, (), ledger.chosen)
-        for member in ledger.members:
+        told, self._told_members = self._told_members, ledger.members
+        for member in dict.fromkeys((*ledger.members, *told)):  # also those that have just been removed
             if member != self.identity and not self._repeats.is_repeat(member, accept):
                 self._port.send(broker_of(member), accept)
 
@@ -291,7 +305,7 @@ class LogReplica:
     def hear_feed(self, broker: str, message: LogFeed, now_us: int) -> None:
         replica = self._replica
         if replica is None or not replica.is_leading:
-            self._port.send(broker, LogLed(self.declaration.name, self.leader))
+            self._port.send(broker, LogLed(self.declaration.key, self.leader))
             return
         feed, number = message.feed, message.number
         for other in [other for other, at in self.feeders.items() if at == broker and other != feed]:
@@ -300,9 +314,9 @@ class LogReplica:
         applied = self.state.feeds.get(feed, 0)
         expected = max(self._proposed.get(feed, 0), applied) + 1
         if number <= applied:
-            self._port.send(broker, LogFed(self.declaration.name, feed, applied))
+            self._port.send(broker, LogFed(self.declaration.key, feed, applied))
         elif number > expected:
-            self._port.send(broker, LogFed(self.declaration.name, feed, applied, expected))
+            self._port.send(broker, LogFed(self.declaration.key, feed, applied, expected))
         elif number == expected:
             out: list[Effect] = []
             taken, news = replica.propose(message.command, now_us, out)
@@ -321,7 +335,7 @@ class LogReplica:
                 del self.feeders[feed]
             elif applied > self._fed.get(feed, 0):
                 self._fed[feed] = applied
-                self._port.send(broker, LogFed(self.declaration.name, feed, applied))
+                self._port.send(broker, LogFed(self.declaration.key, feed, applied))
 
     # -- who is a member -----------------------------------------------------------------------------------------------
 
@@ -338,9 +352,9 @@ class LogReplica:
             self._change_members(now_us)
             return
         self._found(now_us)
-        for broker in self.declaration.replicas:
+        for broker in dict.fromkeys((*self.declaration.replicas, *self._met)):
             if broker != self.broker and not self.is_member:
-                self._port.send(broker, LogAsk(self.declaration.name, self.identity, self.entries.end))
+                self._port.send(broker, LogAsk(self.declaration.key, self.identity, self.entries.end))
 
     def _update_health(self, replica: Replica, now_us: int) -> None:
         """Update the times for `resprout status`. A replica is behind if it lacks what it already knew of at the last
@@ -372,13 +386,13 @@ class LogReplica:
             return
         self._repeats.forget(lambda member: member == message.identity)
         if message.identity in self._founders and message.identity in self.members:
-            self._port.send(broker, LogFound(self.declaration.name, self._founders))
+            self._port.send(broker, LogFound(self.declaration.key, self._founders))
             return
         if self.members and self.entries.end - message.end <= LAG_MAX:
             self._ready[broker] = message.identity
         elif self.members:
             self._ready.pop(broker, None)
-        told = LogTold(self.declaration.name, self.identity, self.members, self.entries.first, self.entries.end)
+        told = LogTold(self.declaration.key, self.identity, self.members, self.entries.first, self.entries.end)
         self._port.send(broker, told)
 
     def hear_told(self, broker: str, message: LogTold, now_us: int) -> None:
@@ -389,6 +403,7 @@ class LogReplica:
             self._found(now_us)
             return
         self._answers.clear()  # the log exists, so no replica founds it
+        self._met = tuple(map(broker_of, message.members))
         if message.end > self.entries.end:
             self.entries.fetch(broker)
 
@@ -406,7 +421,7 @@ class LogReplica:
         if len(others) == len(replicas) - 1:
             self._accept_founding((self.identity, *others), now_us)
             for identity in others:
-                self._port.send(broker_of(identity), LogFound(self.declaration.name, self._founders))
+                self._port.send(broker_of(identity), LogFound(self.declaration.key, self._founders))
             out: list[Effect] = []
             self._take(self._replica.stand(now_us, out), out, now_us)  # no replica leads yet
 
@@ -473,7 +488,7 @@ class LogReplica:
         """Store, delete or read a position for a client, if this replica leads. `time_us`: microseconds since 1970."""
         replica = self._replica
         if replica is None or not replica.has_lease(now_us):
-            told = LogSettled(self.declaration.name, message.id, -1, 0, 0, self.leader, is_leading=False)
+            told = LogSettled(self.declaration.key, message.id, -1, 0, 0, self.leader, is_leading=False)
             self._port.send(broker, told)
             return
 

@@ -194,6 +194,8 @@ class MembershipMemory(msgspec.Struct, frozen=True, array_like=True):
     """Other brokers of the network, as they were known last."""
     proposed: int = 0
     """The highest version that this broker has proposed: it never proposes two configurations of one version."""
+    logs: bytes = b""
+    """What commands have declared about logs (`logs.table`)."""
 
     @property
     def known(self) -> tuple[Configuration, ...]:

@@ -108,7 +108,7 @@ def build_scenario(source: TomlSource) -> Scenario:
         if workload.window and ReceiptLevel.SAFE not in stack.receipts:
             reason = f"the stack {stack.name!r} does not give the receipt 'safe', which a window waits for"
             file.fail(("workload", number, "window"), reason)
-    logs = read_logs(file, stack)
+    logs = read_logs(file, stack, [broker.name for broker in brokers])
     check_replicas(file, logs, [*[broker.name for broker in brokers], *joining])
     return Scenario(
         name=_name(file),

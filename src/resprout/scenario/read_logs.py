@@ -31,21 +31,22 @@ _PAGE_BYTES_MAX: Final = 1 << 20
 _KEYS: Final = ("name", "filter", "replicas", "retain_bytes", "retain", "flush", "segment_bytes")
 
 
-def read_logs(file: TomlTable, stack: Stack[Any]) -> tuple[LogDeclaration, ...]:
-    """Return the declarations in the `[[log]]` tables of a file."""
+def read_logs(file: TomlTable, stack: Stack[Any], brokers: Sequence[str] = ()) -> tuple[LogDeclaration, ...]:
+    """Return the declarations in the `[[log]]` tables of a file. `brokers`: all brokers of the network, if the file
+    names them; then `replicas` may be a number, and means the first ones."""
     tables = file.tables("log", LOGS_MAX, "log")
     if tables and not stack.keeps_logs:
         file.fail("log", f"the stack {stack.name!r} does not keep logs")
-    logs = [_read_log(table) for table in tables]
+    logs = [_read_log(table, brokers) for table in tables]
     if tables:
         file.attempt("log", check_logs, logs)
     return tuple(logs)
 
 
-def _read_log(table: TomlTable) -> LogDeclaration:
+def _read_log(table: TomlTable, brokers: Sequence[str]) -> LogDeclaration:
     table.only(_KEYS)
     usual = LogDeclaration("", "", ())
-    replicas = table.texts("replicas", REPLICAS_MAX)
+    replicas = _replicas(table, brokers)
     for place, broker in enumerate(replicas):
         table.attempt(("replicas", place), check_name, broker)
     return LogDeclaration(
@@ -57,6 +58,17 @@ def _read_log(table: TomlTable) -> LogDeclaration:
         Flush(table.choice("flush", Flush, usual.flush)),
         table.integer("segment_bytes", 4_096, 1 << 31, usual.segment_bytes),
     )
+
+
+def _replicas(table: TomlTable, brokers: Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(table.values.get("replicas"), int):
+        return table.texts("replicas", REPLICAS_MAX)
+    count = table.integer("replicas", 1, REPLICAS_MAX)
+    if not brokers:
+        table.fail("replicas", "a number needs the names of all brokers: name replicas, or use `resprout log create`")
+    if count > len(brokers):
+        table.fail("replicas", f"there are {len(brokers)} brokers for {count} replicas")
+    return tuple(brokers[:count])
 
 
 def read_readers(

@@ -2,10 +2,10 @@
 
 The rows of a task are put down whole before the first of them is published. Whoever has to do it again, after a crash,
 publishes what stands there, and not what the query brings the second time, which may come in another order. When all of
-it is safe the file is renamed, and the work is never done again.
+it is safe, a file of 41 bytes takes its place, and the work is never done again.
 
     BATCH-PARTITION.rows     about to be published
-    BATCH-PARTITION.done     published
+    BATCH-PARTITION.done     published: how many rows, and a sum over them
 
 Files are whole or not there. Of two that put down the same at once, the first one wins.
 """
@@ -72,8 +72,17 @@ class LedgerEntry:
             return list(pa.ipc.open_stream(source))
 
     def done(self) -> None:
+        """Keep what the rows come to, and drop the rows: they are never published again."""
+        draft = self._folder / f".{self._name}.{secrets.token_hex(6)}"
         with contextlib.suppress(FileNotFoundError):  # whoever did the same at the same time was first
-            self._path(_ROWS).rename(self._path(_DONE))
+            foot = _foot(self._path(_ROWS))
+            with draft.open("wb") as file:
+                file.write(foot.text)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.rename(self._path(_DONE))
+            _sync(self._folder)
+            self._path(_ROWS).unlink()
         _sync(self._folder)
 
     def _path(self, kind: str) -> Path:
@@ -94,10 +103,11 @@ class LedgerEntry:
                 total += sum([zlib.crc32(_bytes(value)) for value in batch.column("value").to_pylist()])
             if writer is not None:
                 writer.close()
-            file.write(b"%020d %020d" % (count, total))
+            foot = _Foot(count, total)
+            file.write(foot.text)
             file.flush()
             os.fsync(file.fileno())
-        return _Foot(count, total)
+        return foot
 
     def _compare(self, brought: "_Foot") -> int:
         """Whether what stands there is what the query brings now. A query that draws random values brings others the
@@ -118,6 +128,10 @@ class _Foot(msgspec.Struct, frozen=True):
 
     count: int
     total: int
+
+    @property
+    def text(self) -> bytes:
+        return b"%020d %020d" % (self.count, self.total)
 
 
 def _foot(path: Path) -> _Foot:

@@ -12,7 +12,10 @@ its bundle follows in the lowest bits, so that the number is unique in a journal
 options give the same tasks (`JournalRange`), after a restart too.
 """
 
+import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -27,6 +30,7 @@ from resprout.core.limits import check_name, check_topic
 from resprout.filters.predicate import check_filter, parse_predicate
 from resprout.logs.declaration import LOG_PREFIX
 from resprout.net.identity.scram import read_login
+from resprout.scenario.reader import parse_duration
 
 INDEX_BITS: Final = 16
 """Of the column `offset`, for the place of a message in its bundle: more than a bundle may hold."""
@@ -37,14 +41,21 @@ _OF_SPARK: Final = frozenset(("path", "checkpointlocation", "queryname", "output
 """What Spark adds by itself."""
 _ACCESS: Final = ("servers", "tls", "login", "token", "timeout")
 _SOURCE: Final = (
-    *_ACCESS, "subscribe", "log", "where", "startingOffsets", "endingOffsets", "maxOffsetsPerTrigger", "minPartitions",
-    "failOnDataLoss", "includeHeaders",
+    *_ACCESS, "subscribe", "subscribePattern", "assign", "log", "where", "startingOffsets", "endingOffsets",
+    "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+    "minPartitions", "failOnDataLoss", "includeHeaders",
 )  # fmt: skip
 _SINK: Final = (*_ACCESS, "topic", "guarantee", "publisher", "ledger")
 
 TIMEOUT_S: Final = 60.0
 """So long a broker that does not answer is tried again."""
 PARTITIONS_MAX: Final = 10_000
+TRIGGER_DELAY_S: Final = 900.0
+"""So long, unless `maxTriggerDelay` says otherwise, `minOffsetsPerTrigger` is waited for."""
+_EVERYTHING: Final = "#"
+"""Of a log: all that it keeps."""
+_KAFKA: Final[dict[int, Start]] = {-2: "earliest", -1: "latest"}
+"""Offsets that mean a place."""
 
 
 class JournalOffset(msgspec.Struct, frozen=True):
@@ -96,11 +107,22 @@ def read_place(text: str) -> Start:
     text = text.strip()
     if text.startswith("{"):
         try:
-            offset = from_json(msgspec.json.decode(text, type=dict[str, Any]))
+            kept = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.MsgspecError as error:
             raise UsageError(f"{text}: {error}") from None
+        if (place := _place_of(kept)) is not None:
+            return place
+        offset = from_json(kept)
         return Offset(offset.journal, offset.position, offset.life)
     return read_start(text, "offset")
+
+
+def _place_of(kept: Mapping[str, Any]) -> Start | None:
+    """Return the place that -1 or -2 means, as in Kafka; None for any other offset."""
+    values = list(kept.values())
+    if len(values) == 1 and isinstance(values[0], dict):
+        values = list(values[0].values())
+    return _KAFKA.get(values[0]) if len(values) == 1 and type(values[0]) is int else None
 
 
 class JournalRange(msgspec.Struct, frozen=True):
@@ -164,6 +186,11 @@ class SourceOptions(msgspec.Struct, frozen=True):
     headers: bool = False
     log: str | None = None
     """Name of the log to read; None: read the journal of a broker."""
+    pattern: str | None = None
+    """Regular expression that topics match as a whole."""
+    positions_min: int = 0
+    """In one micro-batch, unless it has been waited for so long."""
+    delay_s: float = TRIGGER_DELAY_S
 
     @property
     def journal(self) -> str:
@@ -182,24 +209,22 @@ class SinkOptions(msgspec.Struct, frozen=True):
 def source_options(options: Mapping[str, str], is_stream: bool) -> SourceOptions:
     """UsageError for whatever is wrong with them."""
     _check_known(options, _SOURCE)
-    filters = tuple(dict.fromkeys(one.strip() for one in _needed(options, "subscribe").split(",")))
+    log = _log_of(options)
+    filters = tuple(dict.fromkeys(one.strip() for one in _filters_of(options, log).split(",")))
     where = options.get("where") or None
     for topic_filter in filters:
         _named("subscribe", check_filter, topic_filter)
     _named("where", parse_predicate, filters[0], where)
-    if is_stream and "endingOffsets" in options:
+    if is_stream and ("endingOffsets" in options or "endingTimestamp" in options):
         raise UsageError("endingOffsets: a stream has no end; use trigger(availableNow=True), or spark.read")
-    start = _place(options, "startingOffsets", "latest" if is_stream else "earliest")
+    start = _place(options, "startingOffsets", "startingTimestamp", "latest" if is_stream else "earliest", log)
     if start == "latest" and not is_stream:
         raise UsageError("startingOffsets: what a batch reads lies before the latest")
-    end = _place(options, "endingOffsets", "latest")
+    end = _place(options, "endingOffsets", "endingTimestamp", "latest", log)
     if end == "earliest":
         raise UsageError("endingOffsets: nothing lies before the earliest")
-    if "log" in options:
-        for name, place in (("startingOffsets", start), ("endingOffsets", end)):
-            if isinstance(place, Offset) and place.journal != f"{LOG_PREFIX}{options['log']}":
-                raise UsageError(f"{name}: {place} is no offset of the log {options['log']}")
-    most = options.get("maxOffsetsPerTrigger")
+    most, least = options.get("maxOffsetsPerTrigger"), options.get("minOffsetsPerTrigger")
+    delay_us = _named("maxTriggerDelay", parse_duration, options.get("maxTriggerDelay", f"{TRIGGER_DELAY_S:g}s"))
     return SourceOptions(
         _access(options),
         filters,
@@ -207,11 +232,52 @@ def source_options(options: Mapping[str, str], is_stream: bool) -> SourceOptions
         start,
         end,
         _count(most, "maxOffsetsPerTrigger", 1 << 62) if most is not None else None,
-        _count(options.get("minPartitions", "1"), "minPartitions", PARTITIONS_MAX),
+        _count(options.get("minPartitions", _tasks(is_stream)), "minPartitions", PARTITIONS_MAX),
         _truth(options, "failOnDataLoss", True),
         _truth(options, "includeHeaders", False),
-        _named("log", check_name, options["log"], "name of a log") if "log" in options else None,
+        log,
+        _pattern(options),
+        _count(least, "minOffsetsPerTrigger", 1 << 62) if least is not None else 0,
+        delay_us / 1e6,
     )
+
+
+def _tasks(is_stream: bool) -> str:
+    """The usual `minPartitions`. A batch is divided by the processors of the machine that plans it. A micro-batch must
+    be divided in the same way when it is repeated, perhaps on another machine."""
+    return "1" if is_stream else str(min(os.cpu_count() or 1, PARTITIONS_MAX))
+
+
+def _log_of(options: Mapping[str, str]) -> str | None:
+    """The log to read, by `log` or by `assign`, which is `{"bank": [0]}`: a log has one partition."""
+    if "assign" not in options:
+        return _named("log", check_name, options["log"], "name of a log") if "log" in options else None
+    try:
+        ((log, partitions),) = msgspec.json.decode(options["assign"], type=dict[str, list[int]]).items()
+    except (msgspec.MsgspecError, ValueError):
+        raise UsageError(f'assign: {options["assign"]} is not of the form {{"LOG": [0]}}') from None
+    if partitions != [0]:
+        raise UsageError(f"assign: the log {log} has one partition, 0, and not {partitions}")
+    if options.get("log", log) != log:
+        raise UsageError(f"assign: it names the log {log}, and the option log {options['log']}")
+    return _named("assign", check_name, log, "name of a log")
+
+
+def _filters_of(options: Mapping[str, str], log: str | None) -> str:
+    """`subscribe`; of a log, all that it keeps may be read without it."""
+    if log is None or "subscribe" in options:
+        return _needed(options, "subscribe")
+    return _EVERYTHING
+
+
+def _pattern(options: Mapping[str, str]) -> str | None:
+    pattern = options.get("subscribePattern")
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise UsageError(f"subscribePattern: {pattern!r} is no regular expression: {error}") from None
+    return pattern
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -260,8 +326,18 @@ def _needed(options: Mapping[str, str], name: str) -> str:
     return value
 
 
-def _place(options: Mapping[str, str], name: str, default: str) -> Start:
-    return _named(name, read_place, options.get(name, default))
+def _place(options: Mapping[str, str], name: str, by_time: str, default: str, log: str | None) -> Start:
+    """A place in the past. As in Kafka, a time in milliseconds since 1970 wins against an offset."""
+    if by_time in options:
+        time_ms = _count(options[by_time], by_time, 1 << 47)
+        return datetime.fromtimestamp(time_ms / 1_000, UTC)
+    place = _named(name, read_place, options.get(name, default))
+    if log is not None and isinstance(place, Offset):
+        if place.journal == log:
+            place = msgspec.structs.replace(place, journal=f"{LOG_PREFIX}{log}")
+        if place.journal != f"{LOG_PREFIX}{log}":
+            raise UsageError(f"{name}: {place} is no offset of the log {log}")
+    return place
 
 
 def _named(name: str, check: Callable[..., T], *values: str | None) -> T:

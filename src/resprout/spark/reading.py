@@ -10,6 +10,7 @@ never copied one by one. A reader with a schema of its own gets only the columns
 """
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -48,10 +49,13 @@ HEADERS: Final = {"headers": "array<struct<key:string,value:binary>>"}
 """With `includeHeaders`."""
 OTHERS: Final = {
     "keys": "array<string>", "attributes": "map<string,string>", "epoch": "bigint", "stream": "string",
-    "position": "bigint", "index": "int",
+    "position": "bigint", "index": "int", "timestampType": "int",
 }  # fmt: skip
 """For those who ask for them with a schema: `publisher`, `epoch`, `stream` and `seq` are what makes a message the
 same wherever it is seen."""
+
+LOG_APPEND_TIME: Final = 1
+"""Kafka's word for times at which a broker kept a message."""
 
 IDLE_S: Final = 60.0
 """After so long a query moves on over what does not match."""
@@ -194,6 +198,7 @@ _MAKERS: Final[dict[str, Callable[[_Rows, pa.DataType], pa.Array]]] = {
     "stream": lambda rows, kind: rows.same((event.bundle.stream for event in rows.events), kind),
     "position": _position,
     "index": _index,
+    "timestampType": lambda rows, kind: pa.array(np.full(rows.total, LOG_APPEND_TIME), kind),
 }
 
 
@@ -214,6 +219,8 @@ class StreamProgress:
         self._stops: dict[str, int] | None = None
         """By journal: the position at which a query ends that takes what is available now."""
         self._barren: _Barren | None = None
+        self._short: tuple[int, float] | None = None
+        """Where a micro-batch would begin for which there are too few positions, and since when."""
         self.latest: dict[str, Any] | None = None
         """What there was when it was last looked."""
 
@@ -239,7 +246,7 @@ class StreamProgress:
         begin = self._checked(reached.position, held)
         if begin < reached.position:
             return to_json(JournalOffset(held.journal, ((reached.life, begin),)))
-        if end <= begin:
+        if end <= begin or self._is_too_short(begin, end):
             return start
         match = self._next_match(view, held.journal, begin, end)
         if match is None:
@@ -251,6 +258,15 @@ class StreamProgress:
             when_lost(self._options)(f"{held.journal} was begun again, with other messages at the same offsets")
         view.check_gaps(held.journal, begin, segments, when_lost(self._options))
         return to_json(reached.moved(segments))
+
+    def _is_too_short(self, begin: int, end: int) -> bool:
+        """Whether `minOffsetsPerTrigger` is still waited for."""
+        if end - begin >= self._options.positions_min or self._stops is not None:
+            self._short = None
+            return False
+        if self._short is None or self._short[0] != begin:
+            self._short = (begin, time.monotonic())
+        return time.monotonic() - self._short[1] < self._options.delay_s
 
     def _next_match(self, view: JournalView, journal: str, begin: int, end: int) -> int | None:
         """Where the next rows are. A batch without rows is none: a query that publishes to where it reads would never
@@ -298,6 +314,8 @@ def batch_ranges(options: SourceOptions) -> list[JournalRange]:
     start, end = (view.position_of(place, held, when_lost(options)) for place in places)
     if options.end == "latest":
         end = held.end
+    if start > end:
+        raise SourceError(f"startingOffsets lies at {start} of {held.journal}, behind its end or endingOffsets, {end}")
     if start < held.first:
         when_lost(options)(gone(held.journal, start, min(end, held.first), held))
         start = held.first
@@ -332,11 +350,14 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Small pages are put together: each batch costs Spark something."""
     maker = ColumnMaker(schema, is_log(wanted.journal))
+    pattern = re.compile(options.pattern) if options.pattern is not None else None
     gathered: list[EventRead] = []
     rows = size = 0
     for page in view_of(options).pages(wanted, when_lost(options)):
         for event in page:
             if is_wanted is not None and not is_wanted(event):
+                continue
+            if pattern is not None and not pattern.fullmatch(event.bundle.topic):
                 continue
             gathered.append(event)
             rows += event.bundle.count

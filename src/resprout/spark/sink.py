@@ -13,6 +13,7 @@ there is nothing left to do, but to delete the ledger of batches long before.
 
 import asyncio
 import hashlib
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,8 @@ from resprout.spark.options import AccessOptions, SinkError, SinkOptions, sink_o
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+_log: Final = logging.getLogger("resprout.spark")
 
 BUNDLE_BYTES: Final = 128 << 10
 """Payloads of one bundle, unless one is larger."""
@@ -71,9 +74,8 @@ class RowBundle(msgspec.Struct):
 def check_columns(schema: "StructType", options: SinkOptions) -> None:
     """UsageError for a table that cannot be published."""
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
-    for name in kinds:
-        if name not in _COLUMNS:
-            raise UsageError(f"there is no use for a column {name!r}; there is for {', '.join(_COLUMNS)}")
+    if unused := [name for name in kinds if name not in _COLUMNS]:
+        _log.warning("columns that are not published: %s; published are %s", ", ".join(unused), ", ".join(_COLUMNS))
     if "value" not in kinds:
         raise UsageError("the column value is needed")
     if "topic" not in kinds and options.topic is None:
@@ -111,13 +113,14 @@ def bundles_of(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> Itera
     bundle: RowBundle | None = None
     size = 0
     for batch in batches:
-        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names if name in _COLUMNS}
         payloads = _bytes(columns["value"])
         topics = columns.get("topic") or [None] * batch.num_rows
         guarantees = _guarantees(columns, batch.num_rows, options.guarantee)
         keys = _keys(columns, batch.num_rows)
         attributes = _attributes(columns, batch.num_rows)
-        for place, payload in enumerate(payloads):
+        for place in _in_turn(topics, keys, guarantees):
+            payload = payloads[place]
             topic = topics[place] if topics[place] is not None else options.topic
             if topic is None:
                 raise UsageError(f"a row has no topic, and there is no option topic: value {payload[:60]!r}")
@@ -143,6 +146,16 @@ def bundles_of(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> Itera
         yield bundle
 
 
+def _in_turn(
+    topics: Sequence[str | None], keys: Sequence[tuple[str, ...]], guarantees: Sequence[Guarantee]
+) -> Sequence[int]:
+    """Return the places of rows in the order in which they are published. `eventual` promises no order, so rows of one
+    topic with the same keys share bundles; with any other guarantee the rows keep their order."""
+    if any(guarantee is not Guarantee.EVENTUAL for guarantee in guarantees):
+        return range(len(guarantees))
+    return sorted(range(len(guarantees)), key=lambda place: (topics[place] or "", keys[place]))
+
+
 _ATTRIBUTE_BYTES: Final = 64
 """What an attribute counts, on the safe side of what it usually takes; only bundles depend on it."""
 
@@ -155,8 +168,17 @@ def _keys(columns: dict[str, list[Any]], count: int) -> list[tuple[str, ...]]:
     if "keys" in columns:
         return [tuple(keys) if keys else () for keys in columns["keys"]]
     if "key" in columns:
-        return [() if key is None else (key if isinstance(key, str) else key.decode(),) for key in columns["key"]]
+        return [() if key is None else (key if isinstance(key, str) else _key_text(key),) for key in columns["key"]]
     return [()] * count
+
+
+def _key_text(key: bytes) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        raise SinkError(
+            f"the key {key[:60]!r} is no text in UTF-8: keys are texts; encode it, such as with hex()"
+        ) from None
 
 
 def _guarantees(columns: dict[str, list[Any]], count: int, usual: Guarantee) -> list[Guarantee]:
@@ -251,10 +273,11 @@ async def _say(client: Client, bundles: Iterable[RowBundle], timeout_s: float) -
 
 
 class PublishedRows(WriterCommitMessage):
-    """What a task has to say."""
+    """What a task has to say: how many rows it has published, and of which query."""
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, query: str = "") -> None:
         self.rows = rows
+        self.query = query
 
 
 class ResproutStreamWriter(DataSourceStreamArrowWriter):
@@ -277,11 +300,12 @@ class ResproutStreamWriter(DataSourceStreamArrowWriter):
             raise SinkError("Spark does not say which batch of which query this is")
         prefix = self._options.publisher or PREFIX
         task = TaskIdentity(prefix, query, int(batch), context.partitionId())
-        return _write(task, self._options, self._folder / query, iterator)
+        return PublishedRows(_write(task, self._options, self._folder / query, iterator), query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        for folder in self._folder.glob("*"):
-            clear(folder, batchId)
+        """Clear the ledger of this query. Others may share the folder, and their batches have other numbers."""
+        for query in {message.query: None for message in messages if isinstance(message, PublishedRows)}:
+            clear(self._folder / query, batchId)
 
 
 class ResproutWriter(DataSourceArrowWriter):
@@ -304,21 +328,20 @@ class ResproutWriter(DataSourceArrowWriter):
         context = TaskContext.get()
         assert context is not None, "Spark runs this in a task"
         task = TaskIdentity(self._options.publisher or PREFIX, self._work, 0, context.partitionId())
-        return _write(task, self._options, self._folder, iterator)
+        return PublishedRows(_write(task, self._options, self._folder, iterator))
 
 
-def _write(
-    task: TaskIdentity, options: SinkOptions, folder: Path | None, iterator: Iterator[pa.RecordBatch]
-) -> PublishedRows:
+def _write(task: TaskIdentity, options: SinkOptions, folder: Path | None, iterator: Iterator[pa.RecordBatch]) -> int:
+    """Publish the rows of a task, unless the ledger says that they are published, and return how many there are."""
     if folder is None:
         batches = list(iterator)
-        rows = sum(batch.num_rows for batch in batches)
+        rows = sum(int(batch.num_rows) for batch in batches)
         if rows:
             publish(task, options.access, partial(bundles_of, batches, options))
-        return PublishedRows(rows)
+        return rows
     entry = LedgerEntry(folder, task.batch, task.partition)
     rows = entry.put_down(iterator)
     if rows and not entry.is_done:
         publish(task, options.access, lambda: bundles_of(entry.rows(), options))
         entry.done()
-    return PublishedRows(rows)
+    return rows

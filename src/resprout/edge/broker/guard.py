@@ -28,7 +28,7 @@ from resprout.edge.messages import (
     Subscribe,
     SubscribeRefused,
 )
-from resprout.edge.position_messages import AskPosition
+from resprout.edge.position_messages import AskPosition, ChangeLog, LogChanged
 from resprout.edge.rights import ANY_NAME, DurableGrant, Rights, is_listed, may_block, may_hear, may_publish
 
 TOPICS_KEPT: Final = 1024
@@ -90,6 +90,7 @@ class Guard:
             Consume: self._consume,
             AskAudience: self._ask_audience,
             AskPosition: self._ask_position,
+            ChangeLog: self._change_log,
         }
 
     def __call__(self, session: ClientSession, message: Any) -> Guarded:
@@ -198,3 +199,9 @@ class Guard:
             return message, ()
         self._refused(session.name, "it is no operator")
         return None, (BrokersForgotten(message.names, f"{session.name} may not say so: it is no operator"),)
+
+    def _change_log(self, session: ClientSession, message: ChangeLog, permit: Permit) -> Guarded:
+        if permit.rights.operate:
+            return message, ()
+        self._refused(session.name, "it is no operator")
+        return None, (LogChanged(message.id, f"{session.name} may not change logs: it is no operator"),)

@@ -211,7 +211,7 @@ class EventRecorder:
                 if effect.peer == self.name:
                     self._hear(effect.message, out)
                     continue
-                if type(effect.message) is Serving:
+                if type(effect.message) is Serving and Extra.READING not in effect.message.extras:
                     extras = (*effect.message.extras, Extra.READING)
                     effect = Send(effect.peer, msgspec.structs.replace(effect.message, extras=extras))
             elif isinstance(effect, Close | Hold | Release) and effect.peer == self.name:

@@ -13,6 +13,7 @@ One answer about past events is a page: the events come one by one, and are hand
 the page is complete.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -33,13 +34,15 @@ from resprout.edge.messages import (
     ForgetBrokers,
     ReadEvents,
 )
-from resprout.edge.position_messages import AskPosition, PositionTold
+from resprout.edge.position_messages import AskPosition, ChangeLog, LogChanged, PositionTold
 from resprout.edge.requests import (
     AudienceAnswered,
     AudienceRequest,
+    ChangeLogRequest,
     EventsAnswered,
     ForgetAnswered,
     ForgetRequest,
+    LogChangeAnswered,
     PositionAnswered,
     PositionRequest,
     ReadRequest,
@@ -193,6 +196,54 @@ class ForgetRequests:
             out.append(Answer(ForgetAnswered(asked.names, "the broker was lost before it answered: ask again"), token))
 
 
+class LogChangeRequests:
+    """Requests to create or delete logs. One that a lost broker did not answer is answered here, because it may have
+    been carried out."""
+
+    def __init__(self) -> None:
+        self.unsent: deque[tuple[ChangeLog, int]] = deque()
+        """Unsent requests with their tokens."""
+        self._sent: dict[int, int] = {}
+        """Tokens of sent requests, by id."""
+        self._ids = 0
+
+    def ask(self, request: ChangeLogRequest, token: int) -> None:
+        if len(self.unsent) + len(self._sent) >= REQUESTS_MAX:
+            raise UsageError(f"{REQUESTS_MAX} requests to create or delete logs wait for their answers")
+        self._ids += 1
+        message = ChangeLog(
+            self._ids, request.change, check_name(request.log, "name of a log"), request.filter, request.replicas,
+            request.retain_bytes, request.retain_us, request.flush, request.segment_bytes,
+        )  # fmt: skip
+        self.unsent.append((message, token))
+
+    def next(self) -> ChangeLog | None:
+        """Return the message to send to the current broker, if there is one."""
+        if not self.unsent:
+            return None
+        message, token = self.unsent.popleft()
+        self._sent[message.id] = token
+        return message
+
+    def give_up(self, reason: str, out: list[Effect]) -> None:
+        while self.unsent:
+            _, token = self.unsent.popleft()
+            out.append(Answer(LogChangeAnswered(reason), token))
+
+    def told(self, message: LogChanged, out: list[Effect]) -> None:
+        """Handle an answer. Raises WireError if an honest broker never sends it."""
+        token = self._sent.pop(message.id, None)
+        if token is None:
+            raise WireError("a change of a log that nobody asked for")
+        out.append(Answer(LogChangeAnswered(message.reason), token))
+
+    def begin_session(self, out: list[Effect]) -> None:
+        """Answer what was sent in an earlier session, whose answers are lost."""
+        lost, self._sent = self._sent, {}
+        answer = LogChangeAnswered("the broker was lost before it answered: look whether the log is there")
+        out += [Answer(answer, token) for token in lost.values()]
+
+
 class ReadRequests:
     def __init__(self) -> None:
         self.unsent: list[tuple[ReadEvents, int]] = []
@@ -283,6 +334,7 @@ class Questions:
         forgetting, reading, audience = ForgetRequests(), ReadRequests(), AudienceQuestions()
         self._forgetting, self._reading, self._audience = forgetting, reading, audience
         positions = self._positions = PositionQuestions()
+        changes = self._changes = LogChangeRequests()
         self.unsent = False
         """There may be something to send."""
         self.on_request: dict[type, Callable[[Any, int, list[Effect]], None]] = {
@@ -290,6 +342,7 @@ class Questions:
             ReadRequest: self._asks(reading.ask),
             AudienceRequest: self._asks(audience.ask),
             PositionRequest: self._asks(positions.ask),
+            ChangeLogRequest: self._asks(changes.ask),
         }
         self.on_message: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             BrokersForgotten: lambda message, now_us, out: forgetting.answered(message, out),
@@ -297,6 +350,7 @@ class Questions:
             EventsEnd: lambda message, now_us, out: reading.ended(message, out),
             AudienceTold: lambda message, now_us, out: audience.told(message, out),
             PositionTold: lambda message, now_us, out: positions.told(message, out),
+            LogChanged: lambda message, now_us, out: changes.told(message, out),
         }
 
     def release(self) -> None:
@@ -323,8 +377,11 @@ class Questions:
             out.append(Send(broker, read))
         if not offers(Extra.POSITIONS):
             self._positions.give_up(f"{broker} knows no logs", out)
+            self._changes.give_up(f"{broker} knows no logs", out)
         while (position := self._positions.next()) is not None:
             out.append(Send(broker, position))
+        while (change := self._changes.next()) is not None:
+            out.append(Send(broker, change))
         if not offers(Extra.AUDIENCE):
             self._audience.give_up(out)
         while (question := self._audience.next()) is not None:
@@ -336,4 +393,5 @@ class Questions:
         self._reading.begin_session(out)
         self._audience.begin_session()
         self._positions.begin_session()
+        self._changes.begin_session(out)
         self.unsent = True

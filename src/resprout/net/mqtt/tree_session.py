@@ -106,7 +106,9 @@ class TreeSession:
         self._sources: dict[str, DurableSource] = {}
         """Durable subscriptions by filter, as the client sent it."""
         self.retained: Final[RetainedWalks] = RetainedWalks(server)
-        self._pending = PendingSubscriptions(self._ask, self._end, self._answer_asked, server.line.join)
+        self._pending: PendingSubscriptions = PendingSubscriptions(
+            self._ask, self._end, self._answer_asked, server.line.join
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._notes = NoteWriter(self.client, name, client_id, who.identity or "")
 

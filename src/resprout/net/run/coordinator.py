@@ -24,6 +24,7 @@ from resprout.net.process import BrokerProcess, ProcessError
 from resprout.net.run.crew import Crew
 from resprout.net.run.exchange import ClientsProgress, LiveRows
 from resprout.net.run.faults import ProcessFaults
+from resprout.net.run.logs import RealLogs
 from resprout.net.run.schedule import (
     Calm,
     Patience,
@@ -106,6 +107,8 @@ class RealRun:
             network_key=write_network_key(data / "network.key") if tls is None else None,
         )  # fmt: skip
         self._crew = Crew(scenario, links, on_row, tls)
+        self._logs = RealLogs(scenario, self._tree, tls)
+        self._rows += self._logs.declared(WORLD)
         self._faults = ProcessFaults(scenario, self._tree, self._crew, self._tell)
         self._held_us: asyncio.Future[int]
         """How much later than in the scenario the schedule is played; known when every subscription is confirmed."""
@@ -123,6 +126,9 @@ class RealRun:
             await self._start()
             ended = await self._play()
             self._listening = False
+            if ended in ENDS:
+                time_us = min(now_us() - self._start_us, self._scenario.time_limit_us)
+                self._rows += await self._logs.rows(time_us)
             await self._crew.stop()
             result = self._result(ended)
             if self._live is not None and ended in ENDS:
@@ -185,7 +191,9 @@ class RealRun:
             observed = (progress.rows, self._repairs.heard)
             busy = progress.busy or not faults.done() or not self._held_us.done()
             pending = progress.pending + self._repairs.open
-            if calm.over(time_us, observed, busy, pending, self._faults.latest_us):
+            if calm.over(time_us, observed, busy, pending, self._faults.latest_us) and await self._logs.are_complete(
+                time_us
+            ):
                 return kinds.QUIESCENT
             if faults.done():
                 faults.result()
@@ -194,10 +202,11 @@ class RealRun:
 
     def _begin_when_subscribed(self, time_us: int, progress: ClientsProgress) -> None:
         """Let the schedule go on when every subscription is confirmed; ProcessError when that takes too long."""
-        if progress.unconfirmed:
+        waiting = progress.unconfirmed or [f"the feeder of log {log}" for log in self._logs.unfed]
+        if waiting:
             if time_us > SUBSCRIBE_US_MAX + WAYS_TO_SUBSCRIBE * longest_way_us(self._scenario):
                 raise ProcessError(
-                    f"not subscribed after {time_us // 1_000_000} s: {', '.join(progress.unconfirmed)}; workloads and"
+                    f"not subscribed after {time_us // 1_000_000} s: {', '.join(waiting)}; workloads and"
                     " faults wait for every subscription: is the machine overloaded, or a broker of theirs stuck?"
                 )
             return
@@ -238,13 +247,17 @@ class RealRun:
         self._keep(Row(time_us=now_us() - self._start_us, node=node, kind=kind, detail=detail))
 
     def _hear_note(self, process: BrokerProcess, note: SaidNote) -> None:
-        if self._listening and self._start_us and note.time_us >= self._start_us:
+        is_early = not self._start_us or note.time_us < self._start_us
+        if self._listening and is_early and note.kind == kinds.LOG_FED:
+            self._keep(note_row(0, process.name, note.kind, note.columns))
+        elif self._listening and not is_early:
             self._keep(note_row(note.time_us - self._start_us, process.name, note.kind, note.columns))
             self._faults.noted(process.name, note.kind)
 
     def _keep(self, row: Row) -> None:
         self._rows.append(row)
         self._repairs.hear(row)
+        self._logs.hear(row)
         self._on_row(row)
 
 

@@ -2,7 +2,7 @@
 
 Each trial has one to three logs with one to five replicas, some of them with a small disk. In some trials brokers fail
 within the fault model, once or repeatedly. In others all of them are killed at once (`durable = "journal"`), or an
-operator restarts them one by one. Clients may read the logs meanwhile.
+operator restarts them one by one, or disks are full for a while. Clients may read the logs meanwhile.
 
 In every trial each log keeps a majority: replicas that never return, and those that lose their disks, are a minority of
 each log in the whole run. So every log must be complete at the end and have no gap mark.
@@ -34,6 +34,7 @@ SEGMENT_BYTES: Final = 4_096
 TIME_LIMIT_US: Final = 1_800_000_000
 FOUNDED_US: Final = 3_000_000
 """Time from a complete tree until a log is founded and fed."""
+FAILURES: Final = ("blows", "blows", "blows", "blackout", "restart", "pauses", "disks")
 OPTIONS: Final = {**STACK_OPTIONS, "faults_tolerated": (1, 1, 1, 2)}
 
 
@@ -57,7 +58,11 @@ def logs(seed: int) -> Trial:
         options=OPTIONS,
     )  # fmt: skip
     brokers = [broker.name for broker in drawn.brokers]
-    what = "calm" if len(brokers) == 1 else rng.choice(("blows", "blows", "blows", "blackout", "restart", "pauses"))
+    what = (
+        "calm"
+        if len(brokers) == 1
+        else rng.choice(("blows", "blows", "blows", "blackout", "restart", "pauses", "disks"))
+    )
     if what == "blackout" or rng.random() < 0.3:
         drawn = msgspec.structs.replace(drawn, options={**drawn.options, "durable": "journal"})
     drawn = msgspec.structs.replace(
@@ -77,7 +82,8 @@ def logs(seed: int) -> Trial:
         names = rng.sample(brokers, rng.choice((1, len(brokers))))
         faults = [FaultSpec(begin_us + rng.randint(0, 1_500_000), FaultKind.RESTART, tuple(names))]
     else:
-        faults = _pauses(rng, scenario, begin_us) if what == "pauses" else []
+        draw = {"pauses": _pauses, "disks": _full_disks}.get(what)
+        faults = draw(rng, scenario, begin_us) if draw is not None else []
     return LogsTrial(msgspec.structs.replace(scenario, faults=tuple(faults)))
 
 
@@ -137,6 +143,19 @@ def _pauses(rng: Random, scenario: Scenario, begin_us: int) -> list[FaultSpec]:
             link = ((broker.name, broker.parent),)
             faults += [FaultSpec(at_us, FaultKind.CUT, links=link), FaultSpec(back_us, FaultKind.HEAL, links=link)]
         at_us = back_us
+    return faults
+
+
+def _full_disks(rng: Random, scenario: Scenario, begin_us: int) -> list[FaultSpec]:
+    """Fill the disk of one broker at a time, and make room again."""
+    faults: list[FaultSpec] = []
+    at_us = begin_us
+    for _ in range(rng.randint(1, 3)):
+        name = rng.choice(scenario.brokers).name
+        at_us += rng.randint(0, 1_500_000)
+        free_us = at_us + rng.choice((rng.randint(1, 1_000_000), rng.randint(1, 30_000_000)))
+        faults += [FaultSpec(at_us, FaultKind.DISK_FULL, (name,)), FaultSpec(free_us, FaultKind.DISK_FREE, (name,))]
+        at_us = free_us
     return faults
 
 

@@ -76,7 +76,7 @@ def _waits(options: ResproutOptions) -> WaitTimes:
 
 
 def make_broker(seat: BrokerSeat, options: ResproutOptions, rng: random.Random) -> ResproutBroker:
-    return LogBroker(seat, options, rng) if seat.logs else ResproutBroker(seat, options, rng)
+    return LogBroker(seat, options, rng)
 
 
 RESPROUT = Stack(

@@ -56,6 +56,8 @@ class BrokerLife(Step):
         joined. Logs may be gathered at the same time (`reviving`)."""
         self.leading = False
         """This broker leads a repair."""
+        self.declared_logs = b""
+        """What commands have declared about logs, for the next life of this broker."""
         self.is_disk_full = False
         """The driver takes nothing from other brokers, for lack of room: perhaps no answer leaves."""
 

@@ -1,4 +1,4 @@
-"""A broker of the default stack that hosts logs. In a network without logs, brokers are plain `ResproutBroker`s.
+"""A broker of the default stack that hosts logs, those of its configuration and those that commands create.
 
 It adds handlers for replicas and feeders to the tables of the broker. Feeders are clients inside the broker: the
 messages that the stack sends them are taken out of its effects, and their own messages reach the stack as further
@@ -14,10 +14,10 @@ from resprout.core.contract import Close, Effect, Event, Hold, LinkDown, LinkUp,
 from resprout.edge.broker.ports import LogAccess
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import Consume, Consuming, Standing
-from resprout.edge.messages import Extra, ReadEvents, Serving
-from resprout.edge.position_messages import AskPosition
+from resprout.edge.messages import ReadEvents
+from resprout.edge.position_messages import AskPosition, ChangeLog
 from resprout.journal.interface import StoreFetched, StoreOpened
-from resprout.logs.declaration import check_logs
+from resprout.logs.declaration import LOG_PREFIX, check_logs
 from resprout.logs.messages import LOG_MESSAGES
 from resprout.replicas.ledger import HeartbeatDue, PatienceOver
 from resprout.replicas.messages import MESSAGES as REPLICA_MESSAGES
@@ -40,8 +40,9 @@ class LogBroker(ResproutBroker):
         parts = self.parts
         self.log_access = access = LogAccess()
         durables = parts.client_book.durables
-        self.logs = host = LogHost(parts.life, parts.peers, parts.durables, durables, rng, access)
-        self._subscriptions = frozenset(log.subscription for log in seat.logs)
+        self.logs = host = LogHost(
+            parts.life, parts.peers, parts.durables, durables, rng, access, parts.remembered.write
+        )
         clients, _, brokers, _ = self.desks
         brokers.handlers.update(dict.fromkeys(LOG_MESSAGES, host.hear_peer))
         brokers.handlers.update(dict.fromkeys(REPLICA_MESSAGES, host.hear_peer_replica))
@@ -49,6 +50,7 @@ class LogBroker(ResproutBroker):
         clients.handlers[Consume] = self._consume
         clients.handlers[ReadEvents] = host.reads.ask
         clients.handlers[AskPosition] = host.positions.ask
+        clients.handlers[ChangeLog] = host.changes.ask
         self.add_handlers(
             events={
                 StoreOpened: host.opened,
@@ -61,21 +63,23 @@ class LogBroker(ResproutBroker):
 
     def _consume(self, session: ClientSession, message: Consume) -> None:
         """Refuse the subscription of a log to every client but its feeder."""
-        if message.subscription in self._subscriptions and not session.is_internal:
-            reason = f"{message.subscription!r} feeds a log: read the log, or subscribe under another name"
+        name = message.subscription
+        is_feed = name.startswith(LOG_PREFIX) and any(name == log.subscription for log in self.logs.table.logs)
+        if is_feed and not session.is_internal:
+            reason = f"{name!r} feeds a log: read the log, or subscribe under another name"
             self.life.out.append(Send(session.name, Consuming(Standing.REFUSED, reason)))
         else:
             self._consume_any(session, message)
 
     def status(self) -> StackStatus:
         status = super().status()
-        logs = logs_seen(self.logs, self.life.seat.logs, self.life.now_us)
+        logs = logs_seen(self.logs, self.logs.table.logs, self.life.now_us)
         notices = tuple(log_notices(logs))
         return msgspec.structs.replace(status, logs=logs, notices=(*status.notices, *notices))
 
     def reads_log(self, journal: str) -> bool:
         """Whether a client reads a log by this name."""
-        return journal in self._subscriptions
+        return self.logs.reads.reads(journal)
 
     def _link_down(self, event: LinkDown) -> None:
         super()._link_down(event)
@@ -103,6 +107,8 @@ class LogBroker(ResproutBroker):
     def _go_on(self, effects: Sequence[Effect], now_us: int) -> Sequence[Effect]:
         """Exchange messages between the stack and feeders until none are left."""
         host = self.logs
+        if not (host.feeds or host.from_feeders):
+            return effects
         out = self._without_feeders(effects)
         while not self.life.retired:
             host.acknowledge()
@@ -124,9 +130,6 @@ class LogBroker(ResproutBroker):
                 elif isinstance(effect, Close):
                     host.closed(effect.peer)
                 continue
-            if isinstance(effect, Send) and type(effect.message) is Serving:
-                extras = (*effect.message.extras, Extra.READING, Extra.POSITIONS)
-                effect = Send(effect.peer, msgspec.structs.replace(effect.message, extras=extras))
             if isinstance(effect, Retire):
                 host.from_feeders.clear()
                 host.to_feeders.clear()

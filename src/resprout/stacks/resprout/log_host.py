@@ -6,7 +6,7 @@ creates the subscription at its own broker. From then on the feeder runs at the 
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from resprout.edge.durable_messages import (
 )
 from resprout.edge.messages import GoTo
 from resprout.journal.interface import StoreFetched, StoreOpened
-from resprout.logs.declaration import LogDeclaration
+from resprout.logs.declaration import LOG_PREFIX, LogDeclaration
 from resprout.logs.feeder import LogFeeder
 from resprout.logs.messages import (
     LogAsk,
@@ -37,6 +37,7 @@ from resprout.logs.messages import (
     LogLed,
     LogPage,
     LogRead,
+    LogsDeclared,
     LogSettle,
     LogSettled,
     LogTold,
@@ -44,11 +45,14 @@ from resprout.logs.messages import (
     speaker_of,
 )
 from resprout.logs.replica import LogReplica
+from resprout.logs.table import LogTable
+from resprout.overlay.configurations import decode
 from resprout.replicas.ledger import HeartbeatDue, PatienceOver
 from resprout.stacks.peers import Peer, Peers
 from resprout.stacks.resprout.durable_book import DurableBook
 from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.life import BrokerLife
+from resprout.stacks.resprout.log_changes import LogChanges
 from resprout.stacks.resprout.log_checks import check_fed, check_log_message, check_replica_message
 from resprout.stacks.resprout.log_positions import LogPositions
 from resprout.stacks.resprout.log_reads import LogReads
@@ -74,22 +78,38 @@ class _Consumption:
         self.done: list[Span] = []
         """Messages that are in the log and not acknowledged to the subscription yet."""
 
+    def follow(self, log: LogDeclaration) -> None:
+        """Continue with another declaration of the same log."""
+        self.log = log
+        if self.feeder is not None:
+            self.feeder.declaration = log
+
 
 class LogHost:
     def __init__(
-        self, life: BrokerLife, peers: Peers, durables: Durables, book: DurableBook, rng: Random, access: LogAccess
+        self,
+        life: BrokerLife,
+        peers: Peers,
+        durables: Durables,
+        book: DurableBook,
+        rng: Random,
+        access: LogAccess,
+        remember: Callable[[], None],
     ) -> None:
+        """`remember` writes what the next life of this broker needs to know."""
+        self._remember = remember
         self._life = life
         self._peers = peers
         self._durables = durables
         self._book = book
-        seat = life.seat
-        self.replicas: Final = {
-            log.name: LogReplica(log, seat.name, seat.incarnation, Random(rng.random()), self)
-            for log in seat.logs
-            if seat.name in log.replicas
-        }
+        self._rng = rng
+        memory = decode(life.seat.memory) if life.seat.memory else None
+        self.table: Final = LogTable(life.seat.logs, memory.logs if memory is not None else b"")
+        life.declared_logs = self.table.memory
+        self.replicas: Final[dict[str, LogReplica]] = {}
+        """Replicas at this broker, by key of their log."""
         self._is_begun = False
+        self._make_replicas()
         self.feeds: dict[str, _Consumption] = {}
         """Running feeders, by their name as clients."""
         self._sessions = 0
@@ -104,8 +124,9 @@ class LogHost:
         """Messages of this broker for itself."""
         self._tokens = 0
         """Number of tokens issued so far."""
-        self.reads: Final = LogReads(life, self.replicas, self, access)
-        self.positions: Final = LogPositions(life, self.replicas, self, access)
+        self.reads: Final = LogReads(life, self.table, self.replicas, self, access)
+        self.positions: Final = LogPositions(life, self.table, self.replicas, self, access)
+        self.changes: Final = LogChanges(life, self.table, self, self.declared)
 
     # -- the port of replicas and feeders ------------------------------------------------------------------------------
 
@@ -125,7 +146,7 @@ class LogHost:
     def _is_broker(self, name: str) -> bool:
         """Whether it is declared as a replica, or known as a broker. A lying replica may name a client as leader or
         member."""
-        is_declared = any(name in log.replicas for log in self._life.seat.logs)
+        is_declared = any(name in log.replicas for log in self.table.logs)
         return is_declared or self._peers.get(name) is not None or name in self._life.view.places
 
     def do(self, effect: Effect) -> None:
@@ -135,24 +156,84 @@ class LogHost:
         self._tokens += 1
         return self._tokens
 
+    # -- declarations --------------------------------------------------------------------------------------------------
+
+    def _make_replicas(self) -> None:
+        """Begin the replicas that are declared here and do not run yet."""
+        seat = self._life.seat
+        for log in self.table.logs:
+            if seat.name in log.replicas and log.key not in self.replicas:
+                rng = Random(self._rng.random())
+                replica = self.replicas[log.key] = LogReplica(log, seat.name, seat.incarnation, rng, self)
+                if self._is_begun:
+                    replica.begin()
+
+    def declared(self) -> None:
+        """Follow a change of the table: begin, change and end replicas and feeders. A replica that is not declared here
+        any more votes until it knows that it is no member, because the log may need it until then."""
+        life = self._life
+        life.declared_logs = self.table.memory
+        self._remember()
+        logs = {log.key: log for log in self.table.logs}
+        for key, replica in list(self.replicas.items()):
+            if key in logs:
+                replica.declaration = logs[key]
+            else:
+                replica.discard()
+                del self.replicas[key]
+        for feed in list(self.feeds.values()):
+            log = logs.get(feed.log.key)
+            if log is None:
+                self._leave(feed)
+            else:
+                feed.follow(log)
+        self._make_replicas()
+
+    def _drop_former(self) -> None:
+        """End replicas that a command has moved away, once they know that they are not members any more."""
+        for key, replica in list(self.replicas.items()):
+            is_former = self._life.seat.name not in replica.declaration.replicas
+            if is_former and replica.members and not replica.is_member:
+                replica.discard()
+                del self.replicas[key]
+
+    def _end_subscriptions(self) -> None:
+        """End the subscriptions of deleted logs that live here."""
+        busy = {feed.log.subscription for feed in self.feeds.values()}
+        for name in self._durables.consumers.held:
+            if name.startswith(LOG_PREFIX) and name not in busy and self.table.is_over(name):
+                self._sessions += 1
+                client = f"{self._life.seat.name}{INNER}over.{self._sessions}"
+                log = LogDeclaration(name.removeprefix(LOG_PREFIX), "#", ())
+                self.feeds[client] = _Consumption(log, client, begins=False)
+                self.from_feeders.append(
+                    LinkUp(client, "client", self._life.seat.incarnation, ROOM_BYTES, internal=True)
+                )
+                consume = Consume(name, Terms("#", None, group=False), WINDOW, ends=True)
+                self.from_feeders.append(Received(client, consume))
+
     # -- time and sessions ---------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Run the periodic work of replicas, feeders and reads, at each heartbeat once this broker is in the tree."""
         now_us = self._life.now_us
-        for replica in self.replicas.values():
-            if not self._is_begun:
+        if not self._is_begun:
+            self._is_begun = True
+            for replica in self.replicas.values():
                 replica.begin()
-            else:
+        else:
+            for replica in self.replicas.values():
                 replica.tick(now_us)
-        self._is_begun = True
-        for log in self._life.seat.logs:
+        self._drop_former()
+        for log in self.table.logs:
             self._start_feeder(log)
+        self._end_subscriptions()
         for feed in self.feeds.values():
             if feed.feeder is not None:
                 feed.feeder.tick()
         self.reads.tick()
         self.positions.tick()
+        self.changes.tick()
 
     def link_up(self, broker: str) -> None:
         for replica in self.replicas.values():
@@ -201,6 +282,9 @@ class LogHost:
         if isinstance(message, LogSettled):
             self.positions.hear(broker, message)
             return
+        if isinstance(message, LogsDeclared):
+            self.changes.hear(broker, message)
+            return
         replica = self.replicas.get(message.log)
         if replica is None:
             return
@@ -243,11 +327,11 @@ class LogHost:
     def _start_feeder(self, log: LogDeclaration) -> None:
         """Start a feeder if the subscription of a log lives here. Create the subscription if this broker leads the log
         and no broker holds it."""
-        if any(feed.log is log for feed in self.feeds.values()):
+        if any(feed.log.key == log.key for feed in self.feeds.values()):
             return
         state = self._book.states.get(log.subscription)
         is_there = state is not None and not state.over
-        replica = self.replicas.get(log.name)
+        replica = self.replicas.get(log.key)
         is_due = not is_there and replica is not None and replica.is_leading and self._life.is_settled
         if log.subscription in self._durables.consumers.held or is_due:
             self._sessions += 1
@@ -264,13 +348,13 @@ class LogHost:
 
     def feeder_of(self, log: str) -> LogFeeder | None:
         """Return the feeder of a log that runs here, or None."""
-        feeders = [feed.feeder for feed in self.feeds.values() if feed.log.name == log]
+        feeders = [feed.feeder for feed in self.feeds.values() if feed.log.key == log]
         return next((feeder for feeder in feeders if feeder is not None), None)
 
     def unfed(self, log: str) -> int | None:
         """Return the number of bundles at the feeder that are not in the log; None if no feeder runs here."""
         for feed in self.feeds.values():
-            if feed.log.name == log and feed.feeder is not None:
+            if feed.log.key == log and feed.feeder is not None:
                 return feed.feeder.waiting
         return None
 
@@ -299,18 +383,18 @@ class LogHost:
         log = feed.log
         if message.standing is not Standing.CONSUMER:
             if message.standing is Standing.INCOMPLETE:
-                self._gaps[log.name] = message.reason
-            elif message.standing is not Standing.FENCED:
+                self._gaps[log.key] = message.reason
+            elif message.standing not in (Standing.FENCED, Standing.ENDED):
                 self._life.note("log", f"{log.name} is not fed from here: {message.reason}")
             self._leave(feed)
         elif feed.feeder is None:
-            seat, replica = self._life.seat, self.replicas.get(log.name)
+            seat, replica = self._life.seat, self.replicas.get(log.key)
             leader = (replica.leader if replica is not None else "") or log.replicas[0]
             name = f"{seat.name}.{seat.incarnation}.{self._sessions}"
             feeder = feed.feeder = LogFeeder(log, name, leader, self, lambda bundle: self._done(feed, bundle))
             if feed.begins:
                 feeder.begin(self._wall_us)
-            if gap := self._gaps.pop(log.name, ""):
+            if gap := self._gaps.pop(log.key, ""):
                 feeder.note_gap(gap, self._wall_us)
             self._life.note("log_fed", f"{log.name} is fed from here", attributes={"log": log.name})
 
@@ -337,7 +421,7 @@ class LogHost:
 
     def _answered(self, broker: str, message: LogFed | LogLed) -> None:
         for feed in self.feeds.values():
-            if feed.log.name == message.log and feed.feeder is not None:
+            if feed.log.key == message.log and feed.feeder is not None:
                 if broker != feed.feeder.leader and broker not in feed.log.replicas:
                     continue  # a broker without a replica cannot know
                 if isinstance(message, LogFed):

@@ -20,6 +20,7 @@ from resprout.logs.declaration import LogDeclaration
 from resprout.logs.messages import LogPort, LogSettle, LogSettled
 from resprout.logs.positions import FORGET
 from resprout.logs.replica import LogReplica
+from resprout.logs.table import LogTable
 from resprout.stacks.resprout.life import BrokerLife
 
 RETRY_TICKS: Final = 4
@@ -44,12 +45,14 @@ class _Asked:
 
 
 class LogPositions:
-    def __init__(self, life: BrokerLife, replicas: dict[str, LogReplica], port: LogPort, access: LogAccess) -> None:
+    def __init__(
+        self, life: BrokerLife, table: LogTable, replicas: dict[str, LogReplica], port: LogPort, access: LogAccess
+    ) -> None:
         self._life = life
         self._replicas = replicas
         self._port = port
         self._access = access
-        self._logs = {log.name: log for log in life.seat.logs}
+        self._table = table
         self._asked: dict[int, _Asked] = {}
         """Pending requests, by the number under which they are sent to replicas."""
         self._of_party: Counter[str] = Counter()
@@ -57,12 +60,11 @@ class LogPositions:
         self._ids = 0
 
     def ask(self, session: ClientSession, message: AskPosition) -> None:
-        client, log, party = session.name, self._logs.get(message.log), session.identity or session.name
+        client, log, party = session.name, self._table.find(message.log), session.identity or session.name
         if fault := _fault_of_name(message.name):
             self._refuse(client, message, fault)
         elif log is None:
-            names = ", ".join(self._logs)
-            self._refuse(client, message, f"there is no log {message.log}; the logs are: {names}")
+            self._refuse(client, message, f"there is no log {message.log}; the logs are: {self._table.names}")
         elif not self._access.may_read(client, log.filter):
             self._refuse(client, message, f"{client} may not subscribe to {log.filter}")
         elif self._of_party[party] >= ASKED_MAX:
@@ -71,7 +73,7 @@ class LogPositions:
             self._ids += 1
             self._of_party[party] += 1
             self._asked[self._ids] = asked = _Asked(session, message, log)
-            replica = self._replicas.get(log.name)
+            replica = self._replicas.get(log.key)
             self._send(self._ids, asked, replica.leader if replica is not None else "")
 
     def leave(self, client: str) -> None:
@@ -100,7 +102,7 @@ class LogPositions:
             asked.turn += 1
         asked.silent_ticks = 0
         message, grant = asked.message, asked.grant
-        ask = LogSettle(message.log, id, message.name, message.offset, message.version, message.forced, message.owner)
+        ask = LogSettle(asked.log.key, id, message.name, message.offset, message.version, message.forced, message.owner)
         if grant is not None:
             shares = grant.manages if message.offset == FORGET else grant.lists
             ask = msgspec.structs.replace(
@@ -121,7 +123,7 @@ class LogPositions:
 
     def hear(self, broker: str, message: LogSettled) -> None:
         asked = self._asked.get(message.id)
-        if asked is None or asked.log.name != message.log or broker not in asked.log.replicas:
+        if asked is None or asked.log.key != message.log or broker not in asked.log.replicas:
             return
         if message.is_leading:
             self._forget(message.id)

@@ -40,8 +40,10 @@ from resprout.logs.messages import FETCH_BYTES, LogPage, LogPort, LogRead
 from resprout.logs.reading import BY_TIME, FoundPage, Wanted
 from resprout.logs.records import LogEntry, read_entry
 from resprout.logs.replica import LogReplica
+from resprout.logs.table import LogTable
 from resprout.stacks.resprout.life import BrokerLife
 
+EVERYTHING: Final = "#"
 RETRY_TICKS: Final = 4
 """Heartbeats without an answer after which the next replica is asked."""
 LOCAL_TICKS: Final = 40
@@ -101,12 +103,14 @@ class _LogRead:
 
 
 class LogReads:
-    def __init__(self, life: BrokerLife, replicas: dict[str, LogReplica], port: LogPort, access: LogAccess) -> None:
+    def __init__(
+        self, life: BrokerLife, table: LogTable, replicas: dict[str, LogReplica], port: LogPort, access: LogAccess
+    ) -> None:
         self._life = life
         self._replicas = replicas
         self._port = port
         self._access = access
-        self._logs = {log.subscription: log for log in life.seat.logs}
+        self._table = table
         self._reads: dict[str, dict[_LogRead, None]] = {}
         """Reads that are not answered, by client."""
         self._parties: dict[str, _Party] = {}
@@ -123,7 +127,7 @@ class LogReads:
     # -- clients -------------------------------------------------------------------------------------------------------
 
     def ask(self, session: ClientSession, message: ReadEvents) -> None:
-        log = self._logs.get(message.journal)
+        log = self._table.find(message.journal.removeprefix(LOG_PREFIX)) if self.reads(message.journal) else None
         client = session.name
         refusal = self._unknown(message.journal) if log is None else self._refusal(client, message, log)
         if refusal or log is None:
@@ -136,13 +140,19 @@ class LogReads:
             self._look(party)
 
     def _unknown(self, journal: str) -> str:
-        names = ", ".join(log.name for log in self._logs.values())
+        names = self._table.names
         if journal.startswith(LOG_PREFIX):
             return f"there is no log {journal.removeprefix(LOG_PREFIX)}; the logs are: {names}"
+        if not self._table.logs:
+            return f"{self._life.seat.name} keeps no events: ask a broker that does"
         return f"events are not kept here: name a log ({names})"
 
+    def reads(self, journal: str) -> bool:
+        """Whether a client names a log by this."""
+        return journal.startswith(LOG_PREFIX)
+
     def _refusal(self, client: str, message: ReadEvents, log: LogDeclaration) -> str:
-        filters = (message.filter, *message.also)
+        filters = _filters_of(message, log)
         if len(filters) > FILTERS_MAX:
             return f"{len(filters)} filters; {FILTERS_MAX} are the most that are read at once"
         for topic_filter in filters:
@@ -210,8 +220,8 @@ class LogReads:
     def _may_begin(self, read: _LogRead, party: _Party) -> bool:
         if self._access.unread(read.client) > UNREAD_BYTES:
             return False
-        replica = self._replicas.get(read.log.name)
-        end = replica.state.end if replica is not None and replica.can_read else self._ends.get(read.log.name)
+        replica = self._replicas.get(read.log.key)
+        end = replica.state.end if replica is not None and replica.can_read else self._ends.get(read.log.key)
         read.follows = read.asked.waits and end is not None and read.asked.position >= end
         if not read.follows:
             return party.pages < PAGES_OF_PARTY
@@ -224,7 +234,7 @@ class LogReads:
         where = read.asked.where
         self._charge(read, PARSE_STEPS * len(where or ""))
         try:
-            filters = (read.asked.filter, *read.asked.also)
+            filters = _filters_of(read.asked, read.log)
             read.predicates = tuple([parse_predicate(each, where) for each in filters])
         except UsageError as error:
             self._fail(read, str(error))
@@ -256,7 +266,7 @@ class LogReads:
     def _try_next(self, read: _LogRead, reason: str = "") -> None:
         """Ask the next replica; that of this broker comes first."""
         log, own, wanted = read.log, self._life.seat.name, read.wanted
-        replica = self._replicas.get(log.name)
+        replica = self._replicas.get(log.key)
         if replica is not None and replica.can_read and own not in read.tried:
             read.tried.append(own)
             read.ticks = 0
@@ -273,7 +283,7 @@ class LogReads:
                 self._ids += 1
                 read.id = self._ids
                 self._remote[read.id] = read
-                ask = LogRead(log.name, read.id, wanted.offset, wanted.time_us, wanted.size, wanted.waits)
+                ask = LogRead(log.key, read.id, wanted.offset, wanted.time_us, wanted.size, wanted.waits)
                 self._port.send(broker, ask)
                 return
         reason = reason or f"no replica of the log {log.name} answers"
@@ -310,7 +320,7 @@ class LogReads:
             gone = f"offsets {asked.position} to {page.first - 1} of the log {log.name} are not kept any more"
             self._fail(read, f"{gone}; it has {page.first} to {page.end - 1}")
         else:
-            self._ends[log.name] = page.end
+            self._ends[log.key] = page.end
             self._give(read, page, origin)
             self._end(read)
 
@@ -358,6 +368,11 @@ class LogReads:
             asked.id, asked.journal, following, page.first, page.end, reason, origin, tuple(gaps), begin=begin
         )  # fmt: skip
         self._life.out.append(Send(client, answer))
+
+
+def _filters_of(asked: ReadEvents, log: LogDeclaration) -> tuple[str, ...]:
+    """Return the requested filters. `#` means all that the log keeps."""
+    return tuple([log.filter if each == EVERYTHING else each for each in (asked.filter, *asked.also)])
 
 
 def _entries(records: Sequence[bytes]) -> list[LogEntry]:

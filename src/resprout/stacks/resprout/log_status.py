@@ -22,9 +22,9 @@ def logs_seen(host: LogHost, logs: Sequence[LogDeclaration], now_us: int) -> tup
 
 
 def _log_seen(host: LogHost, log: LogDeclaration, now_us: int) -> LogSeen:
-    unfed, replica = host.unfed(log.name), host.replicas.get(log.name)
+    unfed, replica = host.unfed(log.key), host.replicas.get(log.key)
     seen = LogSeen(log.name, log.filter, log.replicas, is_feeding=unfed is not None, unfed=unfed or 0)
-    if replica is None:
+    if replica is None or replica.broker not in log.replicas:  # it votes as long as the log needs it
         return seen
     first, end = replica.reader.first, replica.state.end
     return msgspec.structs.replace(

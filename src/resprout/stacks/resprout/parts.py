@@ -75,7 +75,7 @@ from resprout.stacks.stack import BrokerSeat
 
 NAME: Final = "resprout"
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL, Guarantee.TOTAL)
-EXTRAS: Final = (Extra.FORGETTING, Extra.DURABLE, Extra.AUDIENCE)
+EXTRAS: Final = (Extra.FORGETTING, Extra.DURABLE, Extra.AUDIENCE, Extra.READING, Extra.POSITIONS)
 
 
 class BrokerParts:

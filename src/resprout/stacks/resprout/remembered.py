@@ -80,4 +80,5 @@ class RememberedBrokers:
             configurations.agreed,
             others,
             configurations.proposed,
+            self._life.declared_logs,
         )

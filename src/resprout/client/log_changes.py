@@ -1,0 +1,84 @@
+"""Creating, moving and deleting logs from a program.
+
+    await client.create_log("bank", "bank/#", replicas=["b0", "b1", "b2"])
+
+`LogAdmin` is the part of the client that does this. Brokers decide who may (`operate` in the rules).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from resprout.client.arguments import check_seconds
+from resprout.client.errors import LogError, TimedOutError
+from resprout.client.past_events import PAGE_BYTES, read_request
+from resprout.client.positions import PositionClient
+from resprout.core.errors import UsageError
+from resprout.edge.position_messages import LogChange
+from resprout.edge.requests import ChangeLogRequest
+from resprout.journal.interface import Flush
+from resprout.logs.declaration import LogDeclaration, check_log
+
+LOOK_SECONDS: Final = 0.1
+"""Seconds between two looks at whether a new log is fed."""
+CREATE_SECONDS: Final = 60.0
+
+
+class LogAdmin(PositionClient):
+    async def create_log(
+        self,
+        name: str,
+        filter: str,
+        *,
+        replicas: Sequence[str],
+        retain_bytes: int = 1 << 30,
+        retain_us: int = 0,
+        flush: str = "always",
+        timeout: float = CREATE_SECONDS,
+    ) -> None:
+        """Create a log of the messages that match `filter`, at the brokers named in `replicas`. Returns when the log
+        keeps every later message.
+
+        All brokers learn of the log, and remember it on their disks. Raises LogError if the broker refuses, because
+        the name is taken, a replica is unknown, or this client may not `operate`. Raises TimedOutError if the log does
+        not run within `timeout` seconds, because a replica does not answer or has no data folder; the log stays
+        declared.
+        """
+        flushes = [each.value for each in Flush]
+        if flush not in flushes:
+            raise UsageError(f"flush={flush!r}: it is one of {', '.join(flushes)}")
+        check_seconds(timeout)
+        log = LogDeclaration(name, filter, tuple(replicas), retain_bytes, retain_us, Flush(flush))
+        check_log(log)
+        await self._change_log(
+            ChangeLogRequest(LogChange.CREATE, name, filter, log.replicas, retain_bytes, retain_us, log.flush)
+        )
+        reason = ""
+        try:
+            async with asyncio.timeout(timeout):
+                while reason := await self._unready(name, filter):
+                    await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            why = f": {reason}" if reason else ""
+            raise TimedOutError(f"the log {name} is declared, and does not run after {timeout:g} s{why}") from None
+
+    async def _unready(self, name: str, filter: str) -> str:
+        """Return why a log is not fed yet, or an empty text."""
+        answer = await self.read_events(read_request(filter, None, "latest", PAGE_BYTES, True, name))
+        return answer.reason or ("" if answer.life else "nothing feeds it yet")
+
+    async def move_log(self, name: str, replicas: Sequence[str]) -> None:
+        """Give a log other replicas. New ones fetch its entries and become members; then those that are not named any
+        more leave. Raises LogError if the broker refuses."""
+        check_log(LogDeclaration(name, "#", tuple(replicas)))
+        await self._change_log(ChangeLogRequest(LogChange.MOVE, name, replicas=tuple(replicas)))
+
+    async def delete_log(self, name: str) -> None:
+        """Delete a log with its messages and positions, at all brokers. Raises LogError if the broker refuses."""
+        check_log(LogDeclaration(name, "#", ("b",)))
+        await self._change_log(ChangeLogRequest(LogChange.DELETE, name))
+
+    async def _change_log(self, request: ChangeLogRequest) -> None:
+        answer = await self._ask_log(request)
+        if answer.reason:
+            raise LogError(answer.reason)
