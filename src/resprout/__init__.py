@@ -34,22 +34,26 @@ if TYPE_CHECKING:
         ForgetError,
         ForkedError,
         GapError,
+        KvError,
         MessagesDropped,
         MessagesMissingError,
         MistypedPayloadError,
         NoReplyError,
         NoRespondersError,
+        OutcomeUnknownError,
         PublicationDelayed,
         PublishError,
         ReadError,
         Reconnected,
         RequestFailedError,
+        RevisionError,
         SlowConsumer,
         SlowConsumerError,
         SubscribeError,
         TimedOutError,
     )
     from resprout.client.inbox import Inbox, TypedInbox, TypedMessage
+    from resprout.client.kv import Bucket, KvEntry, Watch
     from resprout.client.local import local
     from resprout.client.past_events import EventsPage, Offset
     from resprout.client.receipts import Receipt
@@ -74,6 +78,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Application",
     "BrokerChanged",
+    "Bucket",
     "Client",
     "ClientError",
     "ClosedError",
@@ -95,6 +100,8 @@ __all__ = [
     "GapError",
     "Guarantee",
     "Inbox",
+    "KvEntry",
+    "KvError",
     "Message",
     "MessageId",
     "MessagesDropped",
@@ -104,6 +111,7 @@ __all__ = [
     "NoReplyError",
     "NoRespondersError",
     "Offset",
+    "OutcomeUnknownError",
     "PayloadRefusedError",
     "PublicationDelayed",
     "PublishError",
@@ -113,6 +121,7 @@ __all__ = [
     "Reconnected",
     "RequestFailedError",
     "ResproutError",
+    "RevisionError",
     "ServedRequest",
     "Service",
     "SlowConsumer",
@@ -126,6 +135,7 @@ __all__ = [
     "UnsupportedReceiptError",
     "UnsupportedSubscriptionError",
     "UsageError",
+    "Watch",
     "connect",
     "local",
     "spark",
@@ -136,6 +146,7 @@ __all__ = [
 # command line and for the pytest plugin.
 _HOMES = {
     "Application": "resprout.client.app",
+    "Bucket": "resprout.client.kv",
     "BrokerChanged": "resprout.edge.requests",
     "Client": "resprout.client.client",
     "ClientError": "resprout.client.errors",
@@ -158,6 +169,8 @@ _HOMES = {
     "GapError": "resprout.client.errors",
     "Guarantee": "resprout.core.guarantee",
     "Inbox": "resprout.client.inbox",
+    "KvEntry": "resprout.client.kv",
+    "KvError": "resprout.client.errors",
     "Message": "resprout.core.message",
     "MessageId": "resprout.core.message",
     "MessagesDropped": "resprout.client.errors",
@@ -167,6 +180,7 @@ _HOMES = {
     "NoReplyError": "resprout.client.errors",
     "NoRespondersError": "resprout.client.errors",
     "Offset": "resprout.client.past_events",
+    "OutcomeUnknownError": "resprout.client.errors",
     "PayloadRefusedError": "resprout.core.errors",
     "PublicationDelayed": "resprout.client.errors",
     "PublishError": "resprout.client.errors",
@@ -176,6 +190,7 @@ _HOMES = {
     "Reconnected": "resprout.client.errors",
     "RequestFailedError": "resprout.client.errors",
     "ResproutError": "resprout.core.errors",
+    "RevisionError": "resprout.client.errors",
     "ServedRequest": "resprout.client.requesting",
     "Service": "resprout.client.requesting",
     "SlowConsumer": "resprout.client.errors",
@@ -189,6 +204,7 @@ _HOMES = {
     "UnsupportedReceiptError": "resprout.core.errors",
     "UnsupportedSubscriptionError": "resprout.core.errors",
     "UsageError": "resprout.core.errors",
+    "Watch": "resprout.client.kv",
     "connect": "resprout.client.connect",
     "local": "resprout.client.local",
 }

@@ -76,6 +76,7 @@ from resprout.edge.requests import (
     SubscribeRequest,
     SubscriptionConfirmed,
     SubscriptionEnded,
+    SubscriptionRestarted,
     TakeRequest,
     UnsubscribeRequest,
 )  # fmt: skip
@@ -129,6 +130,7 @@ class Client(LogClient, Conversing, Subscribing):
             CopiesCounted: lambda news: self._streams[news.stream].count(news.first, news.copies),
             SubscriptionConfirmed: self._confirmed,
             SubscriptionEnded: self._ended,
+            SubscriptionRestarted: self._restarted,
             Refused: self._refused,
             RoomAgain: self._room_again,
             SessionLost: self._lost,
@@ -208,6 +210,7 @@ class Client(LogClient, Conversing, Subscribing):
         manual_ack: bool,
         replay_from: Start | None,
         allow_gaps: bool,
+        retained: bool,
     ) -> Inbox:
         self._check_open()
         read = partial(self._read_whole, filter, where, allow_gaps=allow_gaps)
@@ -240,7 +243,7 @@ class Client(LogClient, Conversing, Subscribing):
             )
         inbox = replaying or into or Inbox(self._taken, self._loop, self.unsubscribe)
         subscription = self._subscriptions.add(request, inbox)
-        self._ask(request)
+        self._ask(SubscribeRequest(filter, where, retained))
         try:
             await subscription.confirmed
         except asyncio.CancelledError:
@@ -339,7 +342,10 @@ class Client(LogClient, Conversing, Subscribing):
     def hear(self, effect: Upward) -> None:
         """Take deliveries and news from the host."""
         if type(effect) is Deliver:
-            self._deliver(effect.messages)
+            if effect.wanted_by is None:
+                self._deliver(effect.messages)
+            else:
+                self._deliver_values(effect)
         elif type(effect) is Answer:
             if effect.token:
                 self._answered(effect.token, effect.body)
@@ -362,6 +368,23 @@ class Client(LogClient, Conversing, Subscribing):
             inbox.put(batch, part)
         if not parts:  # its subscription was given up
             self._take_soon()
+
+    def _deliver_values(self, effect: Deliver) -> None:
+        """Hand last values to the subscription that begins with them, and to no other."""
+        one = self._subscriptions.find(effect.wanted_by)
+        inbox = one.inbox if one is not None else None
+        batch = Batch(0 if inbox is None else 1)
+        self._batches.append(batch)
+        if inbox is None:  # its subscription was given up
+            self._take_soon()
+        else:
+            inbox.put(batch, effect.messages)
+
+    def _restarted(self, news: SubscriptionRestarted) -> None:
+        """Drop the last values that came before, because all of them come again."""
+        one = self._subscriptions.find(SubscribeRequest(news.filter, news.where))
+        if one is not None and one.inbox is not None and not one.confirmed.done():
+            one.inbox.drop_retained(one.predicate)
 
     def _taken(self, batch: Batch) -> None:
         batch.parts -= 1

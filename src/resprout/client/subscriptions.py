@@ -19,6 +19,7 @@ from resprout.client.errors import ClosedError, SubscribeError
 from resprout.client.inbox import Inbox, TypedInbox, inbox_of_type
 from resprout.client.logs import log_of
 from resprout.client.past_events import Start, read_start
+from resprout.client.retaining import check_retained
 from resprout.core.errors import UsageError
 from resprout.core.message import Message
 from resprout.core.message_fields import NUMBER_MAX
@@ -187,6 +188,7 @@ class Subscribing:
         manual_ack: bool,
         replay_from: Start | None,
         allow_gaps: bool,
+        retained: bool,
     ) -> Inbox:
         raise NotImplementedError
 
@@ -211,6 +213,7 @@ class Subscribing:
         *,
         into: Inbox | None = None,
         when_full: WhenFullWord | None = None,
+        retained: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         log: str | None = None,
@@ -238,6 +241,7 @@ class Subscribing:
         where: str | None = None,
         *,
         into: TypedInbox[T] | None = None,
+        retained: bool = False,
         durable: str | None = None,
         group: str | None = None,
         when_full: WhenFullWord | None = None,
@@ -255,6 +259,7 @@ class Subscribing:
         where: str | None = None,
         *,
         into: Inbox | TypedInbox[Any] | None = None,
+        retained: bool = False,
         durable: str | None = None,
         group: str | None = None,
         when_full: WhenFullWord | None = None,
@@ -285,6 +290,9 @@ class Subscribing:
         makes publishers of these topics wait. All plain subscriptions of a client have the same policy. Durable ones
         block by default; they cannot disconnect, but can "spill" to disk.
 
+        With `retained`, the inbox begins with the last value of each topic that matches (`message.retained`), and every
+        later message follows.
+
         With a `type`, each message has a `value` of that type, decoded from its payload on first access.
 
         Each subscription has its own inbox, unless `into` names one. A message that matches several subscriptions comes
@@ -295,6 +303,7 @@ class Subscribing:
         check_kind(into, "into", (Inbox, TypedInbox), "an inbox that subscribe() returned, or None")
         check_flag(manual_ack, "manual_ack")
         check_flag(allow_gaps, "allow_gaps")
+        check_retained(retained, {"durable": durable, "group": group, "replay_from": replay_from, "log": log})
         if window is not None:
             check_count(window, "window", 1, NUMBER_MAX)
         if durable is None and group is None:
@@ -317,7 +326,7 @@ class Subscribing:
         else:
             inbox = await self._subscribe(
                 filter, where, fed, durable, group, when_full, max_pending, window, manual_ack,
-                start if start != "latest" else None, allow_gaps,
+                start if start != "latest" else None, allow_gaps, retained,
             )  # fmt: skip
         if type is None:
             return inbox

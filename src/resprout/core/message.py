@@ -49,6 +49,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """The place of a `total` message in the one order of totals; -1 for others."""
     redelivered: bool = False
     """Whether a consumer of the durable subscription may have received it before without acknowledging it."""
+    retained: bool = False
+    """Whether it is the last value of its topic, given to a new subscription; `position` is -1 then."""
 
     @property
     def stream(self) -> str:

@@ -11,6 +11,7 @@ from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
 from resprout.edge.durable_messages import Span, Standing
 from resprout.edge.messages import EventGap, EventRead
+from resprout.values.rows import KnownValue
 
 
 class PublishRequest(msgspec.Struct, frozen=True):
@@ -24,6 +25,13 @@ class PublishRequest(msgspec.Struct, frozen=True):
 class SubscribeRequest(msgspec.Struct, frozen=True):
     filter: str
     where: str | None = None
+    retained: bool = False
+    """Whether it begins with the last values of its topics."""
+
+    @property
+    def plain(self) -> "SubscribeRequest":
+        """The filter and condition alone, by which a client knows its subscriptions."""
+        return SubscribeRequest(self.filter, self.where) if self.retained else self
 
 
 class UnsubscribeRequest(msgspec.Struct, frozen=True):
@@ -135,6 +143,47 @@ class PositionAnswered(msgspec.Struct, frozen=True):
     """Whether the same request may succeed later."""
 
 
+class ValuesRequest(msgspec.Struct, frozen=True):
+    """Read the last values of topics that match a filter. Answered by `ValuesAnswered` with its token."""
+
+    filter: str
+    after: str = ""
+    """Only topics behind this one, in the order of their names."""
+    payloads: bool = True
+
+
+class OutcomeRequest(msgspec.Struct, frozen=True):
+    """Ask what became of a write of this client to a bucket. Answered by `OutcomeAnswered` with its token, once the
+    write is applied."""
+
+    seq: int
+
+
+class ValuesAnswered(msgspec.Struct, frozen=True):
+    values: tuple[KnownValue, ...]
+    place: int
+    """The place of the last retained publication that the answer includes."""
+    more: bool = False
+    """Whether more values match behind these."""
+    reason: str = ""
+    """Why the request was refused; empty if it was not."""
+
+
+class OutcomeAnswered(msgspec.Struct, frozen=True):
+    place: int
+    """The place of the write in the order of totals; -1 if no broker knows any more what became of it."""
+    is_applied: bool
+    current: int
+    """The revision of the key behind the write; 0 if the key does not exist."""
+
+
+class SubscriptionRestarted(msgspec.Struct, frozen=True):
+    """A subscription that begins with last values is asked for again, at another broker: all of them come again."""
+
+    filter: str
+    where: str | None
+
+
 class FlushRequest(msgspec.Struct, frozen=True):
     """Send what was added to `ClientMachine.outgoing`."""
 
@@ -149,6 +198,8 @@ ClientRequest = (
     | ReadRequest
     | AudienceRequest
     | PositionRequest
+    | ValuesRequest
+    | OutcomeRequest
     | FlushRequest
 )
 
@@ -361,6 +412,9 @@ ClientNews = (
     | ForgetAnswered
     | EventsAnswered
     | PositionAnswered
+    | ValuesAnswered
+    | OutcomeAnswered
+    | SubscriptionRestarted
     | Refused
     | RoomAgain
 )

@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 from resprout.core.errors import UsageError
 from resprout.core.message import Message
 from resprout.filters.predicate import is_plain
+from resprout.filters.topic_tree import TopicTree
 from resprout.mqtt.mapping import expires_us, is_retained
-from resprout.mqtt.topic_tree import TopicTree
 
 STAMP: Final = "mqtt.stamp"
 LEAD_US: Final = 24 * 3_600 * 1_000_000

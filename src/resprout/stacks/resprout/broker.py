@@ -38,6 +38,7 @@ from resprout.edge.messages import (
     Unsubscribe,
 )
 from resprout.edge.requests import LeaveRequest, LookForRequest
+from resprout.edge.value_messages import AskOutcome, AskValues
 from resprout.logs.messages import LOG_MESSAGES
 from resprout.order.messages import (
     Closed,
@@ -104,6 +105,7 @@ from resprout.stacks.resprout.messages import (
     Superseded,
     TakenIn,
     TreeChanged,
+    ValuesRecollected,
 )
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.parts import BrokerParts
@@ -191,6 +193,8 @@ class ResproutBroker(Shell):
                 (parts.shares.watched, parts.shares.look),
                 (parts.log.stuck, parts.shares.look_at_copies),
                 (parts.pauses.unsaid, parts.pauses.say),
+                (parts.values.late, parts.values.settle),
+                (parts.values.giving, parts.values.given),
                 parts.reporting.end_step,
                 *([parts.until_safe.forget] if parts.until_safe is not None else []),
                 *([parts.disk.end] if parts.disk is not None else []),
@@ -253,14 +257,15 @@ class ResproutBroker(Shell):
         book, durables, totals = parts.client_book, parts.durables, parts.total_delivery
         restart = () if revival is None else (
             on(Recollected, revival.recollected), on(Recollection, revival.recollection),
-            on(Republished, revival.restored), on(Revived, revival.revived),
+            on(ValuesRecollected, revival.values_told), on(Republished, revival.restored), on(Revived, revival.revived),
         )  # fmt: skip
         return dict((
             # clients
             on(Attend, parts.served.attend), on(Publish, parts.publishing.publish), on(Taken, parts.served.taken),
             on(DropsAcknowledged, parts.sessions.drops_acknowledged), on(ForgetBrokers, parts.forgetting.asked),
             on(Subscribe, parts.wishes.postponed.ask), on(Unsubscribe, parts.wishes.postponed.ask),
-            on(AskAudience, parts.audience.asked), on(Consume, durables.consume),
+            on(AskAudience, parts.audience.asked), on(AskValues, parts.values.ask),
+            on(AskOutcome, parts.values.ask_outcome), on(Consume, durables.consume),
             on(Acknowledge, durables.consumers.acknowledge), on(Replayed, durables.consumers.replayed),
             on(EndSubscription, durables.end_subscription),
             # bundles, totals, interest, and what is said of clients
@@ -365,6 +370,7 @@ class ResproutBroker(Shell):
             parts.pauses.tick()
             parts.served.settle()
             parts.ghost_expiry.tick()
+            parts.values.expire()
             parts.served.tell_successors()
             parts.waits.tick()
         parts.reunion.tick()

@@ -33,7 +33,9 @@ from resprout.stacks.resprout.former import (
     KeptDurable,
     KeptListeners,
     KeptMarks,
+    KeptReached,
     KeptRoster,
+    KeptValue,
     KeptWish,
     Roster,
     bundle_record,
@@ -41,6 +43,8 @@ from resprout.stacks.resprout.former import (
 )
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.lost_brokers import LostBrokers
+from resprout.values.rows import KnownValue
+from resprout.values.store import LastValues
 
 SLACK: Final = 16
 """So many records that nobody needs are not worth writing others again."""
@@ -58,11 +62,13 @@ class DiskLog:
         lost: LostBrokers,
         index: MatchIndex[str],
         durables: Callable[[], Iterable[DurableState]],
+        values: Callable[[], LastValues],
     ) -> None:
-        """`index` holds the subscriptions of clients and ghosts. `durables` returns all durable subscriptions, as they
-        are now."""
+        """`index` holds the subscriptions of clients and ghosts. `durables` returns all durable subscriptions, and
+        `values` all last values, as they are now."""
         self._index = index
         self._durables = durables
+        self._values = values
         self._life = life
         self._links = links
         self._sessions = sessions
@@ -117,6 +123,18 @@ class DiskLog:
     def durable_done(self, subscription: str, term: int, marks: Marks, spans: Spans, drops: Drops) -> None:
         self._write(KeptDone(subscription, term, marks, spans, drops))
 
+    def value(self, topic: str, value: KnownValue | None, place: int) -> None:
+        """Write the last value of a topic; None: it has none any more."""
+        self._write(KeptValue(topic, place, value))
+
+    def all_values(self) -> None:
+        """Write all last values, in place of those that were written before."""
+        values = self._values()
+        if values.place >= 0:
+            self._write(KeptReached(values.place))
+            for value in values.values():
+                self._write(KeptValue(value.topic, value.revision, value))
+
     def asked(self, predicates: Iterable[Predicate]) -> None:
         """Write those subscriptions that a client has asked for in this step and that are hidden from wildcards."""
         for wish in [_wish(predicate) for predicate in predicates if _is_hidden(predicate)]:
@@ -148,7 +166,10 @@ class DiskLog:
             self._write_roster()
         kept = self._kept
         needed = [(entry, sent_to) for entry, sent_to in kept if entry is not None and entry.bundle is not None]
-        if self._old or len(kept) <= SLACK + 2 * (len(needed) + len(self._durable)) + len(self._gone) // 4:
+        if (
+            self._old
+            or len(kept) <= SLACK + 2 * (len(needed) + len(self._durable) + len(self._values())) + len(self._gone) // 4
+        ):
             return
         needed = self._take_oldest()
         while len(self._gone) > ORIGINS_KEPT:
@@ -159,6 +180,7 @@ class DiskLog:
         self._write(KeptListeners(tuple(self._listening), ()))
         for state in self._durables():
             self._write(KeptDurable(state))
+        self.all_values()
         for entry, sent_to in needed:
             self.keep(entry, sent_to)
         self._life.forget_records(len(kept))
@@ -182,7 +204,9 @@ class DiskLog:
             kept.popleft()
         return needed
 
-    def _write(self, kept: KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone) -> None:
+    def _write(
+        self, kept: KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone | KeptValue | KeptReached
+    ) -> None:
         self._kept.append((None, ()))
         self._life.persist(encode(kept))
 

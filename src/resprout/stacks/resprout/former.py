@@ -14,6 +14,7 @@ from resprout.core.message_fields import Epoch, Mark, Marks, raise_to
 from resprout.edge.durable_messages import NO_DROPS, Drops, Spans
 from resprout.overlay.messages import Life
 from resprout.stacks.resprout.durable_state import STATE_MARKS_MAX, DurableProgress, DurableState
+from resprout.values.rows import KnownValue, ValueRow, ValuesReached
 
 BundleKey = tuple[str, str, int, int]
 """(publisher, stream, incarnation, first number): whatever its stamp."""
@@ -93,7 +94,23 @@ class KeptDone(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     drops: Drops = NO_DROPS
 
 
-_Kept = KeptBundle | KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone
+class KeptValue(msgspec.Struct, frozen=True, array_like=True, tag="value"):
+    """A last value of a topic, as this broker applied it; or that there is none any more."""
+
+    topic: str
+    place: int
+    value: KnownValue | None
+
+
+class KeptReached(msgspec.Struct, frozen=True, array_like=True, tag="reached"):
+    """All last values follow, up to this place; those before this record do not count."""
+
+    place: int
+
+
+_Kept = (
+    KeptValue | KeptReached | KeptBundle | KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone
+)
 encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Kept).decode
 
@@ -124,6 +141,8 @@ class Former:
         self._listeners: set[str] = set()
         self._durables: dict[str, DurableState] = {}
         self._done: dict[str, DurableProgress] = {}
+        self._values: dict[str, KnownValue] = {}
+        self._values_place = -1
         self._wishes: dict[FormerWish, None] = {}
         """Since the latest roster."""
         for record in records:
@@ -147,6 +166,13 @@ class Former:
             self._wishes = {}
         elif isinstance(kept, KeptWish):
             self._wishes[kept.wish] = None
+        elif isinstance(kept, KeptValue):
+            self._values.pop(kept.topic, None)
+            if kept.value is not None:
+                self._values[kept.topic] = kept.value
+            self._values_place = max(kept.place, self._values_place)
+        elif isinstance(kept, KeptReached):
+            self._values, self._values_place = {}, kept.place
         elif isinstance(kept, KeptListeners):
             self._listeners.difference_update(kept.went)
             self._listeners.update(kept.came)
@@ -202,6 +228,10 @@ class Former:
             )
             for name, state in self._durables.items()
         ]
+
+    def values(self) -> tuple[ValueRow, ...]:
+        """Return the last values; nothing if none were ever retained."""
+        return (*self._values.values(), ValuesReached(self._values_place)) if self._values_place >= 0 else ()
 
     def is_owed(self, client: str, home: Life, bundle: Bundle, on_its_way: bool) -> bool:
         """Whether a client of this home may be given the bundle, if it asked for it and has not received it: then it

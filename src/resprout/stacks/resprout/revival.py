@@ -16,10 +16,12 @@ because it was not asked for. So nobody looks after clients then, and those with
 what they missed cannot be made good: a loss that is told, and no hole in the order of what they are given.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from resprout.core.contract import SetTimer
+from resprout.core.contract import ProtocolMessage, SetTimer
+from resprout.core.errors import PeerError
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
@@ -41,10 +43,22 @@ from resprout.stacks.resprout.former import BundleKey, Former, FormerWish, Owing
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.lost_brokers import LostBrokers
-from resprout.stacks.resprout.messages import NOBODY, Keeper, Recollect, Recollected, Recollection, Revived, Settled
+from resprout.stacks.resprout.messages import (
+    NOBODY,
+    Keeper,
+    Recollect,
+    Recollected,
+    Recollection,
+    Revived,
+    Settled,
+    ValuesRecollected,
+)
+from resprout.stacks.resprout.repair.parcels import ROWS_MAX, in_parts
 from resprout.stacks.resprout.speaking import Speaking
+from resprout.stacks.resprout.values import ValueDesk
 from resprout.stacks.resprout.waiting import listed
 from resprout.stacks.routes import Routes
+from resprout.values.rows import ValueRow
 
 if TYPE_CHECKING:
     from resprout.edge.broker.ports import HeldBundle
@@ -74,6 +88,7 @@ class Revival:
         disk: DiskLog,
         ghosts: Ghosts,
         book: ClientBook,
+        values: ValueDesk,
     ) -> None:
         self._life = life
         self._peers = peers
@@ -92,6 +107,9 @@ class Revival:
         self._disk = disk
         self._ghosts = ghosts
         self._book = book
+        self._values = values
+        self._value_rows: dict[str, list[ValueRow]] = {}
+        """By neighbour: last values of which more parts follow."""
         self._ghost = f"~revival of {life.seat.name}"
         self._gathering: _Gathering | None = None
         """At the root."""
@@ -141,6 +159,7 @@ class Revival:
             life.reviving = True
             for state in self._disk.former.durables:
                 self._book.durables.learn(state, "")
+            self._values.adopt(self._disk.former.values())
             roster = self._disk.former.roster
             wanted = (FormerWish(EVERYTHING, None), *(roster.hidden if roster is not None else ()))
             predicates = [parse_predicate(wish.filter, wish.where) for wish in wanted]
@@ -171,7 +190,30 @@ class Revival:
         name = life.seat.name
         for entry in former.entries.values():
             self._say_up(Recollected(name, entry.bundle, entry.tseq, tuple(sorted(entry.sent_to))))
+        parent = life.view.parent
+        if parent is not None and self._peers.is_up(parent):
+            self._say_values(parent, partial(self._peers.post, parent))
         self._say_up(Recollection(name, former.roster))
+
+    def _say_values(self, name: str, say: Callable[[ProtocolMessage], object]) -> None:
+        """Say all last values to a neighbour."""
+        parts = [tuple(rows) for rows in in_parts(self._values.rows())]
+        for part in parts:
+            say(ValuesRecollected(part, part is parts[-1]))
+
+    def values_told(self, link: Link, message: ValuesRecollected) -> None:
+        """Take the last values of a neighbour if they are later than those here, and hand them up."""
+        rows = self._value_rows.setdefault(link.name, [])
+        rows += message.rows
+        if len(rows) > ROWS_MAX:
+            raise PeerError(f"more than {ROWS_MAX} rows of last values")
+        if not message.is_last:
+            return
+        del self._value_rows[link.name]
+        if self._life.reviving and self._values.adopt(rows):
+            parent = self._life.view.parent
+            if parent is not None and parent != link.name and self._peers.is_up(parent):
+                self._say_values(parent, partial(self._peers.post, parent))
 
     def recollected(self, link: Link, message: Recollected) -> None:
         if self._life.reviving:
@@ -228,7 +270,7 @@ class Revival:
         life = self._life
         self._gathering = None
         self._clock.raise_to(max((each.bundle.stamp for each in gathering.former.entries.values()), default=0))
-        epoch = max(life.view.epoch, gathering.epoch())
+        epoch = max(life.view.epoch, gathering.epoch(), epoch_of(self._values.store.place))
         self._totals.become_root(epoch + 1)
         owing = Owing(roster for roster in gathering.rosters.values() if roster is not None)
         without = f", without {listed([one.name for one in missing])}" if missing else ""
@@ -275,6 +317,7 @@ class Revival:
         life, ghosts = self._life, self._ghosts
         for name, link in self._links.items():
             if link is not source:
+                self._say_values(name, partial(self._speaking.say_in_order, name))
                 self._speaking.say_in_order(name, Revived(keepers))
         life.reviving = False
         # Only now: a bundle that was published once more would have counted as known. Without these marks a producer
