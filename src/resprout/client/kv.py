@@ -7,9 +7,9 @@
     async for change in await bucket.watch():                 # the current entries first
         ...
 
-A key is the topic `$kv/BUCKET/KEY`, and a write is a retained publication on it (`values.rows`), so writes of a key have
-one order at all brokers, and each broker decides alike which compare-and-set succeeds. A write returns when the broker of
-this client has applied it. A client that moves to another broker asks there what became of its writes.
+A key is the topic `$kv/BUCKET/KEY`, and a write is a retained publication on it (`values.rows`). So writes of a key have
+one order at all brokers, and each broker decides alike which compare-and-set succeeds. A write returns when the broker
+of this client has applied it. A client that moves to another broker asks there what became of its writes.
 """
 
 import asyncio
@@ -112,6 +112,8 @@ class Bucket:
                 if not asked.done():
                     await accepted
                 outcome: OutcomeAnswered = await asked
+                if outcome.place < 0:
+                    await accepted
             except PublishError as error:
                 raise KvError(f"{key!r} of bucket {self.name} was not written: {error}") from None
             finally:

@@ -160,6 +160,7 @@ class OutcomeRequest(msgspec.Struct, frozen=True):
 
 
 class ValuesAnswered(msgspec.Struct, frozen=True):
+    filter: str
     values: tuple[KnownValue, ...]
     place: int
     """The place of the last retained publication that the answer includes."""
@@ -170,6 +171,7 @@ class ValuesAnswered(msgspec.Struct, frozen=True):
 
 
 class OutcomeAnswered(msgspec.Struct, frozen=True):
+    seq: int
     place: int
     """The place of the write in the order of totals; -1 if no broker knows any more what became of it."""
     is_applied: bool

@@ -186,7 +186,7 @@ def _subscription(table: TomlTable, number: int, row: object) -> SubscriptionSpe
     if not isinstance(row, dict):
         table.fail(("subscribe", number), 'a subscription is "a/topic" or { filter = "a/topic", where = "..." }')
     inner = TomlTable(table.source, (*table.path, "subscribe", number), table.what)
-    inner.only(("filter", "where", "durable", "group", "when_full", "max_pending"))
+    inner.only(("filter", "where", "durable", "group", "when_full", "max_pending", "retained"))
     when_full = inner.choice("when_full", tuple(DURABLE_WHEN_FULL), "block")
     drops = when_full == "drop_oldest"
     if "max_pending" in inner and not drops:
@@ -200,7 +200,10 @@ def _subscription(table: TomlTable, number: int, row: object) -> SubscriptionSpe
         inner.flag("group", False),
         when_full,
         inner.integer("max_pending", 1, PENDING_LIMIT, MAX_PENDING) if drops else 0,
+        inner.flag("retained", False),
     )
+    if subscription.retained and subscription.durable is not None:
+        inner.fail("retained", "a durable subscription does not begin with last values")
     if "when_full" in inner and subscription.durable is None:
         inner.fail("when_full", "only what waits for a durable subscription waits for long: give its name, `durable`")
     if subscription.group and subscription.durable is None:

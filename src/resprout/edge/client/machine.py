@@ -401,7 +401,8 @@ class ClientMachine:
         wanted = self._wanted.resume(message.resumed)
         self._controls = deque(wanted.asks)
         out.extend(Answer(SubscriptionEnded(request.filter, request.where)) for request in wanted.ended)
-        out.extend(Answer(SubscriptionRestarted(request.filter, request.where)) for request in wanted.restarted)
+        if before is not None:
+            out.extend(Answer(SubscriptionRestarted(request.filter, request.where)) for request in wanted.restarted)
         if wanted.lost:
             reason = f"{broker} could not carry on {wanted.lost} subscriptions: deliveries may be missing"
             out.append(Answer(SessionLost(reason, over=False)))

@@ -184,8 +184,10 @@ class ValueQuestions:
     def give_up(self, reason: str, out: list[Effect]) -> None:
         while self.unsent:
             asked = self.unsent.popleft()
-            is_read = isinstance(asked, AskValues)
-            answer = ValuesAnswered((), -1, reason=reason) if is_read else OutcomeAnswered(-1, False, 0)
+            if isinstance(asked, AskValues):
+                answer: Any = ValuesAnswered(asked.filter, (), -1, reason=reason)
+            else:
+                answer = OutcomeAnswered(asked.seq, -1, False, 0)
             out.append(Answer(answer, self._tokens.pop(asked.id)))
 
     def told(self, message: ValuesTold | OutcomeTold, out: list[Effect]) -> None:
@@ -194,9 +196,9 @@ class ValueQuestions:
         if isinstance(message, ValuesTold) and isinstance(asked, AskValues):
             if any(not topic_matches(asked.filter, row.topic) for row in message.rows):
                 raise WireError("last values of topics that nobody asked for")
-            answer: Any = ValuesAnswered(message.rows, message.place, message.more, message.reason)
+            answer: Any = ValuesAnswered(asked.filter, message.rows, message.place, message.more, message.reason)
         elif isinstance(message, OutcomeTold) and isinstance(asked, AskOutcome):
-            answer = OutcomeAnswered(message.place, message.is_applied, message.current)
+            answer = OutcomeAnswered(asked.seq, message.place, message.is_applied, message.current)
         else:
             raise WireError(f"{type(message).__name__} that nobody asked for")
         out.append(Answer(answer, self._tokens.pop(message.id)))

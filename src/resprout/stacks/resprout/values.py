@@ -111,6 +111,10 @@ class ValueDesk:
         """Apply a retained bundle that has just entered the log."""
         disk = self._disk
         self.store.apply(bundle, place, (lambda *_: None) if disk is None else disk.value)
+        if self._outcomes:
+            self._answer_outcomes(bundle)
+
+    def _answer_outcomes(self, bundle: Bundle) -> None:
         for seq in range(bundle.first, bundle.last + 1):
             for id in self._outcomes.pop((bundle.publisher, bundle.incarnation, seq), ()):
                 self._tell_outcome(bundle.publisher, bundle.incarnation, seq, id)
@@ -132,6 +136,7 @@ class ValueDesk:
         session.skip(bundle)
         refused = PublishRefused(bundle.stream, bundle.first, bundle.count, f"{reason}; it is not published")
         self._life.out.append(Send(session.name, refused))
+        self._answer_outcomes(bundle)
         return True
 
     def expire(self) -> None:
@@ -222,7 +227,10 @@ class ValueDesk:
         """Tell a writer what became of its write, now or when it is applied."""
         key = (session.name, session.incarnation, message.seq)
         self._count(session, 1)
-        if self._seen.mark((session.name, Guarantee.TOTAL.stream, session.incarnation)) >= message.seq:
+        stream, seq = Guarantee.TOTAL.stream, message.seq
+        refused = session.delivered.get(stream)
+        is_seen = self._seen.mark((session.name, stream, session.incarnation)) >= seq
+        if is_seen or (refused is not None and seq in refused):
             self._tell_outcome(*key, message.id)
         else:
             self._outcomes.setdefault(key, []).append(message.id)
