@@ -14,6 +14,7 @@ that may have been applied has a place; others are not judged, and counted.
   subscriber gets every retained publication, in the order of places, and none of them before the values.
 """
 
+import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -83,7 +84,8 @@ class Episode:
         """Deliveries of retained publications that match, after the request: topic and place."""
         self.early = 0
         """How many of them came before the last value."""
-        self.is_confirmed = False
+        self.confirmed_us = -1
+        """When it was confirmed; -1 if it was not."""
         self.is_over = False
         self.time_us = 0
 
@@ -143,6 +145,11 @@ class ValueHistory:
         """Topics with a publication of which it is not known whether, or where, it was applied."""
         self.topics = {topic: Topic(sorted(writes)) for topic, writes in by_topic.items() if topic not in unknown}
 
+    def first_place_after(self, time_us: int) -> float:
+        """Return the lowest place of the retained publications that were made after this time."""
+        later = (write.id for write in self.writes.values() if write.begun_us > time_us)
+        return min((self.place_of[id] for id in later if id in self.place_of), default=math.inf)
+
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _read(self, row: Row) -> None:
@@ -155,7 +162,7 @@ class ValueHistory:
                 self._begin(row)
             case kinds.SUBSCRIBED:
                 if (episode := self._episode(row)) is not None:
-                    episode.is_confirmed = True
+                    episode.confirmed_us = row.time_us
             case kinds.UNSUBSCRIBE:
                 if (episode := self._open[row.node].pop((row.filter or "", row.where), None)) is not None:
                     episode.is_over = True
@@ -340,7 +347,7 @@ def check_episode(history: ValueHistory, episode: Episode) -> Iterator[Anomaly]:
     if episode.twice:
         text = f"{episode.node} was given {episode.twice} twice when it subscribed to {episode.filter}"
         yield Anomaly("retained", episode.time_us, episode.node, (), text)
-    if not episode.is_confirmed:
+    if episode.confirmed_us < 0:
         return  # perhaps more values were to come
     topics = {name: topic for name, topic in history.topics.items() if topic_matches(episode.filter, name)}
     strange = [name for name in episode.found if not topic_matches(episode.filter, name)]
@@ -348,7 +355,8 @@ def check_episode(history: ValueHistory, episode: Episode) -> Iterator[Anomaly]:
         text = f"{episode.node} was given {strange[0]} when it subscribed to {episode.filter}"
         yield Anomaly("retained", episode.time_us, episode.node, (), text)
     least = max([episode.seen, *[revision for name, revision in episode.found.items() if name in topics]])
-    places = [least, *[place for topic in topics.values() for place in topic.places if place > least]]
+    most = history.first_place_after(episode.confirmed_us)
+    places = [least, *[place for topic in topics.values() for place in topic.places if least < place < most]]
     reason = ""
     for place in sorted(places):
         reason = _differs(history, episode, topics, place)

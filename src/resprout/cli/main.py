@@ -69,7 +69,7 @@ class Verb(NamedTuple):
 
 
 SECTIONS: Final = {
-    "Publish and subscribe": ("pub", "sub", "request", "reply", "read"),
+    "Publish and subscribe": ("pub", "sub", "request", "reply", "read", "kv"),
     "Run brokers": ("up", "broker", "tap"),
     "Try faults on `resprout up`": ("freeze", "resume", "crash", "restart"),
     "Look at a network": ("status", "log", "top", "who", "trace"),
@@ -90,6 +90,7 @@ VERBS: Final = {
     "request": Verb("publish", "Publish a request with PAYLOAD on TOPIC"),
     "reply": Verb("publish", "Answer requests on topics that match FILTER"),
     "read": Verb("subscribe", "Print stored events of topics that match FILTER"),
+    "kv": Verb("kv", "Read, write and watch the keys of a bucket"),
     "status": Verb("status", "Show the tree that a broker is in"),
     "log": Verb("logs", "Show the logs of a network"),
     "top": Verb("top", "Show rates and queues of all brokers, until Ctrl-C"),

@@ -130,7 +130,7 @@ class Client(LogClient, Conversing, Subscribing):
             CopiesCounted: lambda news: self._streams[news.stream].count(news.first, news.copies),
             SubscriptionConfirmed: self._confirmed,
             SubscriptionEnded: self._ended,
-            SubscriptionRestarted: self._restarted,
+            SubscriptionRestarted: self._subscriptions.restart,
             Refused: self._refused,
             RoomAgain: self._room_again,
             SessionLost: self._lost,
@@ -371,20 +371,12 @@ class Client(LogClient, Conversing, Subscribing):
 
     def _deliver_values(self, effect: Deliver) -> None:
         """Hand last values to the subscription that begins with them, and to no other."""
-        one = self._subscriptions.find(effect.wanted_by)
-        inbox = one.inbox if one is not None else None
-        batch = Batch(0 if inbox is None else 1)
-        self._batches.append(batch)
+        inbox = self._subscriptions.inbox_of(effect.wanted_by)
+        self._batches.append(batch := Batch(0 if inbox is None else 1))
         if inbox is None:  # its subscription was given up
             self._take_soon()
         else:
             inbox.put(batch, effect.messages)
-
-    def _restarted(self, news: SubscriptionRestarted) -> None:
-        """Drop the last values that came before, because all of them come again."""
-        one = self._subscriptions.find(SubscribeRequest(news.filter, news.where))
-        if one is not None and one.inbox is not None and not one.confirmed.done():
-            one.inbox.drop_retained(one.predicate)
 
     def _taken(self, batch: Batch) -> None:
         batch.parts -= 1

@@ -7,9 +7,9 @@
     async for change in await bucket.watch():                 # the current entries first
         ...
 
-A key is the topic `$kv/BUCKET/KEY`, and a write is a retained publication on it (`values.rows`). So writes of a key have
-one order at all brokers, and each broker decides alike which compare-and-set succeeds. A write returns when the broker
-of this client has applied it. A client that moves to another broker asks there what became of its writes.
+A key is the topic `$kv/BUCKET/KEY`, and a write is a retained publication on it (`values.rows`). So writes of a key
+have one order at all brokers, and each broker decides alike which compare-and-set succeeds. A write returns when the
+broker of this client has applied it. A client that moves to another broker asks there what became of its writes.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 from resprout.client.arguments import check_count, check_seconds, time_limit, wrong
-from resprout.client.errors import KvError, OutcomeUnknownError, PublishError, RevisionError
+from resprout.client.errors import ClosedError, KvError, OutcomeUnknownError, PublishError, RevisionError
 from resprout.client.inbox import Inbox, Payload, payload_of
 from resprout.client.retaining import expiry_of
 from resprout.core.guarantee import Guarantee
@@ -201,9 +201,13 @@ class Watch:
                 return entry
 
     async def next(self, timeout: float | None = None) -> KvEntry:
-        """Return the next change. TimedOutError when none comes within `timeout` seconds."""
-        async with time_limit(check_seconds(timeout), "no change came"):
-            return await self.__anext__()
+        """Return the next change. TimedOutError when none comes within `timeout` seconds, ClosedError when the watch is
+        over."""
+        try:
+            async with time_limit(check_seconds(timeout), "no change came"):
+                return await self.__anext__()
+        except StopAsyncIteration:
+            raise ClosedError("the watch is over") from None
 
     async def close(self) -> None:
         await self._inbox.close()

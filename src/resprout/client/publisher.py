@@ -34,7 +34,7 @@ from resprout.client.receipts import BundleReceipt, Receipt, Stream
 from resprout.client.retaining import retained_arguments
 from resprout.core.contract import Request
 from resprout.core.guarantee import STREAMS, Guarantee, GuaranteeName
-from resprout.core.limits import AttributeValue, check_keys
+from resprout.core.limits import AttributeValue
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.client.outgoing import PAYLOAD_OVERHEAD
 from resprout.edge.client.publishing import NO_ATTRIBUTES
@@ -296,7 +296,7 @@ class Publisher:
                     builder.payloads.append(payload)
                     return Receipt(self._stream, seq)
         if retain or ttl is not None:
-            keys, attributes = retained_arguments(topic, check_keys(keys), attributes, retain, ttl)
+            keys, attributes = retained_arguments(topic, keys, attributes, retain, ttl)
             guarantee = Guarantee.TOTAL
         return await self._publish(topic, payload, guarantee, keys, attributes)
 
@@ -341,6 +341,19 @@ class Publisher:
         self._topic = None  # what is published next asks for a bundle of its own
         self._flush()
         return BundleReceipt(self._streams[target.stream], seq, seq - len(payloads) + 1)
+
+    def add_retained(
+        self,
+        topic: str,
+        payload: Payload,
+        keys: Sequence[str],
+        attributes: Mapping[str, AttributeValue] | None,
+        retain: bool,
+        ttl: float | None,
+    ) -> Receipt:
+        """Publish a last value without a pause, as `add_publication` does."""
+        keys, told = retained_arguments(topic, keys, attributes, retain, ttl)
+        return self.add_publication(topic, payload, Guarantee.TOTAL, keys, told)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

@@ -1,11 +1,11 @@
 """Arguments of retained publications, and of subscriptions that begin with last values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import time_ns
 
 from resprout.client.arguments import check_flag, check_seconds, wrong
 from resprout.core.errors import UsageError
-from resprout.core.limits import AttributeValue
+from resprout.core.limits import AttributeValue, check_keys
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.values.rows import EXPIRES, KV_PREFIX, RETAIN_KEY
 
@@ -21,7 +21,7 @@ def expiry_of(ttl: float | None) -> int | None:
 
 
 def retained_arguments(
-    topic: str, keys: tuple[str, ...], attributes: Mapping[str, AttributeValue] | None, retain: bool, ttl: float | None
+    topic: str, keys: Sequence[str], attributes: Mapping[str, AttributeValue] | None, retain: bool, ttl: float | None
 ) -> tuple[tuple[str, ...], dict[str, AttributeValue]]:
     """Return the keys and attributes of a retained publication."""
     if not check_flag(retain, "retain"):
@@ -31,7 +31,7 @@ def retained_arguments(
     told: dict[str, AttributeValue] = dict(attributes) if attributes is not None else {}
     if (expires_us := expiry_of(ttl)) is not None:
         told[EXPIRES] = expires_us
-    return (*keys, RETAIN_KEY), told
+    return (*check_keys(keys), RETAIN_KEY), told
 
 
 def check_retained(retained: bool, arguments: Mapping[str, object]) -> None:

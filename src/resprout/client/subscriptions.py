@@ -23,7 +23,7 @@ from resprout.client.retaining import check_retained
 from resprout.core.errors import UsageError
 from resprout.core.message import Message
 from resprout.core.message_fields import NUMBER_MAX
-from resprout.edge.requests import SubscribeRequest
+from resprout.edge.requests import SubscribeRequest, SubscriptionRestarted
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate, parse_predicate
 
@@ -78,6 +78,17 @@ class ClientSubscriptions:
     def inboxes(self, message: Message) -> list[Inbox]:
         """Everyone who is to get it, each once."""
         return self._index.match_any(message.topics, message.attributes)
+
+    def inbox_of(self, request: SubscribeRequest) -> Inbox | None:
+        """Return the inbox of one subscription; None if it was given up."""
+        one = self._all.get(request)
+        return one.inbox if one is not None else None
+
+    def restart(self, news: SubscriptionRestarted) -> None:
+        """Drop the last values that came for a subscription, because all of them come again."""
+        one = self._all.get(SubscribeRequest(news.filter, news.where))
+        if one is not None and one.inbox is not None and not one.confirmed.done():
+            one.inbox.drop_retained(one.predicate)
 
     # -- what happens to one -------------------------------------------------------------------------------------------
 

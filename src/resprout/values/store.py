@@ -11,7 +11,7 @@ nobody can read any more, and leaves the keys of buckets, because their revision
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from resprout.core.bundle import Bundle, unpack_attributes, unpack_payloads
 from resprout.core.errors import WireError
@@ -32,6 +32,18 @@ WRITERS_KEPT: Final = 4_096
 NO_REVISION: Final = 0
 
 
+class AppliedWrite(NamedTuple):
+    """What one retained publication did."""
+
+    topic: str
+    place: int
+    is_applied: bool
+    """Whether `value` is the value of the topic now; None: it has none."""
+    value: KnownValue | None
+    outcome: KnownOutcome | None
+    """Of a write to a bucket."""
+
+
 class LastValues:
     def __init__(self) -> None:
         self.place = -1
@@ -48,12 +60,16 @@ class LastValues:
     def __len__(self) -> int:
         return len(self._values)
 
+    @property
+    def count(self) -> int:
+        """Values and outcomes."""
+        return len(self._values) + sum(len(outcomes) for _, outcomes in self._outcomes.values())
+
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def apply(self, bundle: Bundle, place: int, changed: Callable[[str, KnownValue | None, int], None]) -> None:
-        """Apply the retained publications of a bundle. `place`: that of the first. `changed` is called with the topic,
-        the new value (None: there is none any more) and the place of each that changes a value. A bundle that cannot
-        be read changes nothing, at any broker."""
+    def apply(self, bundle: Bundle, place: int, told: Callable[[AppliedWrite], None]) -> None:
+        """Apply the retained publications of a bundle. `place`: that of the first. `told` is called for each of them. A
+        bundle that cannot be read changes nothing, at any broker."""
         try:
             payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
         except WireError:
@@ -64,22 +80,22 @@ class LastValues:
             known = self._values.get(topic)
             expected = expected_of(topic, attributes)
             is_applied = expected is None or expected == self.revision(topic)
+            value: KnownValue | None = None
             if is_applied and removes(topic, attributes, payload):
                 if known is not None:
                     self._remove(topic)
-                    changed(topic, None, at)
             elif is_applied:
                 value = KnownValue(
                     topic, at, bundle.publisher, bundle.incarnation, bundle.first + offset, bundle.stamp, bundle.keys,
                     attributes, payload,
                 )  # fmt: skip
                 self._put(value)
-                changed(topic, value, at)
+            outcome: KnownOutcome | None = None
             if is_key:
-                current = self.revision(topic)
-                self._note(KnownOutcome(
-                    bundle.publisher, bundle.incarnation, bundle.first + offset, at, is_applied, current,
-                ))  # fmt: skip
+                writer, seq = bundle.publisher, bundle.first + offset
+                outcome = KnownOutcome(writer, bundle.incarnation, seq, at, is_applied, self.revision(topic))
+                self._note(outcome)
+            told(AppliedWrite(topic, at, is_applied, value, outcome))
 
     def _put(self, value: KnownValue) -> None:
         topic = value.topic
@@ -146,12 +162,16 @@ class LastValues:
     def values(self) -> Iterable[KnownValue]:
         return self._values.values()
 
+    def outcomes(self) -> Iterator[KnownOutcome]:
+        """Return the outcomes that are remembered, in the order of the last write of each writer."""
+        for _, outcomes in self._outcomes.values():
+            yield from outcomes.values()
+
     def rows(self) -> Iterator[ValueRow]:
         """Return the whole state; nothing at all if nothing was ever retained."""
         if self.place >= 0:
             yield from self._values.values()
-            for _, outcomes in self._outcomes.values():
-                yield from outcomes.values()
+            yield from self.outcomes()
             yield ValuesReached(self.place)
 
     @classmethod

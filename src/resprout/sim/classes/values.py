@@ -62,7 +62,7 @@ def _trial(seed: int, name: str, names: tuple[str, ...], filters: tuple[str, ...
     if what == "blackout" or rng.random() < 0.3:
         drawn = msgspec.structs.replace(drawn, options={**drawn.options, "durable": "journal"})
     clients = _clients(rng, drawn, topics, filters)
-    works = tuple([_workload(rng, clients, topics) for _ in range(rng.choice((1, 1, 2)))])
+    works = (_workload(rng, clients, topics),)
     scenario = msgspec.structs.replace(drawn, clients=clients, workloads=works, time_limit_us=TIME_LIMIT_US)
     begin_us = formed_us(scenario)
     if what == "blows":

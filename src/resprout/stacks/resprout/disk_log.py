@@ -35,16 +35,15 @@ from resprout.stacks.resprout.former import (
     KeptMarks,
     KeptReached,
     KeptRoster,
-    KeptValue,
     KeptWish,
+    KeptWrite,
     Roster,
     bundle_record,
     encode,
 )
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.lost_brokers import LostBrokers
-from resprout.values.rows import KnownValue
-from resprout.values.store import LastValues
+from resprout.values.store import AppliedWrite, LastValues
 
 SLACK: Final = 16
 """So many records that nobody needs are not worth writing others again."""
@@ -123,17 +122,19 @@ class DiskLog:
     def durable_done(self, subscription: str, term: int, marks: Marks, spans: Spans, drops: Drops) -> None:
         self._write(KeptDone(subscription, term, marks, spans, drops))
 
-    def value(self, topic: str, value: KnownValue | None, place: int) -> None:
-        """Write the last value of a topic; None: it has none any more."""
-        self._write(KeptValue(topic, place, value))
+    def wrote(self, applied: AppliedWrite) -> None:
+        """Write what a retained publication did."""
+        self._write(KeptWrite(*applied))
 
     def all_values(self) -> None:
-        """Write all last values, in place of those that were written before."""
+        """Write all last values and outcomes, in place of those that were written before."""
         values = self._values()
         if values.place >= 0:
             self._write(KeptReached(values.place))
             for value in values.values():
-                self._write(KeptValue(value.topic, value.revision, value))
+                self._write(KeptWrite(value.topic, value.revision, True, value, None))
+            for outcome in values.outcomes():
+                self._write(KeptWrite("", outcome.place, False, None, outcome))
 
     def asked(self, predicates: Iterable[Predicate]) -> None:
         """Write those subscriptions that a client has asked for in this step and that are hidden from wildcards."""
@@ -168,7 +169,7 @@ class DiskLog:
         needed = [(entry, sent_to) for entry, sent_to in kept if entry is not None and entry.bundle is not None]
         if (
             self._old
-            or len(kept) <= SLACK + 2 * (len(needed) + len(self._durable) + len(self._values())) + len(self._gone) // 4
+            or len(kept) <= SLACK + 2 * (len(needed) + len(self._durable) + self._values().count) + len(self._gone) // 4
         ):
             return
         needed = self._take_oldest()
@@ -205,7 +206,7 @@ class DiskLog:
         return needed
 
     def _write(
-        self, kept: KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone | KeptValue | KeptReached
+        self, kept: KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone | KeptWrite | KeptReached
     ) -> None:
         self._kept.append((None, ()))
         self._life.persist(encode(kept))

@@ -14,7 +14,7 @@ from resprout.core.message_fields import Epoch, Mark, Marks, raise_to
 from resprout.edge.durable_messages import NO_DROPS, Drops, Spans
 from resprout.overlay.messages import Life
 from resprout.stacks.resprout.durable_state import STATE_MARKS_MAX, DurableProgress, DurableState
-from resprout.values.rows import KnownValue, ValueRow, ValuesReached
+from resprout.values.rows import KnownOutcome, KnownValue, ValueRow, ValuesReached
 
 BundleKey = tuple[str, str, int, int]
 """(publisher, stream, incarnation, first number): whatever its stamp."""
@@ -94,12 +94,14 @@ class KeptDone(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     drops: Drops = NO_DROPS
 
 
-class KeptValue(msgspec.Struct, frozen=True, array_like=True, tag="value"):
-    """A last value of a topic, as this broker applied it; or that there is none any more."""
+class KeptWrite(msgspec.Struct, frozen=True, array_like=True, tag="write"):
+    """What one retained publication did here (`values.store.AppliedWrite`)."""
 
     topic: str
     place: int
+    is_applied: bool
     value: KnownValue | None
+    outcome: KnownOutcome | None
 
 
 class KeptReached(msgspec.Struct, frozen=True, array_like=True, tag="reached"):
@@ -109,7 +111,7 @@ class KeptReached(msgspec.Struct, frozen=True, array_like=True, tag="reached"):
 
 
 _Kept = (
-    KeptValue | KeptReached | KeptBundle | KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone
+    KeptWrite | KeptReached | KeptBundle | KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone
 )
 encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Kept).decode
@@ -142,6 +144,8 @@ class Former:
         self._durables: dict[str, DurableState] = {}
         self._done: dict[str, DurableProgress] = {}
         self._values: dict[str, KnownValue] = {}
+        self._outcomes: dict[tuple[str, int, int], KnownOutcome] = {}
+        """By writer, life and number."""
         self._values_place = -1
         self._wishes: dict[FormerWish, None] = {}
         """Since the latest roster."""
@@ -166,13 +170,10 @@ class Former:
             self._wishes = {}
         elif isinstance(kept, KeptWish):
             self._wishes[kept.wish] = None
-        elif isinstance(kept, KeptValue):
-            self._values.pop(kept.topic, None)
-            if kept.value is not None:
-                self._values[kept.topic] = kept.value
-            self._values_place = max(kept.place, self._values_place)
+        elif isinstance(kept, KeptWrite):
+            self._take_write(kept)
         elif isinstance(kept, KeptReached):
-            self._values, self._values_place = {}, kept.place
+            self._values, self._outcomes, self._values_place = {}, {}, kept.place
         elif isinstance(kept, KeptListeners):
             self._listeners.difference_update(kept.went)
             self._listeners.update(kept.came)
@@ -193,6 +194,15 @@ class Former:
                 self.unreadable += 1
                 return
             self.add(bundle, kept.tseq, kept.readers, kept.sent_to)
+
+    def _take_write(self, kept: KeptWrite) -> None:
+        if kept.is_applied:
+            self._values.pop(kept.topic, None)
+        if kept.is_applied and kept.value is not None:
+            self._values[kept.topic] = kept.value
+        if (outcome := kept.outcome) is not None:
+            self._outcomes[outcome.publisher, outcome.incarnation, outcome.seq] = outcome
+        self._values_place = max(kept.place, self._values_place)
 
     def _raise_done(self, subscription: str, marks: Marks, spans: Spans, drops: Drops) -> None:
         progress = self._done.setdefault(subscription, DurableProgress())
@@ -231,7 +241,9 @@ class Former:
 
     def values(self) -> tuple[ValueRow, ...]:
         """Return the last values; nothing if none were ever retained."""
-        return (*self._values.values(), ValuesReached(self._values_place)) if self._values_place >= 0 else ()
+        if self._values_place < 0:
+            return ()
+        return (*self._values.values(), *self._outcomes.values(), ValuesReached(self._values_place))
 
     def is_owed(self, client: str, home: Life, bundle: Bundle, on_its_way: bool) -> bool:
         """Whether a client of this home may be given the bundle, if it asked for it and has not received it: then it

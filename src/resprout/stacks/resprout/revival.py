@@ -58,7 +58,7 @@ from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.values import ValueDesk
 from resprout.stacks.resprout.waiting import listed
 from resprout.stacks.routes import Routes
-from resprout.values.rows import ValueRow
+from resprout.values.rows import ValueRow, is_retained
 
 if TYPE_CHECKING:
     from resprout.edge.broker.ports import HeldBundle
@@ -202,7 +202,8 @@ class Revival:
             say(ValuesRecollected(part, part is parts[-1]))
 
     def values_told(self, link: Link, message: ValuesRecollected) -> None:
-        """Take the last values of a neighbour if they are later than those here, and hand them up."""
+        """Take the last values of a neighbour if they are later than those here. Those of a child are handed up, those
+        of the parent handed down."""
         rows = self._value_rows.setdefault(link.name, [])
         rows += message.rows
         if len(rows) > ROWS_MAX:
@@ -210,10 +211,19 @@ class Revival:
         if not message.is_last:
             return
         del self._value_rows[link.name]
-        if self._life.reviving and self._values.adopt(rows):
-            parent = self._life.view.parent
-            if parent is not None and parent != link.name and self._peers.is_up(parent):
-                self._say_values(parent, partial(self._peers.post, parent))
+        if not self._life.reviving:
+            return
+        is_news, parent = self._values.adopt(rows), self._life.view.parent
+        if parent == link.name:
+            self._hand_down(link)
+        elif is_news and parent is not None and self._peers.is_up(parent):
+            self._say_values(parent, partial(self._peers.post, parent))
+
+    def _hand_down(self, source: Link | None) -> None:
+        """Say all last values to every neighbour but this one."""
+        for name, link in self._links.items():
+            if link is not source:
+                self._say_values(name, partial(self._speaking.say_in_order, name))
 
     def recollected(self, link: Link, message: Recollected) -> None:
         if self._life.reviving:
@@ -275,6 +285,7 @@ class Revival:
         owing = Owing(roster for roster in gathering.rosters.values() if roster is not None)
         without = f", without {listed([one.name for one in missing])}" if missing else ""
         life.note("revival", f"{len(gathering.former.entries)} bundles are published once more{without}")
+        self._hand_down(None)
         for entry in in_order(gathering.former.entries.values()):
             key = key_of(entry.bundle)
             owed = owing.regions(gathering.holders[key])
@@ -303,6 +314,8 @@ class Revival:
         self._forwarding.restoring = message
         entry = self._forwarding.accept(message.bundle, link, None, message.hops, False)
         self._forwarding.restoring = None
+        if is_retained(message.bundle):
+            self._values.apply_rest(message.bundle, message.tseq)
         ghost = self._sessions.all[self._ghost]
         if entry is not None and ghost not in entry.readers:
             self._log.add_reader(entry, ghost)
@@ -317,7 +330,6 @@ class Revival:
         life, ghosts = self._life, self._ghosts
         for name, link in self._links.items():
             if link is not source:
-                self._say_values(name, partial(self._speaking.say_in_order, name))
                 self._speaking.say_in_order(name, Revived(keepers))
         life.reviving = False
         # Only now: a bundle that was published once more would have counted as known. Without these marks a producer

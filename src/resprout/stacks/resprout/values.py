@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
-from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, unpack_attributes, unpack_payloads
+from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, split, unpack_attributes, unpack_payloads
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Guarantee
@@ -40,7 +40,7 @@ from resprout.stacks.resprout.delivering import Delivering
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.values.rows import KnownValue, ValueRow, ValuesReached, check_row, removes
-from resprout.values.store import LastValues
+from resprout.values.store import AppliedWrite, LastValues
 
 ASKED_MAX: Final = 1_024
 """Questions of one client that wait."""
@@ -110,9 +110,17 @@ class ValueDesk:
     def apply(self, bundle: Bundle, place: int) -> None:
         """Apply a retained bundle that has just entered the log."""
         disk = self._disk
-        self.store.apply(bundle, place, (lambda *_: None) if disk is None else disk.value)
+        self.store.apply(bundle, place, _ignore if disk is None else disk.wrote)
         if self._outcomes:
             self._answer_outcomes(bundle)
+
+    def apply_rest(self, bundle: Bundle, place: int) -> None:
+        """Apply what these values do not include of a bundle that is published once more after a full restart: no disk
+        had come so far with its last values."""
+        known = self.store.place - place + 1
+        if known < bundle.count:
+            rest = split(bundle, bundle.first + known - 1)[1] if known > 0 else bundle
+            self.apply(rest, place + max(0, known))
 
     def _answer_outcomes(self, bundle: Bundle) -> None:
         for seq in range(bundle.first, bundle.last + 1):
@@ -143,7 +151,7 @@ class ValueDesk:
         """Drop values that have expired."""
         for topic in self.store.expire(self._wall_us):
             if self._disk is not None:
-                self._disk.value(topic, None, self.store.place)
+                self._disk.wrote(AppliedWrite(topic, self.store.place, True, None, None))
 
     @property
     def _wall_us(self) -> int:
@@ -317,6 +325,10 @@ class ValueDesk:
         self.store = LastValues.of(rows)
         if self._disk is not None and rows:
             self._disk.all_values()
+
+
+def _ignore(applied: AppliedWrite) -> None:
+    """Without a disk, nothing is written."""
 
 
 def _bundle_of(value: KnownValue) -> Bundle:
