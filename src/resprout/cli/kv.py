@@ -37,11 +37,14 @@ def kv() -> None:
 def _run(bucket: str, access: Access, work: Callable[[Bucket], Awaitable[None]]) -> int:
     check_name(bucket, "name of a bucket")
 
-    async def run() -> None:
+    async def talk() -> None:
         async with connected(access) as client:
             await work(client.kv(bucket))
 
-    run_loop(unless_stopped(run(), stopped_by_signals()))
+    async def run() -> None:
+        await unless_stopped(talk(), stopped_by_signals())
+
+    run_loop(run())
     return 0
 
 

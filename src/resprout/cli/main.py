@@ -183,6 +183,9 @@ def command(context: click.Context) -> None:
         values: dict[str, Any] = dict(read_defaults(path))
         if "server" in values:
             values["server"] = [values["server"]]
+        invoked = context.command.get_command(context, context.invoked_subcommand)  # type: ignore[attr-defined]
+        if isinstance(invoked, click.Group):
+            values = dict.fromkeys(invoked.commands, values)
         context.default_map = {context.invoked_subcommand: values}
 
 

@@ -24,6 +24,7 @@ from resprout.core.contract import (
     Timer,
     Writable,
 )  # fmt: skip
+from resprout.core.message import Message
 from resprout.edge.broker.ghosts import GhostOver
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import Acknowledge, Consume, DurableDue, EndSubscription, Replayed
@@ -225,6 +226,20 @@ class ResproutBroker(Shell):
         """Return the first consumers of a durable subscription, wherever it is held; None when there is none."""
         state = self.parts.client_book.durables.states.get(durable)
         return None if state is None or state.over else state.consumers
+
+    def last_values(self, topic_filter: str) -> list[Message]:
+        """Return the last values of topics that match, for what runs inside this broker."""
+        return self.parts.values.messages(topic_filter)
+
+    @property
+    def value_count(self) -> tuple[int, int]:
+        """Last values, and their bytes of memory."""
+        store = self.parts.values.store
+        return len(store), store.bytes
+
+    def excess_of_value(self, topic: str, cost: int) -> str:
+        """Return why a publication of these bytes cannot be retained on a topic; nothing if it can."""
+        return self.parts.values.excess(topic, cost)
 
     def status(self) -> StackStatus:
         return account.status_of(self.parts, self.from_non_neighbours, self.out_of_bounds)

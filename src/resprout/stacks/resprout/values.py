@@ -24,6 +24,7 @@ from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, split, 
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Guarantee
+from resprout.core.message import Message
 from resprout.core.seen import Seen
 from resprout.edge.broker.ports import HeldBundle
 from resprout.edge.broker.session import ClientSession
@@ -129,23 +130,30 @@ class ValueDesk:
 
     def refuses(self, session: ClientSession, bundle: Bundle) -> bool:
         """Refuse a retained publication of a local client that does not fit. A key or topic can always be removed."""
-        options, store = self._life.options, self.store
-        if bundle.guarantee is not Guarantee.TOTAL:
-            reason = "a retained publication is a total"
-        elif store.bytes + bundle.cost > options.retained_bytes and not _removes(bundle):
-            reason = f"{store.bytes} bytes are retained, and at most {options.retained_bytes} may be (retained_bytes)"
-        elif len(store) >= options.retained_topics and not store.revision(bundle.topic):
-            reason = (
-                f"{len(store)} topics have a last value, and at most {options.retained_topics} may (retained_topics)"
-            )
-        else:
-            return False
+        reason = "a retained publication is a total"
+        if bundle.guarantee is Guarantee.TOTAL:
+            reason = self.excess(bundle.topic, bundle.cost)
+            if not reason or _removes(bundle):
+                return False
         self.refused += bundle.count
         session.skip(bundle)
         refused = PublishRefused(bundle.stream, bundle.first, bundle.count, f"{reason}; it is not published")
         self._life.out.append(Send(session.name, refused))
         self._answer_outcomes(bundle)
         return True
+
+    def excess(self, topic: str, cost: int) -> str:
+        """Return why a publication of these bytes cannot be retained on a topic; nothing if it can."""
+        options, store = self._life.options, self.store
+        if store.bytes + cost > options.retained_bytes:
+            return f"{store.bytes} bytes are retained, and at most {options.retained_bytes} may be (retained_bytes)"
+        if len(store) >= options.retained_topics and not store.revision(topic):
+            return f"{len(store)} topics have a last value, and at most {options.retained_topics} may (retained_topics)"
+        return ""
+
+    def messages(self, topic_filter: str) -> list[Message]:
+        """Return the last values of topics that match, for what runs inside this broker."""
+        return [value.message() for value in self.store.match(topic_filter, self._wall_us)]
 
     def expire(self) -> None:
         """Drop values that have expired."""
