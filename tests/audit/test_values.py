@@ -63,7 +63,7 @@ def small_history(rng: random.Random) -> list[Row]:
 def write_rows(
     name: str, topic: str, begin: int, end: int, place: int, applied: bool, current: int, told: dict[str, Any]
 ) -> list[Row]:
-    of = {"publisher": name, "incarnation": 1, "stream": "ordered", "seq": 1}
+    of: dict[str, Any] = {"publisher": name, "incarnation": 1, "stream": "ordered", "seq": 1}
     about = {"applied": "yes" if applied else "no", "current": str(current)}
     return [
         Row(
@@ -209,7 +209,14 @@ def test_a_write_that_ends_before_another_begins_has_the_lower_place() -> None:
 def test_a_reader_may_not_read_less_than_a_message_depends_on() -> None:
     """w1 writes and publishes plainly; c2 gets that message, and then reads from before the write."""
     rows = write_rows("w1", "$kv/x/k", 10, 20, 5, True, 5, {})
-    of = {"publisher": "w1", "incarnation": 1, "stream": "ordered", "seq": 2, "topic": "t", "guarantee": "causal"}
+    of: dict[str, Any] = {
+        "publisher": "w1",
+        "incarnation": 1,
+        "stream": "ordered",
+        "seq": 2,
+        "topic": "t",
+        "guarantee": "causal",
+    }
     rows += [
         Row(time_us=1, node="c2", kind=kinds.SUBSCRIBE, filter="t"),
         Row(time_us=2, node="c2", kind=kinds.SUBSCRIBED, filter="t"),

@@ -165,12 +165,13 @@ def test_a_store_without_anything_has_no_rows() -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        KnownValue("a/#", 1, "w", 1, 1, 1, (), {}, b""),
-        KnownValue("a", 1, "w/x", 1, 1, 1, (), {}, b""),
-        KnownValue("a", -1, "w", 1, 1, 1, (), {}, b""),
-        KnownValue("a", 1, "w", 1, 1, 1, ("b", "a"), {}, b""),
-        KnownValue("a", 1, "w", 1, 1, 1, (), {"": 1}, b""),
-        KnownValue("a", 1, "w", 1, 1, 1, (), {}, b"12345"),
+        KnownValue("a/#", 1, "w", 1, 1, 1, (), b"", b""),
+        KnownValue("a", 1, "w/x", 1, 1, 1, (), b"", b""),
+        KnownValue("a", -1, "w", 1, 1, 1, (), b"", b""),
+        KnownValue("a", 1, "w", 1, 1, 1, ("b", "a"), b"", b""),
+        KnownValue("a", 1, "w", 1, 1, 1, (), pack_attributes([{"": 1}]), b""),
+        KnownValue("a", 1, "w", 1, 1, 1, (), b"\xc1", b""),
+        KnownValue("a", 1, "w", 1, 1, 1, (), b"", b"12345"),
         KnownOutcome("w/x", 1, 1, 1, True, 1),
     ],
 )

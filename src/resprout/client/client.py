@@ -48,6 +48,7 @@ from resprout.client.errors import (
 )
 from resprout.client.following import LogInbox
 from resprout.client.inbox import Batch, Inbox, TypedInbox, plain
+from resprout.client.kv import Bucket
 from resprout.client.logs import LogClient
 from resprout.client.past_events import EventsPage, ReplayingInbox, Start, replay_text
 from resprout.client.publisher import Turns
@@ -264,6 +265,10 @@ class Client(LogClient, Conversing, Subscribing):
     def _missing(self, filter: str) -> TellGap:
         """Tell the program what a subscription that begins in the past has passed over."""
         return lambda journal, gap: self._raise_event(EventsMissing(filter, gap, gap_text(journal, gap)))
+
+    def kv(self, bucket: str) -> Bucket:
+        """Return a key-value bucket (docs/kv.md)."""
+        return Bucket(self, bucket)
 
     async def unsubscribe(self, inbox: Inbox | TypedInbox[Any]) -> None:
         """End every subscription that feeds the inbox; return once no message of them can come any more.

@@ -31,7 +31,7 @@ from resprout.values.rows import DELETES, EXPECTED, EXPIRES, KV_PREFIX, RETAIN_K
 from resprout.values.watching import KeyReplica
 
 if TYPE_CHECKING:
-    from resprout.client.values import ValueClient
+    from resprout.client.client import Client
 
 WRITES_AT_ONCE: Final = 16
 """Writes of one client that are under way. Brokers remember the outcomes of more (`store.OUTCOMES_KEPT`)."""
@@ -55,7 +55,7 @@ class KvEntry(msgspec.Struct, frozen=True):
 class Bucket:
     """The keys of one bucket, made by `client.kv(name)`. A bucket needs no creation."""
 
-    def __init__(self, client: "ValueClient", name: str) -> None:
+    def __init__(self, client: "Client", name: str) -> None:
         self.name = check_name(name, "name of a bucket")
         self._client = client
         self._prefix = f"{KV_PREFIX}{name}/"

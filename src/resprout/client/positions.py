@@ -15,8 +15,8 @@ from typing import Final
 
 from resprout.client.arguments import check_count, check_flag
 from resprout.client.errors import ClosedError, CommitError
-from resprout.client.past_events import Answered, Offset, read_offset
-from resprout.client.values import ValueClient
+from resprout.client.past_events import Offset, read_offset
+from resprout.client.values import ValueAnswered, ValueClient
 from resprout.core.contract import Request
 from resprout.core.errors import UsageError
 from resprout.core.limits import check_name
@@ -94,7 +94,7 @@ class PositionClient(ValueClient):
         finally:
             self._asking.pop(token, None)
 
-    def _answered(self, token: int, news: Answered | PositionAnswered) -> None:
+    def _answered(self, token: int, news: ValueAnswered | PositionAnswered) -> None:
         asked = self._asking.get(token)
         if asked is None:
             assert not isinstance(news, PositionAnswered), "nobody waits for it"

@@ -1,16 +1,17 @@
-"""Last values: the half of `Client` that asks for them, and the entrance to key-value buckets."""
+"""Last values: the part of `Client` that asks brokers for them."""
 
 import asyncio
 from typing import Any, Final
 
 from resprout.client.errors import ClosedError, KvError
-from resprout.client.kv import WRITES_AT_ONCE, Bucket
+from resprout.client.kv import WRITES_AT_ONCE
 from resprout.client.past_events import Answered, AskingClient
 from resprout.core.contract import Request
 from resprout.edge.client.machine import ClientMachine
 from resprout.edge.requests import OutcomeAnswered, OutcomeRequest, Refused, ValuesAnswered, ValuesRequest
 from resprout.net.host import Host
 
+ValueAnswered = Answered | ValuesAnswered | OutcomeAnswered
 _ANSWERS: Final = (ValuesAnswered, OutcomeAnswered)
 
 
@@ -21,10 +22,6 @@ class ValueClient(AskingClient):
         """Unanswered questions about last values, by token."""
         self.kv_writes = asyncio.Semaphore(WRITES_AT_ONCE)
         """Held by each write to a bucket that is under way."""
-
-    def kv(self, bucket: str) -> Bucket:
-        """Return a key-value bucket (docs/kv.md). Raises UsageError for a name that no bucket can have."""
-        return Bucket(self, bucket)
 
     async def ask_values(self, request: ValuesRequest | OutcomeRequest) -> Any:
         """Ask the broker about last values, and return its answer. Another broker is asked if that one is lost."""
@@ -38,7 +35,7 @@ class ValueClient(AskingClient):
         finally:
             self._asked.pop(token, None)
 
-    def _answered(self, token: int, news: Answered | ValuesAnswered | OutcomeAnswered) -> None:
+    def _answered(self, token: int, news: ValueAnswered) -> None:
         asked = self._asked.get(token)
         if asked is None:
             if not isinstance(news, _ANSWERS):  # those come for calls that were cancelled

@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from resprout.core.bundle import Bundle
-from resprout.core.errors import UsageError
+from resprout.core.bundle import Bundle, pack_payloads, unpack_attributes
+from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
-from resprout.core.limits import Attributes, check_attributes, check_keys, check_name, check_topic
+from resprout.core.limits import Attributes, AttributeValue, check_attributes, check_keys, check_name, check_topic
 from resprout.core.message import Message
 from resprout.core.message_fields import BoundedNumber, BrokerStamp, TotalSequence
 
@@ -43,19 +43,30 @@ class KnownValue(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=13)
     seq: BoundedNumber
     stamp: BrokerStamp
     keys: tuple[str, ...]
-    attributes: dict[str, str | int | float | bool]
+    attributes: bytes
+    """As a column of one row, like that of a bundle; empty for none."""
     payload: bytes
 
     @property
     def expires_us(self) -> int:
         """When it expires; 0: never."""
-        return expires_of(self.attributes)
+        return expires_of(self.read_attributes()) if self.attributes else 0
 
     @property
     def cost(self) -> int:
         texts = len(self.topic) + sum(map(len, self.keys))
-        told = sum(len(name) + (len(v) if isinstance(v, str) else 9) for name, v in self.attributes.items())
-        return VALUE_BYTES + 4 * (texts + told) + len(self.payload)
+        return VALUE_BYTES + 4 * texts + len(self.attributes) + len(self.payload)
+
+    def bundle(self) -> Bundle:
+        """Return it as a bundle of one message. Raises nothing: the attributes are read by whoever reads the bundle."""
+        return Bundle(
+            self.publisher, self.incarnation, self.seq, 1, self.stamp, self.topic, self.keys, Guarantee.TOTAL,
+            self.attributes, pack_payloads([self.payload]),
+        )  # fmt: skip
+
+    def read_attributes(self) -> dict[str, AttributeValue]:
+        """Return the attributes. Raises WireError if they cannot be read."""
+        return unpack_attributes(self.bundle())[0] if self.attributes else {}
 
     def is_over(self, wall_us: int) -> bool:
         return 0 < self.expires_us <= wall_us
@@ -63,7 +74,7 @@ class KnownValue(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=13)
     def message(self) -> Message:
         """Return the value as the message that a new subscriber is given."""
         return Message(
-            self.publisher, self.incarnation, self.seq, self.topic, self.keys, Guarantee.TOTAL, dict(self.attributes),
+            self.publisher, self.incarnation, self.seq, self.topic, self.keys, Guarantee.TOTAL, self.read_attributes(),
             self.payload, -1, tseq=self.revision, retained=True,
         )  # fmt: skip
 
@@ -117,7 +128,10 @@ def check_row(row: ValueRow, payload_max: int) -> None:
         check_topic(row.topic)
         if check_keys(row.keys) != row.keys or row.revision < 0:
             raise UsageError(f"the value of {row.topic} names other keys, or has no place")
-        check_attributes(row.attributes)
+        try:
+            check_attributes(row.read_attributes())
+        except WireError as error:
+            raise UsageError(str(error)) from None
         if len(row.payload) > payload_max:
             raise UsageError(f"the value of {row.topic} has {len(row.payload)} bytes; at most {payload_max}")
     elif isinstance(row, KnownOutcome):

@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from resprout.core.bundle import Bundle, unpack_attributes, unpack_payloads
+from resprout.core.bundle import Bundle, pack_attributes, unpack_attributes, unpack_payloads
 from resprout.core.errors import WireError
 from resprout.filters.predicate import is_plain
 from resprout.filters.topic_tree import TopicTree
@@ -87,7 +87,7 @@ class LastValues:
             elif is_applied:
                 value = KnownValue(
                     topic, at, bundle.publisher, bundle.incarnation, bundle.first + offset, bundle.stamp, bundle.keys,
-                    attributes, payload,
+                    pack_attributes([attributes]), payload,
                 )  # fmt: skip
                 self._put(value)
             outcome: KnownOutcome | None = None

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
-from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, split, unpack_attributes, unpack_payloads
+from resprout.core.bundle import Bundle, split, unpack_attributes, unpack_payloads
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Guarantee
@@ -53,8 +53,8 @@ class ValueItem(Entry):
 
     __slots__ = ("given", "subscription", "value")
 
-    def __init__(self, value: KnownValue, bundle: Bundle, subscription: int) -> None:
-        super().__init__(-1, bundle, None, None, 0)
+    def __init__(self, value: KnownValue, subscription: int) -> None:
+        super().__init__(-1, value.bundle(), None, None, 0)
         self.value = value
         self.subscription = subscription
         self.given = False
@@ -173,7 +173,7 @@ class ValueDesk:
         predicate = session.subscriptions[id]
         found = self.store.match(predicate.filter, self._wall_us, all_keys=True)
         if predicate.where is not None:
-            found = [value for value in found if predicate.matches(value.topic, value.attributes)]
+            found = [value for value in found if predicate.matches(value.topic, value.read_attributes())]
         self._when_shown(lambda: self._give(session, id, found))
 
     def _give(self, session: ClientSession, id: int, found: list[KnownValue]) -> None:
@@ -182,7 +182,7 @@ class ValueDesk:
         self._sessions.delivery_of = delivery_of
         last: ValueItem | None = None
         for value in found:
-            last = ValueItem(value, _bundle_of(value), id)
+            last = ValueItem(value, id)
             self._sessions.hand_over(session, last, (0,), self._life.out)
         self.giving[session.name, id] = (session, last)
 
@@ -339,19 +339,11 @@ def _ignore(applied: AppliedWrite) -> None:
     """Without a disk, nothing is written."""
 
 
-def _bundle_of(value: KnownValue) -> Bundle:
-    rows = pack_attributes([value.attributes])
-    return Bundle(
-        value.publisher, value.incarnation, value.seq, 1, value.stamp, value.topic, value.keys, Guarantee.TOTAL, rows,
-        pack_payloads([value.payload]),
-    )  # fmt: skip
-
-
 def _removes(bundle: Bundle) -> bool:
     return all(map(partial(removes, bundle.topic), unpack_attributes(bundle), unpack_payloads(bundle)))
 
 
 def _without_payload(value: KnownValue) -> KnownValue:
     return KnownValue(
-        value.topic, value.revision, value.publisher, value.incarnation, value.seq, value.stamp, (), {}, b""
+        value.topic, value.revision, value.publisher, value.incarnation, value.seq, value.stamp, (), b"", b""
     )
