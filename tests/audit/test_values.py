@@ -260,7 +260,7 @@ def test_brokers_that_ignore_revisions_are_found(monkeypatch: pytest.MonkeyPatch
 
 def test_brokers_that_begin_subscriptions_without_values_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def begin(desk: ValueDesk, session: Any, id: int) -> None:
-        desk._when_shown(lambda: desk._give(session, id, []))
+        desk.when_shown(lambda: desk.give(session, id, []))
 
     monkeypatch.setattr(ValueDesk, "begin", begin)
     assert "retained" in found_by("kv", (2, 3, 5))

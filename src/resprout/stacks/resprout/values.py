@@ -174,9 +174,9 @@ class ValueDesk:
         found = self.store.match(predicate.filter, self._wall_us, all_keys=True)
         if predicate.where is not None:
             found = [value for value in found if predicate.matches(value.topic, value.read_attributes())]
-        self._when_shown(lambda: self._give(session, id, found))
+        self.when_shown(lambda: self.give(session, id, found))
 
-    def _give(self, session: ClientSession, id: int, found: list[KnownValue]) -> None:
+    def give(self, session: ClientSession, id: int, found: list[KnownValue]) -> None:
         if session.gone or id not in session.subscriptions:
             return
         self._sessions.delivery_of = delivery_of
@@ -194,7 +194,7 @@ class ValueDesk:
                 del self.giving[name, id]
                 self._sessions.gave_values(session, id, self._life.out)
 
-    def _when_shown(self, act: Callable[[], None]) -> None:
+    def when_shown(self, act: Callable[[], None]) -> None:
         """Do this when everything that is in the log now is shown, and before anything that comes later is."""
         if self._log.held_back.first_ordered == math.inf:
             act()
@@ -237,7 +237,7 @@ class ValueDesk:
                 break
             rows.append(row)
         told = ValuesTold(message.id, tuple(rows), store.place, more)
-        self._when_shown(lambda: self._answer(session, told))
+        self.when_shown(lambda: self._answer(session, told))
 
     def ask_outcome(self, session: ClientSession, message: AskOutcome) -> None:
         """Tell a writer what became of its write, now or when it is applied."""
@@ -259,7 +259,7 @@ class ValueDesk:
         told = OutcomeTold(id, -1, False, 0) if known is None else OutcomeTold(
             id, known.place, known.is_applied, known.current
         )  # fmt: skip
-        self._when_shown(lambda: self._answer(session, told))
+        self.when_shown(lambda: self._answer(session, told))
 
     def _answer(self, session: ClientSession, told: ValuesTold | OutcomeTold) -> None:
         if not session.gone:
