@@ -19,6 +19,8 @@ from resprout.values.rows import DELETES, EXPECTED, RETAIN_KEY
 from resprout.values.store import LastValues
 from tests.audit.bruteforce_values import is_linearizable
 
+JOINING = (11,)
+"""A seed of the class `kv` in which the judge needs the values of a newcomer."""
 SEEDS = {"kv": (2, 3, 5, 6), "retained": (2, 3)}
 
 
@@ -230,6 +232,25 @@ def test_a_reader_may_not_read_less_than_a_message_depends_on() -> None:
     assert broken(sorted(asked_before, key=lambda row: row.time_us)) == set()
 
 
+def test_no_message_may_come_after_a_value_that_its_publisher_published_later() -> None:
+    rows = write_rows("w1", "$kv/x/k", 10, 20, 5, True, 5, {})
+    rows = [changed(row, seq=2) for row in rows]
+    of: dict[str, Any] = {"publisher": "w1", "incarnation": 1, "stream": "ordered", "seq": 1}
+    of |= {"topic": "t", "guarantee": "causal", "keys": (), "payload_bytes": 1}
+    rows += [
+        Row(time_us=1, node="c2", kind=kinds.SUBSCRIBE, filter="t"),
+        Row(time_us=2, node="c2", kind=kinds.SUBSCRIBED, filter="t"),
+        Row(time_us=5, node="w1", kind=kinds.PUBLISH, **of),
+        Row(time_us=30, node="c2", kind=kinds.SUBSCRIBE, filter="$kv/x/k", attributes={"retained": "yes"}),
+        Row(time_us=40, node="c2", kind=kinds.DELIVER, **of, position=0, hops=1),
+        changed(rows[1], time_us=50, node="c2", kind=kinds.VALUE, topic="$kv/x/k", filter="$kv/x/k", attributes=None),
+        Row(time_us=60, node="c2", kind=kinds.SUBSCRIBED, filter="$kv/x/k"),
+    ]
+    assert broken(sorted(rows, key=lambda row: row.time_us)) == set()
+    late = [changed(row, time_us=55) if row.kind == kinds.DELIVER else row for row in rows]
+    assert broken(sorted(late, key=lambda row: row.time_us)) == {"retained"}
+
+
 def test_a_topic_with_a_write_of_unknown_place_is_not_judged_and_is_counted() -> None:
     rows = write_rows("w1", "$kv/x/k", 10, 20, 5, False, 3, {EXPECTED: 9})
     rows.append(write_rows("w2", "$kv/x/k", 11, 19, 3, True, 3, {})[0])
@@ -268,7 +289,7 @@ def test_brokers_that_begin_subscriptions_without_values_are_found(monkeypatch: 
 
 def test_newcomers_that_are_given_no_values_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ValueDesk, "rows", lambda desk: iter(()))
-    assert found_by("kv", range(1, 25))
+    assert found_by("kv", JOINING)
 
 
 def test_a_broker_that_answers_with_old_values_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -310,7 +310,7 @@ CONVERSATION: dict[str, Any] = {
         Subscribe(9, "state/#", None, retained=True), RetainedDelivery(VALUE.bundle(), 0, 0, None, False, 41, 9),
         AskValues(5, "$kv/cfg/#", "$kv/cfg/a", 4_096, False), ValuesTold(5, (VALUE,), 41, True),
         ValuesTold(6, (), -1, reason="c0 may not subscribe to $kv/cfg/#"),
-        AskOutcome(7, 12), OutcomeTold(7, 41, False, 40), ValuesRecollected((VALUE, OUTCOME, ValuesReached(41)), True),
+        AskOutcome(7, 12), OutcomeTold(7, 41, False, 40), ValuesRecollected((VALUE,), (OUTCOME,), 41, True),
     ),
     "whether anybody listens": data(AskAudience(5, ("price/bread", "bank/fr")), AudienceTold(5, False)),
     "the past": data(

@@ -11,7 +11,8 @@ that may have been applied has a place; others are not judged, and counted.
 - `kv_reads`: a read returns the values at its place, no older than anything that the reader had seen before it
   asked: its own writes and reads, messages, and what their publishers had seen.
 - `retained`: the values that a subscription begins with are those at one place, each topic once; from there on the
-  subscriber gets every retained publication, in the order of places, and none of them before the values.
+  subscriber gets every retained publication, in the order of places, and none of them before the values. No message
+  comes after a value that its publisher published later.
 """
 
 import math
@@ -132,6 +133,8 @@ class ValueHistory:
         self._asked: dict[tuple[str, str], list[int]] = defaultdict(list)
         self._open: dict[str, dict[tuple[str, str | None], Episode]] = defaultdict(dict)
         self._moved: set[str] = set()
+        self._given: dict[str, dict[tuple[str, int, str], int]] = defaultdict(dict)
+        """By client and origin, the highest number of a value that the client was given."""
         for row in rows:
             self._read(row)
         by_topic: dict[str, list[tuple[int, Write]]] = defaultdict(list)
@@ -196,6 +199,9 @@ class ValueHistory:
         is_retained = row.tseq is not None and RETAIN_KEY in (row.keys or ())
         if row.guarantee != Guarantee.EVENTUAL.label:
             self._saw(row.node, self._seen_by.get(id, -1))
+            if id[3] < self._given[row.node].get(id[:3], 0):
+                text = f"{row.node} got {_name(id)} after a value that its publisher published later"
+                self.clashes.append(Anomaly("retained", row.time_us, row.node, (_name(id),), text))
         if is_retained and row.tseq is not None:
             self._claim(id, row.tseq, row)
             self._saw(row.node, row.tseq)
@@ -223,6 +229,8 @@ class ValueHistory:
         assert row.tseq is not None and row.topic is not None, "a value has a topic and a revision"
         self._claim(_id(row), row.tseq, row)
         self._saw(row.node, max(row.tseq, self._seen_by.get(_id(row), -1)))
+        given, id = self._given[row.node], _id(row)
+        given[id[:3]] = max(id[3], given.get(id[:3], 0))
         episode = self._episode(row)
         if episode is not None:
             if row.topic in episode.found:
@@ -258,6 +266,7 @@ class ValueHistory:
     def _lose(self, row: Row) -> None:
         for episode in self._open.pop(row.node, {}).values():
             episode.is_over = True
+        self._given.pop(row.node, None)
         if row.kind in (kinds.CRASH, kinds.LEAVE):
             self._seen.pop(row.node, None)
             self._moved.discard(row.node)

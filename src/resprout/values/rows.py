@@ -16,7 +16,7 @@ from resprout.core.errors import UsageError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import Attributes, AttributeValue, check_attributes, check_keys, check_name, check_topic
 from resprout.core.message import Message
-from resprout.core.message_fields import BoundedNumber, BrokerStamp, TotalSequence
+from resprout.core.message_fields import BoundedNumber, Stamp, TotalSequence
 
 RETAIN_TOPIC: Final = "$retained"
 RETAIN_KEY: Final = f"{RETAIN_TOPIC}#last"
@@ -41,7 +41,7 @@ class KnownValue(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=13)
     publisher: str
     incarnation: BoundedNumber
     seq: BoundedNumber
-    stamp: BrokerStamp
+    stamp: Stamp
     keys: tuple[str, ...]
     attributes: bytes
     """As a column of one row, like that of a bundle; empty for none."""

@@ -341,12 +341,19 @@ class ValuesRecollected(NeighbourMessage, frozen=True, tag=343):
     """To the parent before `Recollection`, and to children before `Revived`: the last values on the disk of a broker,
     in as many parts as needed."""
 
-    rows: tuple[ValueRow, ...]
+    values: tuple[KnownValue, ...]
+    outcomes: tuple[KnownOutcome, ...]
+    place: TotalSequence
+    """The place of the last retained publication that all parts include."""
     is_last: bool
 
     @property
     def bulk(self) -> int:
-        return bytes_of(self.rows)
+        return bytes_of((*self.values, *self.outcomes))
+
+    @property
+    def rows(self) -> tuple[ValueRow, ...]:
+        return (*self.values, *self.outcomes, *((ValuesReached(self.place),) if self.is_last else ()))
 
 
 class Recollection(NeighbourMessage, frozen=True, tag=121):

@@ -162,7 +162,9 @@ class BrokerParts:
         )  # fmt: skip
         self.totals = Totals(life.view, self.clock, self.speaking.say_in_order, self._deliver_total, self.seen.has)
         self.handover = Handover(self.totals)
-        self.values = ValueDesk(life, self.log, self.sessions, self.totals, self.seen, self.delivering, self.disk)
+        self.values = ValueDesk(
+            life, self.log, self.sessions, self.totals, self.seen, self.clock, self.delivering, self.disk
+        )
         self.total_delivery = TotalDelivery(
             life, self.links, self.log, self.clock, self.seen, self.sessions, self.reports, self.delivering,
             self.total_acks, self.totals, self.disk, self.speaking, self.forwarding, self.values,

@@ -58,7 +58,7 @@ from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.values import ValueDesk
 from resprout.stacks.resprout.waiting import listed
 from resprout.stacks.routes import Routes
-from resprout.values.rows import ValueRow, is_retained
+from resprout.values.rows import KnownOutcome, KnownValue, ValueRow, is_retained
 
 if TYPE_CHECKING:
     from resprout.edge.broker.ports import HeldBundle
@@ -197,9 +197,12 @@ class Revival:
 
     def _say_values(self, name: str, say: Callable[[ProtocolMessage], object]) -> None:
         """Say all last values to a neighbour."""
-        parts = [tuple(rows) for rows in in_parts(self._values.rows())]
+        place = self._values.store.place
+        parts = list(in_parts(self._values.rows()))
         for part in parts:
-            say(ValuesRecollected(part, part is parts[-1]))
+            values = tuple([row for row in part if isinstance(row, KnownValue)])
+            outcomes = tuple([row for row in part if isinstance(row, KnownOutcome)])
+            say(ValuesRecollected(values, outcomes, place, part is parts[-1]))
 
     def values_told(self, link: Link, message: ValuesRecollected) -> None:
         """Take the last values of a neighbour if they are later than those here. Those of a child are handed up, those

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from resprout.core.bundle import Bundle, split, unpack_attributes, unpack_payloads
 from resprout.core.contract import Send
 from resprout.core.errors import PeerError, UsageError
@@ -33,6 +35,7 @@ from resprout.edge.durable_messages import WhenFull
 from resprout.edge.messages import Delivery, PublishRefused, RetainedDelivery
 from resprout.edge.value_messages import VALUE_ROWS_MAX, VALUES_BYTES, AskOutcome, AskValues, OutcomeTold, ValuesTold
 from resprout.filters.predicate import parse_predicate
+from resprout.order.clock import Clock
 from resprout.order.entry import Entry
 from resprout.order.log import Log
 from resprout.order.messages import tseq_of
@@ -80,6 +83,7 @@ class ValueDesk:
         sessions: ClientSessions,
         totals: Totals,
         seen: Seen,
+        clock: Clock,
         delivering: Delivering,
         disk: DiskLog | None,
     ) -> None:
@@ -89,6 +93,7 @@ class ValueDesk:
         self._sessions = sessions
         self._totals = totals
         self._seen = seen
+        self._clock = clock
         self._delivering = delivering
         self._disk = disk
         self._due: deque[tuple[int, Callable[[], None]]] = deque()
@@ -330,9 +335,15 @@ class ValueDesk:
                 check_row(row, self._life.options.honest_payload)
         except UsageError as error:
             raise PeerError(str(error)) from None
-        self.store = LastValues.of(rows)
+        self.store = LastValues.of([self._limited(row) for row in rows])
         if self._disk is not None and rows:
             self._disk.all_values()
+
+    def _limited(self, row: ValueRow) -> ValueRow:
+        """Return a row with a stamp that the clock accepts."""
+        if isinstance(row, KnownValue) and (stamp := self._clock.limit(row.stamp)) != row.stamp:
+            return msgspec.structs.replace(row, stamp=stamp)
+        return row
 
 
 def _ignore(applied: AppliedWrite) -> None:
