@@ -30,6 +30,7 @@ from resprout.mqtt.limits import SECOND_US, ServerLimits
 from resprout.mqtt.packets import V5, Connack, Connect, FilterRequest, Packet, Properties, Publish, Subscribe, Will
 from resprout.mqtt.session import ServerSession
 from resprout.mqtt.state import SessionState
+from resprout.values.rows import RETAIN_KEY
 
 WALL = 1_800_000_000_000_000
 """Microseconds since 1970 when the machine's clock is 0."""
@@ -206,4 +207,5 @@ def tree_message(topic: str = "t", payload: bytes = b"x", publisher: str = "p", 
     properties."""
     found: dict[str, AttributeValue] = dict(attributes.pop("user", {}))
     found |= {f"mqtt.{name}": value for name, value in attributes.items()}
-    return Message(publisher, 1, next(_numbers), topic, (), Guarantee.CAUSAL, found, payload, 0)
+    keys = (RETAIN_KEY,) if attributes.get("retain") else ()
+    return Message(publisher, 1, next(_numbers), topic, keys, Guarantee.CAUSAL, found, payload, 0)

@@ -27,6 +27,7 @@ from resprout.mqtt.reasons import Reason
 from tests.mqtt.peer import VERSIONS, MqttPeer, mqtt_peer
 from tests.mqtt.stage import mqtt_broker, mqtt_tree
 from tests.net.stage import run
+from tests.patience import PATIENCE_S
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -155,6 +156,23 @@ def test_retained_messages_are_found_at_a_broker_that_starts_later() -> None:
                 await one.publish("state/c", b"live", 1, retain=True)
                 message = await other.receive()
                 assert (message.topic, message.payload, message.retain) == ("state/c", b"live", False)
+
+    run(work())
+
+
+def test_native_and_mqtt_clients_have_the_same_last_values() -> None:
+    async def work() -> None:
+        async with mqtt_broker() as broker, mqtt_peer(broker.address) as one:
+            await one.connect("one")
+            await one.publish("state/a", b"mqtt", 1, retain=True)
+            async with resprout.connect(str(broker.parent[1]), name="native") as native:
+                await (await native.publish("state/b", b"native", retain=True)).delivered()
+                inbox = await native.subscribe("state/#", retained=True)
+                found = [await inbox.next(PATIENCE_S) for _ in range(2)]
+                assert [(each.payload, each.retained) for each in found] == [(b"mqtt", True), (b"native", True)]
+            await one.subscribe("state/b")
+            message = await one.receive()
+            assert (message.payload, message.retain) == (b"native", True)
 
     run(work())
 

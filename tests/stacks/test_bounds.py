@@ -28,6 +28,7 @@ from resprout.edge.durable_messages import (
     Terms,
 )
 from resprout.edge.messages import Attend, DropsAcknowledged, Publish, Taken
+from resprout.edge.value_messages import VALUES_BYTES, AskValues, ValuesTold
 from resprout.journal.interface import FetchEvents
 from resprout.links.frames import FRAMES, Express, Part, Parted
 from resprout.net.sessions import MORE_FRAMES, believed, make_codec
@@ -37,6 +38,7 @@ from resprout.overlay.lease_detector import LeaseDetector
 from resprout.overlay.messages import CouncilOptions, Place, Tell
 from resprout.stacks.resprout import RESPROUT, ResproutBroker, ResproutOptions
 from resprout.stacks.stack import BrokerSeat
+from resprout.values.rows import KnownValue, ValuesReached
 from tests.edge.test_recorder import StubStack, ask, keeping
 from tests.links.puppet import Desk, Parcel, data, frames
 from tests.stacks.message_samples import sample
@@ -108,6 +110,23 @@ def test_a_clock_that_no_broker_gave_a_client_costs_it_its_session() -> None:
 
 def test_a_page_of_events_is_no_larger_than_the_broker_gives() -> None:
     assert ask(keeping(StubStack()), size=FAR) == [FetchEvents(1, 0, 0, PAGE_BYTES)]
+
+
+def test_an_answer_about_last_values_is_no_larger_than_the_broker_gives() -> None:
+    broker = broker_with()
+    rows = [KnownValue(f"t/{n}", 1 + n, "c", 1, 1 + n, 1, (), b"", bytes(VALUES_BYTES // 2)) for n in range(4)]
+    broker.parts.values.replace([*rows, ValuesReached(4)])
+    effects = broker.step(Received("c", AskValues(1, "t/#", size=FAR)), 0)
+    (told,) = [effect.message for effect in effects if isinstance(effect, Send)]
+    assert isinstance(told, ValuesTold)
+    assert (len(told.rows), told.more) == (1, True)
+
+
+def test_a_stamp_of_a_last_value_that_no_broker_can_have_given_is_limited() -> None:
+    broker = broker_with()
+    broker.parts.values.replace([KnownValue("t", 1, "c", 1, 1, 1 << 61, (), b"", b"x"), ValuesReached(1)])
+    (value,) = broker.parts.values.store.values()
+    assert value.stamp < 1 << 61
 
 
 class Durable:
@@ -303,7 +322,8 @@ def test_a_life_far_ahead_of_the_clock_is_refused_or_not_believed() -> None:
 TESTED = {
     "Publish.bundle.incarnation", "Publish.bundle.first", "Publish.bundle.stamp", "Taken.deliveries", "Attend.clock",
     "DropsAcknowledged.notices",
-    "ReadEvents.size", "Consume.window", "Consume.turn", "Pong.sent_us", "Tell.ttl", "Here.met", "Hello.incarnation",
+    "ReadEvents.size", "AskValues.size", "Consume.window", "Consume.turn", "Pong.sent_us",
+    "Tell.ttl", "Here.met", "Hello.incarnation",
     "Hello.grant",
     *[f"{spans}[].{number}" for spans in ("Consume.done", "Consume.has", "Acknowledge.spans", "Settle.spans")
       for number in ("incarnation", "first", "last")],

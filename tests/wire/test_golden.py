@@ -52,6 +52,7 @@ from resprout.edge.messages import (
     Publish,
     PublishRefused,
     ReadEvents,
+    RetainedDelivery,
     SafeCopies,
     Serving,
     Subscribe,
@@ -67,6 +68,7 @@ from resprout.edge.messages import (
     Unsubscribed,
 )
 from resprout.edge.position_messages import AskPosition, ChangeLog, LogChange, LogChanged, PositionTold
+from resprout.edge.value_messages import AskOutcome, AskValues, OutcomeTold, ValuesTold
 from resprout.journal.interface import Flush
 from resprout.links.frames import Goodbye
 from resprout.logs.messages import (
@@ -190,10 +192,12 @@ from resprout.stacks.resprout.messages import (
     ServedInterest,
     Stub,
     Tombstone,
+    ValuesRecollected,
     Welcome,
 )
 from resprout.stacks.resprout.pauses import PausedReader, ReadersPaused
 from resprout.stacks.resprout.unsettled import AskUnread, UnreadTold
+from resprout.values.rows import RETAIN_KEY, KnownOutcome, KnownValue, ValuesReached
 from resprout.wire.codec import FrameReader, FrameWriter
 from tests.wire.examples import HELLO, WELCOME, bundle, data
 
@@ -203,6 +207,8 @@ MARK = Mark("c1", "ordered", 2, 40)
 DEAD = (Life("b2", 3),)
 LIST = Configuration(4, (Voter("b0", 1, "host:7400"), Voter("b1", 1, "")))
 PLACE = Place("b1", 1, 5, "b0", ("b0", "b2"), "host:7401")
+VALUE = KnownValue("$kv/cfg/a", 41, "c0", 3, 12, 99, (RETAIN_KEY,), b"", b"ten")
+OUTCOME = KnownOutcome("c0", 3, 12, 41, True, 41)
 TOTAL = bundle(first=5, keys=("acc-1",), guarantee=Guarantee.TOTAL)
 
 WISH = FormerWish("$a/+", "x > 1")
@@ -300,7 +306,7 @@ CONVERSATION: dict[str, Any] = {
             AskedInterest(1, "bank/+", None, True), ServedInterest("#", "amount > 100"), KnownPlace(PLACE),
             Tombstone(DEAD[0]), Listener("c0", False), Listener("c1", True), KnownClient(Life("c0", 3)),
             KnownLock(0, 1, TOTAL), KnownLock(0, 1, TOTAL, -1, 7, 300), KnownLock(0, 1, TOTAL, active=True),
-            LastTotal(MARK), KnownDurable(STATE),
+            LastTotal(MARK), KnownDurable(STATE), VALUE, OUTCOME, ValuesReached(41),
         )),
         ParcelEnd(),
     ),
@@ -314,6 +320,12 @@ CONVERSATION: dict[str, Any] = {
         PositionTold(5, 41, 4, 99), PositionTold(6, -1, 0, 0, "no replica leads the log bank now", True),
         ChangeLog(7, LogChange.CREATE, "bank", "bank/#", ("b0", "b1"), 1 << 30, 0, Flush.ALWAYS, 1 << 24),
         LogChanged(7, "there is a log bank already; it keeps bank/#"),
+    ),
+    "last values": data(
+        Subscribe(9, "state/#", None, retained=True), RetainedDelivery(VALUE.bundle(), 0, 0, None, False, 41, 9),
+        AskValues(5, "$kv/cfg/#", "$kv/cfg/a", 4_096, False), ValuesTold(5, (VALUE,), 41, True),
+        ValuesTold(6, (), -1, reason="c0 may not subscribe to $kv/cfg/#"),
+        AskOutcome(7, 12), OutcomeTold(7, 41, False, 40), ValuesRecollected((VALUE,), (OUTCOME,), 41, True),
     ),
     "whether anybody listens": data(AskAudience(5, ("price/bread", "bank/fr")), AudienceTold(5, False)),
     "the past": data(

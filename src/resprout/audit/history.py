@@ -160,7 +160,7 @@ class History:
         self._newest: dict[tuple[str, str], MessageId] = {}
         self._strays: dict[MessageId, list[Stray]] = {}
         self._wanted: list[WantedBy] = []
-        rows = _in_time_order(rows)
+        rows = self.rows = _in_time_order(rows)
         self._first_shock_us = next((row.time_us for row in rows if row.kind in UNREST), NEVER)
         self.calm = CalmTimes(Shock(r.time_us, r.kind, r.node, r.detail or "") for r in rows if r.kind in UNREST)
         consumers = {r.node for r in rows if r.kind == kinds.CONSUME}

@@ -27,6 +27,7 @@ from resprout.audit.totals import (
     keys_of,
     unjudged_pairs,
 )
+from resprout.audit.values import VALUE_RULES, check_values, read_values, value_notes, value_skips
 from resprout.audit.verdict import RULES, Anomaly, Verdict, verdict_of
 from resprout.core.bundle import Pair
 from resprout.core.guarantee import Guarantee, Promises
@@ -65,6 +66,7 @@ class Case:
         self._history = History(rows, self.promise)
         self._durables = read_durables(self._history)
         self._logs = read_logs(self._history.logged)
+        self._values = read_values(self._history.rows, self._history.is_whole)
         self._owed = owed(self._history, [*self._durables, *self._logs])
         self._operations = {p.number: o for p in self._history.publications if (o := operation_of(p)) is not None}
 
@@ -97,6 +99,8 @@ class Case:
             found += check_logs(history, self._logs, self._owed)
             for log in self._logs:
                 found += check_order(history, log, self._causes, self._groups, self._order)
+        if self._values is not None and not set(VALUE_RULES).isdisjoint(rules):
+            found += check_values(self._values)
         if history.applied and any(rule.startswith("bank_") for rule in rules):
             found += self._bank_anomalies()
         return found, more
@@ -120,6 +124,7 @@ class Case:
         if unjudged := sum(not each.is_judged_for_loss(self._history) for each in self._durables):
             notes["durable"] = unjudged_note(unjudged, len(self._durables))
         notes |= log_notes(self._history, self._logs)
+        notes |= value_notes(self._values)
         if self._history.applied and (loose := len(loose_circles(self._history, self._operations, self._circles))):
             notes |= dict.fromkeys(bank.TOGETHER, bank.loose_note(loose, self.promise))
         return notes
@@ -149,7 +154,7 @@ class Case:
             reasons["receipt"] = "no client got a receipt"
         if not self._durables:
             reasons["durable"] = NO_DURABLES
-        return reasons | log_skips(self._logs) | self._skipped_of_bank()
+        return reasons | log_skips(self._logs) | value_skips(self._values) | self._skipped_of_bank()
 
     def _skipped_of_bank(self) -> dict[str, str]:
         history = self._history

@@ -33,6 +33,9 @@ RULES: Final[dict[str, str]] = {
     "log_order": "a log agrees with the order that subscribers saw",
     "log_gap": "a log has a gap only where something failed before",
     "log_read": "a page of a log has every message that was asked for, in order",
+    "kv_writes": "writes to keys are linearizable in the order of their revisions",
+    "kv_reads": "reads have the values of one place, no older than what the reader had seen",
+    "retained": "a subscription begins with the last values of one place, and misses none behind it",
     "bank_applied": "replicas execute the operations that they receive, once and in order",
     "bank_conserved": "money is neither made nor lost",
     "bank_negative": "no balance falls below zero",
@@ -43,7 +46,7 @@ RULES: Final[dict[str, str]] = {
 }
 """Every rule and its promise in words, in the order of reports."""
 
-APART: Final = ("bank_", "log_", "durable")
+APART: Final = ("bank_", "log_", "durable", "kv_", "retained")
 """How rules begin about what most traces do not have. That they were not judged there is not worth a word."""
 
 CLEAN: Final = "clean"

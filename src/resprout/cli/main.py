@@ -69,7 +69,7 @@ class Verb(NamedTuple):
 
 
 SECTIONS: Final = {
-    "Publish and subscribe": ("pub", "sub", "request", "reply", "read"),
+    "Publish and subscribe": ("pub", "sub", "request", "reply", "read", "kv"),
     "Run brokers": ("up", "broker", "tap"),
     "Try faults on `resprout up`": ("freeze", "resume", "crash", "restart"),
     "Look at a network": ("status", "subscriptions", "peek", "dead-letters", "log", "top", "who", "trace"),
@@ -90,6 +90,7 @@ VERBS: Final = {
     "request": Verb("publish", "Publish a request with PAYLOAD on TOPIC"),
     "reply": Verb("publish", "Answer requests on topics that match FILTER"),
     "read": Verb("subscribe", "Print stored events of topics that match FILTER"),
+    "kv": Verb("kv", "Read, write and watch the keys of a bucket"),
     "status": Verb("status", "Show the tree that a broker is in"),
     "subscriptions": Verb("queues", "Show durable subscriptions and groups, with their lag"),
     "peek": Verb("queues", "Show the next messages of the durable subscription NAME"),
@@ -186,6 +187,9 @@ def command(context: click.Context) -> None:
         values: dict[str, Any] = dict(read_defaults(path))
         if "server" in values:
             values["server"] = [values["server"]]
+        invoked = context.command.get_command(context, context.invoked_subcommand)  # type: ignore[attr-defined]
+        if isinstance(invoked, click.Group):
+            values = dict.fromkeys(invoked.commands, values)
         context.default_map = {context.invoked_subcommand: values}
 
 

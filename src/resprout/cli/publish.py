@@ -86,6 +86,8 @@ class Order(msgspec.Struct, frozen=True):
     attributes: dict[str, AttributeValue]
     wait: ReceiptLevel
     timeout_s: float | None
+    retain: bool = False
+    ttl_s: float | None = None
 
 
 class PublishedLines(msgspec.Struct, frozen=True):
@@ -122,6 +124,8 @@ class PublishedLines(msgspec.Struct, frozen=True):
     help="Exit when the broker has it, when it survives crashes, or when every subscriber has it.",
 )  # fmt: skip
 @click.option("--timeout", type=Seconds(), metavar="SECONDS", help="Longest time to wait for that.")
+@click.option("--retain", is_flag=True, help="Keep it as the last value of TOPIC; an empty PAYLOAD removes the value.")
+@click.option("--ttl", type=Seconds(), metavar="SECONDS", help="With --retain: the value expires after so long.")
 @access_arguments
 @verbose_option
 @click.option("--json", "as_json", is_flag=True, help="Print the publications as one JSON object.")
@@ -133,6 +137,8 @@ def pub(
     attributes: tuple[str, ...],
     wait: str,
     timeout: float | None,
+    retain: bool,
+    ttl: float | None,
     access: Access,
     verbose: bool,
     as_json: bool,
@@ -143,6 +149,7 @@ def pub(
         resprout pub news/today 'it rains'
         resprout pub bank/pt 'deposit 120' --key acc-7 --attr amount=120 --wait safe
         seq 1 100 | resprout pub logs/app -
+        resprout pub state/lamp on --retain
 
     The command prints nothing if it succeeds. While the publisher is held, a line on standard error names the
     subscriber that is not read, and the time. --verbose and --json print the id, for `resprout trace`.
@@ -157,6 +164,8 @@ def pub(
         parse_attributes(attributes),
         ReceiptLevel[wait.upper()],
         timeout,
+        retain,
+        ttl,
     )
     logging.getLogger("resprout").addHandler(logging.NullHandler())  # what it would say is said here, to people only
     published = run_loop(_publish(order, access))
@@ -209,8 +218,9 @@ def _id(receipt: Receipt | None) -> str:
 
 async def _say(client: Client, order: Order, payload: bytes) -> Receipt:
     return await client.publish(
-        order.topic, payload, guarantee=order.guarantee, keys=order.keys, attributes=order.attributes
-    )
+        order.topic, payload, guarantee=order.guarantee, keys=order.keys, attributes=order.attributes,
+        retain=order.retain, ttl=order.ttl_s,
+    )  # fmt: skip
 
 
 async def _reach(receipt: Receipt, order: Order) -> None:

@@ -27,6 +27,7 @@ from resprout.client.errors import ClientEvent, EventsMissing, MessagesDropped, 
 from resprout.client.inbox import Inbox
 from resprout.client.past_events import EventsPage, Offset, Start, read_start
 from resprout.client.redelivery import Redelivery
+from resprout.client.retaining import check_retained
 from resprout.core.errors import UsageError
 from resprout.core.limits import check_name
 from resprout.edge.requests import StoredMessage
@@ -61,6 +62,7 @@ allow_gaps_option = click.option(
     help="With --durable or --group: a message that is not acknowledged in this time is delivered again.",
 )  # fmt: skip
 @click.option("--replay-from", metavar="WHERE", help="Begin with stored events: 'earliest', an offset or a time.")
+@click.option("--retained", is_flag=True, help="Begin with the last value of each topic.")
 @click.option("--log", metavar="NAME", help="Follow this log, from --replay-from on. [the latest]")
 @allow_gaps_option
 @access_arguments
@@ -77,6 +79,7 @@ def sub(
     max_deliver: int | None,
     ack_wait: float | None,
     replay_from: str | None,
+    retained: bool,
     log: str | None,
     allow_gaps: bool,
     access: Access,
@@ -95,6 +98,7 @@ def sub(
         resprout sub 'bank/#' --log bank --replay-from log.bank@41
         resprout sub 'orders/#' --durable billing
         resprout sub 'jobs/#' --group workers --max-deliver 5 --ack-wait 30
+        resprout sub 'state/#' --retained
         resprout sub 'orders/#' --durable archive --when-full spill
 
     A message of a durable subscription counts as processed when it is printed. `resprout end-subscription` ends it.
@@ -124,8 +128,22 @@ def sub(
     _check(filter, where)
     show = as_json if json else as_payload if raw else as_text
     is_told = verbose or sys.stderr.isatty()
+    check_retained(retained, {"--durable": durable, "--group": group, "--replay-from": replay_from, "--log": log})
     work = _follow(
-        filter, where, count, show, access, is_told, durable, group, when_full, redelivery, replay_from, allow_gaps, log
+        filter,
+        where,
+        count,
+        show,
+        access,
+        is_told,
+        durable,
+        group,
+        when_full,
+        redelivery,
+        replay_from,
+        allow_gaps,
+        log,
+        retained,
     )
     run_loop(_print_arriving(work))
     return 0
@@ -164,14 +182,16 @@ async def _follow(
     replay_from: str | None,
     allow_gaps: bool,
     log: str | None,
+    retained: bool,
 ) -> None:
     output = Output(sys.stdout.fileno())
     async with connected(access, _warn) as client:
         inbox: Inbox
         if durable is None and group is None:
             inbox = await client.subscribe(
-                filter, where, when_full=when_full, replay_from=replay_from, allow_gaps=allow_gaps, log=log
-            )
+                filter, where, when_full=when_full, replay_from=replay_from, allow_gaps=allow_gaps, log=log,
+                retained=retained,
+            )  # fmt: skip
         else:
             # With manual acks exactly what was printed counts as processed. Of the last batch, messages beyond --count
             # stay for the next consumer.

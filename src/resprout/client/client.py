@@ -48,6 +48,7 @@ from resprout.client.errors import (
 )
 from resprout.client.following import LogInbox
 from resprout.client.inbox import Batch, Inbox, TypedInbox, plain
+from resprout.client.kv import Bucket
 from resprout.client.logs import LogClient
 from resprout.client.past_events import EventsPage, ReplayingInbox, Start, replay_text
 from resprout.client.publisher import Turns
@@ -77,6 +78,7 @@ from resprout.edge.requests import (
     SubscribeRequest,
     SubscriptionConfirmed,
     SubscriptionEnded,
+    SubscriptionRestarted,
     TakeRequest,
     UnsubscribeRequest,
 )  # fmt: skip
@@ -131,6 +133,7 @@ class Client(LogClient, QueueCalls, Conversing, Subscribing):
             CopiesCounted: lambda news: self._streams[news.stream].count(news.first, news.copies),
             SubscriptionConfirmed: self._confirmed,
             SubscriptionEnded: self._ended,
+            SubscriptionRestarted: self._subscriptions.restart,
             Refused: self._refused,
             RoomAgain: self._room_again,
             SessionLost: self._lost,
@@ -211,6 +214,7 @@ class Client(LogClient, QueueCalls, Conversing, Subscribing):
         redelivery: Redelivery | None,
         replay_from: Start | None,
         allow_gaps: bool,
+        retained: bool,
     ) -> Inbox:
         self._check_open()
         read = partial(self._read_whole, filter, where, allow_gaps=allow_gaps)
@@ -243,7 +247,7 @@ class Client(LogClient, QueueCalls, Conversing, Subscribing):
             )
         inbox = replaying or into or Inbox(self._taken, self._loop, self.unsubscribe)
         subscription = self._subscriptions.add(request, inbox)
-        self._ask(request)
+        self._ask(SubscribeRequest(filter, where, retained))
         try:
             await subscription.confirmed
         except asyncio.CancelledError:
@@ -264,6 +268,10 @@ class Client(LogClient, QueueCalls, Conversing, Subscribing):
     def _missing(self, filter: str) -> TellGap:
         """Tell the program what a subscription that begins in the past has passed over."""
         return lambda journal, gap: self._raise_event(EventsMissing(filter, gap, gap_text(journal, gap)))
+
+    def kv(self, bucket: str) -> Bucket:
+        """Return a key-value bucket (docs/kv.md)."""
+        return Bucket(self, bucket)
 
     async def unsubscribe(self, inbox: Inbox | TypedInbox[Any]) -> None:
         """End every subscription that feeds the inbox; return once no message of them can come any more.
@@ -338,7 +346,10 @@ class Client(LogClient, QueueCalls, Conversing, Subscribing):
     def hear(self, effect: Upward) -> None:
         """Take deliveries and news from the host."""
         if type(effect) is Deliver:
-            self._deliver(effect.messages)
+            if effect.wanted_by is None:
+                self._deliver(effect.messages)
+            else:
+                self._deliver_values(effect)
         elif type(effect) is Answer:
             if effect.token:
                 self._answered(effect.token, effect.body)
@@ -361,6 +372,15 @@ class Client(LogClient, QueueCalls, Conversing, Subscribing):
             inbox.put(batch, part)
         if not parts:  # its subscription was given up
             self._take_soon()
+
+    def _deliver_values(self, effect: Deliver) -> None:
+        """Hand last values to the subscription that begins with them, and to no other."""
+        inbox = self._subscriptions.inbox_of(effect.wanted_by)
+        self._batches.append(batch := Batch(0 if inbox is None else 1))
+        if inbox is None:  # its subscription was given up
+            self._take_soon()
+        else:
+            inbox.put(batch, effect.messages)
 
     def _taken(self, batch: Batch) -> None:
         batch.parts -= 1

@@ -260,6 +260,28 @@ class LogError(ClientError):
     """A log was not created, moved or deleted; the text says why."""
 
 
+class KvError(ClientError):
+    """A key of a bucket was not written or read; the text says why."""
+
+
+class RevisionError(KvError):
+    """A key has another revision than the write expected, so nothing was written."""
+
+    def __init__(self, bucket: str, key: str, expected: int, current: int) -> None:
+        has = f"has revision {current}" if current else "does not exist"
+        wanted = f"not revision {expected}" if expected else "and was to be created"
+        super().__init__(f"key {key!r} of bucket {bucket} {has}, {wanted}")
+        self.key = key
+        self.expected = expected
+        """The revision that the write expected; 0: the key was not to exist."""
+        self.current = current
+        """The revision of the key; 0 if it does not exist."""
+
+
+class OutcomeUnknownError(KvError):
+    """The write of a key may have been applied: brokers remember what became of a client's last writes only."""
+
+
 class GapError(ReadError):
     """Stored events are missing; `gap` says which. All events before the gap were handed out.
 

@@ -24,6 +24,7 @@ from resprout.client.arguments import check_seconds, shown, time_limit, wrong
 from resprout.client.errors import ClosedError, MistypedPayloadError
 from resprout.core.errors import PayloadRefusedError, UsageError
 from resprout.core.message import Message
+from resprout.filters.predicate import Predicate
 
 T = TypeVar("T")
 Decode = Callable[[bytes], T]
@@ -186,6 +187,16 @@ class Inbox:
         self._batches.append((batch, messages))
         if self._waiters:
             self._wake_one()
+
+    def drop_retained(self, predicate: Predicate) -> None:
+        """Drop the last values of a subscription that waits here, because all of them come again."""
+        kept: list[tuple[Batch, Sequence[Message]]] = []
+        for batch, messages in self._batches:
+            if messages and all(one.retained and predicate.matches(one.topic, one.attributes) for one in messages):
+                self._taken(batch)
+            else:
+                kept.append((batch, messages))
+        self._batches = deque(kept)
 
     def end(self, failure: str | None = None, error: type[ClosedError] = ClosedError) -> None:
         if self._over:

@@ -15,7 +15,8 @@ from typing import Final
 
 from resprout.client.arguments import check_count, check_flag
 from resprout.client.errors import ClosedError, CommitError
-from resprout.client.past_events import Answered, AskingClient, Offset, read_offset
+from resprout.client.past_events import Offset, read_offset
+from resprout.client.values import ValueAnswered, ValueClient
 from resprout.core.contract import Request
 from resprout.core.errors import UsageError
 from resprout.core.limits import check_name
@@ -30,7 +31,7 @@ TRIES_MAX: Final = 5
 """Attempts of a forced change, each with the version that the last answer named."""
 
 
-class PositionClient(AskingClient):
+class PositionClient(ValueClient):
     def __init__(self, machine: ClientMachine, host: Host, copies: int) -> None:
         super().__init__(machine, host, copies)
         self._asking: dict[int, asyncio.Future[PositionAnswered | LogChangeAnswered | Refused]] = {}
@@ -99,7 +100,7 @@ class PositionClient(AskingClient):
         finally:
             self._asking.pop(token, None)
 
-    def _answered(self, token: int, news: Answered | PositionAnswered | LogChangeAnswered) -> None:
+    def _answered(self, token: int, news: ValueAnswered | PositionAnswered | LogChangeAnswered) -> None:
         asked = self._asking.get(token)
         if asked is None:
             assert not isinstance(news, PositionAnswered | LogChangeAnswered), "nobody waits for it"

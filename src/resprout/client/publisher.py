@@ -31,6 +31,7 @@ from resprout.client.arguments import wrong
 from resprout.client.errors import ClosedError
 from resprout.client.inbox import Payload, payload_of
 from resprout.client.receipts import BundleReceipt, Receipt, Stream
+from resprout.client.retaining import retained_arguments
 from resprout.core.contract import Request
 from resprout.core.guarantee import STREAMS, Guarantee, GuaranteeName
 from resprout.core.limits import AttributeValue
@@ -269,8 +270,14 @@ class Publisher:
         guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
         keys: Sequence[str] = (),
         attributes: Mapping[str, AttributeValue] | None = None,
+        retain: bool = False,
+        ttl: float | None = None,
     ) -> Receipt:
         """Publish a message and return its receipt: at once, or after a pause when the network does not keep up.
+
+        With `retain`, every broker keeps the message as the last value of its topic, for subscriptions that begin with
+        last values (`retained=True`): until the next one, or an empty one, or for `ttl` seconds. It is published with
+        `total`, whatever `guarantee` says, so that all brokers keep the same one.
 
         The payload is bytes, or a structure that travels as JSON (`client.inbox`). The order of a client's publications
         is that of the calls. UsageError (and nothing was published) for a wrong argument. Cancelling a call that pauses
@@ -280,7 +287,7 @@ class Publisher:
             # Fast path: append to the open bundle, which is scheduled already. `_publish` does the same with checks.
             builder = self._builder
             seq = builder.next
-            if seq < builder.unchecked_end and attributes is None and type(payload) is bytes:
+            if seq < builder.unchecked_end and attributes is None and type(payload) is bytes and not retain:
                 size = len(payload) + PAYLOAD_OVERHEAD
                 left = builder.bytes_left - size
                 if left >= 0 and size < SMALL_BYTES:
@@ -288,6 +295,9 @@ class Publisher:
                     builder.next = seq + 1
                     builder.payloads.append(payload)
                     return Receipt(self._stream, seq)
+        if retain or ttl is not None:
+            keys, attributes = retained_arguments(topic, keys, attributes, retain, ttl)
+            guarantee = Guarantee.TOTAL
         return await self._publish(topic, payload, guarantee, keys, attributes)
 
     async def publish_bundle(
@@ -331,6 +341,19 @@ class Publisher:
         self._topic = None  # what is published next asks for a bundle of its own
         self._flush()
         return BundleReceipt(self._streams[target.stream], seq, seq - len(payloads) + 1)
+
+    def add_retained(
+        self,
+        topic: str,
+        payload: Payload,
+        keys: Sequence[str],
+        attributes: Mapping[str, AttributeValue] | None,
+        retain: bool,
+        ttl: float | None,
+    ) -> Receipt:
+        """Publish a last value without a pause, as `add_publication` does."""
+        keys, told = retained_arguments(topic, keys, attributes, retain, ttl)
+        return self.add_publication(topic, payload, Guarantee.TOTAL, keys, told)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

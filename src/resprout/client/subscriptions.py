@@ -20,10 +20,11 @@ from resprout.client.inbox import Inbox, TypedInbox, inbox_of_type
 from resprout.client.logs import log_of
 from resprout.client.past_events import Start, read_start
 from resprout.client.redelivery import Redelivery
+from resprout.client.retaining import check_retained
 from resprout.core.errors import UsageError
 from resprout.core.message import Message
 from resprout.core.message_fields import NUMBER_MAX
-from resprout.edge.requests import SubscribeRequest
+from resprout.edge.requests import SubscribeRequest, SubscriptionRestarted
 from resprout.filters.index import MatchIndex
 from resprout.filters.predicate import Predicate, parse_predicate
 
@@ -78,6 +79,17 @@ class ClientSubscriptions:
     def inboxes(self, message: Message) -> list[Inbox]:
         """Everyone who is to get it, each once."""
         return self._index.match_any(message.topics, message.attributes)
+
+    def inbox_of(self, request: SubscribeRequest) -> Inbox | None:
+        """Return the inbox of one subscription; None if it was given up."""
+        one = self._all.get(request)
+        return one.inbox if one is not None else None
+
+    def restart(self, news: SubscriptionRestarted) -> None:
+        """Drop the last values that came for a subscription, because all of them come again."""
+        one = self._all.get(SubscribeRequest(news.filter, news.where))
+        if one is not None and one.inbox is not None and not one.confirmed.done():
+            one.inbox.drop_retained(one.predicate)
 
     # -- what happens to one -------------------------------------------------------------------------------------------
 
@@ -189,6 +201,7 @@ class Subscribing:
         redelivery: Redelivery | None,
         replay_from: Start | None,
         allow_gaps: bool,
+        retained: bool,
     ) -> Inbox:
         raise NotImplementedError
 
@@ -213,6 +226,7 @@ class Subscribing:
         *,
         into: Inbox | None = None,
         when_full: WhenFullWord | None = None,
+        retained: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         log: str | None = None,
@@ -241,6 +255,7 @@ class Subscribing:
         where: str | None = None,
         *,
         into: TypedInbox[T] | None = None,
+        retained: bool = False,
         durable: str | None = None,
         group: str | None = None,
         when_full: WhenFullWord | None = None,
@@ -259,6 +274,7 @@ class Subscribing:
         where: str | None = None,
         *,
         into: Inbox | TypedInbox[Any] | None = None,
+        retained: bool = False,
         durable: str | None = None,
         group: str | None = None,
         when_full: WhenFullWord | None = None,
@@ -294,6 +310,9 @@ class Subscribing:
         makes publishers of these topics wait. All plain subscriptions of a client have the same policy. Durable ones
         block by default; they cannot disconnect, but can "spill" to disk.
 
+        With `retained`, the inbox begins with the last value of each topic that matches (`message.retained`), and every
+        later message follows.
+
         With a `type`, each message has a `value` of that type, decoded from its payload on first access.
 
         Each subscription has its own inbox, unless `into` names one. A message that matches several subscriptions comes
@@ -304,6 +323,7 @@ class Subscribing:
         check_kind(into, "into", (Inbox, TypedInbox), "an inbox that subscribe() returned, or None")
         check_flag(manual_ack, "manual_ack")
         check_flag(allow_gaps, "allow_gaps")
+        check_retained(retained, {"durable": durable, "group": group, "replay_from": replay_from, "log": log})
         if window is not None:
             check_count(window, "window", 1, NUMBER_MAX)
         if durable is None and group is None:
@@ -337,7 +357,7 @@ class Subscribing:
         else:
             inbox = await self._subscribe(
                 filter, where, fed, durable, group, when_full, max_pending, window, manual_ack, redelivery,
-                start if start != "latest" else None, allow_gaps,
+                start if start != "latest" else None, allow_gaps, retained,
             )  # fmt: skip
         if type is None:
             return inbox

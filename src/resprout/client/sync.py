@@ -26,6 +26,7 @@ from resprout.client.blocking import (
     BlockingService,
     within,
 )
+from resprout.client.blocking_kv import BlockingBucket
 from resprout.client.client import CLOSE_SECONDS_MAX, Client
 from resprout.client.connect import CONNECT_SECONDS
 from resprout.client.connect import connect as connect_async
@@ -121,9 +122,12 @@ class BlockingClient:
         guarantee: GuaranteeName | Guarantee = Guarantee.CAUSAL,
         keys: Sequence[str] = (),
         attributes: Mapping[str, AttributeValue] | None = None,
+        retain: bool = False,
+        ttl: float | None = None,
         timeout: float | None = None,
     ) -> BlockingReceipt:
-        """Publish a message and return its receipt; it blocks only while the network does not keep up.
+        """Publish a message and return its receipt; it blocks only while the network does not keep up. `retain` and
+        `ttl`: see `resprout.Client.publish`.
 
         UsageError (and nothing was published) for a wrong argument. TimedOutError (and nothing was published) when the
         network does not take more within `timeout` seconds.
@@ -133,6 +137,8 @@ class BlockingClient:
         async def publish() -> Receipt:
             async with time_limit(limit, NO_ROOM):
                 await self._client.wait_for_room()
+            if retain or ttl is not None:
+                return self._client.add_retained(topic, payload, keys, attributes, retain, ttl)
             return self._client.add_publication(topic, payload, guarantee, keys, attributes)
 
         return BlockingReceipt(self._background, self._background.call(publish()))
@@ -165,6 +171,7 @@ class BlockingClient:
         *,
         into: BlockingInbox[Message] | None = None,
         when_full: WhenFullWord | None = None,
+        retained: bool = False,
         replay_from: Start | str | None = None,
         allow_gaps: bool = False,
         log: str | None = None,
@@ -195,6 +202,7 @@ class BlockingClient:
         where: str | None = None,
         *,
         into: BlockingInbox[TypedMessage[T]] | None = None,
+        retained: bool = False,
         durable: str | None = None,
         group: str | None = None,
         when_full: WhenFullWord | None = None,
@@ -214,6 +222,7 @@ class BlockingClient:
         where: str | None = None,
         *,
         into: BlockingInbox[Any] | None = None,
+        retained: bool = False,
         durable: str | None = None,
         group: str | None = None,
         when_full: WhenFullWord | None = None,
@@ -237,7 +246,7 @@ class BlockingClient:
             "into": into.inbox if into is not None else None, "durable": durable, "group": group,
             "when_full": when_full, "max_pending": max_pending, "window": window,
             "manual_ack": True if is_durable else manual_ack, "redelivery": redelivery, "replay_from": replay_from,
-            "allow_gaps": allow_gaps, "log": log, "type": type,
+            "allow_gaps": allow_gaps, "log": log, "type": type, "retained": retained,
         }  # fmt: skip
 
         async def subscribe() -> Any:
@@ -249,6 +258,10 @@ class BlockingClient:
         if is_durable:
             return BlockingDurableInbox(self._background, inbox, manual_ack)
         return BlockingInbox(self._background, inbox)
+
+    def kv(self, bucket: str) -> BlockingBucket:
+        """Return a key-value bucket (docs/kv.md)."""
+        return BlockingBucket(self._background, self._client.kv(bucket))
 
     def end_subscription(self, name: str, *, timeout: float | None = None) -> None:
         """End a durable subscription for all its consumers, without consuming it; SubscribeError when there is none."""

@@ -382,6 +382,8 @@ class Deliver(Effect):
     """Give messages to the subscriber's code."""
 
     messages: Sequence[Message]
+    wanted_by: Any = None
+    """The request of the subscription that these are for; None: all that match."""
 
 
 class Answer(Effect):

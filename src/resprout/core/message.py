@@ -52,6 +52,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     deliveries: int = 1
     """How often the durable subscription has handed it out, this time included, as far as its broker knows: a broker
     that dies may take the last count along. Always 1 for other subscriptions."""
+    retained: bool = False
+    """Whether it is the last value of its topic, given to a new subscription; `position` is -1 then."""
 
     @property
     def stream(self) -> str:

@@ -28,6 +28,7 @@ from resprout.core.message_fields import (
 )
 from resprout.edge.durable_messages import DURABLE_MESSAGES, Span, WhenFull
 from resprout.edge.position_messages import POSITION_MESSAGES
+from resprout.edge.value_messages import VALUE_MESSAGES
 
 _DELIVERED: Final = ReceiptLevel.DELIVERED.bit
 OWN_LIFE: Final = Derived("the life of the client in this session", Otherwise.CUT_OFF, "incarnation")
@@ -148,6 +149,8 @@ class Subscribe(ClientMessage, frozen=True, tag=17):
     when_full: WhenFull = WhenFull.DISCONNECT
     """What the broker does when this client does not read fast enough. All subscriptions of a session share it; the
     last one decides."""
+    retained: bool = False
+    """Whether it begins with the last values of its topics (`RetainedDelivery`)."""
 
 
 class Unsubscribe(ClientMessage, frozen=True, tag=18):
@@ -236,6 +239,8 @@ class Extra(enum.IntEnum):
     """`AskAudience`: it knows where nobody listens."""
     POSITIONS = 5
     """The broker answers `AskPosition` and `ChangeLog`, because it knows logs."""
+    VALUES = 6
+    """The broker holds last values: `Subscribe.retained`, and the questions of `value_messages`."""
 
 
 class Serving(ProtocolMessage, frozen=True, tag=32):
@@ -309,6 +314,13 @@ class Delivery(BundleMessage, frozen=True, tag=36):
     """Whether the publisher waits for `delivered`: acknowledge it at once."""
     tseq: TotalSequence = -1
     """The place in the total order of the first total of the original bundle; the others follow. -1 for others."""
+
+
+class RetainedDelivery(Delivery, frozen=True, tag=342):
+    """The last value of a topic, for a subscription that begins with it. `Subscribed` follows behind the last one."""
+
+    id: BoundedNumber = 0
+    """The subscription."""
 
 
 class PlacedDelivery(Delivery, frozen=True, tag=310):
@@ -465,6 +477,6 @@ CLIENT_MESSAGES = (
     Publish, Subscribe, Unsubscribe, Taken, DropsAcknowledged, Attend, ForgetBrokers, ReadEvents, AskAudience,
     Serving, Subscribed, SubscribeRefused, Unsubscribed, Delivery, Turned, PublishRefused, GoTo, Successors,
     BrokersForgotten, PublicationWaits, HoldTold, SafeCopies, EventRead, EventsEnd, AudienceTold, DeliveriesDropped,
-    PlacedDelivery, TopicsReached,
-    *DURABLE_MESSAGES, *POSITION_MESSAGES,
+    PlacedDelivery, TopicsReached, RetainedDelivery,
+    *DURABLE_MESSAGES, *POSITION_MESSAGES, *VALUE_MESSAGES,
 )  # fmt: skip

@@ -13,6 +13,7 @@ from resprout.edge.durable_messages import Settlement, Span, Standing
 from resprout.edge.messages import EventGap, EventRead
 from resprout.edge.position_messages import LogChange
 from resprout.journal.interface import Flush
+from resprout.values.rows import KnownValue
 
 
 class PublishRequest(msgspec.Struct, frozen=True):
@@ -26,6 +27,13 @@ class PublishRequest(msgspec.Struct, frozen=True):
 class SubscribeRequest(msgspec.Struct, frozen=True):
     filter: str
     where: str | None = None
+    retained: bool = False
+    """Whether it begins with the last values of its topics."""
+
+    @property
+    def plain(self) -> "SubscribeRequest":
+        """The filter and condition alone, by which a client knows its subscriptions."""
+        return SubscribeRequest(self.filter, self.where) if self.retained else self
 
 
 class UnsubscribeRequest(msgspec.Struct, frozen=True):
@@ -164,6 +172,49 @@ class LogChangeAnswered(msgspec.Struct, frozen=True):
     """Reason why the request was refused; empty if it was not."""
 
 
+class ValuesRequest(msgspec.Struct, frozen=True):
+    """Read the last values of topics that match a filter. Answered by `ValuesAnswered` with its token."""
+
+    filter: str
+    after: str = ""
+    """Only topics behind this one, in the order of their names."""
+    payloads: bool = True
+
+
+class OutcomeRequest(msgspec.Struct, frozen=True):
+    """Ask what became of a write of this client to a bucket. Answered by `OutcomeAnswered` with its token, once the
+    write is applied."""
+
+    seq: int
+
+
+class ValuesAnswered(msgspec.Struct, frozen=True):
+    filter: str
+    values: tuple[KnownValue, ...]
+    place: int
+    """The place of the last retained publication that the answer includes."""
+    more: bool = False
+    """Whether more values match behind these."""
+    reason: str = ""
+    """Why the request was refused; empty if it was not."""
+
+
+class OutcomeAnswered(msgspec.Struct, frozen=True):
+    seq: int
+    place: int
+    """The place of the write in the order of totals; -1 if no broker knows any more what became of it."""
+    is_applied: bool
+    current: int
+    """The revision of the key behind the write; 0 if the key does not exist."""
+
+
+class SubscriptionRestarted(msgspec.Struct, frozen=True):
+    """A subscription that begins with last values is asked for again, at another broker: all of them come again."""
+
+    filter: str
+    where: str | None
+
+
 class FlushRequest(msgspec.Struct, frozen=True):
     """Send what was added to `ClientMachine.outgoing`."""
 
@@ -179,6 +230,8 @@ ClientRequest = (
     | AudienceRequest
     | PositionRequest
     | ChangeLogRequest
+    | ValuesRequest
+    | OutcomeRequest
     | FlushRequest
 )
 
@@ -392,6 +445,9 @@ ClientNews = (
     | EventsAnswered
     | PositionAnswered
     | LogChangeAnswered
+    | ValuesAnswered
+    | OutcomeAnswered
+    | SubscriptionRestarted
     | Refused
     | RoomAgain
 )

@@ -30,11 +30,11 @@ from resprout.core.limits import (
 )
 from resprout.mqtt.packets import NO_PROPERTIES, Properties
 from resprout.mqtt.reasons import MqttError, Reason
+from resprout.values.rows import EXPIRES
 
 PREFIX: Final = "mqtt."
 QOS: Final = "mqtt.qos"
 RETAIN: Final = "mqtt.retain"
-EXPIRES: Final = "mqtt.expires"
 PAYLOAD_FORMAT: Final = "mqtt.payload_format"
 CONTENT_TYPE: Final = "mqtt.content_type"
 RESPONSE_TOPIC: Final = "mqtt.response_topic"

@@ -12,10 +12,11 @@ from typing import Final
 from resprout.core.message import Message, MessageId
 from resprout.mqtt.actions import AckMessages, Action, SendPacket
 from resprout.mqtt.encoder import encode
-from resprout.mqtt.mapping import expires_us, is_retained, properties_of, qos_of
+from resprout.mqtt.mapping import expires_us, properties_of, qos_of
 from resprout.mqtt.packets import NO_PROPERTIES, PACKET_ID_MAX, V5, Properties, Publish, Pubrel
 from resprout.mqtt.reasons import FAILURE, Reason, protocol_error
 from resprout.mqtt.records import Flight, Match, Outbound
+from resprout.values.rows import RETAIN_KEY
 
 FINISHED_KEPT: Final = 128
 """Number of completed QoS 2 messages that are remembered, because the tree may redeliver them: more than the number of
@@ -135,7 +136,7 @@ class Outgoing:
         if qos == 0 and message.redelivered:  # the client may have received it, and QoS 0 is at most once
             self._skip(message, out)
             return
-        retain = match.retain_as_published and is_retained(attributes)
+        retain = match.retain_as_published and RETAIN_KEY in message.keys
         if qos == 0 and not self._queue and not self._again and not self._given and self._is_live:
             item = Outbound(message, 0, retain, match.identifiers, expires_us(attributes), False)
             self._send(item, wall_us, out)
@@ -169,7 +170,7 @@ class Outgoing:
             return False
         del self._reserved[packet_id]
         identifiers = () if match is None else match.identifiers
-        retain = match is not None and match.retain_as_published and is_retained(message.attributes)
+        retain = match is not None and match.retain_as_published and RETAIN_KEY in message.keys
         item = Outbound(message, 2, retain, identifiers, expires_us(message.attributes), True, source, packet_id, True)
         self._given = _appended(self._given, item)
         self._flight[packet_id] = item

@@ -16,6 +16,7 @@ waits only for earlier entries of its publisher that may not pass, because clien
 publisher.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
@@ -93,6 +94,12 @@ class LogHoldBack:
     def __iter__(self) -> Iterator[Entry]:
         yield from self._ordered
         yield from self._eventual
+
+    @property
+    def first_ordered(self) -> float:
+        """The place of the first ordered entry that waits; infinity if none does."""
+        entries = self._ordered.entries
+        return entries[0].no if entries else math.inf
 
     @property
     def first(self) -> Entry | None:

@@ -47,10 +47,12 @@ from resprout.scenario.model import (
     RandomOptions,
     Scenario,
     SubscriptionSpec,
+    ValueOptions,
     random_for,
 )
 from resprout.scenario.observe import ClientRows, RowObserver
 from resprout.scenario.source import ScenarioError
+from resprout.scenario.value_app import ValueApp
 from resprout.scenario.workloads import BankApp, ChatterApp, RandomApp
 from resprout.trace import kinds
 from resprout.trace.schema import Row
@@ -60,7 +62,7 @@ class ClientApp:
     """Subscribes, waits, then lets the workloads run side by side."""
 
     def __init__(self, subscriptions: Sequence[SubscriptionSpec], workloads: Sequence[App]) -> None:
-        self._requests = [SubscribeRequest(s.filter, s.where) for s in subscriptions]
+        self._requests = [SubscribeRequest(s.filter, s.where, s.retained) for s in subscriptions]
         self._awaited = {(s.filter, s.where): None for s in subscriptions}
         self._workloads = workloads
         self._begun = False
@@ -132,6 +134,8 @@ class AppMaker:
                 return RandomApp(spec, spec.options, rng, client)
             case ChatterOptions():
                 return ChatterApp(spec, spec.options, rng, client.name)
+            case ValueOptions():
+                return ValueApp(spec, spec.options, rng, client)
 
     def _bank_topics(self) -> list[str]:
         return list(dict.fromkeys(topic for bank in self._banks for topic in bank.topics))
@@ -183,6 +187,8 @@ class Observer(Protocol):
 
     def delivered(self, time_us: int, message: Message) -> None: ...
 
+    def given_value(self, time_us: int, message: Message, request: SubscribeRequest) -> None: ...
+
     def applied(self, time_us: int, applied: Applied) -> None: ...
 
     def read(self, time_us: int, page: PageRead) -> None: ...
@@ -223,7 +229,10 @@ class AppRunner:
         if isinstance(effect, Deliver):
             observe, to_app = self._observer.delivered, self.app.delivered
             for message in effect.messages:
-                observe(now_us, message)
+                if effect.wanted_by is None:
+                    observe(now_us, message)
+                else:
+                    self._observer.given_value(now_us, message, effect.wanted_by)
                 if wishes := to_app(message, now_us):
                     self._grant(wishes)
         else:

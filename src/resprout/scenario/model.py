@@ -98,12 +98,28 @@ class ChatterOptions(msgspec.Struct, frozen=True):
     """An answer is made at once, or after a pause of up to this long. In TOML: `think_max = "5ms"`."""
 
 
-WorkloadOptions = BankOptions | RandomOptions | ChatterOptions
+class ValueOptions(msgspec.Struct, frozen=True):
+    """Last values: a `total` is retained on its topic, others are not. Below `$kv/` it is a write to a key."""
+
+    reads: Share = 0.3
+    """Chance that a client reads last values, before each publication."""
+    conditions: Share = 0.5
+    """Chance that a write to a key says at which revision it expects the key."""
+    removals: Share = 0.15
+    """Chance that a retained publication removes the value of its topic."""
+    churn: Share = 0.0
+    """Chance, before each publication, that the client begins or ends a subscription that begins with last values."""
+    burst: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
+    """Publications made at once on one topic."""
+
+
+WorkloadOptions = BankOptions | RandomOptions | ChatterOptions | ValueOptions
 
 OPTIONS: dict[str, type[WorkloadOptions]] = {
     "bank": BankOptions,
     "random": RandomOptions,
     "chatter": ChatterOptions,
+    "values": ValueOptions,
 }
 """By kind of workload."""
 
@@ -141,6 +157,8 @@ class SubscriptionSpec(msgspec.Struct, frozen=True):
     """What becomes of messages that wait for a durable subscription: one of `DURABLE_WHEN_FULL`."""
     max_pending: int = 0
     """Of one that drops the oldest: how many messages may wait."""
+    retained: bool = False
+    """It begins with the last values of its topics."""
     max_deliver: int = 0
     """Of a durable one: how often a message is handed out before it becomes a dead letter, on the topic `dead/NAME`."""
     ack_wait_us: int = 0
@@ -218,7 +236,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     """What some clients do. A client begins when all its subscriptions are confirmed, and not before `start_us`."""
 
     kind: str
-    """bank, random or chatter."""
+    """bank, random, chatter or values."""
     clients: tuple[str, ...]
     topics: tuple[str, ...]
     keys: int = 100

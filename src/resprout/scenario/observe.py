@@ -11,6 +11,7 @@ from resprout.edge.requests import (
     ClientNews,
     ClientRequest,
     DeliveriesSkipped,
+    OutcomeAnswered,
     Published,
     PublishRequest,
     ReceiptTurned,
@@ -19,10 +20,14 @@ from resprout.edge.requests import (
     SubscribeRequest,
     SubscriptionConfirmed,
     SubscriptionEnded,
+    SubscriptionRestarted,
     UnsubscribeRequest,
+    ValuesAnswered,
+    ValuesRequest,
 )
 from resprout.scenario.app import Applied, PageRead
 from resprout.scenario.observe_logs import page_rows
+from resprout.scenario.observe_values import outcome_row, read_row, value_row
 from resprout.trace import kinds
 from resprout.trace.schema import COLUMNS, Row, texts
 from resprout.trace.summary import Counts
@@ -75,6 +80,10 @@ class ClientRows:
             payload_bytes=len(message.payload),
         )
 
+    def given_value(self, time_us: int, message: Message, request: SubscribeRequest) -> Row:
+        """Of the last value of a topic, for a subscription that begins with it."""
+        return value_row(time_us, self.name, message, request)
+
     def applied(self, time_us: int, applied: Applied) -> Row:
         message = applied.message
         return Row(
@@ -96,8 +105,11 @@ class ClientRows:
         """Of a request for or against a subscription; a publication has its row when it has its number."""
         match request:
             case SubscribeRequest():
-                asked = {"filter": request.filter, "where": request.where, "attributes": self._policy}
+                about = {**(self._policy or {}), **({"retained": "yes"} if request.retained else {})} or None
+                asked = {"filter": request.filter, "where": request.where, "attributes": about}
                 yield self._row(time_us, kinds.SUBSCRIBE, **asked)
+            case ValuesRequest():
+                yield self._row(time_us, kinds.VALUES_ASKED, filter=request.filter)
             case UnsubscribeRequest():
                 yield self._row(time_us, kinds.UNSUBSCRIBE, filter=request.filter, where=request.where)
 
@@ -119,6 +131,12 @@ class ClientRows:
                         yield self._row(time_us, kinds.DROPPED, **origin, seq=seq)
             case Refused():
                 yield from self._refused(time_us, news)
+            case SubscriptionRestarted():
+                yield self._row(time_us, kinds.VALUES_AGAIN, filter=news.filter, where=news.where)
+            case ValuesAnswered():
+                yield read_row(time_us, self.name, news)
+            case OutcomeAnswered():
+                yield outcome_row(time_us, self._identity(Guarantee.TOTAL.stream, news.seq), news)
             case BrokerChanged():
                 yield self._row(time_us, kinds.NOTE, detail=f"{news.name} serves this client now")
             case SessionLost():
@@ -163,6 +181,9 @@ class RowObserver:
 
     def delivered(self, time_us: int, message: Message) -> None:
         self._record(self._rows.delivered(time_us, message))
+
+    def given_value(self, time_us: int, message: Message, request: SubscribeRequest) -> None:
+        self._record(self._rows.given_value(time_us, message, request))
 
     def applied(self, time_us: int, applied: Applied) -> None:
         self._record(self._rows.applied(time_us, applied))
@@ -210,6 +231,9 @@ class ClientCounts:
             time_us, message.publisher, message.epoch, message.seq, message.guarantee, message.hops,
             message.metadata_bytes, len(message.payload),
         )  # fmt: skip
+
+    def given_value(self, time_us: int, message: Message, request: SubscribeRequest) -> None:
+        """Last values that subscriptions begin with are for the judge."""
 
     def applied(self, time_us: int, applied: Applied) -> None:
         """What replicas have in their books is for the judge."""

@@ -193,6 +193,7 @@ def _subscription(table: TomlTable, number: int, row: object) -> SubscriptionSpe
     inner = TomlTable(table.source, (*table.path, "subscribe", number), table.what)
     inner.only((
         "filter", "where", "durable", "group", "when_full", "max_pending", "max_deliver", "ack_wait", "poison", "flaky",
+        "retained",
     ))  # fmt: skip
     when_full = inner.choice("when_full", tuple(DURABLE_WHEN_FULL), "block")
     drops = when_full == "drop_oldest"
@@ -207,12 +208,15 @@ def _subscription(table: TomlTable, number: int, row: object) -> SubscriptionSpe
         inner.flag("group", False),
         when_full,
         inner.integer("max_pending", 1, PENDING_LIMIT, MAX_PENDING) if drops else 0,
+        inner.flag("retained", False),
         inner.integer("max_deliver", 1, NUMBER_MAX) if "max_deliver" in inner else 0,
         inner.duration("ack_wait", 0),
         inner.number("poison", 0, 1, 0.0),
         inner.number("flaky", 0, 1, 0.0),
     )
     _check_retries(inner, subscription)
+    if subscription.retained and subscription.durable is not None:
+        inner.fail("retained", "a durable subscription does not begin with last values")
     if "when_full" in inner and subscription.durable is None:
         inner.fail("when_full", "only what waits for a durable subscription waits for long: give its name, `durable`")
     if subscription.group and subscription.durable is None:

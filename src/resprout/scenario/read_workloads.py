@@ -11,7 +11,16 @@ from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, check_offered
 from resprout.core.limits import check_topic
 from resprout.filters.predicate import topic_matches
-from resprout.scenario.model import OPTIONS, BankOptions, ClientSpec, Mix, RandomOptions, WorkloadOptions, WorkloadSpec
+from resprout.scenario.model import (
+    OPTIONS,
+    BankOptions,
+    ClientSpec,
+    Mix,
+    RandomOptions,
+    ValueOptions,
+    WorkloadOptions,
+    WorkloadSpec,
+)
 from resprout.scenario.read_nodes import CLIENTS_MAX
 from resprout.scenario.reader import TomlTable, suggestion
 
@@ -154,12 +163,14 @@ def _check_company(table: TomlTable, workload: WorkloadSpec, others: Sequence[Wo
                 table.fail("clients", f"client {shared[0]!r} is in another bank already; a client keeps one ledger")
             if workload.options.initial != other.options.initial:
                 table.fail("initial", f"the banks of one scenario begin alike; another has {other.options.initial}")
+        if shared and isinstance(workload.options, ValueOptions) and isinstance(other.options, ValueOptions):
+            table.fail("clients", f"client {shared[0]!r} is in another workload with values: they would get mixed up")
         if shared and _churns(workload) and _churns(other):
             table.fail("clients", f"client {shared[0]!r} is in another workload with churn: they would get mixed up")
 
 
 def _churns(workload: WorkloadSpec) -> bool:
-    return isinstance(workload.options, RandomOptions) and workload.options.churn > 0
+    return isinstance(workload.options, RandomOptions | ValueOptions) and workload.options.churn > 0
 
 
 def _written(field: str) -> str:

@@ -108,6 +108,7 @@ def _subscription(subscription: SubscriptionSpec) -> Any:
     row: dict[str, Any] = {"filter": subscription.filter}
     if subscription.where is not None:
         row["where"] = subscription.where
+    row |= {"retained": True} if subscription.retained else {}
     if subscription.durable is not None:
         row |= {"durable": subscription.durable, "group": subscription.group}
         row |= {"when_full": subscription.when_full} if subscription.when_full != "block" else {}

@@ -28,6 +28,7 @@ from resprout.sim.invariants import (
     check_session_ends,
 )
 from resprout.sim.nodes import Process, Step
+from resprout.sim.value_invariants import EqualValues
 from resprout.sim.world import World
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.parts import BrokerParts
@@ -48,6 +49,7 @@ class Checking:
         self._world = world
         self._period = period
         self._order = OneOrder()
+        self._values = EqualValues()
         self._checks = 0
         self._brokers: dict[Process, ResproutBroker] = {}
         """Brokers of the default stack by process, of every life: to look inside each machine again takes longer."""
@@ -92,6 +94,7 @@ class Checking:
         """
         if not process.held and not self._is_declared_dead(process):
             self._order.check(broker.parts)
+            self._values.check(broker.parts)
 
     def _is_declared_dead(self, process: Process) -> bool:
         for node in self._world.nodes.values():

@@ -33,6 +33,7 @@ from resprout.order.messages import TotalId
 from resprout.stacks.resprout.broker import ResproutBroker
 from resprout.stacks.resprout.forwarding import crosses
 from resprout.stacks.resprout.parts import BrokerParts
+from resprout.stacks.resprout.values import ValueItem
 
 Sessions = Mapping[str, LinkSession]
 """The sessions of a broker's links layer, by peer."""
@@ -108,7 +109,8 @@ def check_subscriber_bytes(parts: BrokerParts, unread: Mapping[ClientSession, li
     for session in parts.sessions.all.values():
         owed = 0
         for entry in unread[session]:
-            if entry.bundle is None or entry.no not in parts.log.entries or not entry.shown:
+            is_kept = entry.no in parts.log.entries or type(entry) is ValueItem
+            if entry.bundle is None or not is_kept or not entry.shown:
                 raise _broken(parts, "I2", f"{session.name} has not taken {entry!r}, which is not in the log as shown")
             owed += ENTRY_BYTES + entry.bundle.cost
         counted = session.owed_bytes + session.dropped_bytes

@@ -27,7 +27,7 @@ dropped. Identity. One row per message."""
 
 SUBSCRIBE: Final = "subscribe"
 """A client asks for a subscription: `filter`, and `where` when it has a condition; `drop_oldest` in the attributes
-where its broker may drop what it does not read."""
+where its broker may drop what it does not read, `retained` where it begins with last values."""
 
 SUBSCRIBED: Final = "subscribed"
 """The subscription is confirmed: from here on nothing that matches is missed. `filter, where`."""
@@ -49,6 +49,22 @@ as asked for again from here on, and is owed anew when it is confirmed again. `d
 APPLIED: Final = "applied"
 """A replica of the bank has executed an operation. Identity of the operation; `attributes` holds `outcome` ('ok' or
 'refused') and, for each account it touched, `topic|key` with the balance after it."""
+
+# last values
+
+VALUE: Final = "value"
+"""A subscription begins with the last value of a topic. Identity, `topic, tseq, filter, where, payload_bytes`; `tseq`
+is the revision, and the filter and condition are those of the subscription."""
+VALUES_AGAIN: Final = "values_again"
+"""A subscription is asked for again at another broker, and all last values come again. `filter, where`."""
+VALUES_ASKED: Final = "values_asked"
+"""A client reads last values: `filter`."""
+VALUES_READ: Final = "values_read"
+"""It gets them: `filter`; `tseq`, the place of the last retained publication that they include; in the attributes, by
+topic, the revision, publisher, incarnation and number of the value, separated by spaces."""
+OUTCOME: Final = "outcome"
+"""A client is told what became of a write to a key. Identity, `tseq`, the place of the write, if the broker knows it;
+`applied` (yes or no) and `current` (the revision of the key behind the write; 0: none) in the attributes."""
 
 # consumers of durable subscriptions; the name of the subscription is `durable` in the attributes of each row
 

@@ -30,6 +30,8 @@ from resprout.edge.messages import (
 )
 from resprout.edge.position_messages import AskPosition, ChangeLog, LogChanged
 from resprout.edge.rights import ANY_NAME, DurableGrant, Rights, is_listed, may_block, may_hear, may_publish
+from resprout.edge.value_messages import AskValues, ValuesTold
+from resprout.values.rows import RETAIN_KEY
 
 TOPICS_KEPT: Final = 1024
 """Decisions about topics that are remembered for one client."""
@@ -61,7 +63,7 @@ class Permit:
         if not self.publishes(bundle.topic):
             return bundle.topic
         for key in bundle.keys:
-            if "#" in key and not self.publishes(topic := key.partition("#")[0]):
+            if "#" in key and key != RETAIN_KEY and not self.publishes(topic := key.partition("#")[0]):
                 return topic
         return None
 
@@ -91,6 +93,7 @@ class Guard:
             AskAudience: self._ask_audience,
             AskPosition: self._ask_position,
             ChangeLog: self._change_log,
+            AskValues: self._ask_values,
         }
 
     def __call__(self, session: ClientSession, message: Any) -> Guarded:
@@ -193,6 +196,14 @@ class Guard:
         if all(map(permit.publishes, message.topics)):
             return message, ()
         return None, (AudienceTold(message.id, True),)
+
+    def _ask_values(self, session: ClientSession, message: AskValues, permit: Permit) -> Guarded:
+        """Last values are for those who may subscribe to them."""
+        if may_hear(permit.rights, session.name, message.filter):
+            return message, ()
+        self._refused(session.name, "it may not subscribe to that")
+        reason = f"{session.name} may not subscribe to {message.filter}"
+        return None, (ValuesTold(message.id, (), -1, reason=reason),)
 
     def _forget(self, session: ClientSession, message: ForgetBrokers, permit: Permit) -> Guarded:
         if permit.rights.operate:

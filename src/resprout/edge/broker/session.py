@@ -34,7 +34,8 @@ class ClientSession:
     broker has agreed to serve it."""
 
     __slots__ = (
-        "accepted", "announced", "asked", "attending", "backlog", "confirmed", "consumes", "copies", "counted",
+        "accepted", "announced", "asked", "attending", "awaits_values", "backlog", "confirmed", "consumes", "copies",
+        "counted",
         "delivered", "delivered_now", "drop_notices", "dropped", "dropped_bytes", "drops_acknowledged", "endings",
         "gaps", "gave", "given", "gone", "grant", "hears", "held_at_once", "identity", "incarnation", "is_arriving",
         "is_inner", "is_internal", "last", "limits", "may_block", "moved", "name", "owed_bytes", "received",
@@ -81,6 +82,8 @@ class ClientSession:
         """Whether every broker knows of it that may have to look after it."""
         self.unsaid: dict[int, Marks] = {}
         """Confirmed subscriptions and their bases, to tell once it is announced."""
+        self.awaits_values: dict[int, Marks | None] = {}
+        """Subscriptions that were not given all their last values: their bases, if they are confirmed."""
         self.asked = False
         """Whether it has sent `Attend`."""
         self.attending = False

@@ -68,7 +68,7 @@ class ClientSessions:
         whose confirmation on nothing is missed. `delivery_of` makes the message that gives an item to a client, or to
         all who read the whole of it. `known_deep`: see `Quotas`."""
         self.serving = serving
-        self._delivery_of = delivery_of or plain_delivery
+        self.delivery_of = delivery_of or plain_delivery
         self._log = log
         self._subscriptions = subscriptions
         self.copies_of = copies_of or (lambda item: serving.faults_tolerated + 1)
@@ -237,6 +237,8 @@ class ClientSessions:
             out.append(Send(session.name, SubscribeRefused(message.id, str(error))))
             return
         session.subscriptions[message.id] = predicate
+        if message.retained:
+            session.awaits_values[message.id] = None
         session.when_full = message.when_full
         users = session.users.get(predicate, 0)
         session.users[predicate] = users + 1
@@ -262,6 +264,12 @@ class ClientSessions:
             if not session.unconfirmed:
                 self.with_unconfirmed.pop(session.name, None)
 
+    def gave_values(self, session: ClientSession, id: int, out: list[Effect]) -> None:
+        """The subscription was given the last values that it begins with: tell the client when it is confirmed."""
+        base = session.awaits_values.pop(id, None)
+        if base is not None:
+            self._say_subscribed(session, id, base, out)
+
     def announced(self, session: ClientSession, out: list[Effect]) -> None:
         """Tell a client its confirmed subscriptions, now that every broker that has to know of the client does."""
         session.announced = True
@@ -276,6 +284,7 @@ class ClientSessions:
             return
         self.quotas.give_back(session, predicate)
         session.unsaid.pop(message.id, None)
+        session.awaits_values.pop(message.id, None)
         session.unconfirmed.get(predicate, {}).pop(message.id, None)
         session.users[predicate] -= 1
         if session.users[predicate] == 0:
@@ -330,10 +339,10 @@ class ClientSessions:
                 if session.is_inner:
                     self.waking[session.name] = session
             elif item.picks is not None and session.name in item.picks:
-                self._give(session, item, self._delivery_of(item, session), out)
+                self._give(session, item, self.delivery_of(item, session), out)
             else:
                 if whole is None:
-                    whole = self._delivery_of(item, None)
+                    whole = self.delivery_of(item, None)
                 self._give(session, item, whole, out)
         publisher: ClientSession | None = item.client
         if publisher is not None and not publisher.gone:
@@ -358,7 +367,7 @@ class ClientSessions:
             if session.is_inner:
                 self.waking[session.name] = session
         else:
-            self._give(session, item, self._delivery_of(item, session), out)
+            self._give(session, item, self.delivery_of(item, session), out)
 
     def let_read(self, session: ClientSession, owed: Owed, items: Iterable[HeldBundle]) -> None:
         """Add a client that has just come to the readers of items that are not shown yet and that it is owed. Called
@@ -400,7 +409,7 @@ class ClientSessions:
             self.waking[session.name] = session
         while session.backlog and session.room > 0:
             item = session.backlog.popleft()
-            self._give(session, item, self._delivery_of(item, session), out)
+            self._give(session, item, self.delivery_of(item, session), out)
 
     def accepted(self, session: ClientSession, bundle: Bundle, prompt: bool) -> None:
         """Turn the receipt to `accepted` before the item has its place; `published` follows."""
@@ -484,6 +493,8 @@ class ClientSessions:
     def _say_subscribed(self, session: ClientSession, id: int, base: Marks, out: list[Effect]) -> None:
         if session.is_inner:
             self._is_confirmed(session, base)
+        elif id in session.awaits_values:
+            session.awaits_values[id] = base
         elif session.announced:
             out.extend([Send(session.name, Subscribed(id, part, more)) for part, more in in_parts(base)])
         else:

@@ -21,10 +21,11 @@ from resprout.edge.messages import (
     DeliveriesDropped,
     Delivery,
     DropsAcknowledged,
+    RetainedDelivery,
     Taken,
     TopicPlace,
 )  # fmt: skip
-from resprout.edge.requests import DeliveriesSkipped
+from resprout.edge.requests import DeliveriesSkipped, SubscribeRequest
 
 MESSAGE_BYTES = 300
 """Approximate memory of a message besides its payload."""
@@ -98,6 +99,28 @@ class Incoming:
             repeat(message.hops), repeat(share), repeat(-1) if message.tseq < 0 else _places(message, seqs),
         )  # fmt: skip
         out.append(Deliver(list(messages)))
+
+    def deliver_retained(
+        self, message: RetainedDelivery, request: SubscribeRequest, broker: str, out: list[Effect]
+    ) -> None:
+        """Unpack the last value of a topic for the subscription that begins with it; it has no position. Raises
+        WireError like `deliver`."""
+        bundle = message.bundle
+        payloads, rows = unpack_payloads(bundle), unpack_attributes(bundle)
+        self.clock = max(self.clock, bundle.stamp)
+        if self._options.takes_at_once:
+            self.taken += 1
+        else:
+            self._keep(message, broker, out)
+        seqs = range(bundle.first, bundle.last + 1)
+        messages = [
+            Message(
+                bundle.publisher, bundle.incarnation, seq, bundle.topic, bundle.keys, bundle.guarantee, row, payload,
+                -1, tseq=place, retained=True,
+            )
+            for seq, row, payload, place in zip(seqs, rows, payloads, _places(message, seqs), strict=True)
+        ]  # fmt: skip
+        out.append(Deliver(messages, request))
 
     def reach(self, places: Iterable[TopicPlace]) -> None:
         """Note that everything of these topics up to these positions is delivered here."""

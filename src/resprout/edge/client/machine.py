@@ -50,6 +50,7 @@ from resprout.edge.messages import (
     PlacedDelivery,
     PublicationWaits,
     PublishRefused,
+    RetainedDelivery,
     SafeCopies,
     Serving,
     Subscribed,
@@ -75,6 +76,7 @@ from resprout.edge.requests import (
     SubscribeRequest,
     SubscriptionConfirmed,
     SubscriptionEnded,
+    SubscriptionRestarted,
     TakeRequest,
     UnsubscribeRequest,
 )  # fmt: skip
@@ -144,6 +146,7 @@ class ClientMachine:
         self._on_message: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             Delivery: self._deliver,
             PlacedDelivery: self._deliver_placed,
+            RetainedDelivery: self._deliver_retained,
             TopicsReached: lambda message, now_us, out: self.incoming.reach(message.places),
             DeliveriesDropped: self._dropped,
             Turned: lambda message, now_us, out: self.publishing.turn(message, out),
@@ -246,6 +249,8 @@ class ClientMachine:
             raise UsageError(f"{len(self._early)} publications wait for the broker to be reached")
 
     def _subscribe(self, request: SubscribeRequest, token: int, out: list[Effect]) -> None:
+        if request.retained and self.serving is not None and not self._offers(Extra.VALUES):
+            raise UsageError(f"{self.serving.stack} holds no last values: the default stack does")
         self._control(self._wanted.subscribe(request))
 
     def _unsubscribe(self, request: UnsubscribeRequest, token: int, out: list[Effect]) -> None:
@@ -401,6 +406,8 @@ class ClientMachine:
         wanted = self._wanted.resume(message.resumed)
         self._controls = list(wanted.asks)
         out.extend(Answer(SubscriptionEnded(request.filter, request.where)) for request in wanted.ended)
+        if before is not None:
+            out.extend(Answer(SubscriptionRestarted(request.filter, request.where)) for request in wanted.restarted)
         if wanted.lost:
             reason = f"{broker} could not carry on {wanted.lost} subscriptions: deliveries may be missing"
             out.append(Answer(SessionLost(reason, over=False)))
@@ -423,6 +430,9 @@ class ClientMachine:
     def _deliver_placed(self, message: PlacedDelivery, now_us: int, out: list[Effect]) -> None:
         self.incoming.deliver(message, self._search.home, out)
         self.incoming.reach((TopicPlace(message.bundle.topic, message.position),))
+
+    def _deliver_retained(self, message: RetainedDelivery, now_us: int, out: list[Effect]) -> None:
+        self.incoming.deliver_retained(message, self._wanted.find_retained(message.id), self._search.home, out)
 
     def _dropped(self, message: DeliveriesDropped, now_us: int, out: list[Effect]) -> None:
         self.incoming.skip(message, self._search.home, out)

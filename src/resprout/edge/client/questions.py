@@ -4,8 +4,8 @@ subscribers, and to store positions in logs.
 Each question goes to the broker that serves; where that broker does not offer it, it is answered here. When the broker
 is lost before it has answered:
 
-- the next broker is asked again whether a topic has subscribers, which changes nothing, and for changes of positions,
-  each of which acts once however often it is requested;
+- the next broker is asked again whether a topic has subscribers, for last values, and what became of a write to a
+  bucket, which changes nothing, and for changes of positions, each of which acts once however often it is requested;
 - a request to forget brokers is answered here: it may or may not have been passed on, and repeating it does no harm;
 - a request for past events is answered here: another broker keeps another journal.
 
@@ -43,12 +43,17 @@ from resprout.edge.requests import (
     ForgetAnswered,
     ForgetRequest,
     LogChangeAnswered,
+    OutcomeAnswered,
+    OutcomeRequest,
     PositionAnswered,
     PositionRequest,
     ReadRequest,
     StoredMessage,
+    ValuesAnswered,
+    ValuesRequest,
 )
-from resprout.filters.predicate import parse_predicate
+from resprout.edge.value_messages import AskOutcome, AskValues, OutcomeTold, ValuesTold
+from resprout.filters.predicate import parse_predicate, topic_matches
 
 QUESTIONS_MAX: Final = 65_536
 """That wait for their answers."""
@@ -146,6 +151,63 @@ class PositionQuestions:
     def begin_session(self) -> None:
         """Ask again in a new session, because answers of the earlier one are lost."""
         self.unsent[:0] = self._sent.values()
+        self._sent = {}
+
+
+class ValueQuestions:
+    """Pending reads of last values, and of outcomes of writes to buckets. The next broker is asked again."""
+
+    def __init__(self) -> None:
+        self.unsent: deque[AskValues | AskOutcome] = deque()
+        self._tokens: dict[int, int] = {}
+        """Tokens of pending requests, by id."""
+        self._sent: dict[int, AskValues | AskOutcome] = {}
+        self._ids = 0
+
+    def ask(self, request: ValuesRequest | OutcomeRequest, token: int) -> None:
+        if len(self._tokens) >= QUESTIONS_MAX:
+            raise UsageError(f"{QUESTIONS_MAX} reads of last values wait for their answers")
+        self._ids += 1
+        if isinstance(request, OutcomeRequest):
+            self.unsent.append(AskOutcome(self._ids, request.seq))
+        else:
+            parse_predicate(request.filter)
+            self.unsent.append(AskValues(self._ids, request.filter, request.after, payloads=request.payloads))
+        self._tokens[self._ids] = token
+
+    def next(self) -> AskValues | AskOutcome | None:
+        """Return the message to send to the current broker, if there is one."""
+        if not self.unsent:
+            return None
+        asked = self.unsent.popleft()
+        self._sent[asked.id] = asked
+        return asked
+
+    def give_up(self, reason: str, out: list[Effect]) -> None:
+        while self.unsent:
+            asked = self.unsent.popleft()
+            if isinstance(asked, AskValues):
+                answer: Any = ValuesAnswered(asked.filter, (), -1, reason=reason)
+            else:
+                answer = OutcomeAnswered(asked.seq, -1, False, 0)
+            out.append(Answer(answer, self._tokens.pop(asked.id)))
+
+    def told(self, message: ValuesTold | OutcomeTold, out: list[Effect]) -> None:
+        """Handle an answer. Raises WireError if an honest broker never sends it."""
+        asked = self._sent.pop(message.id, None)
+        if isinstance(message, ValuesTold) and isinstance(asked, AskValues):
+            if any(not topic_matches(asked.filter, row.topic) for row in message.rows):
+                raise WireError("last values of topics that nobody asked for")
+            answer: Any = ValuesAnswered(asked.filter, message.rows, message.place, message.more, message.reason)
+        elif isinstance(message, OutcomeTold) and isinstance(asked, AskOutcome):
+            answer = OutcomeAnswered(asked.seq, message.place, message.is_applied, message.current)
+        else:
+            raise WireError(f"{type(message).__name__} that nobody asked for")
+        out.append(Answer(answer, self._tokens.pop(message.id)))
+
+    def begin_session(self) -> None:
+        """Ask again in a new session, because answers of the earlier one are lost."""
+        self.unsent.extendleft(reversed(self._sent.values()))
         self._sent = {}
 
 
@@ -335,6 +397,7 @@ class Questions:
         self._forgetting, self._reading, self._audience = forgetting, reading, audience
         positions = self._positions = PositionQuestions()
         changes = self._changes = LogChangeRequests()
+        values = self._values = ValueQuestions()
         self.unsent = False
         """There may be something to send."""
         self.on_request: dict[type, Callable[[Any, int, list[Effect]], None]] = {
@@ -343,6 +406,8 @@ class Questions:
             AudienceRequest: self._asks(audience.ask),
             PositionRequest: self._asks(positions.ask),
             ChangeLogRequest: self._asks(changes.ask),
+            ValuesRequest: self._asks(values.ask),
+            OutcomeRequest: self._asks(values.ask),
         }
         self.on_message: dict[type, Callable[[Any, int, list[Effect]], None]] = {
             BrokersForgotten: lambda message, now_us, out: forgetting.answered(message, out),
@@ -351,6 +416,8 @@ class Questions:
             AudienceTold: lambda message, now_us, out: audience.told(message, out),
             PositionTold: lambda message, now_us, out: positions.told(message, out),
             LogChanged: lambda message, now_us, out: changes.told(message, out),
+            ValuesTold: lambda message, now_us, out: values.told(message, out),
+            OutcomeTold: lambda message, now_us, out: values.told(message, out),
         }
 
     def release(self) -> None:
@@ -382,6 +449,10 @@ class Questions:
             out.append(Send(broker, position))
         while (change := self._changes.next()) is not None:
             out.append(Send(broker, change))
+        if not offers(Extra.VALUES):
+            self._values.give_up(f"{broker} holds no last values: the default stack does", out)
+        while (values := self._values.next()) is not None:
+            out.append(Send(broker, values))
         if not offers(Extra.AUDIENCE):
             self._audience.give_up(out)
         while (question := self._audience.next()) is not None:
@@ -394,4 +465,5 @@ class Questions:
         self._audience.begin_session()
         self._positions.begin_session()
         self._changes.begin_session(out)
+        self._values.begin_session()
         self.unsent = True

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from resprout.core.bundle import Origin
-from resprout.core.errors import UsageError
+from resprout.core.errors import UsageError, WireError
 from resprout.core.message_fields import NOTHING, Marks, Reached, from_marks
 from resprout.edge.durable_messages import WhenFull
 from resprout.edge.messages import HeldSubscription, Subscribe, Subscribed, Unsubscribe
@@ -30,10 +30,12 @@ WishMessage = Subscribe | Unsubscribe
 class Wanting:
     """One subscription of the client."""
 
-    __slots__ = ("base", "confirmed", "ending", "request")
+    __slots__ = ("base", "confirmed", "ending", "request", "retained")
 
     def __init__(self, request: SubscribeRequest) -> None:
-        self.request = request
+        self.request = request.plain
+        self.retained = request.retained
+        """Whether it begins with last values."""
         self.confirmed = False
         self.base: Marks = ()
         """How far origins had come when it was confirmed."""
@@ -48,6 +50,8 @@ class Resumed(msgspec.Struct, frozen=True):
     """Messages to send first."""
     ended: list[SubscribeRequest]
     """Subscriptions whose end was asked for: nothing of them can come any more."""
+    restarted: list[SubscribeRequest]
+    """Subscriptions whose last values all come again."""
     lost: int
     """Confirmed subscriptions that have to be asked for again, and may have missed messages meanwhile."""
 
@@ -69,13 +73,13 @@ class WantedSubscriptions:
 
     def subscribe(self, request: SubscribeRequest) -> Subscribe:
         parse_predicate(request.filter, request.where)
-        if request in self._ids:
+        if request.plain in self._ids:
             raise UsageError(f"already subscribed to {_describe(request)}")
         id = self._next_id
         self._next_id += 1
         self._all[id] = Wanting(request)
-        self._ids[request] = id
-        return Subscribe(id, request.filter, request.where, self.when_full)
+        self._ids[request.plain] = id
+        return Subscribe(id, request.filter, request.where, self.when_full, request.retained)
 
     def unsubscribe(self, request: UnsubscribeRequest) -> Unsubscribe:
         id = self._ids.pop(SubscribeRequest(request.filter, request.where), None)
@@ -106,6 +110,13 @@ class WantedSubscriptions:
             del self._ids[wanting.request]
         return wanting.request
 
+    def find_retained(self, id: int) -> SubscribeRequest:
+        """Return the request of a subscription that waits for last values. Raises WireError if there is none."""
+        wanting = self._all.get(id)
+        if wanting is None or not wanting.retained or wanting.confirmed:
+            raise WireError(f"last values for subscription {id}, which does not wait for any")
+        return wanting.request
+
     # -- another session -----------------------------------------------------------------------------------------------
 
     def hold(self, received: Marks) -> tuple[HeldSubscription, ...]:
@@ -131,6 +142,7 @@ class WantedSubscriptions:
         held = self._held if resumed else frozenset()
         asks: list[WishMessage] = []
         ended: list[SubscribeRequest] = []
+        restarted: list[SubscribeRequest] = []
         lost = 0
         for id, wanting in list(self._all.items()):
             if id in held:
@@ -143,8 +155,11 @@ class WantedSubscriptions:
                 lost += wanting.confirmed
                 wanting.confirmed = False
                 wanting.base = ()
-                asks.append(Subscribe(id, wanting.request.filter, wanting.request.where, self.when_full))
-        return Resumed(asks, ended, lost)
+                request, retained = wanting.request, wanting.retained
+                if retained:
+                    restarted.append(request)
+                asks.append(Subscribe(id, request.filter, request.where, self.when_full, retained))
+        return Resumed(asks, ended, restarted, lost)
 
 
 def bytes_of(marks: Marks) -> int:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from resprout.core.message import Message
 from resprout.mqtt.records import Subscription
-from resprout.net.event_loop import wall_us
 
 if TYPE_CHECKING:
     from resprout.net.mqtt.server import MqttServer
@@ -60,7 +59,7 @@ class RetainedWalks:
                 self._next()
                 continue
             if self._walk is None:
-                self._walk = self._server.retained.walk(subscription.topic_filter, wall_us)
+                self._walk = self._server.broker.books.machine.walk_last_values(subscription.topic_filter)
             steps -= 1
             try:
                 message = next(self._walk)

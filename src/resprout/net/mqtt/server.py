@@ -21,20 +21,18 @@ from resprout.core.contract import EndCode, Note
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import AttributeValue
-from resprout.core.message import Message
 from resprout.edge.rights import may_publish
 from resprout.filters.predicate import topic_matches
 from resprout.links.handshake import shorten
 from resprout.mqtt.actions import OpenSession
 from resprout.mqtt.mapping import is_retained
 from resprout.mqtt.reasons import Reason, reason_name
-from resprout.mqtt.retained import OWNER, STAMP, RetainedStore, size_of
 from resprout.mqtt.session import ServerLimits, ServerSession
 from resprout.net.accounts import MqttAccount
 from resprout.net.address import Address, ListeningPlace, take_place
 from resprout.net.connection_limits import ConnectionCounts, Unidentified, is_local, source_of
 from resprout.net.door import Door
-from resprout.net.event_loop import HeavyLine, epoch_us, now_us, wall_us
+from resprout.net.event_loop import HeavyLine, epoch_us, now_us
 from resprout.net.mqtt.connection import MqttConnection
 from resprout.net.mqtt.driver import ConnectionDriver
 from resprout.net.mqtt.layers import Layer, Layers, TlsLayer, WebSocketLayer, websocket_library
@@ -42,11 +40,12 @@ from resprout.net.mqtt.opening import SessionOpening
 from resprout.net.mqtt.orphans import Orphans
 from resprout.net.mqtt.proxy import is_proxy
 from resprout.net.mqtt.settings import SCHEMES, MqttSettings
-from resprout.net.mqtt.shared import RETAINED_KEYS, SharedState
+from resprout.net.mqtt.shared import SharedState
 from resprout.net.mqtt.sources import DurableSource
 from resprout.net.mqtt.sys_topics import attributes_for, figures_of
 from resprout.net.mqtt.tree_session import TreeSession
 from resprout.net.tls import Keyring, Tls
+from resprout.values.rows import RETAIN_KEY
 
 if TYPE_CHECKING:
     from resprout.net.broker import RunningBroker
@@ -114,7 +113,6 @@ class MqttServer:
             keep_alive_max=settings.keep_alive_max,
             connect_seconds=settings.connect_seconds,
         )
-        self.retained = RetainedStore(settings.retained_bytes_max)
         self._shared: SharedState | None = None
         self.serving = asyncio.Event()
         """Event that is set once MQTT clients can connect."""
@@ -129,12 +127,12 @@ class MqttServer:
             self._places[kind] = await take_place(address)
 
     def begin(self, broker: "RunningBroker") -> None:
-        """Accept MQTT clients as soon as this broker has joined the tree and has the retained messages."""
+        """Accept MQTT clients as soon as this broker has joined the tree and has the sessions."""
         if broker.stack != STACK:
             raise UsageError(f"MQTT needs the stack {STACK!r}; this broker runs {broker.stack!r}")
         self._broker = broker
         broker.books.mqtt = self
-        self._shared = SharedState(broker, self.retained, self._note)
+        self._shared = SharedState(broker, self._note)
         self._serving_task = self._run(self._serve(self._shared))
 
     async def _serve(self, shared: SharedState) -> None:
@@ -155,8 +153,8 @@ class MqttServer:
         attributes = attributes_for(period_s)
         for topic, text in figures_of(self.broker.name, self.account(), since_s).items():
             with contextlib.suppress(UsageError):  # the store is full: skip this figure
-                told, keys = self.retaining(topic, text.encode(), attributes)
-                shared.publish(topic, text.encode(), Guarantee.CAUSAL, told, keys)
+                guarantee, keys = self.retaining(topic, text.encode(), attributes, Guarantee.CAUSAL)
+                shared.publish(topic, text.encode(), guarantee, attributes, keys)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = self.loop.create_task(work)
@@ -323,7 +321,8 @@ class MqttServer:
     # -- what is told --------------------------------------------------------------------------------------------------
 
     def account(self) -> MqttAccount:
-        figures = self.figures
+        figures, machine = self.figures, self.broker.books.machine
+        retained, retained_bytes = machine.value_count if machine is not None else (0, 0)
         return MqttAccount(
             addresses=tuple([f"{SCHEMES[kind]}://{address}" for kind, address in self.addresses.items()]),
             sessions=len(self.sessions),
@@ -336,8 +335,8 @@ class MqttServer:
             bytes_sent=figures.bytes_sent,
             publications=figures.published,
             deliveries=figures.delivered,
-            retained=len(self.retained),
-            retained_bytes=self.retained.bytes,
+            retained=retained,
+            retained_bytes=retained_bytes,
         )
 
     def protocol_of(self, client: str) -> str:
@@ -363,24 +362,15 @@ class MqttServer:
         return Guarantee.CAUSAL
 
     def retaining(
-        self, topic: str, payload: bytes, attributes: dict[str, AttributeValue], owner: str | None = None
-    ) -> tuple[dict[str, AttributeValue], tuple[str, ...]]:
-        """Return the attributes and keys of a publication, with stamp and owner if it is retained. `owner` is the
-        identity of the client. Raises UsageError if the store is full, or the owner's part of it."""
+        self, topic: str, payload: bytes, attributes: dict[str, AttributeValue], guarantee: Guarantee
+    ) -> tuple[Guarantee, tuple[str, ...]]:
+        """Return the guarantee and the keys of a publication: a retained one is a total (docs/kv.md). Raises UsageError
+        if it cannot be retained."""
         if not is_retained(attributes):
-            return attributes, ()
-        if owner:
-            attributes = {**attributes, OWNER: owner}
-        if payload:
-            message = Message("", 0, 0, topic, (), Guarantee.CAUSAL, attributes, payload, 0)
-            size = size_of(message)
-            if not self.retained.fits(topic, size):
-                raise UsageError(
-                    "the retained message store is full: remove some messages, or raise retained_bytes_max"
-                )
-            if owner and not self.retained.leaves_room(topic, size, owner):
-                raise UsageError(f"{owner} has half of what others leave of the retained message store: remove some")
-        return {**attributes, STAMP: self.retained.next_stamp(topic, wall_us())}, RETAINED_KEYS
+            return guarantee, ()
+        if payload and (excess := self.broker.books.machine.excess_of_value(topic, len(payload))):
+            raise UsageError(f"{topic} cannot be retained: {excess}")
+        return Guarantee.TOTAL, (RETAIN_KEY,)
 
     def publish_for(
         self,
@@ -396,7 +386,7 @@ class MqttServer:
         if entrance.fault or (entrance.rights is not None and not may_publish(entrance.rights, topic)):
             raise UsageError(f"{session.name} may not publish on {topic}")
         if self._shared is not None:
-            attributes, keys = self.retaining(topic, payload, attributes, session.who.identity)
+            guarantee, keys = self.retaining(topic, payload, attributes, guarantee)
             self._shared.publish(topic, payload, guarantee, attributes, keys)
 
     async def leave_share(self, source: DurableSource) -> None:

@@ -48,8 +48,6 @@ class MqttSettings(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive_max: int = 3_600
     """Maximum keep alive in seconds, also used if a client requests 0. MQTT 5 clients learn it from CONNACK; it is
     enforced for all versions."""
-    retained_bytes_max: int = 64 << 20
-    """Maximum size of all retained messages in the network, in bytes."""
     sys_seconds: int = 10
     """Interval in seconds between publications of `$SYS` topics; 0 disables them."""
 
@@ -74,6 +72,5 @@ MQTT_COUNTS: Final = {
     "session_expiry_max": (0, NEVER - 1),
     "keep_alive_max": (1, 65_535),
     "sys_seconds": (0, 86_400),
-    "retained_bytes_max": (0, 1 << 34),
 }
 """Minimum and maximum of the numbers in the file."""

@@ -1,11 +1,10 @@
-"""State shared by all MQTT brokers: retained messages and session notes.
+"""State shared by all MQTT brokers: session notes. Retained messages are last values, which every broker holds.
 
-A retained publication names a key of the topic `$mqtt/retained`, so it reaches the subscribers of that topic and of its
-own topic atomically. Each MQTT broker has a client that subscribes to it and stores the last message of each topic
-(`mqtt.retained`). A broker that starts subscribes, then requests the state of another broker (`$mqtt/sync`), and only
-then accepts MQTT clients. Subscribing first means that it misses nothing, and merging is idempotent.
+Each MQTT broker has a client that subscribes to the notes. A broker that starts subscribes, then requests the state of
+another broker (`$mqtt/sync`), and only then accepts MQTT clients. Subscribing first means that it misses nothing, and
+merging is idempotent.
 
-The state is in memory only: if all MQTT brokers are down at the same time, retained messages and sessions are lost.
+The state is in memory only: if all MQTT brokers are down at the same time, sessions are lost.
 """
 
 import asyncio
@@ -21,20 +20,14 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
 from resprout.edge.requests import AudienceAnswered, RoomAgain, SessionBegan, SubscriptionConfirmed
-from resprout.mqtt.retained import RetainedStore
-from resprout.net.event_loop import wall_us
 from resprout.net.host import Upward
 from resprout.net.in_process import OpenerCredentials
 from resprout.net.mqtt.embedded import EmbeddedClient, reason_of_end
-from resprout.net.mqtt.pages import merge_page, pages_of
 from resprout.net.mqtt.records import CHECK, OWN_KEYS, SESSIONS, SessionNote, SessionRecords
 
 if TYPE_CHECKING:
     from resprout.net.broker import RunningBroker
 
-RETAINED: Final = "$mqtt/retained"
-RETAINED_KEYS: Final = (f"{RETAINED}#retained",)
-"""Keys of a retained publication."""
 SYNC: Final = "$mqtt/sync"
 HOMES: Final = "$mqtt/homes/"
 """Prefix of the topics to which MQTT brokers subscribe to show that they run: one for each process."""
@@ -46,8 +39,6 @@ ANSWER_SECONDS: Final = 5.0
 CHECK_SECONDS: Final = 15.0
 """Timeout for a `total`, which is delayed while a repair runs."""
 TRIES_MAX: Final = 6
-EXPIRE_SECONDS: Final = 5.0
-"""Interval between removals of expired messages. Expired messages are never delivered."""
 PAUSE_SECONDS: Final = 0.5
 """Delay before creating a new client after its session ended."""
 
@@ -81,7 +72,6 @@ class StatePage(msgspec.Struct, frozen=True, tag="page", array_like=True):
     name: str
     number: int
     is_last: bool
-    of_sessions: bool
     data: bytes
 
 
@@ -92,8 +82,7 @@ _decoder: Final = msgspec.msgpack.Decoder(_Said)
 class SharedState:
     """Shared state of one broker. `broker` provides the current host, `note` receives messages for the operator."""
 
-    def __init__(self, broker: "RunningBroker", store: RetainedStore, note: Callable[[Note], None]) -> None:
-        self.store = store
+    def __init__(self, broker: "RunningBroker", note: Callable[[Note], None]) -> None:
         self._broker = broker
         self._note = note
         self.records = SessionRecords()
@@ -165,9 +154,7 @@ class SharedState:
                 if synced.done():
                     synced.result()
                     self.ready.set()
-                    while not over.done():
-                        await asyncio.wait((over,), timeout=EXPIRE_SECONDS)
-                        self.store.expire(wall_us())
+                    await over
             finally:
                 synced.cancel()
                 over.cancel()
@@ -177,11 +164,10 @@ class SharedState:
     async def _sync(self, client: EmbeddedClient) -> None:
         """Subscribe, then merge the state of another broker."""
         await self._next(SessionBegan, None)
-        client.subscribe(RETAINED)
         client.subscribe(SESSIONS)
         client.subscribe(self._topic_of(self.name))
         client.subscribe(HOMES + self.home)
-        while len(self._confirmed) < 4:
+        while len(self._confirmed) < 3:
             await self._next(SubscriptionConfirmed, None)
         for _ in range(TRIES_MAX):
             client.ask_audience(SYNC)
@@ -191,7 +177,7 @@ class SharedState:
             if await self._merge_from_another(client):
                 break
         else:
-            detail = "no broker sent its retained messages: older ones may be missing at this broker"
+            detail = "no broker sent its MQTT sessions: some may be missing at this broker"
             self._note(Note("note", {"detail": detail}))
         client.subscribe(SYNC)
         await self._next(SubscriptionConfirmed, None)
@@ -210,10 +196,7 @@ class SharedState:
                 return False
             if page.name != offer.name or page.number != number:
                 continue
-            if page.of_sessions:
-                self.records.merge(page.data)
-            else:
-                merge_page(self.store, page.data, wall_us())
+            self.records.merge(page.data)
             if page.is_last:
                 return True
             number += 1
@@ -259,7 +242,6 @@ class SharedState:
         else:
             if (note := self.records.apply(message)) is not None:
                 self.ended(note)
-            self.store.put(message, wall_us())
 
     def _handle_sync(self, client: EmbeddedClient, message: Message) -> None:
         """Handle a message of the synchronisation protocol. Any client with the right to publish there can send one, so
@@ -276,11 +258,9 @@ class SharedState:
             if SYNC in self._confirmed:
                 self._send_sync(client, self._topic_of(said.asker), HasState(said.question, self.name))
         elif said.to == self.name:
-            pages = [(False, data) for data in pages_of(self.store)]
-            pages += [(True, data) for data in self.records.pages()]
-            for number, (of_sessions, data) in enumerate(pages):
-                is_last = number == len(pages) - 1
-                page = StatePage(said.question, self.name, number, is_last, of_sessions, data)
+            pages = list(self.records.pages())
+            for number, data in enumerate(pages):
+                page = StatePage(said.question, self.name, number, number == len(pages) - 1, data)
                 self._send_sync(client, self._topic_of(said.asker), page)
 
     def _send_sync(self, client: EmbeddedClient, topic: str, said: Any) -> None:

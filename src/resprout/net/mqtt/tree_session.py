@@ -169,7 +169,7 @@ class TreeSession:
         keys: tuple[str, ...] = (),
     ) -> tuple[str, int]:
         """Publish in the tree and return stream and number. Raises UsageError if the publication is invalid."""
-        attributes, more = self._server.retaining(topic, payload, attributes, self.who.identity)
+        guarantee, more = self._server.retaining(topic, payload, attributes, guarantee)
         placed = self.client.publish(topic, payload, guarantee, attributes, keys + more)
         self._server.figures.published += 1
         return placed

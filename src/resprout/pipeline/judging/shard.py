@@ -11,6 +11,7 @@ import numpy as np
 
 from resprout.audit import logs as audited_logs
 from resprout.audit.durable import NO_DURABLES, unjudged_note
+from resprout.audit.values import NO_VALUES, VALUE_RULES
 from resprout.audit.verdict import MET_TIME_LIMIT, RULES
 from resprout.core.guarantee import Guarantee
 from resprout.pipeline.judging.bank import AppliedRows, Replicas
@@ -22,6 +23,7 @@ from resprout.pipeline.judging.deliveries import Checks, Deliveries, Subscriber
 from resprout.pipeline.judging.logs import LogOrders, PlacedTotals
 from resprout.pipeline.judging.totals import Places, SeenTotals, TotalOrderArrays
 from resprout.trace import kinds
+from resprout.values.rows import RETAIN_KEY
 
 
 class ShardFindings(msgspec.Struct):
@@ -164,6 +166,8 @@ def _nothing_to_judge(context: Context, strongest: int, order: TotalOrderArrays,
         reasons |= dict.fromkeys(audited_logs.LOG_RULES, audited_logs.NO_LOGS)
     elif not context.logs.reads:
         reasons["log_read"] = audited_logs.NO_READS
+    retains = RETAIN_KEY in context.words.keys.texts
+    reasons |= dict.fromkeys(VALUE_RULES, "Spark does not judge last values" if retains else NO_VALUES)
     if not context.receipts.count and not context.receipts.refused_count:
         reasons["receipt"] = "no client got a receipt"
     return reasons

@@ -17,6 +17,7 @@ from resprout.sim.classes.logs import logs
 from resprout.sim.classes.machines import blackout, disks, hung, in_turn, moved_clocks, restarts, rolling
 from resprout.sim.classes.queues import queues
 from resprout.sim.classes.tree import cut_repairs, newcomers, totals
+from resprout.sim.classes.values import kv, retained
 from resprout.sim.mishaps import with_mishaps
 from resprout.sim.run import Trial
 
@@ -40,12 +41,14 @@ CLASSES: Final[Mapping[str, Callable[[int], Trial]]] = MappingProxyType(
         "doubled-names": doubled_names,
         "hung": hung,
         "in-turn": in_turn,
+        "kv": kv,
         "logs": logs,
         "moved-clocks": moved_clocks,
         "newcomers": newcomers,
         "producers": producers,
         "queues": queues,
         "restarts": restarts,
+        "retained": retained,
         "rolling": rolling,
         "slow-links": slow_links,
         "spilling": spilling,

@@ -77,7 +77,7 @@ def logs(seed: int) -> Trial:
     work = [msgspec.structs.replace(each, start_us=begin_us + each.start_us // 4) for each in drawn.workloads]
     scenario = msgspec.structs.replace(drawn, workloads=tuple(work))
     if what == "blackout":
-        return _blackout(rng, scenario, begin_us)
+        return killed_at_once(rng, LogsTrial(scenario), begin_us)
     if what == "restart":
         names = rng.sample(brokers, rng.choice((1, len(brokers))))
         faults = [FaultSpec(begin_us + rng.randint(0, 1_500_000), FaultKind.RESTART, tuple(names))]
@@ -159,10 +159,9 @@ def _full_disks(rng: Random, scenario: Scenario, begin_us: int) -> list[FaultSpe
     return faults
 
 
-def _blackout(rng: Random, scenario: Scenario, begin_us: int) -> Trial:
+def killed_at_once(rng: Random, trial: Trial, begin_us: int) -> Trial:
     """Kill all brokers, once or twice, and let them return with their disks."""
-    names = [broker.name for broker in scenario.brokers]
-    trial = LogsTrial(scenario)
+    names = [broker.name for broker in trial.scenario.brokers]
     from_us = begin_us
     for number in range(rng.randint(1, BLACKOUTS_MAX)):
         rehearsal = rehearse(trial)
@@ -182,7 +181,7 @@ def _blackout(rng: Random, scenario: Scenario, begin_us: int) -> Trial:
         ]
         faults = sorted((*trial.scenario.faults, *back), key=lambda fault: fault.at_us)
         scenario = msgspec.structs.replace(trial.scenario, faults=tuple(faults))
-        trial = LogsTrial(scenario, (*trial.at_events, blow))
+        trial = type(trial)(scenario, (*trial.at_events, blow))
     return trial
 
 

@@ -58,6 +58,7 @@ from resprout.stacks.resprout.messages import (
     Recollected,
     Recollection,
     Revived,
+    ValuesRecollected,
     Welcome,
 )
 from resprout.stacks.resprout.options import ResproutOptions
@@ -100,7 +101,7 @@ RESPROUT = Stack(
         ),
         Family.REPAIR: (
             AttachRequest, NotMember, Attach, Grant, ParcelRows, ParcelEnd, TotalCopy, Republished, Recollect,
-            Recollected, Recollection, Revived,
+            Recollected, ValuesRecollected, Recollection, Revived,
         ),
         Family.CLIENTS: (
             *CLIENT_MESSAGES, ListenersChanged, ListenersHeard, ClientBegan, DurableKnown, DurableHeard, DurableDone,

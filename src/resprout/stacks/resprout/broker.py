@@ -6,6 +6,7 @@ of a repair in `repair/`. `overlay` decides who lives. The tables are those of `
 """
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 from resprout.core.contract import (
@@ -24,6 +25,7 @@ from resprout.core.contract import (
     Timer,
     Writable,
 )  # fmt: skip
+from resprout.core.message import Message
 from resprout.edge.broker.ghosts import GhostOver
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import (
@@ -46,6 +48,7 @@ from resprout.edge.messages import (
     Unsubscribe,
 )
 from resprout.edge.requests import LeaveRequest, LookForRequest
+from resprout.edge.value_messages import AskOutcome, AskValues
 from resprout.logs.messages import LOG_MESSAGES
 from resprout.order.messages import (
     Closed,
@@ -112,6 +115,7 @@ from resprout.stacks.resprout.messages import (
     Superseded,
     TakenIn,
     TreeChanged,
+    ValuesRecollected,
 )
 from resprout.stacks.resprout.options import ResproutOptions
 from resprout.stacks.resprout.parts import BrokerParts
@@ -200,6 +204,8 @@ class ResproutBroker(Shell):
                 (parts.shares.watched, parts.shares.look),
                 (parts.log.stuck, parts.shares.look_at_copies),
                 (parts.pauses.unsaid, parts.pauses.say),
+                (parts.values.late, parts.values.settle),
+                (parts.values.giving, parts.values.given),
                 parts.reporting.end_step,
                 *([parts.until_safe.forget] if parts.until_safe is not None else []),
                 *([parts.disk.end] if parts.disk is not None else []),
@@ -240,6 +246,20 @@ class ResproutBroker(Shell):
         """Return whether a subscription in the network may match the topic; True while this broker is not certain."""
         return self.parts.audience.may_exist((topic,))
 
+    def walk_last_values(self, topic_filter: str) -> Iterator[Message | None]:
+        """Return the last values of topics that match step by step, for what runs inside this broker."""
+        return self.parts.values.walk(topic_filter)
+
+    @property
+    def value_count(self) -> tuple[int, int]:
+        """Last values, and their bytes of memory."""
+        store = self.parts.values.store
+        return len(store), store.bytes
+
+    def excess_of_value(self, topic: str, cost: int) -> str:
+        """Return why a publication of these bytes cannot be retained on a topic; nothing if it can."""
+        return self.parts.values.excess(topic, cost)
+
     def status(self) -> StackStatus:
         return account.status_of(self.parts, self.from_non_neighbours, self.out_of_bounds)
 
@@ -271,14 +291,15 @@ class ResproutBroker(Shell):
         book, durables, totals = parts.client_book, parts.durables, parts.total_delivery
         restart = () if revival is None else (
             on(Recollected, revival.recollected), on(Recollection, revival.recollection),
-            on(Republished, revival.restored), on(Revived, revival.revived),
+            on(ValuesRecollected, revival.values_told), on(Republished, revival.restored), on(Revived, revival.revived),
         )  # fmt: skip
         return dict((
             # clients
             on(Attend, parts.served.attend), on(Publish, parts.publishing.publish), on(Taken, parts.served.taken),
             on(DropsAcknowledged, parts.sessions.drops_acknowledged), on(ForgetBrokers, parts.forgetting.asked),
             on(Subscribe, parts.wishes.postponed.ask), on(Unsubscribe, parts.wishes.postponed.ask),
-            on(AskAudience, parts.audience.asked), on(Consume, durables.consume),
+            on(AskAudience, parts.audience.asked), on(AskValues, parts.values.ask),
+            on(AskOutcome, parts.values.ask_outcome), on(Consume, durables.consume),
             on(Acknowledge, durables.consumers.acknowledge), on(Replayed, durables.consumers.replayed),
             on(Settle, durables.settle),
             on(EndSubscription, durables.end_subscription),
@@ -384,6 +405,7 @@ class ResproutBroker(Shell):
             parts.pauses.tick()
             parts.served.settle()
             parts.ghost_expiry.tick()
+            parts.values.expire()
             parts.served.tell_successors()
             parts.waits.tick()
         parts.reunion.tick()

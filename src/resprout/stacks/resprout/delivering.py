@@ -27,13 +27,14 @@ class Delivering:
         self._log = log
         self._sessions = sessions
         self._reports = reports
+        self.next_to_show = log.next_to_show
+        """Returns the next entry to show. `values.ValueDesk` replaces it while something waits for its turn."""
         self.stand_ins: dict[int, tuple[Entry, Entry]] = {}
         """By `id` of a plain entry: that entry, and the total of the same bundle that counts as delivered with it."""
 
     def show(self) -> None:
         """Show local readers every entry that the hold-back queue releases: safe, and not behind one that is not."""
-        next_to_show = self._log.next_to_show
-        while (entry := next_to_show()) is not None:
+        while (entry := self.next_to_show()) is not None:
             self._sessions.show(entry, self._life.out)
 
     def stand_in(self, plain: Entry, total: Entry) -> None:

@@ -33,14 +33,17 @@ from resprout.stacks.resprout.former import (
     KeptDurable,
     KeptListeners,
     KeptMarks,
+    KeptReached,
     KeptRoster,
     KeptWish,
+    KeptWrite,
     Roster,
     bundle_record,
     encode,
 )
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.lost_brokers import LostBrokers
+from resprout.values.store import AppliedWrite, LastValues
 
 SLACK: Final = 16
 """So many records that nobody needs are not worth writing others again."""
@@ -58,11 +61,13 @@ class DiskLog:
         lost: LostBrokers,
         index: MatchIndex[str],
         durables: Callable[[], Iterable[DurableState]],
+        values: Callable[[], LastValues],
     ) -> None:
-        """`index` holds the subscriptions of clients and ghosts. `durables` returns all durable subscriptions, as they
-        are now."""
+        """`index` holds the subscriptions of clients and ghosts. `durables` returns all durable subscriptions, and
+        `values` all last values, as they are now."""
         self._index = index
         self._durables = durables
+        self._values = values
         self._life = life
         self._links = links
         self._sessions = sessions
@@ -119,6 +124,20 @@ class DiskLog:
     ) -> None:
         self._write(KeptDone(subscription, term, marks, spans, drops, tries))
 
+    def wrote(self, applied: AppliedWrite) -> None:
+        """Write what a retained publication did."""
+        self._write(KeptWrite(*applied))
+
+    def all_values(self) -> None:
+        """Write all last values and outcomes, in place of those that were written before."""
+        values = self._values()
+        if values.place >= 0:
+            self._write(KeptReached(values.place))
+            for value in values.values():
+                self._write(KeptWrite(value.topic, value.revision, True, value, None))
+            for outcome in values.outcomes():
+                self._write(KeptWrite("", outcome.place, False, None, outcome))
+
     def asked(self, predicates: Iterable[Predicate]) -> None:
         """Write those subscriptions that a client has asked for in this step and that are hidden from wildcards."""
         for wish in [_wish(predicate) for predicate in predicates if _is_hidden(predicate)]:
@@ -150,7 +169,10 @@ class DiskLog:
             self._write_roster()
         kept = self._kept
         needed = [(entry, sent_to) for entry, sent_to in kept if entry is not None and entry.bundle is not None]
-        if self._old or len(kept) <= SLACK + 2 * (len(needed) + len(self._durable)) + len(self._gone) // 4:
+        if (
+            self._old
+            or len(kept) <= SLACK + 2 * (len(needed) + len(self._durable) + self._values().count) + len(self._gone) // 4
+        ):
             return
         needed = self._take_oldest()
         while len(self._gone) > ORIGINS_KEPT:
@@ -161,6 +183,7 @@ class DiskLog:
         self._write(KeptListeners(tuple(self._listening), ()))
         for state in self._durables():
             self._write(KeptDurable(state))
+        self.all_values()
         for entry, sent_to in needed:
             self.keep(entry, sent_to)
         self._life.forget_records(len(kept))
@@ -184,7 +207,9 @@ class DiskLog:
             kept.popleft()
         return needed
 
-    def _write(self, kept: KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone) -> None:
+    def _write(
+        self, kept: KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone | KeptWrite | KeptReached
+    ) -> None:
         self._kept.append((None, ()))
         self._life.persist(encode(kept))
 

@@ -14,6 +14,7 @@ from resprout.core.message_fields import Epoch, Mark, Marks, raise_to
 from resprout.edge.durable_messages import NO_DROPS, Drops, Spans, Tries
 from resprout.overlay.messages import Life
 from resprout.stacks.resprout.durable_state import STATE_MARKS_MAX, DurableProgress, DurableState
+from resprout.values.rows import KnownOutcome, KnownValue, ValueRow, ValuesReached
 
 BundleKey = tuple[str, str, int, int]
 """(publisher, stream, incarnation, first number): whatever its stamp."""
@@ -94,7 +95,25 @@ class KeptDone(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     tries: tuple[Tries, ...] = ()
 
 
-_Kept = KeptBundle | KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone
+class KeptWrite(msgspec.Struct, frozen=True, array_like=True, tag="write"):
+    """What one retained publication did here (`values.store.AppliedWrite`)."""
+
+    topic: str
+    place: int
+    is_applied: bool
+    value: KnownValue | None
+    outcome: KnownOutcome | None
+
+
+class KeptReached(msgspec.Struct, frozen=True, array_like=True, tag="reached"):
+    """All last values follow, up to this place; those before this record do not count."""
+
+    place: int
+
+
+_Kept = (
+    KeptWrite | KeptReached | KeptBundle | KeptRoster | KeptWish | KeptMarks | KeptListeners | KeptDurable | KeptDone
+)
 encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Kept).decode
 
@@ -125,6 +144,10 @@ class Former:
         self._listeners: set[str] = set()
         self._durables: dict[str, DurableState] = {}
         self._done: dict[str, DurableProgress] = {}
+        self._values: dict[str, KnownValue] = {}
+        self._outcomes: dict[tuple[str, int, int], KnownOutcome] = {}
+        """By writer, life and number."""
+        self._values_place = -1
         self._wishes: dict[FormerWish, None] = {}
         """Since the latest roster."""
         for record in records:
@@ -148,6 +171,10 @@ class Former:
             self._wishes = {}
         elif isinstance(kept, KeptWish):
             self._wishes[kept.wish] = None
+        elif isinstance(kept, KeptWrite):
+            self._take_write(kept)
+        elif isinstance(kept, KeptReached):
+            self._values, self._outcomes, self._values_place = {}, {}, kept.place
         elif isinstance(kept, KeptListeners):
             self._listeners.difference_update(kept.went)
             self._listeners.update(kept.came)
@@ -168,6 +195,15 @@ class Former:
                 self.unreadable += 1
                 return
             self.add(bundle, kept.tseq, kept.readers, kept.sent_to)
+
+    def _take_write(self, kept: KeptWrite) -> None:
+        if kept.is_applied:
+            self._values.pop(kept.topic, None)
+        if kept.is_applied and kept.value is not None:
+            self._values[kept.topic] = kept.value
+        if (outcome := kept.outcome) is not None:
+            self._outcomes[outcome.publisher, outcome.incarnation, outcome.seq] = outcome
+        self._values_place = max(kept.place, self._values_place)
 
     def _raise_done(
         self, subscription: str, marks: Marks, spans: Spans, drops: Drops, tries: tuple[Tries, ...]
@@ -210,6 +246,12 @@ class Former:
             )
             for name, state in self._durables.items()
         ]
+
+    def values(self) -> tuple[ValueRow, ...]:
+        """Return the last values; nothing if none were ever retained."""
+        if self._values_place < 0:
+            return ()
+        return (*self._values.values(), *self._outcomes.values(), ValuesReached(self._values_place))
 
     def is_owed(self, client: str, home: Life, bundle: Bundle, on_its_way: bool) -> bool:
         """Whether a client of this home may be given the bundle, if it asked for it and has not received it: then it

@@ -30,6 +30,7 @@ from resprout.order.messages import KnownLock
 from resprout.overlay.messages import Configuration, Life, Place
 from resprout.stacks.resprout.durable_state import DurableState
 from resprout.stacks.resprout.former import Roster
+from resprout.values.rows import KnownOutcome, KnownValue, ValueRow, ValuesReached
 
 OFFERED_MAX = 8
 """Places that a broker is offered instead of the one it asked for, or has; further ones are not looked at."""
@@ -241,6 +242,9 @@ ParcelRow = (
     | KnownLock
     | LastTotal
     | KnownDurable
+    | KnownValue
+    | KnownOutcome
+    | ValuesReached
 )
 """What a parcel consists of. Rows have tags of their own, apart from those of messages."""
 PARCEL_ROWS: Final[tuple[type[msgspec.Struct], ...]] = get_args(ParcelRow)
@@ -333,6 +337,25 @@ class Recollected(BundleMessage, frozen=True, tag=120):
     """Neighbours, of the life before, that were to have it."""
 
 
+class ValuesRecollected(NeighbourMessage, frozen=True, tag=343):
+    """To the parent before `Recollection`, and to children before `Revived`: the last values on the disk of a broker,
+    in as many parts as needed."""
+
+    values: tuple[KnownValue, ...]
+    outcomes: tuple[KnownOutcome, ...]
+    place: TotalSequence
+    """The place of the last retained publication that all parts include."""
+    is_last: bool
+
+    @property
+    def bulk(self) -> int:
+        return bytes_of((*self.values, *self.outcomes))
+
+    @property
+    def rows(self) -> tuple[ValueRow, ...]:
+        return (*self.values, *self.outcomes, *((ValuesReached(self.place),) if self.is_last else ()))
+
+
 class Recollection(NeighbourMessage, frozen=True, tag=121):
     """The same way: that was all; and where the broker stood."""
 
@@ -351,7 +374,8 @@ PARCELS = (Attach, Grant, Welcome)
 REPAIR_MESSAGES = (
     JoinRequest, JoinElsewhere, JoinWithdrawn, NameTaken, Leaving, MoveAway, AttachRequest, NotMember,
     *PARCELS, ParcelRows, ParcelEnd,
-    ListenersChanged, ListenersHeard, ClientBegan, Recollect, Recollected, Recollection, Revived,
+    ListenersChanged, ListenersHeard, ClientBegan, Recollect, Recollected,
+    ValuesRecollected, Recollection, Revived,
 )  # fmt: skip
 
 

@@ -36,6 +36,11 @@ class ResproutOptions(msgspec.Struct, frozen=True):
     """What may be on disk of what waits for durable subscriptions that spill, and of copies of it kept for others. When
     that is full, publishers of their topics are held back. A repair beside it brings all of it into memory
     once. 0: nothing is spilled, and no such subscription begins here."""
+    retained_bytes: Annotated[int, msgspec.Meta(ge=0)] = 64 << 20
+    """Bytes of memory that last values of topics may take at every broker. This broker refuses retained publications
+    of its clients beyond that."""
+    retained_topics: Annotated[int, msgspec.Meta(ge=0)] = 100_000
+    """Topics that may have a last value; refused alike."""
     heartbeat_us: Annotated[int, msgspec.Meta(ge=1_000)] = 500_000
     """How often a broker tells its parent that it lives."""
     lease_us: Annotated[int, msgspec.Meta(ge=4_000)] = 3_000_000

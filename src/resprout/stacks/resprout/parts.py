@@ -69,13 +69,14 @@ from resprout.stacks.resprout.spilling import Spilling
 from resprout.stacks.resprout.subscribing import ClientInterest, Wishes
 from resprout.stacks.resprout.total_delivery import TotalDelivery
 from resprout.stacks.resprout.unsettled import UnreadSearch, UnsettledClients
+from resprout.stacks.resprout.values import ValueDesk
 from resprout.stacks.resprout.waiting import Forgetting, GhostExpiry, Waits
 from resprout.stacks.routes import MatchBudget, Routes
 from resprout.stacks.stack import BrokerSeat
 
 NAME: Final = "resprout"
 GUARANTEES: Final = (Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL, Guarantee.TOTAL)
-EXTRAS: Final = (Extra.FORGETTING, Extra.DURABLE, Extra.AUDIENCE, Extra.READING, Extra.POSITIONS)
+EXTRAS: Final = (Extra.FORGETTING, Extra.DURABLE, Extra.AUDIENCE, Extra.READING, Extra.POSITIONS, Extra.VALUES)
 
 
 class BrokerParts:
@@ -140,7 +141,15 @@ class BrokerParts:
         self.charges = Charges(options.log_room, self.links, self.log, self.sessions)
         self.pressure = BackPressure(options.log_room, self.charges.of)
         self.disk = (
-            DiskLog(life, self.links, self.sessions, self.lost, self.interest.index, self._durable_states)
+            DiskLog(
+                life,
+                self.links,
+                self.sessions,
+                self.lost,
+                self.interest.index,
+                self._durable_states,
+                lambda: self.values.store,
+            )
             if options.durable == "journal"
             else None
         )
@@ -155,9 +164,13 @@ class BrokerParts:
         )  # fmt: skip
         self.totals = Totals(life.view, self.clock, self.speaking.say_in_order, self._deliver_total, self.seen.has)
         self.handover = Handover(self.totals)
+        self.values = ValueDesk(
+            life, self.log, self.sessions, self.totals, self.seen, self.clock, self.delivering, self.disk
+        )
         self.total_delivery = TotalDelivery(
             life, self.links, self.log, self.clock, self.seen, self.sessions, self.reports, self.delivering,
-            self.total_acks, self.totals, self.disk, self.speaking, self.forwarding, self._drain_clients,
+            self.total_acks, self.totals, self.disk, self.speaking, self.forwarding, self.values,
+            self._drain_clients,
         )  # fmt: skip
         self.copies = Copies(
             life.faults, self.links, self.log, self.total_acks, self.totals, self.speaking, self.forwarding
@@ -197,11 +210,12 @@ class BrokerParts:
         self.publishing = ClientPublishing(
             life, self.log, self.clock, self.seen, self.sessions, self.delivering, self.pressure,
             self.charges, self.totals, self.forwarding, self.total_delivery, self.pauses, self.unsettled,
-            self.until_safe,
+            self.until_safe, self.values,
         )  # fmt: skip
         self.wishes = Wishes(
             life, self.outbound, self.interest, self.sessions, self.routes, self.disk,
             self.client_book.listeners, self.links, lambda: self.retained.searches,
+            self.values.begin,
         )  # fmt: skip
         self.served = ServedClients(
             life, self.peers, self.links, self.log, self.clock, self.client_interest, self.sessions,
@@ -245,7 +259,7 @@ class BrokerParts:
             self.revival = Revival(
                 life, self.peers, self.waves, self.links, self.log, self.clock, self.sessions, self.routes,
                 self.reports, self.delivering, self.totals, self.speaking, self.forwarding, self.lost, self.disk,
-                self.ghosts, self.client_book,
+                self.ghosts, self.client_book, self.values,
             )  # fmt: skip
 
     def _make_joining(self) -> None:
@@ -255,13 +269,14 @@ class BrokerParts:
         self.balance = Balance(life, self.links, self.interest, offers)
         self.newcomer = Newcomer(
             life, self.peers, self.waves, self.links, self.clock, self.seen, self.totals, self.disk,
-            self.neighbours, self.remembered, self.wishes, self._rng, self.council.configurations,
+            self.neighbours, self.remembered, self.wishes, self._rng, self.council.configurations, self.values,
         )  # fmt: skip
         self.reunion = Reunion(life, self.peers, self.totals, self.remembered, self.council, self.newcomer)
         self.admission = Admission(
             life, self.peers, self.waves, self.links, self.clock, self.seen, self.interest, self.totals,
             self.handover, self.retained, self.speaking, self.copies, self.neighbours, self.wishes, self.council,
             offers, self.ghosts, self.client_book, self.claims, self.remembered, self.served,
+            self.values,
         )  # fmt: skip
         self.draining = Draining(
             life, self.peers, self.outbox, self.links, self.log, self.sessions, self.totals, self.disk, self.copies,
@@ -332,6 +347,7 @@ class BrokerParts:
     def _client_left(self, name: str) -> None:
         """A session with a client is over."""
         self.durables.leave(name)
+        self.values.leave(name)
         self.wishes.postponed.leave(name)
 
     def _look_at_durables(self) -> None:

@@ -44,6 +44,8 @@ from resprout.stacks.resprout.messages import ClientAtFault
 from resprout.stacks.resprout.pauses import Pauses, PauseSeen
 from resprout.stacks.resprout.total_delivery import TotalDelivery
 from resprout.stacks.resprout.unsettled import UnsettledClients
+from resprout.stacks.resprout.values import ValueDesk
+from resprout.values.rows import RETAIN_KEY
 from resprout.wire.bundles import check_columns
 
 
@@ -139,6 +141,7 @@ class ClientPublishing:
         pauses: Pauses,
         unsettled: UnsettledClients,
         until_safe: DiskUntilSafe | None,
+        values: ValueDesk,
     ) -> None:
         self._life = life
         self._log = log
@@ -154,6 +157,7 @@ class ClientPublishing:
         self._pauses = pauses
         self._unsettled = unsettled
         self._until_safe = until_safe
+        self._values = values
         self._payload_most = life.options.honest_payload
         self._limits_payloads = life.options.max_payload < limits.PAYLOAD_BYTES
         """Whether clients may publish less than the wire allows."""
@@ -199,6 +203,8 @@ class ClientPublishing:
             session.skip(bundle)
             reason = f"a payload of {size} bytes; at most {life.options.max_payload} (max_payload)"
             life.out.append(Send(session.name, PublishRefused(bundle.stream, bundle.first, bundle.count, reason)))
+            return
+        if bundle.keys and RETAIN_KEY in bundle.keys and self._values.refuses(session, bundle):
             return
         if bundle.guarantee is Guarantee.EVENTUAL and self._may_pass(session, bundle):
             for part in self._parts(session, message):

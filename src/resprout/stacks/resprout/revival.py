@@ -16,10 +16,12 @@ because it was not asked for. So nobody looks after clients then, and those with
 what they missed cannot be made good: a loss that is told, and no hole in the order of what they are given.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from resprout.core.contract import SetTimer
+from resprout.core.contract import ProtocolMessage, SetTimer
+from resprout.core.errors import PeerError
 from resprout.edge.broker.ghosts import GhostOver, Ghosts
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions
@@ -41,10 +43,22 @@ from resprout.stacks.resprout.former import BundleKey, Former, FormerWish, Owing
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.lost_brokers import LostBrokers
-from resprout.stacks.resprout.messages import NOBODY, Keeper, Recollect, Recollected, Recollection, Revived, Settled
+from resprout.stacks.resprout.messages import (
+    NOBODY,
+    Keeper,
+    Recollect,
+    Recollected,
+    Recollection,
+    Revived,
+    Settled,
+    ValuesRecollected,
+)
+from resprout.stacks.resprout.repair.parcels import ROWS_MAX, in_parts
 from resprout.stacks.resprout.speaking import Speaking
+from resprout.stacks.resprout.values import ValueDesk
 from resprout.stacks.resprout.waiting import listed
 from resprout.stacks.routes import Routes
+from resprout.values.rows import KnownOutcome, KnownValue, ValueRow, is_retained
 
 if TYPE_CHECKING:
     from resprout.edge.broker.ports import HeldBundle
@@ -74,6 +88,7 @@ class Revival:
         disk: DiskLog,
         ghosts: Ghosts,
         book: ClientBook,
+        values: ValueDesk,
     ) -> None:
         self._life = life
         self._peers = peers
@@ -92,6 +107,9 @@ class Revival:
         self._disk = disk
         self._ghosts = ghosts
         self._book = book
+        self._values = values
+        self._value_rows: dict[str, list[ValueRow]] = {}
+        """By neighbour: last values of which more parts follow."""
         self._ghost = f"~revival of {life.seat.name}"
         self._gathering: _Gathering | None = None
         """At the root."""
@@ -141,6 +159,7 @@ class Revival:
             life.reviving = True
             for state in self._disk.former.durables:
                 self._book.durables.learn(state, "")
+            self._values.adopt(self._disk.former.values())
             roster = self._disk.former.roster
             wanted = (FormerWish(EVERYTHING, None), *(roster.hidden if roster is not None else ()))
             predicates = [parse_predicate(wish.filter, wish.where) for wish in wanted]
@@ -171,7 +190,43 @@ class Revival:
         name = life.seat.name
         for entry in former.entries.values():
             self._say_up(Recollected(name, entry.bundle, entry.tseq, tuple(sorted(entry.sent_to))))
+        parent = life.view.parent
+        if parent is not None and self._peers.is_up(parent):
+            self._say_values(parent, partial(self._peers.post, parent))
         self._say_up(Recollection(name, former.roster))
+
+    def _say_values(self, name: str, say: Callable[[ProtocolMessage], object]) -> None:
+        """Say all last values to a neighbour."""
+        place = self._values.store.place
+        parts = list(in_parts(self._values.rows()))
+        for part in parts:
+            values = tuple([row for row in part if isinstance(row, KnownValue)])
+            outcomes = tuple([row for row in part if isinstance(row, KnownOutcome)])
+            say(ValuesRecollected(values, outcomes, place, part is parts[-1]))
+
+    def values_told(self, link: Link, message: ValuesRecollected) -> None:
+        """Take the last values of a neighbour if they are later than those here. Those of a child are handed up, those
+        of the parent handed down."""
+        rows = self._value_rows.setdefault(link.name, [])
+        rows += message.rows
+        if len(rows) > ROWS_MAX:
+            raise PeerError(f"more than {ROWS_MAX} rows of last values")
+        if not message.is_last:
+            return
+        del self._value_rows[link.name]
+        if not self._life.reviving:
+            return
+        is_news, parent = self._values.adopt(rows), self._life.view.parent
+        if parent == link.name:
+            self._hand_down(link)
+        elif is_news and parent is not None and self._peers.is_up(parent):
+            self._say_values(parent, partial(self._peers.post, parent))
+
+    def _hand_down(self, source: Link | None) -> None:
+        """Say all last values to every neighbour but this one."""
+        for name, link in self._links.items():
+            if link is not source:
+                self._say_values(name, partial(self._speaking.say_in_order, name))
 
     def recollected(self, link: Link, message: Recollected) -> None:
         if self._life.reviving:
@@ -228,11 +283,12 @@ class Revival:
         life = self._life
         self._gathering = None
         self._clock.raise_to(max((each.bundle.stamp for each in gathering.former.entries.values()), default=0))
-        epoch = max(life.view.epoch, gathering.epoch())
+        epoch = max(life.view.epoch, gathering.epoch(), epoch_of(self._values.store.place))
         self._totals.become_root(epoch + 1)
         owing = Owing(roster for roster in gathering.rosters.values() if roster is not None)
         without = f", without {listed([one.name for one in missing])}" if missing else ""
         life.note("revival", f"{len(gathering.former.entries)} bundles are published once more{without}")
+        self._hand_down(None)
         for entry in in_order(gathering.former.entries.values()):
             key = key_of(entry.bundle)
             owed = owing.regions(gathering.holders[key])
@@ -261,6 +317,8 @@ class Revival:
         self._forwarding.restoring = message
         entry = self._forwarding.accept(message.bundle, link, None, message.hops, False)
         self._forwarding.restoring = None
+        if is_retained(message.bundle):
+            self._values.apply_rest(message.bundle, message.tseq)
         ghost = self._sessions.all[self._ghost]
         if entry is not None and ghost not in entry.readers:
             self._log.add_reader(entry, ghost)

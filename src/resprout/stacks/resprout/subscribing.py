@@ -277,8 +277,9 @@ class Wishes:
         listeners: ListenerBook,
         links: Mapping[str, Link],
         searches: Callable[[], int],
+        begin_values: Callable[[ClientSession, int], None],
     ) -> None:
-        """`searches`: see `PostponedRequests`."""
+        """`searches`: see `PostponedRequests`. `begin_values` gives a subscription the last values that it asks for."""
         self._life = life
         self._outbound = outbound
         self._interest = interest
@@ -286,6 +287,7 @@ class Wishes:
         self._routes = routes
         self._disk = disk
         self._listeners = listeners
+        self._begin_values = begin_values
         self.postponed = PostponedRequests(life, links, sessions.quotas, self._take, self._take_brought, searches)
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
@@ -363,6 +365,8 @@ class Wishes:
             return
         self._listeners.came(client.name)
         self._sessions.subscribe(client, message, life.out)
+        if message.retained and message.id in client.subscriptions:
+            self._begin_values(client, message.id)
         if self._disk is not None and (predicate := client.subscriptions.get(message.id)) is not None:
             self._disk.asked((predicate,))
 

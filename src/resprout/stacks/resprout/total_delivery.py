@@ -35,6 +35,8 @@ from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.forwarding import Forwarding
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.speaking import Speaking
+from resprout.stacks.resprout.values import ValueDesk
+from resprout.values.rows import is_retained
 
 HEAVY_BYTES: Final = 32 << 10
 """A plain bundle of this size waits before it is carried, because every broker is given what is carried."""
@@ -58,6 +60,7 @@ class TotalDelivery:
         disk: DiskLog | None,
         speaking: Speaking,
         forwarding: Forwarding,
+        values: ValueDesk,
         drain: Callable[[], None],
     ) -> None:
         """`drain` is called when clients that waited behind a total may go on. It is a call and not an outcome: what
@@ -75,6 +78,7 @@ class TotalDelivery:
         self._disk = disk
         self._speaking = speaking
         self._forwarding = forwarding
+        self._values = values
         self._drain = drain
         self._heavy_waits: dict[str, tuple[int, TotalId]] = {}
         """By client whose next publication is heavy: its number, and the total that it waits for before it is
@@ -116,6 +120,8 @@ class TotalDelivery:
             self._disk.keep(entry, self._links)
         self._log.held_back.put_wall()  # later entries do not pass a total, nor anything before it
         self._total_acks.add(entry, self._links)
+        if bundle.keys and not entry.is_backup and is_retained(bundle):
+            self._values.apply(bundle, tseq)
         if entry.client is not None:
             self._sessions.published(entry.client, entry)
         self._reports.all_soon()

@@ -42,6 +42,7 @@ from resprout.stacks.resprout.repair.parcels import send_parcel, shared_rows
 from resprout.stacks.resprout.served_clients import ServedClients
 from resprout.stacks.resprout.speaking import Speaking
 from resprout.stacks.resprout.subscribing import Wishes
+from resprout.stacks.resprout.values import ValueDesk
 
 
 class Admission:
@@ -68,6 +69,7 @@ class Admission:
         claims: Claims,
         remembered: RememberedBrokers,
         served: ServedClients,
+        values: ValueDesk,
     ) -> None:
         self._life = life
         self._peers = peers
@@ -91,6 +93,7 @@ class Admission:
         """Newcomers that ask for a place here."""
         self._remembered = remembered
         self._served = served
+        self._values = values
 
     def lost(self, peer: str) -> None:
         """The session of one who asks is over, and the request with it."""
@@ -211,7 +214,7 @@ class Admission:
         confirmed = [(id, predicate, True) for id, predicate, _ in asks]
         rows = shared_rows(view, self._seen, confirmed, newcomer_locks(self._totals), self._handover.last())
         head = Welcome(self._clock.now, view.epoch, view.configuration, view.network)
-        send_parcel(partial(self._peers.post, name), head, chain(rows, self._book.rows()))
+        send_parcel(partial(self._peers.post, name), head, chain(rows, self._book.rows(), self._values.rows()))
         joined(self._totals, name)
         self._neighbours.open(link)
         if not life.reviving:

@@ -39,6 +39,7 @@ from resprout.stacks.resprout.neighbours import Neighbours
 from resprout.stacks.resprout.remembered import RememberedBrokers
 from resprout.stacks.resprout.repair.parcels import Parcel, learn
 from resprout.stacks.resprout.subscribing import Wishes
+from resprout.stacks.resprout.values import ValueDesk
 
 FIRST_PATIENCE_US = 20_000_000
 """How long a broker that starts waits for the parent it was given, which may be waiting for its own."""
@@ -111,6 +112,7 @@ class Newcomer:
         wishes: Wishes,
         rng: random.Random,
         configurations: Configurations,
+        values: ValueDesk,
     ) -> None:
         self._life = life
         self._peers = peers
@@ -125,6 +127,7 @@ class Newcomer:
         self._wishes = wishes
         self._rng = rng
         self._configurations = configurations
+        self._values = values
         self.state = NewcomerState.OUTSIDE
         self._candidates: list[str] = []
         self._asked: str | None = None
@@ -337,6 +340,7 @@ class Newcomer:
         for origin, reached in parcel.seen.items():
             self._seen.raise_to(origin, reached)
         self._wishes.reconcile(parent, parcel.asks)
+        self._values.replace(parcel.values)
         accept_welcome(self._totals, parcel.locks, parcel.last_totals, parent)
         self._neighbours.open(link)
         life.note("joined", parent)

@@ -6,7 +6,7 @@ session ends earlier has never been there.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from resprout.core.bundle import Origin
 from resprout.core.contract import Locate, ProtocolMessage
@@ -41,6 +41,7 @@ from resprout.stacks.resprout.messages import (
     Welcome,
     bytes_of,
 )
+from resprout.values.rows import KnownOutcome, KnownValue, ValueRow, ValuesReached
 
 ROWS_MAX: Final = 2_000_000
 """In one parcel; a broker that knows more cannot hand it over."""
@@ -53,10 +54,11 @@ _ANY: Final = frozenset((
 ROWS_OF: Final[Mapping[type, frozenset[type]]] = {
     Attach: _ANY | {Item, Stub, ServedInterest},
     Grant: _ANY | {Item, Stub},
-    Welcome: _ANY,
+    Welcome: _ANY | {KnownValue, KnownOutcome, ValuesReached},
 }
 """Head -> the rows that may follow it."""
 
+Row = TypeVar("Row", bound=ParcelRow)
 Ask = tuple[int, Predicate, bool]
 """(id, predicate, whether it is confirmed)."""
 
@@ -75,17 +77,23 @@ def send_parcel(
 
 def pack(rows: Iterable[ParcelRow]) -> Iterator[ParcelRows]:
     """Put rows, in their order, into as few messages as their sizes allow."""
-    some: list[ParcelRow] = []
+    for some in in_parts(rows):
+        yield ParcelRows(tuple(some))
+
+
+def in_parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Return the rows, in their order, in as few parts as their sizes allow."""
+    some: list[Row] = []
     size = 0
     for row in rows:
         more = bytes_of(row)
         if some and size + more > ROWS_BYTES:
-            yield ParcelRows(tuple(some))
+            yield some
             some, size = [], 0
         some.append(row)
         size += more
     if some:
-        yield ParcelRows(tuple(some))
+        yield some
 
 
 def shared_rows(
@@ -124,6 +132,7 @@ class Parcel:
         """Of an `Attach`: clients that the dead neighbour stood for."""
         self.clients: list[Life] = []
         self.durables: list[DurableState] = []
+        self.values: list[ValueRow] = []
         self._allowed = ROWS_OF[type(head)]
         self._rows_left = ROWS_MAX
 
@@ -162,6 +171,8 @@ class Parcel:
                 self.clients.append(life)
             case KnownDurable(state):
                 self.durables.append(state)
+            case KnownValue() | KnownOutcome() | ValuesReached():
+                self.values.append(row)
             case KnownLock():
                 check_locks((row,))
                 self.locks.append(row)

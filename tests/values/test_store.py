@@ -1,0 +1,180 @@
+"""The store of last values against a plain dictionary, its snapshots, and its bounds."""
+
+import random
+from typing import Any
+
+import pytest
+
+from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
+from resprout.core.errors import UsageError
+from resprout.core.guarantee import Guarantee
+from resprout.filters.predicate import topic_matches
+from resprout.values import store as store_module
+from resprout.values.rows import (
+    DELETES,
+    EXPECTED,
+    EXPIRES,
+    RETAIN_KEY,
+    KnownOutcome,
+    KnownValue,
+    check_row,
+    is_retained,
+)
+from resprout.values.store import LastValues
+
+TOPICS = ("a", "a/b", "$kv/x/k", "$kv/x/k/l", "$kv/y/k")
+FILTERS = ("a", "a/#", "#", "$kv/#", "$kv/+/k", "$kv/x/k/#", "none")
+
+
+def retained(
+    topic: str, *rows: tuple[bytes, dict[str, Any]], writer: str = "w", first: int = 1, life: int = 1
+) -> Bundle:
+    payloads, attributes = [payload for payload, _ in rows], [told for _, told in rows]
+    return Bundle(
+        writer, life, first, len(rows), 7, topic, (RETAIN_KEY,), Guarantee.TOTAL, pack_attributes(attributes),
+        pack_payloads(payloads),
+    )  # fmt: skip
+
+
+def write(store: LastValues, place: int, topic: str, payload: bytes = b"v", seq: int = 1, **told: Any) -> list[str]:
+    attributes = {name.replace("_", "."): value for name, value in told.items()}
+    changed: list[str] = []
+    before = state_of(store)
+    store.apply(retained(topic, (payload, attributes), first=seq), place, lambda one: changed.append(one.topic))
+    return changed if state_of(store) != before else []
+
+
+def state_of(store: LastValues) -> dict[str, tuple[int, bytes]]:
+    return {value.topic: (value.revision, value.payload) for value in store.values()}
+
+
+def test_the_store_agrees_with_a_dictionary_that_applies_the_same_writes() -> None:
+    for seed in range(60):
+        rng = random.Random(seed)
+        store, model = LastValues(), dict[str, tuple[int, bytes]]()
+        for place in range(1, 80):
+            topic, payload = rng.choice(TOPICS), rng.choice((b"", b"1", b"22"))
+            is_key = topic.startswith("$kv/")
+            told: dict[str, Any] = {}
+            if is_key and rng.random() < 0.3:
+                told[DELETES] = True
+            expected = rng.choice((None, 0, model.get(topic, (0, b""))[0], rng.randrange(1, 80)))
+            if expected is not None:
+                told[EXPECTED] = expected
+            store.apply(retained(topic, (payload, told), first=place), place, lambda *_: None)
+            current = model.get(topic, (0, b""))[0]
+            fits = not is_key or expected is None or expected == current
+            if fits and (told.get(DELETES) if is_key else not payload):
+                model.pop(topic, None)
+            elif fits:
+                model[topic] = (place, payload)
+            outcome = store.outcome("w", 1, place)
+            if is_key:
+                assert outcome is not None
+                assert (outcome.is_applied, outcome.current) == (fits, model.get(topic, (0, b""))[0])
+            else:
+                assert outcome is None
+        assert state_of(store) == model
+        for one in FILTERS:
+            names = [value.topic for value in store.match(one, 0)]
+            assert names == sorted(topic for topic in model if topic_matches(one, topic))
+        copy = LastValues.of(list(store.rows()))
+        assert list(copy.rows()) == list(store.rows()) and copy.bytes == store.bytes and copy.place == store.place
+
+
+def test_messages_of_one_bundle_are_applied_one_after_the_other() -> None:
+    store = LastValues()
+    rows = [(b"1", {EXPECTED: 0}), (b"2", {EXPECTED: 0}), (b"3", {EXPECTED: 10}), (b"", {DELETES: True, EXPECTED: 12})]
+    store.apply(retained("$kv/x/k", *rows), 10, lambda *_: None)
+    told = [store.outcome("w", 1, seq) for seq in range(1, 5)]
+    assert [(one.is_applied, one.current) for one in told if one] == [(True, 10), (False, 10), (True, 12), (True, 0)]
+    assert store.place == 13
+
+
+def test_a_bundle_that_cannot_be_read_changes_nothing() -> None:
+    store = LastValues()
+    store.apply(Bundle("w", 1, 1, 2, 7, "a", (RETAIN_KEY,), Guarantee.TOTAL, b"", b"\x91\xc4\x00"), 4, lambda *_: None)
+    assert len(store) == 0
+
+
+def test_only_totals_that_name_the_key_are_retained() -> None:
+    bundle = retained("a", (b"1", {}))
+    assert is_retained(bundle)
+    assert not is_retained(Bundle("w", 1, 1, 1, 7, "a", (), Guarantee.TOTAL, b"", bundle.payloads))
+    assert not is_retained(Bundle("w", 1, 1, 1, 7, "a", (RETAIN_KEY,), Guarantee.CAUSAL, b"", bundle.payloads))
+
+
+def test_an_expired_value_is_not_read_and_a_key_keeps_its_revision() -> None:
+    store = LastValues()
+    for place, topic in enumerate(("a", "$kv/x/k"), 1):
+        store.apply(retained(topic, (b"1", {EXPIRES: 100}), first=place), place, lambda *_: None)
+    assert [value.topic for value in store.match("#", 99)] == ["a"]
+    assert store.match("a", 100) == [] and store.match("$kv/#", 100) == []
+    assert [value.topic for value in store.match("$kv/#", 100, all_keys=True)] == ["$kv/x/k"]
+    assert store.expire(99) == [] and store.expire(100) == ["a"]
+    assert store.revision("a") == 0 and store.revision("$kv/x/k") == 2
+
+
+def test_a_replaced_value_does_not_expire_with_the_time_of_the_old_one() -> None:
+    store = LastValues()
+    store.apply(retained("a", (b"1", {EXPIRES: 100})), 1, lambda *_: None)
+    write(store, 2, "a", seq=2)
+    assert store.expire(1_000) == [] and store.revision("a") == 2
+
+
+def test_bytes_return_to_zero_when_everything_is_removed() -> None:
+    store = LastValues()
+    for place in range(1, 200):
+        write(store, place, f"t/{place % 7}", b"x" * (place % 50), seq=place)
+    assert store.bytes > 0
+    for number in range(7):
+        write(store, 300 + number, f"t/{number}", b"", seq=300 + number)
+    assert store.bytes == 0 and len(store) == 0
+
+
+def test_only_changes_are_told() -> None:
+    store = LastValues()
+    assert write(store, 1, "a", b"") == []
+    assert write(store, 2, "a", b"1") == ["a"] and write(store, 3, "a", b"") == ["a"]
+    assert write(store, 4, "$kv/x/k", b"1", kv_expected=3) == []
+
+
+def test_outcomes_of_many_writes_and_writers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "OUTCOMES_KEPT", 3)
+    monkeypatch.setattr(store_module, "WRITERS_KEPT", 2)
+    store = LastValues()
+    for place, writer in enumerate(("w1", "w1", "w1", "w1", "w2", "w1", "w3"), 1):
+        store.apply(retained("$kv/x/k", (b"1", {}), writer=writer, first=place), place, lambda *_: None)
+    assert [seq for seq in range(8) if store.outcome("w1", 1, seq)] == [3, 4, 6]
+    assert store.outcome("w2", 1, 5) is None and store.outcome("w3", 1, 7) is not None
+
+
+def test_a_later_life_of_a_writer_has_outcomes_of_its_own() -> None:
+    store = LastValues()
+    store.apply(retained("$kv/x/k", (b"1", {}), life=1), 1, lambda *_: None)
+    store.apply(retained("$kv/x/k", (b"1", {EXPECTED: 9}), life=2), 2, lambda *_: None)
+    assert store.outcome("w", 1, 1) is None
+    told = store.outcome("w", 2, 1)
+    assert told is not None and not told.is_applied
+
+
+def test_a_store_without_anything_has_no_rows() -> None:
+    assert list(LastValues().rows()) == []
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        KnownValue("a/#", 1, "w", 1, 1, 1, (), b"", b""),
+        KnownValue("a", 1, "w/x", 1, 1, 1, (), b"", b""),
+        KnownValue("a", -1, "w", 1, 1, 1, (), b"", b""),
+        KnownValue("a", 1, "w", 1, 1, 1, ("b", "a"), b"", b""),
+        KnownValue("a", 1, "w", 1, 1, 1, (), pack_attributes([{"": 1}]), b""),
+        KnownValue("a", 1, "w", 1, 1, 1, (), b"\xc1", b""),
+        KnownValue("a", 1, "w", 1, 1, 1, (), b"", b"12345"),
+        KnownOutcome("w/x", 1, 1, 1, True, 1),
+    ],
+)
+def test_rows_that_no_honest_broker_sends_are_refused(row: Any) -> None:
+    with pytest.raises(UsageError):
+        check_row(row, payload_max=4)
