@@ -135,8 +135,10 @@ def test_the_page_shows_what_a_broker_of_a_site_or_ring_is_to_the_others(
             await reader.subscribe("news")
             pages.show(b0.broker)
             await page.visit(pages.url)
-            await page.until(f"document.getElementById('brokers').textContent.includes({json.dumps(part)})")
-            assert part in await page.evaluate("document.querySelector('#tree .node title').textContent")
+            for place in ("#brokers", "#tree .node title"):
+                await page.until(
+                    f"document.querySelector('{place}')?.textContent.includes({json.dumps(part)}) === true"
+                )
             assert not page.complaints
         await pages.close()
 
