@@ -75,9 +75,10 @@ class Orphans:
             for note in by_home[home]:
                 if self._given_up.get(note.name) == note.stamp:
                     continue
-                late_s = gone_s - RANK_SECONDS * _rank(note.name, own, living)
-                ends = note.expiry != NEVER_SECONDS and late_s >= note.expiry
-                if ends or (note.will and late_s >= note.will_delay):
+                if not any(_wants(note, gone_s)):
+                    continue
+                ends, has_will = _wants(note, gone_s - RANK_SECONDS * _rank(note.name, own, living))
+                if ends or has_will:
                     found.append((note, ends))
         for home in self._gone_since.keys() - by_home.keys():
             del self._gone_since[home]
@@ -135,6 +136,12 @@ class Orphans:
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+
+
+def _wants(note: SessionNote, gone_s: float) -> tuple[bool, bool]:
+    """Return whether the session has expired and whether its will is due, so long after the end of its process."""
+    ends = note.expiry != NEVER_SECONDS and gone_s >= note.expiry
+    return ends, bool(note.will) and gone_s >= note.will_delay
 
 
 def _rank(name: str, own: str, living: list[str]) -> int:
