@@ -77,7 +77,7 @@ def test_a_peer_on_whose_connection_nothing_comes_is_silent() -> None:
     desk.accept(5, "b0", role="broker")
     desk.now_us = 400
     desk.step(TimerFired(WatchDue()))
-    assert desk.puppet.heard(Silent) == [Silent("b0", False)]
+    assert desk.puppet.heard(Silent) == [Silent("b0", False, True)]
     assert len(desk.links.sessions()) == 1
 
 
@@ -138,7 +138,7 @@ def test_a_stack_that_closes_a_peer_need_not_hear_that_it_is_silent() -> None:
     desk.puppet.current.pop("b9")
     desk.now_us = 400
     desk.step(TimerFired(WatchDue()))
-    assert desk.puppet.heard(Silent) == [Silent("b0", False)]
+    assert desk.puppet.heard(Silent) == [Silent("b0", False, True)]
 
 
 # -- attempts ---------------------------------------------------------------------------------------------------------

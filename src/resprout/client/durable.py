@@ -106,7 +106,7 @@ class DurableInbox(Settling, Inbox):
         """Messages that were dropped because too many waited, as far as this consumer was told."""
         self.redelivers = False
         self.shown: list[Message] = []
-        """Messages that had come, and that the program had not had, when the inbox was over."""
+        """Messages that the program had not had when the inbox was over."""
         self.began: asyncio.Future[None] = loop.create_future()
         self.ended: asyncio.Future[None] = loop.create_future()
         self._manual_ack = manual_ack
@@ -184,8 +184,7 @@ class DurableInbox(Settling, Inbox):
 
     def ack(self, *messages: DurableMessage) -> None:
         """Acknowledge messages: no consumer receives them again. The broker is told at the end of this turn of the
-        event loop. UsageError for a message of another inbox; FencedError, or ClosedError, when this consumer does not
-        have the subscription any more, and another one receives them."""
+        event loop. UsageError for a message of another inbox; FencedError or ClosedError when another has them."""
         self._check_own(messages)
         self._acknowledge(messages)
 
