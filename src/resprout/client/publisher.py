@@ -295,7 +295,7 @@ class Publisher:
                     builder.next = seq + 1
                     builder.payloads.append(payload)
                     return Receipt(self._stream, seq)
-        if retain or ttl is not None:
+        if retain is not False or ttl is not None:
             keys, attributes = retained_arguments(topic, keys, attributes, retain, ttl)
             guarantee = Guarantee.TOTAL
         return await self._publish(topic, payload, guarantee, keys, attributes)

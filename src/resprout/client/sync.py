@@ -137,7 +137,7 @@ class BlockingClient:
         async def publish() -> Receipt:
             async with time_limit(limit, NO_ROOM):
                 await self._client.wait_for_room()
-            if retain or ttl is not None:
+            if retain is not False or ttl is not None:
                 return self._client.add_retained(topic, payload, keys, attributes, retain, ttl)
             return self._client.add_publication(topic, payload, guarantee, keys, attributes)
 

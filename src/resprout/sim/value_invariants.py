@@ -21,7 +21,8 @@ class EqualValues:
         state = sorted(row for row in map(_plain, store.rows()) if row)
         first, known = self._at.setdefault(store.place, (name, state))
         if known != state:
-            raise InvariantError(name, "I11", f"at {store.place} {first} had {known}, not {state}")
+            what = f"at {store.place} {first} had {known}, not {state}"
+            raise InvariantError(f"{name}.{parts.life.seat.incarnation}", "I11", what)
 
 
 def _plain(row: Any) -> tuple[Any, ...]:
