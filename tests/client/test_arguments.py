@@ -28,6 +28,7 @@ PAYLOADS = [None, "text", 3, (1, 2), object(), {"a": object()}, bytes(2 << 20)]
 GUARANTEES = [None, "best", 5, ["causal"]]
 KEYS = [None, "abc", 5, [None], [["a"]], [""], ["k" * 300]]
 NAMES = ["", 5, "with a blank", ["a"], "n" * 65]
+REPLICAS = [None, "b0", 5, [], [5], ["b0", "b0"], ["with a blank"], ["b"] * 10]
 TYPES = ["Order", 5, [int], object]
 
 PUBLISH: dict[str, list[Any]] = {"guarantee": GUARANTEES, "keys": KEYS}
@@ -97,6 +98,15 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     ),
     "committed": ({"log": "l", "name": "n"}, {"log": NAMES, "name": NAMES}),
     "forget_position": ({"log": "l", "name": "n"}, {"log": NAMES, "name": NAMES}),
+    "create_log": (
+        {"name": "l", "filter": "a", "replicas": ["b0"]},
+        {
+            "name": NAMES, "filter": FILTERS, "replicas": REPLICAS, "retain_bytes": [None, -1, True, "5"],
+            "retain_us": [None, -1, True, "5"], "flush": [None, 5, "often"], "timeout": [None, *TIMES],
+        },
+    ),
+    "move_log": ({"name": "l", "replicas": ["b0"]}, {"name": NAMES, "replicas": REPLICAS}),
+    "delete_log": ({"name": "l"}, {"name": NAMES}),
     "forget": ({}, {"names": [None, *NAMES], "force": FLAGS}),
     "close": ({}, {"timeout": TIMES}),
 }  # fmt: skip

@@ -9,15 +9,17 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from resprout.client.arguments import check_seconds
+from resprout.client.arguments import check_count, check_filter_and_where, check_seconds, wrong
 from resprout.client.errors import LogError, TimedOutError
 from resprout.client.past_events import PAGE_BYTES, read_request
 from resprout.client.positions import PositionClient
 from resprout.core.errors import UsageError
+from resprout.core.limits import check_name
+from resprout.core.message_fields import NUMBER_MAX
 from resprout.edge.position_messages import LogChange
 from resprout.edge.requests import ChangeLogRequest
 from resprout.journal.interface import Flush
-from resprout.logs.declaration import LogDeclaration, check_log
+from resprout.logs.declaration import REPLICAS_MAX, LogDeclaration, check_log
 
 LOOK_SECONDS: Final = 0.1
 """Seconds between two looks at whether a new log is fed."""
@@ -44,11 +46,16 @@ class LogAdmin(PositionClient):
         not run within `timeout` seconds, because a replica does not answer or has no data folder; the log stays
         declared.
         """
+        check_name(name, "name: name of a log")
+        check_filter_and_where(filter, None)
         flushes = [each.value for each in Flush]
         if flush not in flushes:
             raise UsageError(f"flush={flush!r}: it is one of {', '.join(flushes)}")
-        check_seconds(timeout)
-        log = LogDeclaration(name, filter, tuple(replicas), retain_bytes, retain_us, Flush(flush))
+        if check_seconds(timeout) is None:
+            raise wrong("timeout", timeout, "a number of seconds")
+        check_count(retain_bytes, "retain_bytes", 0, NUMBER_MAX)
+        check_count(retain_us, "retain_us", 0, NUMBER_MAX)
+        log = LogDeclaration(name, filter, _brokers(replicas), retain_bytes, retain_us, Flush(flush))
         check_log(log)
         await self._change_log(
             ChangeLogRequest(LogChange.CREATE, name, filter, log.replicas, retain_bytes, retain_us, log.flush)
@@ -70,15 +77,26 @@ class LogAdmin(PositionClient):
     async def move_log(self, name: str, replicas: Sequence[str]) -> None:
         """Give a log other replicas. New ones fetch its entries and become members; then those that are not named any
         more leave. Raises LogError if the broker refuses."""
-        check_log(LogDeclaration(name, "#", tuple(replicas)))
-        await self._change_log(ChangeLogRequest(LogChange.MOVE, name, replicas=tuple(replicas)))
+        check_name(name, "name: name of a log")
+        log = LogDeclaration(name, "#", _brokers(replicas))
+        check_log(log)
+        await self._change_log(ChangeLogRequest(LogChange.MOVE, name, replicas=log.replicas))
 
     async def delete_log(self, name: str) -> None:
         """Delete a log with its messages and positions, at all brokers. Raises LogError if the broker refuses."""
-        check_log(LogDeclaration(name, "#", ("b",)))
+        check_name(name, "name: name of a log")
         await self._change_log(ChangeLogRequest(LogChange.DELETE, name))
 
     async def _change_log(self, request: ChangeLogRequest) -> None:
         answer = await self._ask_log(request)
         if answer.reason:
             raise LogError(answer.reason)
+
+
+def _brokers(replicas: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(replicas, str) or not isinstance(replicas, Sequence):
+        raise wrong("replicas", replicas, "a list of names of brokers")
+    names = tuple([check_name(broker, "replicas: name of a broker") for broker in replicas])
+    if not 0 < len(names) <= REPLICAS_MAX or len(set(names)) < len(names):
+        raise wrong("replicas", replicas, f"1 to {REPLICAS_MAX} different brokers")
+    return names

@@ -82,7 +82,7 @@ class LogReplica:
         self._votes: Sequence[bytes] = ()
         self._unopened = {declaration.votes, declaration.entries}
         self._met: tuple[str, ...] = ()
-        """Brokers of the members, as told. The leader among them may not be declared any more."""
+        """Brokers of the members, as told; the leader may not be declared any more."""
         self._answers: dict[str, str] = {}
         """Identities of replicas that know no configuration, by broker."""
         self._ready: dict[str, str] = {}
@@ -215,7 +215,7 @@ class LogReplica:
 
     def knows(self, broker: str) -> bool:
         """Whether a broker keeps a replica of this log, as declared, as told, or as a current member."""
-        return broker in (*self.declaration.replicas, *self._met, *map(broker_of, self.members))
+        return broker in {*self.declaration.replicas, *self._met, *map(broker_of, self.members)}
 
     def hear_replica(self, speaker: str, message: ProtocolMessage, now_us: int) -> None:
         """Handle a message of another replica of this log."""
