@@ -43,7 +43,7 @@ secrets = ["{verifier_of_token("honest" + TOKEN)}"]
 publish = ["honest/#"]
 subscribe = ["honest/#"]
 """
-SETTINGS: Final = {"listen": LOOPBACK, "ws": LOOPBACK, "session_expiry_max": 2, "retained_bytes_max": 200_000}
+SETTINGS: Final = {"listen": LOOPBACK, "ws": LOOPBACK, "session_expiry_max": 2}
 UPGRADE: Final = (
     b"GET / HTTP/1.1\r\nHost: b\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: "
     b"dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"

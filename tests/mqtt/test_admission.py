@@ -235,11 +235,11 @@ def test_an_account_names_mqtt_clients() -> None:
 
 def test_a_client_does_not_fill_the_retained_messages_of_others(rules: Path) -> None:
     rules.write_text(RULES + RULES.partition("[anybody]")[0].replace("teller", "other"))
-    settings = {"retained_bytes_max": 40_000, "sys_seconds": 0}
+    settings, options = {"sys_seconds": 0}, {"retained_bytes": 40_000}
 
     async def work() -> None:
         async with (
-            mqtt_broker(door=guarded(rules), settings=settings) as broker,
+            mqtt_broker(door=guarded(rules), settings=settings, options=options) as broker,
             mqtt_peer(broker.address) as one,
             mqtt_peer(broker.address) as other,
         ):
@@ -253,12 +253,12 @@ def test_a_client_does_not_fill_the_retained_messages_of_others(rules: Path) -> 
 
 
 def test_packets_before_connack_are_dropped_when_one_of_them_ends_the_session() -> None:
-    settings = {"retained_bytes_max": 2_000, "sys_seconds": 0}
+    settings, options = {"sys_seconds": 0}, {"retained_bytes": 2_000}
 
     async def work() -> None:
         faults: list[dict[str, object]] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: faults.append(context))
-        async with mqtt_broker(settings=settings) as broker, mqtt_peer(broker.address, V3_1_1) as one:
+        async with mqtt_broker(settings=settings, options=options) as broker, mqtt_peer(broker.address, V3_1_1) as one:
             refused = Publish("a", bytes(9_000), 1, 1, retain=True)
             one.say(Connect("one", V3_1_1), refused, Publish("b", b"2", 1, 2), Publish("c", b"3", 1, 3))
             assert [type(packet) for packet in await one.ended()] == [Connack]

@@ -26,7 +26,7 @@ from resprout.net.broker import RunningBroker, serve
 from resprout.net.broker_to_run import BrokerToRun
 from resprout.net.door import Door
 from resprout.net.identity.proofs import new_network_key
-from resprout.stacks.stack import find_stack
+from resprout.stacks.stack import RosterEntry, find_stack
 
 BROKERS_MAX = 64
 """More belong into processes of their own."""
@@ -61,6 +61,11 @@ class Local:
         """Key of the network, so that no other broker on this machine can join."""
         self._disks: TemporaryDirectory[str] | None = None
         """Temporary data folders, for stacks that keep records."""
+        self._roster = tuple(
+            [RosterEntry(f"b{number}", parent=_parent_of(number)) for number in range(brokers)]
+            if self._stack.site_brokers(self._options)
+            else ()
+        )
         self._running: list[RunningBroker] = []
         self._addresses: list[Address] = []
 
@@ -116,14 +121,19 @@ class Local:
             self._disks.cleanup()
 
     async def _start(self, number: int) -> None:
-        above = (number - 1) // 2
-        parent, peers = (f"b{above}", {f"b{above}": self._addresses[above]}) if number else (None, {})
+        parent = _parent_of(number)
+        peers = {parent: self._addresses[(number - 1) // 2]} if parent is not None else {}
         data = Path(self._disks.name) / f"b{number}" if self._disks is not None else None
-        spec = BrokerToRun(f"b{number}", 1, self._listen, parent, peers, data=data)
+        spec = BrokerToRun(f"b{number}", 1, self._listen, parent, peers, data=data, roster=self._roster)
         door = Door(network_key=self._key)
         broker, address = await serve(spec, self._stack, self._options, LinkOptions(), _ignore, door=door)
         self._running.append(broker)
         self._addresses.append(address)
+
+
+def _parent_of(number: int) -> str | None:
+    """Return the parent of a broker in the binary tree."""
+    return f"b{(number - 1) // 2}" if number else None
 
 
 def _ignore(note: Note) -> None:

@@ -52,6 +52,8 @@ class LastValues:
         """Memory of all values, about."""
         self._values: dict[str, KnownValue] = {}
         self._tree: TopicTree[KnownValue] = TopicTree()
+        self._shares: dict[str, tuple[int, int]] = {}
+        """Topics and bytes of each writer that has any."""
         self._expiries: list[tuple[int, str]] = []
         """Heap of the times at which values expire, and their topics; some are replaced meanwhile."""
         self._outcomes: dict[str, tuple[int, dict[int, KnownOutcome]]] = {}
@@ -100,7 +102,9 @@ class LastValues:
     def _put(self, value: KnownValue) -> None:
         topic = value.topic
         known = self._values.get(topic)
-        self.bytes += value.cost - (known.cost if known is not None else 0)
+        if known is not None:
+            self._count(known, -1)
+        self._count(value, 1)
         self._values[topic] = value
         self._tree.put(topic, value)
         if expires_us := value.expires_us:
@@ -110,8 +114,15 @@ class LastValues:
                 heapq.heapify(self._expiries)
 
     def _remove(self, topic: str) -> None:
-        self.bytes -= self._values.pop(topic).cost
+        self._count(self._values.pop(topic), -1)
         self._tree.remove(topic)
+
+    def _count(self, value: KnownValue, sign: int) -> None:
+        self.bytes += sign * value.cost
+        topics, size = self._shares.get(value.publisher, (0, 0))
+        self._shares[value.publisher] = (topics + sign, size + sign * value.cost)
+        if not topics + sign:
+            del self._shares[value.publisher]
 
     def _note(self, outcome: KnownOutcome) -> None:
         life, outcomes = self._outcomes.pop(outcome.publisher, (outcome.incarnation, {}))
@@ -136,6 +147,21 @@ class LastValues:
         return dropped
 
     # -- reading -------------------------------------------------------------------------------------------------------
+
+    def excess(self, writer: str, topic: str, cost: int, topics_max: int, bytes_max: int) -> str:
+        """Return why a writer may not put a value of these bytes on a topic; empty if it may. It has at most half of
+        what other writers leave, so that each of them finds room."""
+        known = self._values.get(topic)
+        is_own = known is not None and known.publisher == writer
+        topics, size = self._shares.get(writer, (0, 0))
+        other_topics = len(self._values) - topics - (known is not None and not is_own)
+        other_bytes = self.bytes - size - (known.cost if known is not None and not is_own else 0)
+        topics, size = topics + (not is_own), size + cost - (known.cost if known is not None and is_own else 0)
+        if 2 * size > bytes_max - other_bytes:
+            return f"{self.bytes} of {bytes_max} bytes are retained (retained_bytes); a client has half of the rest"
+        if 2 * topics > topics_max - other_topics:
+            return f"{len(self._values)} of {topics_max} topics have a last value (retained_topics); a client has half of the rest"
+        return ""
 
     def revision(self, topic: str) -> int:
         """Return the revision of a topic's value, expired or not; 0 if there is none."""

@@ -21,7 +21,9 @@ class AwaitedReceipts:
         self._waiting: dict[str, deque[Awaited]] = {}
         """By stream; a deque takes 760 bytes, and most clients publish nothing."""
         self._retained: set[tuple[str, int]] = set()
-        """Stream and number of retained publications."""
+        """Stream and number of retained publications that are not applied yet."""
+        self._safe: dict[str, int] = {}
+        """By stream: the number up to which publications are safe."""
 
     def __bool__(self) -> bool:
         return any(self._waiting.values())
@@ -39,24 +41,30 @@ class AwaitedReceipts:
 
     @property
     def retained(self) -> frozenset[tuple[str, int]]:
-        """Stream and number of the retained publications that are not stored yet."""
+        """Stream and number of the retained publications that are not applied yet."""
         return frozenset(self._retained)
 
     def has_any(self, publications: frozenset[tuple[str, int]]) -> bool:
-        """Return whether one of these retained publications is not stored yet."""
+        """Return whether one of these retained publications is not applied yet."""
         return not self._retained.isdisjoint(publications)
 
     def take_safe(self, stream: str, last: int) -> list[Awaited]:
-        """Remove and return the publications up to this number. `settle_retained` follows."""
+        """Remove and return publications: those up to this number are safe. A retained one waits until it is applied,
+        and those behind it in the stream wait for it."""
+        self._safe[stream] = last
+        return self._take(stream)
+
+    def take_applied(self, stream: str, seq: int) -> list[Awaited]:
+        """Remove and return publications: a retained one is applied to the last values of this broker."""
+        self._retained.discard((stream, seq))
+        return self._take(stream)
+
+    def _take(self, stream: str) -> list[Awaited]:
         found: list[Awaited] = []
-        waiting = self._waiting.get(stream)
-        while waiting and waiting[0].seq <= last:
+        waiting, last = self._waiting.get(stream), self._safe.get(stream, 0)
+        while waiting and waiting[0].seq <= last and (stream, waiting[0].seq) not in self._retained:
             found.append(waiting.popleft())
         return found
-
-    def settle_retained(self, stream: str, last: int) -> None:
-        """Record that the retained publications up to this number are stored."""
-        self._retained = {one for one in self._retained if one[0] != stream or one[1] > last}
 
     def take_refused(self, stream: str, first: int, last: int) -> list[Awaited]:
         """Remove and return the publications between these numbers."""

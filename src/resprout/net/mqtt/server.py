@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from resprout.core.bundle import Bundle
 from resprout.core.contract import EndCode, Note
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
@@ -153,7 +154,7 @@ class MqttServer:
         attributes = attributes_for(period_s)
         for topic, text in figures_of(self.broker.name, self.account(), since_s).items():
             with contextlib.suppress(UsageError):  # the store is full: skip this figure
-                guarantee, keys = self.retaining(topic, text.encode(), attributes, Guarantee.CAUSAL)
+                guarantee, keys = self.retaining(shared.writer, topic, text.encode(), attributes, Guarantee.CAUSAL)
                 shared.publish(topic, text.encode(), guarantee, attributes, keys)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -362,14 +363,16 @@ class MqttServer:
         return Guarantee.CAUSAL
 
     def retaining(
-        self, topic: str, payload: bytes, attributes: dict[str, AttributeValue], guarantee: Guarantee
+        self, writer: str, topic: str, payload: bytes, attributes: dict[str, AttributeValue], guarantee: Guarantee
     ) -> tuple[Guarantee, tuple[str, ...]]:
         """Return the guarantee and the keys of a publication: a retained one is a total (docs/kv.md). Raises UsageError
         if it cannot be retained."""
         if not is_retained(attributes):
             return guarantee, ()
-        if payload and (excess := self.broker.books.machine.excess_of_value(topic, len(payload))):
+        machine = self.broker.books.machine
+        if payload and (excess := machine.excess_of_value(writer, topic, len(payload))):
             raise UsageError(f"{topic} cannot be retained: {excess}")
+        machine.on_value_applied(self._applied)
         return Guarantee.TOTAL, (RETAIN_KEY,)
 
     def publish_for(
@@ -386,8 +389,14 @@ class MqttServer:
         if entrance.fault or (entrance.rights is not None and not may_publish(entrance.rights, topic)):
             raise UsageError(f"{session.name} may not publish on {topic}")
         if self._shared is not None:
-            guarantee, keys = self.retaining(topic, payload, attributes, guarantee)
+            guarantee, keys = self.retaining(self._shared.writer, topic, payload, attributes, guarantee)
             self._shared.publish(topic, payload, guarantee, attributes, keys)
+
+    def _applied(self, bundle: Bundle) -> None:
+        session = self.sessions.get(bundle.publisher)
+        if session is not None:
+            for seq in range(bundle.first, bundle.last + 1):
+                self.loop.call_soon(session.applied, bundle.stream, seq)
 
     async def leave_share(self, source: DurableSource) -> None:
         """Stop consuming a shared subscription, and end it if no other session consumes it."""

@@ -8,6 +8,7 @@ them up to the limit per subscriber (`subscriber_bytes`) and ends the session if
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -41,7 +42,7 @@ from resprout.net.in_process import OpenerCredentials
 from resprout.net.mqtt.embedded import EmbeddedClient, reason_of_end
 from resprout.net.mqtt.notes import NoteWriter
 from resprout.net.mqtt.pending_subscriptions import PendingPacket, PendingSubscriptions
-from resprout.net.mqtt.receipts import AwaitedReceipts
+from resprout.net.mqtt.receipts import Awaited, AwaitedReceipts
 from resprout.net.mqtt.records import PACKET, SESSION_KEYS, SessionNote
 from resprout.net.mqtt.retained_walks import RetainedWalks
 from resprout.net.mqtt.sources import DurableSource, end_durable
@@ -95,8 +96,8 @@ class TreeSession:
         self._is_lost = False
         """Whether the tree has stopped serving this client."""
         self._awaited = AwaitedReceipts()
-        self._held_answers: list[tuple[PendingPacket, Sequence[int], frozenset[tuple[str, int]]]] = []
-        """Answers to SUBSCRIBE and UNSUBSCRIBE, with the retained publications that have to be stored first."""
+        self._held: list[tuple[Callable[[], None], frozenset[tuple[str, int]]]] = []
+        """Requests to subscribe and unsubscribe, with the retained publications that have to be applied first."""
         self._is_passing = False
         """Whether `pass_messages` is scheduled."""
         self._deliveries: deque[tuple[DurableSource | None, deque[Message]]] = deque()
@@ -169,7 +170,7 @@ class TreeSession:
         keys: tuple[str, ...] = (),
     ) -> tuple[str, int]:
         """Publish in the tree and return stream and number. Raises UsageError if the publication is invalid."""
-        guarantee, more = self._server.retaining(topic, payload, attributes, guarantee)
+        guarantee, more = self._server.retaining(self.client.name, topic, payload, attributes, guarantee)
         placed = self.client.publish(topic, payload, guarantee, attributes, keys + more)
         self._server.figures.published += 1
         return placed
@@ -252,12 +253,21 @@ class TreeSession:
             self._server.notify(f"the will of MQTT client {self.name} cannot be published: {error}")
 
     def subscribe(self, action: BeginSubscriptions) -> None:
-        self.client.flush()  # earlier publications of the client come first
-        self._pending.subscribe(action.token, [request.filter for _, _, request, _ in action.requests])
+        """Subscribe once the client's earlier retained publications are last values, so that it gets these as such."""
+        filters = [request.filter for _, _, request, _ in action.requests]
+        self._hold(partial(self._pending.subscribe, action.token, filters), self._awaited.retained)
 
     def unsubscribe(self, action: EndSubscriptions) -> None:
-        self.client.flush()
-        self._pending.unsubscribe(action.token, action.filters)
+        self._hold(partial(self._pending.unsubscribe, action.token, action.filters), frozenset())
+
+    def _hold(self, request: Callable[[], None], earlier: frozenset[tuple[str, int]]) -> None:
+        self.client.flush()  # earlier publications of the client come first
+        self._held.append((request, earlier))
+        self._send_held()
+
+    def _send_held(self) -> None:
+        while self._held and not self.is_over and not self._awaited.has_any(self._held[0][1]):
+            self._held.pop(0)[0]()
 
     def acknowledge(self, count: int) -> None:
         """Acknowledge the next `count` messages in the tree, in the order in which they were passed to the machine."""
@@ -338,9 +348,15 @@ class TreeSession:
             self.began.set_result(None)
 
     def _turned(self, news: ReceiptTurned) -> None:
-        if news.receipt is not ReceiptLevel.SAFE:
-            return
-        awaited = self._awaited.take_safe(news.stream, news.last)
+        if news.receipt is ReceiptLevel.SAFE:
+            self._answer_safe(self._awaited.take_safe(news.stream, news.last))
+
+    def applied(self, stream: str, seq: int) -> None:
+        """A retained publication of this session is a last value of this broker, or none."""
+        self._answer_safe(self._awaited.take_applied(stream, seq))
+        self._send_held()
+
+    def _answer_safe(self, awaited: Sequence[Awaited]) -> None:
         if not awaited:
             return
         noted = -min(one.token for one in awaited)
@@ -353,12 +369,6 @@ class TreeSession:
             ])  # fmt: skip
             if noted > 0:
                 driver.saved(noted)
-        if any(one.is_retained for one in awaited):  # the store gets them in this turn, maybe after the session
-            self._server.loop.call_soon(self._stored, news.stream, news.last)
-
-    def _stored(self, stream: str, last: int) -> None:
-        self._awaited.settle_retained(stream, last)
-        self._answer_held()
 
     def _refused(self, news: Refused) -> None:
         request = news.request
@@ -378,7 +388,7 @@ class TreeSession:
             self._server.notify(f"a publication of MQTT client {self.name}, which is gone, was refused: {news.reason}")
         for token in tokens:
             self._answer_publication(token, news.reason, Reason.NOT_AUTHORIZED)
-        self._answer_held()
+        self._send_held()
         if len(tokens) < news.last - news.first + 1:  # QoS 0 has no acknowledgement, so the connection ends
             self._answer_publication(0, news.reason, Reason.NOT_AUTHORIZED)
 
@@ -453,18 +463,7 @@ class TreeSession:
         self._server.figures.dropped += count
 
     def _answer_asked(self, asked: PendingPacket, reasons: Sequence[int]) -> None:
-        """Answer SUBSCRIBE or UNSUBSCRIBE. SUBACK waits for the client's earlier retained publications: the
-        subscription is too late for them, so they have to be in the store."""
-        earlier = self._awaited.retained if asked.is_subscribe else frozenset()
-        self._held_answers.append((asked, reasons, earlier))
-        self._answer_held()
-
-    def _answer_held(self) -> None:
-        while self._held_answers and not self._awaited.has_any(self._held_answers[0][2]):
-            asked, reasons, _ = self._held_answers.pop(0)
-            self._answer(asked, reasons)
-
-    def _answer(self, asked: PendingPacket, reasons: Sequence[int]) -> None:
+        """Answer SUBSCRIBE or UNSUBSCRIBE."""
         driver, now = self._live_driver, now_us()
         if driver is None:
             return

@@ -6,9 +6,10 @@ of a repair in `repair/`. `overlay` decides who lives. The tables are those of `
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from resprout.core.bundle import Bundle
 from resprout.core.contract import (
     Congested,
     Heard,
@@ -250,15 +251,19 @@ class ResproutBroker(Shell):
         """Return the last values of topics that match step by step, for what runs inside this broker."""
         return self.parts.values.walk(topic_filter)
 
+    def on_value_applied(self, hear: Callable[[Bundle], None]) -> None:
+        """Call this function with each retained bundle that is applied here."""
+        self.parts.values.on_applied = hear
+
     @property
     def value_count(self) -> tuple[int, int]:
         """Last values, and their bytes of memory."""
         store = self.parts.values.store
         return len(store), store.bytes
 
-    def excess_of_value(self, topic: str, cost: int) -> str:
-        """Return why a publication of these bytes cannot be retained on a topic; nothing if it can."""
-        return self.parts.values.excess(topic, cost)
+    def excess_of_value(self, writer: str, topic: str, cost: int) -> str:
+        """Return why a client may not retain these bytes on a topic; empty if it may."""
+        return self.parts.values.excess(writer, topic, cost)
 
     def status(self) -> StackStatus:
         return account.status_of(self.parts, self.from_non_neighbours, self.out_of_bounds)

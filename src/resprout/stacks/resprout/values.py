@@ -110,6 +110,8 @@ class ValueDesk:
         self.giving: dict[tuple[str, int], tuple[ClientSession, ValueItem | None]] = {}
         """By client and subscription: the last of the values that it begins with, None if there are none."""
         self.refused = 0
+        self.on_applied: Callable[[Bundle], None] = _ignore
+        """Called with each retained bundle that is applied, for what runs inside this broker."""
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -119,6 +121,7 @@ class ValueDesk:
         self.store.apply(bundle, place, _ignore if disk is None else disk.wrote)
         if self._outcomes:
             self._answer_outcomes(bundle)
+        self.on_applied(bundle)
 
     def apply_rest(self, bundle: Bundle, place: int) -> None:
         """Apply what these values do not include of a bundle that is published once more after a full restart: no disk
@@ -137,7 +140,7 @@ class ValueDesk:
         """Refuse a retained publication of a local client that does not fit. A key or topic can always be removed."""
         reason = "a retained publication is a total"
         if bundle.guarantee is Guarantee.TOTAL:
-            reason = self.excess(bundle.topic, bundle.cost)
+            reason = self.excess(session.name, bundle.topic, bundle.cost)
             if not reason or _removes(bundle):
                 return False
         self.refused += bundle.count
@@ -147,14 +150,10 @@ class ValueDesk:
         self._answer_outcomes(bundle)
         return True
 
-    def excess(self, topic: str, cost: int) -> str:
-        """Return why a publication of these bytes cannot be retained on a topic; nothing if it can."""
-        options, store = self._life.options, self.store
-        if store.bytes + cost > options.retained_bytes:
-            return f"{store.bytes} bytes are retained, and at most {options.retained_bytes} may be (retained_bytes)"
-        if len(store) >= options.retained_topics and not store.revision(topic):
-            return f"{len(store)} topics have a last value, and at most {options.retained_topics} may (retained_topics)"
-        return ""
+    def excess(self, writer: str, topic: str, cost: int) -> str:
+        """Return why a client may not retain these bytes on a topic; empty if it may."""
+        options = self._life.options
+        return self.store.excess(writer, topic, cost, options.retained_topics, options.retained_bytes)
 
     def walk(self, topic_filter: str) -> Iterator[Message | None]:
         """Return the last values of topics that match step by step, for what runs inside this broker."""
@@ -347,8 +346,8 @@ class ValueDesk:
         return row
 
 
-def _ignore(applied: AppliedWrite) -> None:
-    """Without a disk, nothing is written."""
+def _ignore(_: object) -> None:
+    """Without a disk nothing is written, and without MQTT clients no session waits."""
 
 
 def _removes(bundle: Bundle) -> bool:
