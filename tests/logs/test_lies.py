@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
-from resprout.core.errors import BoundError
+from resprout.core.errors import BoundError, WireError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.logs.messages import LogAsk, LogFed, LogFeed, LogFound, LogLed, LogPage, LogRead, LogTold
@@ -13,8 +13,9 @@ from resprout.logs.reading import READS_OF_BROKER_MAX
 from resprout.logs.records import LogCommand, bundle_command, to_bytes
 from resprout.logs.replica import LogReplica
 from resprout.logs.state import LogState
-from resprout.replicas.messages import Accept, Ballot, Decisions, Fetch, Promise
+from resprout.replicas.messages import Accept, AcceptedEntry, Ballot, Decisions, Fetch, Promise, SlotEntry
 from resprout.stacks.resprout.log_broker import LogBroker
+from resprout.stacks.resprout.log_checks import check_replica_message
 from resprout.stacks.resprout.log_host import LogHost
 from tests.fuzz.episode import Episode
 
@@ -129,3 +130,17 @@ def test_whoever_asks_for_what_is_far_ahead_is_given_what_it_can_read() -> None:
     begun.tree.let_arrive("b1", "b0")
     told = [message for message in begun.tree.recorded if isinstance(message, Decisions)]
     assert told and all(message.first <= NUMBER_MAX for message in told)
+
+
+def test_a_member_that_is_no_identity_is_refused_in_every_message_that_carries_members() -> None:
+    """A replica that believed it would pass it on (`LogTold`), and be cut off in place of the liar."""
+    lie, ballot = SlotEntry(lives=("shared|b1.1",)), Ballot(1, "b1.1")
+    for message in (
+        Accept("shared|b1.1", ballot, 1, (lie,), 0),
+        Promise("shared|b1.1", ballot, 0, 0, (AcceptedEntry(1, ballot, lie),)),
+    ):
+        with pytest.raises(WireError, match="names a member that cannot exist"):
+            check_replica_message("b1", message)
+    check_replica_message("b1", Accept("shared|b1.1", ballot, 1, (SlotEntry(lives=("b0.1", "b1.1")),), 0))
+    finding = Episode("member", 5118, 300).run()
+    assert finding is None

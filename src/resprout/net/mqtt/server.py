@@ -154,7 +154,7 @@ class MqttServer:
         attributes = attributes_for(period_s)
         for topic, text in figures_of(self.broker.name, self.account(), since_s).items():
             with contextlib.suppress(UsageError):  # the store is full: skip this figure
-                guarantee, keys = self.retaining(shared.writer, topic, text.encode(), attributes, Guarantee.CAUSAL)
+                guarantee, keys = self.retaining(shared.name, topic, text.encode(), attributes, Guarantee.CAUSAL)
                 shared.publish(topic, text.encode(), guarantee, attributes, keys)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -389,7 +389,7 @@ class MqttServer:
         if entrance.fault or (entrance.rights is not None and not may_publish(entrance.rights, topic)):
             raise UsageError(f"{session.name} may not publish on {topic}")
         if self._shared is not None:
-            guarantee, keys = self.retaining(self._shared.writer, topic, payload, attributes, guarantee)
+            guarantee, keys = self.retaining(self._shared.name, topic, payload, attributes, guarantee)
             self._shared.publish(topic, payload, guarantee, attributes, keys)
 
     def _applied(self, bundle: Bundle) -> None:

@@ -3,6 +3,7 @@
 - The identity in a message of a replica is one of the broker that sends it.
 - A feeder feeds in its own name, and its message holds the command of that feed with that number.
 - The answer of a leader confirms no command that does not exist.
+- The members of a configuration are valid identities.
 - A configuration has at most as many members as replicas may have.
 
 These checks do not ask which brokers are replicas of a log: declarations are rolled out one broker after the other, so
@@ -11,7 +12,8 @@ brokers may disagree for a while. Messages of a broker that is no replica, as fa
 
 from typing import Any
 
-from resprout.core.errors import BoundError, WireError
+from resprout.core.errors import BoundError, NameRefusedError, WireError
+from resprout.core.limits import check_name
 from resprout.logs.feeder import LogFeeder
 from resprout.logs.messages import LogAsk, LogFed, LogFeed, LogFound, LogTold, broker_of, feeding_broker, speaker_of
 from resprout.logs.records import read_command
@@ -19,9 +21,22 @@ from resprout.replicas.messages import MEMBERS_MAX
 
 
 def check_replica_message(broker: str, message: Any) -> None:
-    """Check a message of `replicas.messages`. Raises WireError if it is from another replica's identity."""
+    """Check a message of `replicas.messages`. Raises WireError if it is from another replica's identity, or has members
+    that no replica can be: the receiver would pass them on."""
     if broker_of(speaker_of(message.group)[1]) != broker:
         raise WireError(f"{broker} speaks for another replica: {message.group!r}")
+    entries = [*getattr(message, "entries", ()), *[each.entry for each in getattr(message, "votes", ())]]
+    snapshot = getattr(message, "snapshot", None)
+    for holder in (*entries, *((snapshot,) if snapshot is not None else ())):
+        for member in holder.lives:
+            _check_identity(broker, member)
+
+
+def _check_identity(broker: str, member: str) -> None:
+    try:
+        check_name(member)
+    except NameRefusedError as error:
+        raise WireError(f"{broker} names a member that cannot exist: {error}") from None
 
 
 def check_log_message(broker: str, message: Any) -> None:
