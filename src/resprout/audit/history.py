@@ -57,6 +57,8 @@ UNREST: Final = frozenset(
 """Kinds of rows after which brokers may know different things for a while."""
 MADE: Final = (kinds.PUBLISH, kinds.DEAD_LETTER)
 """Kinds of rows that make a publication known."""
+FENCED: Final = ("fenced", "restart")
+"""Kinds of rows in which a broker begins anew."""
 _OVER: Final = (kinds.CRASH, kinds.LEAVE)
 LOGGED: Final = (
     kinds.LOG_DECLARED, kinds.LOG_FED, kinds.LOG_KEPT, kinds.LOG_GAP, kinds.LOG_END, kinds.LOG_READ, kinds.LOG_PAGE,
@@ -212,6 +214,7 @@ class History:
             kinds.APPLIED: self._apply,
             kinds.CRASH: self._end_life,
             kinds.LEAVE: self._end_life,
+            **dict.fromkeys(FENCED, self._fence),
             kinds.FREEZE: self._freeze,
             kinds.UNFREEZE: self._unfreeze,
             kinds.SUBSCRIBE: self._subscription,
@@ -381,6 +384,12 @@ class History:
             self._thaw(life, number)
             life.end_row = number
             self.interest.end_life(life.number)
+
+    def _fence(self, number: int, row: Row) -> None:
+        """A broker that was declared dead begins anew. What only it had is gone; others have what it owed."""
+        life = self._current.get(row.node)
+        if life is not None and life.end_row == NEVER:
+            life.end_row = number
 
     def _freeze(self, number: int, row: Row) -> None:
         self._frozen.add(row.node)

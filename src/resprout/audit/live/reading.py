@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from resprout.audit.causal import check_delivery
+from resprout.audit.history import FENCED
 from resprout.audit.live import presence, totals
 from resprout.audit.live.memory import KeptLife, KeptPublication, LaneMemory, LastOrdered, LiveView
 from resprout.audit.presence import tell_position
@@ -47,6 +48,7 @@ class RowReading:
             kinds.APPLIED: lambda row: self._life(row.node),
             kinds.CRASH: self._end_life,
             kinds.LEAVE: self._end_life,
+            **dict.fromkeys(FENCED, self._end_life),
             kinds.FREEZE: self._freeze,
             kinds.UNFREEZE: self._unfreeze,
             kinds.DROPPED: self._drop,

@@ -232,6 +232,8 @@ class DurableArrays:
         first = number[~consumers.says("redelivered", handed)]
         if len(np.unique(first)) < len(first):
             return True
+        if consumers.says("ack_wait", consumers.at(kinds.CONSUME, name)).any():
+            return False
         finished: dict[tuple[int, int], int] = {}
         for life, n, at in zip(consumers.life[acknowledged], done, row[acknowledged], strict=True):
             finished.setdefault((int(life), int(n)), int(at))
