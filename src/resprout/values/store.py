@@ -160,7 +160,8 @@ class LastValues:
         if 2 * size > bytes_max - other_bytes:
             return f"{self.bytes} of {bytes_max} bytes are retained (retained_bytes); a client has half of the rest"
         if 2 * topics > topics_max - other_topics:
-            return f"{len(self._values)} of {topics_max} topics have a last value (retained_topics); a client has half of the rest"
+            have = f"{len(self._values)} of {topics_max} topics have a last value (retained_topics)"
+            return f"{have}; a client has half of the rest"
         return ""
 
     def revision(self, topic: str) -> int:
