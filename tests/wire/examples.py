@@ -72,7 +72,7 @@ attributes = st.dictionaries(
     st.one_of(texts, st.integers(-(2**63), INT64_MAX), st.floats(allow_nan=False), st.booleans()),
     max_size=4,
 )
-TEXTS = {**dict.fromkeys(NAMES, plain_names), "topic": topics, "topics": topics, "key": keys}
+TEXTS = {**dict.fromkeys(NAMES, plain_names), "topic": topics, "topics": topics, "key": keys, "keys": keys}
 
 
 @st.composite
