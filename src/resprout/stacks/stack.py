@@ -79,7 +79,8 @@ class Survival(msgspec.Struct, frozen=True):
     """Whether one may stop for longer than it takes to be declared dead, and go on."""
     clients_restart_at_home: bool = False
     """Whether a client that crashes must find its own broker when it starts again. Elsewhere it may be overtaken by all
-    that its earlier life had published at a broker that is frozen or cut off. So these are not drawn together."""
+    that its earlier life had published at a broker that is frozen or cut off, or that returns with its disk. So these
+    are not drawn together."""
     cuts: bool = False
     """Whether up to f brokers may be cut off from all others, and come back; and clients for so long that they turn to
     other brokers, while their own one lives."""
