@@ -12,6 +12,7 @@ from resprout.replicas.messages import (
     MEMBERS_MAX,
     MESSAGES,
     ROUND_LEAP_MAX,
+    SLOT_LEAP_MAX,
     Accept,
     Accepted,
     AcceptedEntry,
@@ -334,3 +335,23 @@ def test_who_finds_no_majority_that_is_willing_stays_as_impatient_as_before() ->
     stage, patience_us = Stage(), ReplicaOptions().patience_us
     for tries in range(10):
         assert [type(said) for _, said in stage.waits(LATER_US + tries * patience_us)] == [Ask, Ask]
+
+
+def test_nobody_votes_far_ahead_of_what_is_decided() -> None:
+    """The next leader had to fill all slots before a vote in slot 2^52 with nothing."""
+    stage, ballot, entry = Stage(), Ballot(1, "b"), SlotEntry(b"x")
+    stage.hears("b", Accept("g", ballot, SLOT_LEAP_MAX + 1, (entry,), 0))
+    assert not stage.replica.ledger.votes
+    ((_, accepted),) = stage.hears("b", Accept("g", ballot, SLOT_LEAP_MAX, (entry,), 0))
+    assert isinstance(accepted, Accepted) and list(stage.replica.ledger.votes) == [SLOT_LEAP_MAX]
+
+
+def test_a_promise_that_shows_votes_far_ahead_does_not_count() -> None:
+    stage = Stage()
+    ballot = next(m.ballot for _, m in stage.waits(LATER_US) if isinstance(m, Ask))
+    stage.hears("b", Willing("g", ballot), LATER_US)
+    vote = AcceptedEntry(1 << 52, Ballot(1, "c"), SlotEntry(b"z"))
+    stage.hears("b", Promise("g", ballot, 0, 0, (vote,)), LATER_US)
+    assert not stage.replica.is_leading
+    stage.hears("c", Promise("g", ballot, 0, 0, ()), LATER_US)
+    assert stage.replica.is_leading and not stage.replica.ledger.votes

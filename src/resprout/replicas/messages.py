@@ -17,6 +17,11 @@ MEMBERS_MAX: Final = 64
 ROUND_LEAP_MAX: Final = 1 << 32
 """By so much the round of a ballot may be ahead of the one known before: a liar must not use up the numbers."""
 
+SLOT_LEAP_MAX: Final = 4_096
+"""By so much a slot in which a replica votes may be ahead of what it knows to be decided. A leader has far fewer under
+way (`proposer.UNDER_WAY_MAX`), and the next one fills all that lie between with nothing: a liar must not make it fill
+10^15 of them. A replica that is further behind learns what is decided before it votes."""
+
 
 class Ballot(msgspec.Struct, frozen=True, array_like=True, order=True):
     """Who may propose. Higher ones win; no two replicas ever use the same."""

@@ -14,7 +14,15 @@ from collections import deque
 from typing import Final
 
 from resprout.replicas.ledger import Ledger
-from resprout.replicas.messages import NOTHING, AcceptedEntry, Ballot, Promise, SlotEntry, is_majority
+from resprout.replicas.messages import (
+    NOTHING,
+    SLOT_LEAP_MAX,
+    AcceptedEntry,
+    Ballot,
+    Promise,
+    SlotEntry,
+    is_majority,
+)
 
 PENDING_MAX: Final = 4096
 """Commands that wait for a slot."""
@@ -75,8 +83,12 @@ class Proposer:
 
     def promise(self, member: str, promise: Promise) -> None:
         """The owner has learned what the promise shows as decided. Only a promise that reaches back to what is decided
-        here counts."""
+        here counts, and none that shows votes far ahead of that: whoever has cast them knows of more that is decided,
+        which the owner fetches first, or lies."""
+        far = self._ledger.chosen + SLOT_LEAP_MAX
         if self.phase is not Phase.PREPARING or promise.after > self._ledger.chosen:
+            return
+        if any(vote.slot > far for vote in promise.votes):
             return
         self.promised[member] = None
         for vote in promise.votes:

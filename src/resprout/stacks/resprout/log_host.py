@@ -53,7 +53,7 @@ from resprout.stacks.resprout.durable_book import DurableBook
 from resprout.stacks.resprout.durables import Durables
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.log_changes import LogChanges
-from resprout.stacks.resprout.log_checks import check_fed, check_log_message, check_replica_message
+from resprout.stacks.resprout.log_checks import check_fed, check_log_message, check_replica_message, in_time
 from resprout.stacks.resprout.log_positions import LogPositions
 from resprout.stacks.resprout.log_reads import LogReads
 
@@ -289,7 +289,7 @@ class LogHost:
         if replica is None:
             return
         if isinstance(message, LogFeed):
-            replica.hear_feed(broker, message, now_us)
+            replica.hear_feed(broker, in_time(message, self._wall_us), now_us)
         elif isinstance(message, LogRead):
             replica.remote_reads.hear(broker, message)
         elif isinstance(message, LogSettle):
