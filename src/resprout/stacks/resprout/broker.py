@@ -123,6 +123,7 @@ from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.pauses import ReadersPaused
 from resprout.stacks.resprout.shares import LookAtReaders
 from resprout.stacks.resprout.subscribing import DropMore, TakeUpRequests
+from resprout.stacks.resprout.value_reads import AnswerValues
 from resprout.stacks.resprout.unsettled import AskUnread, HoldOver, SearchDue, UnreadTold
 from resprout.stacks.shell import Shell
 from resprout.stacks.stack import BrokerSeat
@@ -176,6 +177,7 @@ class ResproutBroker(Shell):
                 HoldOver: parts.served.hold_over,
                 DropMore: lambda timer: parts.served.drop_more(),
                 TakeUpRequests: lambda timer: parts.wishes.postponed.take_up(),
+                AnswerValues: lambda timer: parts.values.reads.go_on(timer.party),
                 LookAtReaders: lambda timer: None,  # at the end of the step
                 **dict.fromkeys((ReportTaken, ReportSpread, ReportTotals), parts.reporting.fired),
             },
