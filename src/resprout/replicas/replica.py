@@ -77,12 +77,11 @@ class Acceptor:
             return
         self._heed(peer, message.ballot, now_us)
         last = message.first + len(message.entries) - 1
-        is_near = last <= ledger.chosen + SLOT_LEAP_MAX
-        for slot, entry in enumerate(message.entries if is_near else (), message.first):
-            vote = ledger.votes.get(slot)
-            if slot > ledger.chosen and (vote is None or vote.ballot < message.ballot):
-                self._desk.persist(ledger.vote(slot, entry))
-        if message.entries and is_near:
+        if message.entries and last <= ledger.chosen + SLOT_LEAP_MAX:
+            for slot, entry in enumerate(message.entries, message.first):
+                vote = ledger.votes.get(slot)
+                if slot > ledger.chosen and (vote is None or vote.ballot < message.ballot):
+                    self._desk.persist(ledger.vote(slot, entry))
             self._say(peer, Accepted(self._desk.group, message.ballot, message.first, last))
         self._learner.learn_upto(peer, message.ballot, message.chosen)
 

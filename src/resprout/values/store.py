@@ -159,19 +159,27 @@ class LastValues:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def excess(self, writer: str, topic: str, cost: int, topics_max: int, bytes_max: int) -> str:
-        """Return why a writer may not put a value of these bytes on a topic; empty if it may. It has at most half of
-        what other writers leave, so that each of them finds room."""
+        """Return why a writer may not put a value of these bytes on a topic; empty if it may. It may use half of what
+        other writers leave, rounded up for topics, so that each of them finds room. A value that is not larger than the
+        one that it replaces always fits."""
         known = self._values.get(topic)
+        if known is not None and cost <= known.cost:
+            return ""
         is_own = known is not None and known.publisher == writer
         topics, size = self._shares.get(writer, (0, 0))
         other_topics = len(self._values) - topics - (known is not None and not is_own)
         other_bytes = self.bytes - size - (known.cost if known is not None and not is_own else 0)
         topics, size = topics + (not is_own), size + cost - (known.cost if known is not None and is_own else 0)
-        if 2 * size > bytes_max - other_bytes:
-            return f"{self.bytes} of {bytes_max} bytes are retained (retained_bytes); a client has half of the rest"
-        if 2 * topics > topics_max - other_topics:
-            have = f"{len(self._values)} of {topics_max} topics have a last value (retained_topics)"
-            return f"{have}; a client has half of the rest"
+        if 2 * size > (left := max(0, bytes_max - other_bytes)):
+            return (
+                f"its last values would take {size} bytes, and a client may use half of the {left} bytes that others"
+                " leave (retained_bytes)"
+            )
+        if 2 * topics > (left := max(0, topics_max - other_topics)) + 1:
+            return (
+                f"it would have the last values of {topics} topics, and a client may have half of the {left} topics"
+                " that others leave (retained_topics)"
+            )
         return ""
 
     def revision(self, topic: str) -> int:

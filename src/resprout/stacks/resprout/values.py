@@ -44,7 +44,7 @@ from resprout.stacks.resprout.delivering import Delivering
 from resprout.stacks.resprout.disk_log import DiskLog
 from resprout.stacks.resprout.life import BrokerLife
 from resprout.stacks.resprout.value_reads import ValueReads
-from resprout.values.rows import KnownValue, ValueRow, ValuesReached, check_row, removes
+from resprout.values.rows import KnownValue, ValueRow, ValuesReached, check_row, largest_cost, removes, value_cost
 from resprout.values.store import AppliedWrite, LastValues
 
 EXPIRED_AT_ONCE: Final = 1_000
@@ -140,11 +140,16 @@ class ValueDesk:
             self._outcomes.pop(bundle.publisher, None)
 
     def refuses(self, session: ClientSession, bundle: Bundle) -> bool:
-        """Refuse a retained publication of a local client that does not fit. A key or topic can always be removed."""
+        """Refuse a retained publication of a local client that does not fit. A key or topic can always be removed, and
+        its value can be replaced by one that is not larger."""
         reason = "a retained publication is a total"
         if bundle.guarantee is Guarantee.TOTAL:
-            reason = self.excess(session.name, bundle.topic, bundle.cost)
+            at_most = value_cost(bundle.topic, bundle.keys, len(bundle.attributes) + len(bundle.payloads))
+            reason = self.excess(session.name, bundle.topic, at_most)
             if not reason or _removes(bundle):
+                return False
+            reason = self.excess(session.name, bundle.topic, largest_cost(bundle))
+            if not reason:
                 return False
         self.refused += bundle.count
         session.skip(bundle)
