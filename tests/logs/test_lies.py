@@ -148,10 +148,10 @@ def test_a_member_that_is_no_identity_is_refused_in_every_message_that_carries_m
 
 
 def _bundle_with(**wrong: Any) -> bytes:
-    fields = dict(
-        publisher="p", incarnation=1, first=1, count=1, stamp=1, topic="t", keys=(), guarantee=Guarantee.FIFO,
-        attributes=b"", payloads=pack_payloads([b"x"]),
-    ) | wrong  # fmt: skip
+    fields = {
+        "publisher": "p", "incarnation": 1, "first": 1, "count": 1, "stamp": 1, "topic": "t", "keys": (),
+        "guarantee": Guarantee.FIFO, "attributes": b"", "payloads": pack_payloads([b"x"]), **wrong,
+    }  # fmt: skip
     return to_record(Bundle(**fields))  # type: ignore[arg-type]
 
 
@@ -165,8 +165,8 @@ def _bundle_with(**wrong: Any) -> bytes:
     ids=str,
 )  # fmt: skip
 def test_a_bundle_that_no_broker_would_pass_on_is_not_in_the_log(wrong: dict[str, Any]) -> None:
-    """Any broker may feed a log. A bundle of -5 messages moved the end of the log back by 5, and one of 2^40 made a state
-    that no replica could read again."""
+    """Any broker may feed a log. A bundle of -5 messages moved the end of the log back, and one of 2^40 made a state that
+    no replica could read again."""
     state = LogState()
     state.apply(bundle_command("b0.1.1.1", 1, 0, -1, _good_bundle()))
     before = (state.next, state.end)

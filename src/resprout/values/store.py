@@ -45,8 +45,17 @@ class AppliedWrite(NamedTuple):
     """Of a write to a bucket."""
 
 
+OwnerOf = Callable[[str], str]
+"""Returns who pays for the last values of a writer."""
+
+
+def _itself(writer: str) -> str:
+    return writer
+
+
 class LastValues:
-    def __init__(self) -> None:
+    def __init__(self, owner_of: OwnerOf = _itself) -> None:
+        self._owner_of = owner_of
         self.place = -1
         """The place of the last retained publication that was applied."""
         self.bytes = 0
@@ -58,7 +67,7 @@ class LastValues:
         self._is_plain = True
         """Whether the last search was for one topic."""
         self._shares: dict[str, tuple[int, int]] = {}
-        """Topics and bytes of each writer that has any."""
+        """Topics and bytes of each owner that has any."""
         self._expiries: list[tuple[int, str]] = []
         """Heap of the times at which values expire, and their topics; some are replaced meanwhile."""
         self._outcomes: dict[str, tuple[int, dict[int, KnownOutcome]]] = {}
@@ -128,10 +137,18 @@ class LastValues:
 
     def _count(self, value: KnownValue, sign: int) -> None:
         self.bytes += sign * value.cost
-        topics, size = self._shares.get(value.publisher, (0, 0))
-        self._shares[value.publisher] = (topics + sign, size + sign * value.cost)
+        owner = self._owner_of(value.publisher)
+        topics, size = self._shares.get(owner, (0, 0))
+        self._shares[owner] = (topics + sign, size + sign * value.cost)
         if not topics + sign:
-            del self._shares[value.publisher]
+            del self._shares[owner]
+
+    def share_by(self, owner_of: OwnerOf) -> None:
+        """Count the room again: writers have other owners than before."""
+        self._owner_of, self._shares = owner_of, {}
+        self.bytes = 0
+        for value in self._values.values():
+            self._count(value, 1)
 
     def _note(self, outcome: KnownOutcome) -> None:
         life, outcomes = self._outcomes.pop(outcome.publisher, (outcome.incarnation, {}))
@@ -159,14 +176,15 @@ class LastValues:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def excess(self, writer: str, topic: str, cost: int, topics_max: int, bytes_max: int) -> str:
-        """Return why a writer may not put a value of these bytes on a topic; empty if it may. It may use half of what
-        other writers leave, rounded up for topics, so that each of them finds room. A value that is not larger than the
+        """Return why a writer may not put a value of these bytes on a topic; empty if it may. Its owner may use half of
+        what others leave, rounded up for topics, so that each of them finds room. A value that is not larger than the
         one that it replaces always fits."""
         known = self._values.get(topic)
         if known is not None and cost <= known.cost:
             return ""
-        is_own = known is not None and known.publisher == writer
-        topics, size = self._shares.get(writer, (0, 0))
+        owner = self._owner_of(writer)
+        is_own = known is not None and self._owner_of(known.publisher) == owner
+        topics, size = self._shares.get(owner, (0, 0))
         other_topics = len(self._values) - topics - (known is not None and not is_own)
         other_bytes = self.bytes - size - (known.cost if known is not None and not is_own else 0)
         topics, size = topics + (not is_own), size + cost - (known.cost if known is not None and is_own else 0)
@@ -244,9 +262,9 @@ class LastValues:
             yield ValuesReached(self.place)
 
     @classmethod
-    def of(cls, rows: Iterable[ValueRow]) -> "LastValues":
+    def of(cls, rows: Iterable[ValueRow], owner_of: OwnerOf = _itself) -> "LastValues":
         """Return the store of another broker, or of a disk."""
-        store = cls()
+        store = cls(owner_of)
         for row in rows:
             if isinstance(row, KnownValue):
                 store._put(row)

@@ -123,8 +123,8 @@ from resprout.stacks.resprout.parts import BrokerParts
 from resprout.stacks.resprout.pauses import ReadersPaused
 from resprout.stacks.resprout.shares import LookAtReaders
 from resprout.stacks.resprout.subscribing import DropMore, TakeUpRequests
-from resprout.stacks.resprout.value_reads import AnswerValues
 from resprout.stacks.resprout.unsettled import AskUnread, HoldOver, SearchDue, UnreadTold
+from resprout.stacks.resprout.value_reads import AnswerValues
 from resprout.stacks.shell import Shell
 from resprout.stacks.stack import BrokerSeat
 from resprout.stacks.status import StackStatus, TopicReaders
@@ -216,6 +216,7 @@ class ResproutBroker(Shell):
             ),
             in_runs=(*SPREAD_MESSAGES, Seek, Sought, ListenersChanged, ListenersHeard, ClientBegan, DurableHeard),
         )
+        self.value_owners = parts.values.owners
 
     def begin(self) -> None:
         parts, life = self.parts, self.life

@@ -28,7 +28,7 @@ from resprout.core.errors import PeerError, UsageError
 from resprout.core.guarantee import Guarantee
 from resprout.core.message import Message
 from resprout.core.seen import Seen
-from resprout.edge.broker.ports import HeldBundle
+from resprout.edge.broker.ports import HeldBundle, ValueOwners
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.broker.sessions import ClientSessions, plain_delivery
 from resprout.edge.durable_messages import WhenFull
@@ -88,6 +88,8 @@ class ValueDesk:
         delivering: Delivering,
         disk: DiskLog | None,
     ) -> None:
+        self.owners = ValueOwners()
+        self._owners_version = 0
         self.store = LastValues()
         self._life = life
         self._log = log
@@ -160,7 +162,10 @@ class ValueDesk:
 
     def excess(self, writer: str, topic: str, cost: int) -> str:
         """Return why a client may not retain these bytes on a topic; empty if it may."""
-        options = self._life.options
+        options, version = self._life.options, self.owners.version()
+        if version != self._owners_version:
+            self._owners_version = version
+            self.store.share_by(self.owners.owner_of)
         return self.store.excess(writer, topic, cost, options.retained_topics, options.retained_bytes)
 
     def walk(self, topic_filter: str) -> Iterator[Message | None]:
@@ -340,7 +345,7 @@ class ValueDesk:
                 check_row(row, self._life.options.honest_payload)
         except UsageError as error:
             raise PeerError(str(error)) from None
-        self.store = LastValues.of([self._limited(row) for row in rows])
+        self.store = LastValues.of([self._limited(row) for row in rows], self.owners.owner_of)
         if self._disk is not None and rows:
             self._disk.all_values()
 
