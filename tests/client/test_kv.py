@@ -293,7 +293,7 @@ def test_a_watch_shows_writes_and_nothing_else_that_is_published_on_keys() -> No
                 await b.publish("other", b"forged", guarantee="total", keys=["$kv/b/k#x", "$retained#last"]),
             ]
             for receipt in forged:
-                await receipt.delivered()
+                await receipt.safe()
             await bucket.put("k", b"2")
             assert (await watch.next(PATIENCE_S)).value == b"2"
             entry = await bucket.get("k")

@@ -165,8 +165,8 @@ def _bundle_with(**wrong: Any) -> bytes:
     ids=str,
 )  # fmt: skip
 def test_a_bundle_that_no_broker_would_pass_on_is_not_in_the_log(wrong: dict[str, Any]) -> None:
-    """Any broker may feed a log. A bundle of -5 messages moved the end of the log back, and one of 2^40 made a state that
-    no replica could read again."""
+    """Any broker may feed a log. A bundle of -5 messages moved the end of the log back, and one of 2^40 made a state
+    that no replica could read again."""
     state = LogState()
     state.apply(bundle_command("b0.1.1.1", 1, 0, -1, _good_bundle()))
     before = (state.next, state.end)
