@@ -176,7 +176,7 @@ def _bundle_with(**wrong: Any) -> bytes:
     [
         {"count": -5}, {"count": 0}, {"count": 1 << 40}, {"first": 0}, {"first": NUMBER_MAX + 1}, {"stamp": 1 << 63},
         {"incarnation": 1 << 60}, {"topic": "a/#"}, {"topic": ""}, {"publisher": "\x1b[2J"}, {"keys": ("b", "a")},
-        {"keys": tuple(f"{number:03}" for number in range(65))}, 
+        {"keys": tuple(f"{number:03}" for number in range(65))},
     ],
     ids=lambda wrong: next(iter(wrong)),
 )  # fmt: skip
