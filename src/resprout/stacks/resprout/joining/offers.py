@@ -281,9 +281,9 @@ class Balance:
 
     def pass_on(self, message: MoveAway) -> tuple[str, MoveAway] | None:
         """The child that gets a request of the parent in place of this broker, which has children; None if there is
-        none, or it is too early for another move. A leaf is asked before others, and a small branch before a large
-        one; those that were asked in vain come last."""
-        if self._is_early(self._passed_us, PAUSE_LEASES / 2):
+        none, if it is too early for another move, or if this broker moves children away itself. A leaf is asked before
+        others, and a small branch before a large one; those that were asked in vain come last."""
+        if len(self._links) > self._life.options.total_degree or self._is_early(self._passed_us, PAUSE_LEASES / 2):
             return None
         children = [name for name in self._links if self._is_child(name)]
         if not children:
