@@ -270,6 +270,7 @@ class BrokerParts:
         self.newcomer = Newcomer(
             life, self.peers, self.waves, self.links, self.clock, self.seen, self.totals, self.disk,
             self.neighbours, self.remembered, self.wishes, self._rng, self.council.configurations, self.values,
+            self.balance,
         )  # fmt: skip
         self.reunion = Reunion(life, self.peers, self.totals, self.remembered, self.council, self.newcomer)
         self.admission = Admission(
