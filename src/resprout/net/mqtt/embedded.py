@@ -199,13 +199,17 @@ class EmbeddedConsumer:
 
 
 async def _close(host: InProcessHost, machine: ClientMachine | ConsumerMachine) -> None:
+    """Close a host, and free what it has. A client whose session ends for two reasons is closed twice, perhaps when it
+    was freed already."""
+    if host.is_released:
+        return
     await host.close()
 
     def release() -> None:
         host.release()
         machine.release()
 
-    if not host.is_released:
+    if not host.is_released:  # somebody else may have closed it meanwhile
         host.is_released = True
         host.loop.call_later(RELEASE_SECONDS, release)
 
