@@ -113,6 +113,7 @@ class MqttServer:
             session_expiry_max=settings.session_expiry_max,
             keep_alive_max=settings.keep_alive_max,
             connect_seconds=settings.connect_seconds,
+            response_information=settings.response_topics,
         )
         self._shared: SharedState | None = None
         self.serving = asyncio.Event()
@@ -400,6 +401,7 @@ class MqttServer:
 
     async def leave_share(self, source: DurableSource) -> None:
         """Stop consuming a shared subscription, and end it if no other session consumes it."""
+        await source.until_answered()  # otherwise it may begin later, without a consumer
         consumers = self.broker.books.machine.consumers_of(source.name)
         if consumers is not None and set(consumers) <= {source.consumer_name}:
             await source.end()
