@@ -40,6 +40,7 @@ from resprout.net.mqtt.layers import Layer, Layers, TlsLayer, WebSocketLayer, we
 from resprout.net.mqtt.opening import SessionOpening
 from resprout.net.mqtt.orphans import Orphans
 from resprout.net.mqtt.proxy import is_proxy
+from resprout.net.mqtt.records import KEPT
 from resprout.net.mqtt.settings import SCHEMES, MqttSettings
 from resprout.net.mqtt.shared import SharedState
 from resprout.net.mqtt.sources import DurableSource
@@ -139,6 +140,7 @@ class MqttServer:
 
     async def _serve(self, shared: SharedState) -> None:
         await shared.ready.wait()
+        await self._restore_sessions(shared)
         for kind, place in self._places.items():
             await place.serve(partial(self._accept, kind))
             self._note(Note("mqtt", {"detail": f"{SCHEMES[kind]}://{place.address}"}))
@@ -150,6 +152,18 @@ class MqttServer:
             while not self.is_closing:
                 self._publish_metrics(shared, period_s, since_s)
                 await asyncio.sleep(period_s)
+
+    async def _restore_sessions(self, shared: SharedState) -> None:
+        """Take over the sessions of brokers that have all stopped, if they were kept on disk."""
+        if not self.keeps_sessions:
+            return
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await shared.check_sessions()
+                break
+        for message in self.broker.books.machine.walk_last_values(f"{KEPT}+"):
+            if message is not None:
+                shared.records.restore(message)
 
     def _publish_metrics(self, shared: SharedState, period_s: int, since_s: float) -> None:
         attributes = attributes_for(period_s)
@@ -348,6 +362,11 @@ class MqttServer:
         return "MQTT state" if self._shared is not None and client == self._shared.name else ""
 
     # -- for sessions --------------------------------------------------------------------------------------------------
+
+    @property
+    def keeps_sessions(self) -> bool:
+        """Whether sessions survive a restart of all brokers, because last values are on disk."""
+        return bool(self.broker.books.machine.keeps_values)
 
     def has_audience(self, topic: str) -> bool:
         """Return whether a subscription in the network may match the topic; True if this broker is not certain."""

@@ -6,12 +6,9 @@ them up to the limit per subscriber (`subscriber_bytes`) and ends the session if
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
 
 from resprout.core.contract import Answer, Deliver, EndCode
 from resprout.core.errors import PayloadRefusedError, UsageError
@@ -31,7 +28,7 @@ from resprout.edge.requests import (
     UnsubscribeRequest,
 )
 from resprout.mqtt.actions import BeginSubscriptions, EndSubscriptions, PublishMessage
-from resprout.mqtt.mapping import attributes_of, guarantee_of, is_retained
+from resprout.mqtt.mapping import RETAIN, attributes_of, guarantee_of, is_retained
 from resprout.mqtt.packets import Will
 from resprout.mqtt.reasons import MqttError, Reason
 from resprout.mqtt.subscriptions import SHARE
@@ -39,11 +36,12 @@ from resprout.net.door import Door
 from resprout.net.event_loop import now_us, wall_us
 from resprout.net.host import Upward
 from resprout.net.in_process import OpenerCredentials
+from resprout.net.mqtt.delivery_queue import DeliveryQueue
 from resprout.net.mqtt.embedded import EmbeddedClient, OpenError, reason_of_end
 from resprout.net.mqtt.notes import NoteWriter
 from resprout.net.mqtt.pending_subscriptions import PendingPacket, PendingSubscriptions
 from resprout.net.mqtt.receipts import Awaited, AwaitedReceipts
-from resprout.net.mqtt.records import PACKET, SESSION_KEYS, SessionNote
+from resprout.net.mqtt.records import KEPT, PACKET, SESSION_KEYS, SessionNote
 from resprout.net.mqtt.request_queue import RequestQueue
 from resprout.net.mqtt.retained_walks import RetainedWalks
 from resprout.net.mqtt.sources import DurableSource, end_durable
@@ -56,16 +54,6 @@ if TYPE_CHECKING:
 MARKS_MAX: Final = 1_024
 """Maximum number of acknowledged positions in one note, for all subscriptions of the session."""
 MISSING: Final = "messages may be missing: subscribe again"
-
-
-class _Given(msgspec.Struct):
-    """Message that was passed to the machine and is not done."""
-
-    source: DurableSource | None
-    """Durable subscription that delivered it; None for plain subscriptions."""
-    message: Message
-    is_last: bool
-    """Whether it is the last message of its delivery."""
 
 
 class TreeSession:
@@ -99,10 +87,7 @@ class TreeSession:
         self._awaited = AwaitedReceipts()
         self._is_passing = False
         """Whether `pass_messages` is scheduled."""
-        self._deliveries: deque[tuple[DurableSource | None, deque[Message]]] = deque()
-        """Messages from the tree that were not passed to the machine yet."""
-        self._given: list[_Given] = []
-        """Messages that were passed to the machine and are not done, in order."""
+        self._deliveries = DeliveryQueue()
         self._sources: dict[str, DurableSource] = {}
         """Durable subscriptions by filter, as the client sent it."""
         self.retained: Final[RetainedWalks] = RetainedWalks(server)
@@ -113,7 +98,7 @@ class TreeSession:
             server.loop, self._publish_now, self.client.flush, self._pending, self._awaited
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        self._notes = NoteWriter(self.client, name, client_id, who.identity or "")
+        self._notes = NoteWriter(self.client, name, client_id, who.identity or "", self._retain)
 
     def start(self) -> None:
         self.client.start()
@@ -139,7 +124,7 @@ class TreeSession:
             self._requests.publish_all()
         if ends and not self._is_lost:
             if self._notes.has_any:
-                self._notes.write_end()
+                self._notes.write_end(self.is_persistent)
                 self.client.flush()
             await asyncio.gather(*[
                 self._leave_share(source) if source.is_shared else source.end() for source in sources
@@ -148,6 +133,7 @@ class TreeSession:
         await asyncio.gather(*[source.close() for source in sources])
         self._sources.clear()
         self._pending.close()
+        self._notes.close()
         self._requests.close()
 
     # -- what the machine wants ----------------------------------------------------------------------------------------
@@ -225,6 +211,16 @@ class TreeSession:
             self._over(f"the session state cannot be saved: {error}", EndCode.SLOW)
             return
         self._awaited.add(stream, seq, -self._notes.count)
+        if self.is_persistent and self._server.keeps_sessions:
+            self._notes.keep(self._server.shared.home, state.dump_subscriptions(), done, machine.expiry)
+
+    def _retain(self, note: bytes) -> None:
+        """Retain a note, or remove the retained one, if last values are on disk."""
+        if self._server.keeps_sessions:
+            try:
+                self._publish(KEPT + self.name, note, Guarantee.TOTAL, {RETAIN: True})
+            except UsageError as error:
+                self._server.notify(f"the session of MQTT client {self.name} is not kept on disk: {error}")
 
     def adopt(self, note: SessionNote, shared: Sequence[str]) -> None:
         """Resume a session of another broker from its note. `shared` has the filters of its shared subscriptions."""
@@ -237,7 +233,7 @@ class TreeSession:
     def forget(self, note: SessionNote) -> None:
         """End a session of another broker that has the same name."""
         self._notes.follow(note)
-        self._notes.write_end()
+        self._notes.write_end(bool(note.data))
         self.client.flush()
 
     def settle_orphan(self, note: SessionNote, ends: bool) -> None:
@@ -246,7 +242,7 @@ class TreeSession:
         if (will := unpacked_will(note.will)) is not None:
             self.publish_will(will)
         if ends:
-            self._notes.write_end()
+            self._notes.write_end(bool(note.data))
         else:
             self._notes.write_settled(note)
         self.client.flush()
@@ -283,17 +279,7 @@ class TreeSession:
 
     def acknowledge(self, count: int) -> None:
         """Acknowledge the next `count` messages in the tree, in the order in which they were passed to the machine."""
-        deliveries = 0
-        done: dict[DurableSource, list[Message]] = {}
-        taken, self._given = self._given[:count], self._given[count:]
-        for given in taken:
-            if given.source is None:
-                deliveries += given.is_last
-            else:
-                done.setdefault(given.source, []).append(given.message)
-        self.client.take(deliveries)
-        for source, messages in done.items():
-            source.acknowledge(messages)
+        self.client.take(self._deliveries.acknowledge(count))
 
     # -- between them --------------------------------------------------------------------------------------------------
 
@@ -311,11 +297,7 @@ class TreeSession:
         machine = driver.machine
         given = False
         while self._deliveries and machine.room > 0 and driver.connection.is_writable:
-            source, messages = self._deliveries[0]
-            message = messages.popleft()
-            if not messages:
-                self._deliveries.popleft()
-            self._given.append(_Given(source, message, not messages))
+            source, message = self._deliveries.take()
             self._server.figures.delivered += 1
             driver.deliver(message, source.filter if source is not None else "")
             given = True
@@ -345,7 +327,7 @@ class TreeSession:
         if self.is_over:
             return
         if isinstance(effect, Deliver):
-            self._deliveries.append((None, deque(effect.messages)))
+            self._deliveries.put(None, effect.messages)
             self._pass_soon()
             return
         if (end := reason_of_end(effect)) is not None:
@@ -464,7 +446,7 @@ class TreeSession:
 
     def _delivered(self, source: DurableSource, messages: Sequence[Message]) -> None:
         if not self.is_over:
-            self._deliveries.append((source, deque(messages)))
+            self._deliveries.put(source, messages)
             self._pass_soon()
 
     def _source_over(self, source: DurableSource, standing: Standing, reason: str) -> None:
