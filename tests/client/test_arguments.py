@@ -48,7 +48,8 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {"topic": "t", "payload": b""},
         {
             "topic": TOPICS, "payload": PAYLOADS, "attributes": [5, "x", ["a"], {"a": None}, {1: 2}, {"a": NAN}],
-            "retain": FLAGS, "ttl": [0, 5, -1, "5", True, NAN], **PUBLISH,
+            "retain": FLAGS, "ttl": [0, -1, "5", True, NAN], "delay": [-1, "5", True, NAN, 1e12],
+            "deliver_at": [-1, "5", True, NAN, NAIVE, 1e13], **PUBLISH,
         },
     ),
     "publish_bundle": (

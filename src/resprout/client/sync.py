@@ -15,6 +15,7 @@ import atexit
 import builtins
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, ParamSpec, TypeVar, overload
 
 from resprout.client.arguments import check_flag, check_kind, check_seconds, time_limit, wrong
@@ -39,6 +40,7 @@ from resprout.client.queues import PEEKED, SubscriptionsFound
 from resprout.client.receipts import Receipt
 from resprout.client.redelivery import Redelivery
 from resprout.client.requesting import REQUEST_SECONDS
+from resprout.client.retaining import Handling
 from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.limits import AttributeValue
 from resprout.core.message import DurableMessage, Message
@@ -124,21 +126,24 @@ class BlockingClient:
         attributes: Mapping[str, AttributeValue] | None = None,
         retain: bool = False,
         ttl: float | None = None,
+        delay: float | None = None,
+        deliver_at: float | datetime | None = None,
         timeout: float | None = None,
     ) -> BlockingReceipt:
-        """Publish a message and return its receipt; it blocks only while the network does not keep up. `retain` and
-        `ttl`: see `resprout.Client.publish`.
+        """Publish a message and return its receipt; it blocks only while the network does not keep up. `retain`, `ttl`,
+        `delay` and `deliver_at`: see `resprout.Client.publish`.
 
         UsageError (and nothing was published) for a wrong argument. TimedOutError (and nothing was published) when the
         network does not take more within `timeout` seconds.
         """
         limit = check_seconds(timeout)
+        handling = Handling(retain, ttl, delay, deliver_at)
 
         async def publish() -> Receipt:
             async with time_limit(limit, NO_ROOM):
                 await self._client.wait_for_room()
-            if retain is not False or ttl is not None:
-                return self._client.add_retained(topic, payload, keys, attributes, retain, ttl)
+            if handling.is_special:
+                return self._client.add_handled(topic, payload, guarantee, keys, attributes, handling)
             return self._client.add_publication(topic, payload, guarantee, keys, attributes)
 
         return BlockingReceipt(self._background, self._background.call(publish()))

@@ -91,8 +91,18 @@ class RandomApp(PacedApp):
         for _ in range(min(left, self._options.burst)):
             payload = self.draw_payload(self._size())
             attributes = draw_attributes(self.rng) if self._options.attributes else {}
-            wishes.append(PublishRequest(topic, payload, guarantee, keys, attributes))
+            delay_us = self._draw_us(self._options.delays, self._options.delay_max_us)
+            ttl_us = self._draw_us(self._options.expiries, self._options.ttl_max_us)
+            if delay_us:
+                wish = PublishRequest(topic, payload, Guarantee.EVENTUAL, (), attributes, delay_us, ttl_us)
+            else:
+                wish = PublishRequest(topic, payload, guarantee, keys, attributes, 0, ttl_us)
+            wishes.append(wish)
         return wishes
+
+    def _draw_us(self, share: float, most_us: int) -> int:
+        """Return a time, or 0."""
+        return self.rng.randint(1, most_us) if share and self.rng.random() < share else 0
 
     def _keys(self, topic: str, guarantee: Guarantee) -> tuple[str, ...]:
         if not self.spec.keys:

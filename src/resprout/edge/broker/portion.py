@@ -26,8 +26,8 @@ class Portion:
     """Messages of one bundle that are somewhere together: waiting, or out with one consumer."""
 
     __slots__ = (
-        "deadline_us", "due_us", "first", "holder", "item", "keys", "offsets", "origin", "redelivered", "serial",
-        "tries",
+        "deadline_us", "due_us", "expiries", "first", "holder", "item", "keys", "offsets", "origin", "redelivered",
+        "serial", "tries",
     )  # fmt: skip
 
     def __init__(
@@ -49,12 +49,15 @@ class Portion:
         self.deadline_us = 0
         """When its consumer has had it for too long; 0: never."""
         self.due_us = 0
-        """Until when it waits aside, to be handed out again later; 0: it does not."""
+        """Until when it waits aside, to be handed out later; 0: it does not."""
+        self.expiries: dict[int, int] = {}
+        """By place in the bundle, when messages expire, in microseconds since 1970."""
 
     def cut(self, offsets: Sequence[int]) -> "Portion":
         """The same, of fewer messages."""
         cut = Portion(self.item, self.serial, offsets, self.keys, self.redelivered)
         cut.tries = self.tries
+        cut.expiries = self.expiries
         return cut
 
     def take(self, first: int, last: int) -> Sequence[int]:
