@@ -66,7 +66,7 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "attributes": [5, "x", ["a"], {"a": None}, {"reply_to": "x"}], **PUBLISH,
         },
     ),
-    "serve": ({"topic": "t"}, {"topic": FILTERS, "where": CONDITIONS, "type": TYPES}),
+    "serve": ({"topic": "t"}, {"topic": FILTERS, "where": CONDITIONS, "type": TYPES, "group": NAMES[1:]}),
     "subscribe": (
         {"filter": "t", "durable": "d"},
         {

@@ -339,10 +339,18 @@ class BlockingClient:
         )
 
     @overload
-    def serve(self, topic: str, where: str | None = None, *, timeout: float | None = None) -> BlockingService[Any]: ...
+    def serve(
+        self, topic: str, where: str | None = None, *, group: str | None = None, timeout: float | None = None
+    ) -> BlockingService[Any]: ...
     @overload
     def serve(
-        self, topic: str, where: str | None = None, *, type: builtins.type[T], timeout: float | None = None
+        self,
+        topic: str,
+        where: str | None = None,
+        *,
+        type: builtins.type[T],
+        group: str | None = None,
+        timeout: float | None = None,
     ) -> BlockingService[T]: ...
     def serve(
         self,
@@ -350,13 +358,15 @@ class BlockingClient:
         where: str | None = None,
         *,
         type: builtins.type[Any] | None = None,
+        group: str | None = None,
         timeout: float | None = None,
     ) -> BlockingService[Any]:
-        """Serve requests on a topic, or on all that a filter matches; return once the subscription is confirmed."""
+        """Serve requests on a topic, or on all that a filter matches; return once the subscription is confirmed. With
+        `group`, the services that name the same one share the requests."""
         more: dict[str, Any] = {} if type is None else {"type": type}
 
         async def ready() -> Any:
-            return await self._client.serve(topic, where, **more).ready()
+            return await self._client.serve(topic, where, group=group, **more).ready()
 
         limit = check_seconds(timeout)
         service = self._background.call(within(limit, "the subscription was not confirmed", ready))
