@@ -49,7 +49,7 @@ CLIENT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {
             "topic": TOPICS, "payload": PAYLOADS, "attributes": [5, "x", ["a"], {"a": None}, {1: 2}, {"a": NAN}],
             "retain": FLAGS, "ttl": [0, -1, "5", True, NAN], "delay": [-1, "5", True, NAN, 1e12],
-            "deliver_at": [-1, "5", True, NAN, NAIVE, 1e13], **PUBLISH,
+            "priority": [-1, 10, "5", True, 1.5], "deliver_at": [-1, "5", True, NAN, NAIVE, 1e13], **PUBLISH,
         },
     ),
     "publish_bundle": (

@@ -9,7 +9,7 @@ from resprout.core.bundle import Bundle, pack_attributes, pack_payloads, stow, t
 from resprout.core.contract import Hold
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import AttributeValue
-from resprout.core.timing import DUE, EXPIRES
+from resprout.core.timing import DUE, EXPIRES, PRIORITY
 from resprout.edge.broker.portion import Consumer, Portion
 from resprout.edge.broker.retries import EXPIRY_US, Retries
 from resprout.edge.broker.retry_queue import RetryQueue
@@ -309,3 +309,71 @@ def test_a_bundle_on_disk_knows_whether_it_has_times() -> None:
         assert stowed is not None
         assert timed_rows(stowed) == rows
     assert timed_rows(Bundle("p", 1, 1, 1, 1, "t", (), Guarantee.EVENTUAL, DUE.encode(), b"")) is None, "unreadable"
+
+
+# -- priorities --------------------------------------------------------------------------------------------------------
+
+
+def urgent(*priorities: AttributeValue) -> list[dict[str, AttributeValue]]:
+    return [{PRIORITY: priority} for priority in priorities]
+
+
+def test_a_group_hands_out_urgent_messages_first() -> None:
+    home = Home()
+    home.publish(timed(1, *urgent(0, 3, 9, 3, 0)))
+    home.publish(timed(6, {}, *urgent(12)))
+    home.at(0)
+    home.join(window=1)
+    order: list[int] = []
+    while handed := home.at(0):
+        order += handed
+        home.ack(*handed)
+    assert order == [3, 7, 2, 4, 1, 5, 6]
+    assert len(home.took) == 2
+
+
+def test_an_urgent_message_that_comes_back_goes_first_again() -> None:
+    home = Home(max_deliver=5)
+    home.join("a", window=1)
+    home.publish(timed(1, *urgent(5)))
+    assert home.at(0) == [1]
+    home.publish(timed(2, *urgent(4, 5)))
+    home.queue.leave("a")
+    home.join("b", window=1)
+    order: list[int] = []
+    while handed := home.at(0):
+        order += handed
+        home.ack(*handed, name="b")
+    assert order == [1, 3, 2]
+
+
+def test_messages_with_keys_and_subscriptions_without_a_group_have_no_priorities() -> None:
+    for home, keys in ((Home(), ("k",)), (Home(is_shared=False), ())):
+        home.join(window=1)
+        home.publish(timed(1, *urgent(1, 9), keys=keys))
+        home.publish(timed(3, *urgent(9), keys=keys))
+        order: list[int] = []
+        while handed := home.at(0):
+            order += handed
+            home.ack(*handed)
+        assert order == [1, 2, 3]
+
+
+def test_of_too_many_messages_the_oldest_of_the_lowest_priority_are_dropped() -> None:
+    home = Home()
+    home.publish(timed(1, *urgent(5, 0, 9, 0, 5)))
+    home.at(0)
+    home.queue.drop_oldest(2, 1 << 30)
+    home.join()
+    assert home.at(0) == [3, 5]
+    home.queue.acknowledge("a", Span("p", "eventual", 1, 1, 5))
+    assert home.queue.waiting == 0
+
+
+def test_expired_messages_are_dropped_at_every_priority() -> None:
+    home = Home()
+    home.publish(timed(1, *[{**row, **expires(1)} for row in urgent(0, 5)], *urgent(5, 0)))
+    home.at(0)
+    home.at(1)
+    assert home.queue.waiting == 2
+    assert home.queue.purge() == 2

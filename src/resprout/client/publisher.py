@@ -275,6 +275,7 @@ class Publisher:
         ttl: float | None = None,
         delay: float | None = None,
         deliver_at: float | datetime | None = None,
+        priority: int | None = None,
     ) -> Receipt:
         """Publish a message and return its receipt: at once, or after a pause when the network does not keep up.
 
@@ -283,13 +284,14 @@ class Publisher:
         `total`, whatever `guarantee` says, so that all brokers keep the same one.
 
         Nobody is given the message more than `ttl` seconds after now, nor before `delay` seconds have passed, or before
-        the time `deliver_at`. A delayed message is published with `eventual`, whatever `guarantee` says.
+        the time `deliver_at`. A delayed message is published with `eventual`, whatever `guarantee` says. Groups hand
+        out messages with a higher `priority`, up to 9, first.
 
         The payload is bytes, or a structure that travels as JSON (`client.inbox`). The order of a client's publications
         is that of the calls. UsageError (and nothing was published) for a wrong argument. Cancelling a call that pauses
         does not take the message back.
         """
-        is_plain = retain is False and ttl is None and delay is None and deliver_at is None
+        is_plain = retain is False and ttl is None and delay is None and deliver_at is None and priority is None
         if topic is self._topic and guarantee is self._guarantee and keys is self._keys:
             # Fast path: append to the open bundle, which is scheduled already. `_publish` does the same with checks.
             builder = self._builder
@@ -303,7 +305,8 @@ class Publisher:
                     builder.payloads.append(payload)
                     return Receipt(self._stream, seq)
         if not is_plain:
-            said = handled_arguments(topic, guarantee, keys, attributes, Handling(retain, ttl, delay, deliver_at))
+            handling = Handling(retain, ttl, delay, deliver_at, priority)
+            said = handled_arguments(topic, guarantee, keys, attributes, handling)
             guarantee, keys, attributes = said.guarantee, said.keys, said.attributes
         return await self._publish(topic, payload, guarantee, keys, attributes)
 

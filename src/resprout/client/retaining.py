@@ -6,12 +6,12 @@ from typing import Final
 
 import msgspec
 
-from resprout.client.arguments import check_flag, check_seconds, wrong
+from resprout.client.arguments import check_count, check_flag, check_seconds, wrong
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee, GuaranteeName
 from resprout.core.limits import AttributeValue, check_keys
 from resprout.core.message_fields import NUMBER_MAX
-from resprout.core.timing import DUE, EXPIRES, PUBLISHED
+from resprout.core.timing import DUE, EXPIRES, PRIORITY, PRIORITY_MAX, PUBLISHED
 from resprout.net.event_loop import wall_us
 from resprout.values.rows import KV_PREFIX, RETAIN_KEY
 
@@ -26,11 +26,12 @@ class Handling(msgspec.Struct, frozen=True):
     ttl: float | None = None
     delay: float | None = None
     deliver_at: float | datetime | None = None
+    priority: int | None = None
 
     @property
     def is_special(self) -> bool:
         is_timed = self.ttl is not None or self.delay is not None or self.deliver_at is not None
-        return self.retain is not False or is_timed
+        return self.retain is not False or is_timed or self.priority is not None
 
 
 class HandledArguments(msgspec.Struct, frozen=True):
@@ -72,6 +73,8 @@ def handled_arguments(
         told[PUBLISHED] = wall_us()
     if (expires_us := expiry_of(handling.ttl)) is not None:
         told[EXPIRES] = expires_us
+    if handling.priority is not None:
+        told[PRIORITY] = check_count(handling.priority, "priority", 0, PRIORITY_MAX)
     if due_us is not None:
         if keys:
             raise UsageError(f"keys={list(keys)!r}: a delayed message has no order, so it has no keys")

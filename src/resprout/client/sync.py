@@ -128,16 +128,17 @@ class BlockingClient:
         ttl: float | None = None,
         delay: float | None = None,
         deliver_at: float | datetime | None = None,
+        priority: int | None = None,
         timeout: float | None = None,
     ) -> BlockingReceipt:
         """Publish a message and return its receipt; it blocks only while the network does not keep up. `retain`, `ttl`,
-        `delay` and `deliver_at`: see `resprout.Client.publish`.
+        `delay`, `deliver_at` and `priority`: see `resprout.Client.publish`.
 
         UsageError (and nothing was published) for a wrong argument. TimedOutError (and nothing was published) when the
         network does not take more within `timeout` seconds.
         """
         limit = check_seconds(timeout)
-        handling = Handling(retain, ttl, delay, deliver_at)
+        handling = Handling(retain, ttl, delay, deliver_at, priority)
 
         async def publish() -> Receipt:
             async with time_limit(limit, NO_ROOM):

@@ -301,7 +301,7 @@ class StowedBundle(Bundle):
         self.cost = bundle.cost
         self.key_bytes = bundle.key_bytes
         self.is_timed = is_timed(bundle.attributes)
-        """Whether some of its messages may be delayed, or expire."""
+        """Whether some of its messages may be delayed, expire or have a priority."""
         self._at = len(bundle.attributes)
         self._store = store
         self._place = place
@@ -326,8 +326,8 @@ def stow(bundle: Bundle, store: SpillStore) -> StowedBundle | None:
 
 
 def timed_rows(bundle: Bundle) -> list[dict[str, AttributeValue]] | None:
-    """The attributes of a bundle in which some messages may be delayed or expire; None of any other, and of one that
-    cannot be read."""
+    """The attributes of a bundle in which some messages may be delayed, expire or have a priority; None of any other,
+    and of one that cannot be read."""
     if not (bundle.is_timed if isinstance(bundle, StowedBundle) else is_timed(bundle.attributes)):
         return None
     try:

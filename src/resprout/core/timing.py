@@ -1,6 +1,6 @@
-"""Attributes that say when a message was published, from when on it is delivered, and until when.
+"""Attributes that say when a message was published, from when on it is delivered, and until when; and its priority.
 
-All of them are microseconds since 1970. The clock of the publisher sets them. The clock of whoever hands out the
+All times are microseconds since 1970. The clock of the publisher sets them. The clock of whoever hands out the
 message decides: of a plain subscription, that of the subscriber's client; of a durable one, that of the broker which
 holds it, and for the expiry that of the consumer, too.
 
@@ -17,12 +17,16 @@ DUE: Final = "time.due"
 EXPIRES: Final = "mqtt.expires"
 """The attribute that expiring messages of MQTT clients have."""
 
-_MARKS: Final = (DUE.encode(), EXPIRES.encode())
+PRIORITY: Final = "queue.priority"
+"""Groups hand out messages with a higher one first, from 0, the usual one, to `PRIORITY_MAX`."""
+PRIORITY_MAX: Final = 9
+
+_MARKS: Final = (DUE.encode(), EXPIRES.encode(), PRIORITY.encode())
 
 
 def is_timed(column: bytes) -> bool:
-    """Return whether an attribute column may hold a message that is delayed or expires."""
-    return _MARKS[0] in column or _MARKS[1] in column
+    """Return whether an attribute column may hold a message that is delayed, expires or has a priority."""
+    return _MARKS[0] in column or _MARKS[1] in column or _MARKS[2] in column
 
 
 def published_of(attributes: Attributes) -> int:
@@ -38,6 +42,11 @@ def due_of(attributes: Attributes) -> int:
 def expires_of(attributes: Attributes) -> int:
     """Return when a message expires; 0: never."""
     return _time_of(attributes, EXPIRES)
+
+
+def priority_of(attributes: Attributes) -> int:
+    value = attributes.get(PRIORITY)
+    return min(value, PRIORITY_MAX) if type(value) is int and value > 0 else 0
 
 
 def has_expired(attributes: Attributes, wall_us: int) -> bool:

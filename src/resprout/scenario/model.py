@@ -85,6 +85,8 @@ class RandomOptions(msgspec.Struct, frozen=True):
     expiries: Share = 0.0
     """Chance that a publication expires, up to `ttl_max` after it was made."""
     ttl_max_us: Annotated[int, msgspec.Meta(ge=1, le=3_600_000_000)] = 1_000_000
+    priorities: bool = False
+    """Whether publications have priorities, 0 to 9."""
     churn: Share = 0.0
     """Chance, before each publication, that the client begins or ends one extra subscription."""
     churn_where: Share = 0.0

@@ -41,6 +41,7 @@ from resprout.core.bundle import Pair, pairs_of
 from resprout.core.guarantee import Guarantee
 from resprout.core.limits import AttributeValue
 from resprout.core.message import Message
+from resprout.core.timing import PRIORITY, PRIORITY_MAX
 from resprout.edge.requests import (
     ClientNews,
     PublishRequest,
@@ -91,6 +92,8 @@ class RandomApp(PacedApp):
         for _ in range(min(left, self._options.burst)):
             payload = self.draw_payload(self._size())
             attributes = draw_attributes(self.rng) if self._options.attributes else {}
+            if self._options.priorities:
+                attributes = {**attributes, PRIORITY: self.rng.randint(0, PRIORITY_MAX)}
             delay_us = self._draw_us(self._options.delays, self._options.delay_max_us)
             ttl_us = self._draw_us(self._options.expiries, self._options.ttl_max_us)
             if delay_us:

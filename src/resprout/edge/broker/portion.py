@@ -14,6 +14,7 @@ from typing import Final
 from resprout.core.bundle import Bundle, Origin, Pair
 from resprout.core.message_fields import NUMBER_MAX
 from resprout.core.seen import Ranges, as_ranges
+from resprout.core.timing import PRIORITY_MAX
 from resprout.edge.broker.ports import HeldBundle
 from resprout.edge.broker.session import ClientSession
 from resprout.edge.durable_messages import Drops, Span
@@ -26,8 +27,8 @@ class Portion:
     """Messages of one bundle that are somewhere together: waiting, or out with one consumer."""
 
     __slots__ = (
-        "deadline_us", "due_us", "expiries", "first", "holder", "item", "keys", "offsets", "origin", "redelivered",
-        "serial", "tries",
+        "deadline_us", "due_us", "expiries", "first", "holder", "item", "keys", "offsets", "origin", "priority",
+        "redelivered", "serial", "tries",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +51,8 @@ class Portion:
         """When its consumer has had it for too long; 0: never."""
         self.due_us = 0
         """Until when it waits aside, to be handed out later; 0: it does not."""
+        self.priority = 0
+        """Those with a higher one are handed out first."""
         self.expiries: dict[int, int] = {}
         """By place in the bundle, when messages expire, in microseconds since 1970."""
 
@@ -58,6 +61,7 @@ class Portion:
         cut = Portion(self.item, self.serial, offsets, self.keys, self.redelivered)
         cut.tries = self.tries
         cut.expiries = self.expiries
+        cut.priority = self.priority
         return cut
 
     def take(self, first: int, last: int) -> Sequence[int]:
@@ -196,6 +200,14 @@ class WaitingPortions:
             self._again.remove(portion)
         return portion
 
+    def pop_to_drop(self) -> Portion:
+        """Take the first one that may be dropped."""
+        return self.popleft()
+
+    def lessen(self, portion: Portion, messages: int) -> None:
+        """So many messages of one that was handed out before do not wait any more."""
+        self.messages -= messages
+
     def take_all(self) -> list[Portion]:
         """Return all of them. Nothing waits any more."""
         portions = list(self)
@@ -245,6 +257,60 @@ class WaitingPortions:
         self.messages += len(portion.offsets)
         if portion.redelivered:
             self._again.add(portion)
+
+
+class PriorityPortions:
+    """Portions that nobody has, those with a higher priority first."""
+
+    __slots__ = ("_levels",)
+
+    def __init__(self, usual: WaitingPortions) -> None:
+        """`usual`: those without a priority."""
+        self._levels = [usual, *[WaitingPortions() for _ in range(PRIORITY_MAX)]]
+
+    @property
+    def messages(self) -> int:
+        return sum([level.messages for level in self._levels])
+
+    def __len__(self) -> int:
+        return sum(map(len, self._levels))
+
+    def __iter__(self) -> Iterator[Portion]:
+        return (portion for level in reversed(self._levels) for portion in level)
+
+    def append(self, portion: Portion) -> None:
+        self._levels[portion.priority].append(portion)
+
+    def appendleft(self, portion: Portion) -> None:
+        self._levels[portion.priority].appendleft(portion)
+
+    def popleft(self) -> Portion:
+        return next(level for level in reversed(self._levels) if level).popleft()
+
+    def pop_to_drop(self) -> Portion:
+        """Take the first one of the lowest priority."""
+        return next(level for level in self._levels if level).popleft()
+
+    def lessen(self, portion: Portion, messages: int) -> None:
+        self._levels[portion.priority].lessen(portion, messages)
+
+    def take_all(self) -> list[Portion]:
+        return [portion for level in reversed(self._levels) for portion in level.take_all()]
+
+    def put_back(self, portions: Iterable[Portion]) -> None:
+        """Let portions that were handed out wait in their old places."""
+        back = list(portions)
+        for priority in {portion.priority: None for portion in back}:
+            self._levels[priority].put_back([portion for portion in back if portion.priority == priority])
+
+    def replace(self, portion: Portion, rest: Portion | None) -> None:
+        self._levels[portion.priority].replace(portion, rest)
+
+    def find_again(self, origin: Origin, first: int, last: int) -> list[Portion]:
+        return [portion for level in self._levels for portion in level.find_again(origin, first, last)]
+
+    def remove(self, portion: Portion) -> None:
+        self._levels[portion.priority].remove(portion)
 
 
 def _place(portion: Portion) -> tuple[int, int]:

@@ -26,6 +26,7 @@ from resprout.edge.broker.portion import (
     DroppedItems,
     IndexByOrigin,
     Portion,
+    PriorityPortions,
     WaitingPortions,
     offsets_of,
 )
@@ -72,7 +73,7 @@ class SharedQueue:
         """Told of what waits, where it may wait on disk."""
         self._is_shared = is_shared
         self._took = took
-        self._pending = WaitingPortions()
+        self._pending: WaitingPortions | PriorityPortions = WaitingPortions()
         self._out_again = IndexByOrigin()
         """What consumers have that somebody may have been handed before."""
         self._left: dict[int, int] = {}
@@ -126,7 +127,7 @@ class SharedQueue:
             keys = pairs_of(bundle.topic, bundle.keys) if self._is_shared and bundle.keys else ()
             portion = Portion(item, self._serial, offsets, keys, again)
             rows = timed_rows(bundle)
-            for timed in (portion,) if rows is None else by_time(portion, rows, self.retries):
+            for timed in (portion,) if rows is None else by_time(portion, rows, self.retries, self._is_shared):
                 due_us = timed.due_us
                 for part in self.retries.divide(timed) if again else (timed,):
                     if self.retries.is_spent(part):
@@ -139,7 +140,7 @@ class SharedQueue:
         """Drop what waits, the oldest first, until at most `most` messages wait and no more than `most_bytes` are owed.
         What consumers have counts for the bytes and is not dropped. The last portion stays, whatever its size."""
         while (is_heavy := len(self._pending) > 1 and self.session.owed_bytes > most_bytes) or self.waiting > most:
-            portion = self._pending.popleft()
+            portion = self._pending.pop_to_drop()
             count = len(portion.offsets)
             if not is_heavy:
                 count = min(count, self.waiting + count - most)
@@ -271,6 +272,8 @@ class SharedQueue:
         if portion is None:
             return
         self.retries.expires(portion)
+        if portion.priority and isinstance(self._pending, WaitingPortions):
+            self._pending = PriorityPortions(self._pending)
         if due_us:
             self.retries.put_aside(portion, due_us)
         else:
@@ -427,9 +430,8 @@ class SharedQueue:
 
     def _done_waiting(self, portion: Portion, span: Span) -> None:
         """These messages are done. They were handed out before, and wait."""
-        before = len(portion.offsets)
-        rest = self._without(portion, span)
-        self._pending.messages -= before - (len(rest.offsets) if rest is not None else 0)
+        before, rest = len(portion.offsets), self._without(portion, span)
+        self._pending.lessen(portion, before - (len(rest.offsets) if rest is not None else 0))
         if rest is None:
             self._pending.remove(portion)
 

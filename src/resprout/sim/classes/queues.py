@@ -1,8 +1,8 @@
 """`queues`: groups and durable subscriptions whose consumers reject messages, are too slow, or die, while brokers die.
 
 Some messages are poison, which no consumer can process; they become dead letters, which other consumers are given. In
-most trials some messages are delayed, and some expire. Brokers die once or twice, or all at once and with their disks;
-consumers freeze, die and return.
+most trials some messages are delayed, some expire, and some have priorities. Brokers die once or twice, or all at once
+and with their disks; consumers freeze, die and return.
 """
 
 from random import Random
@@ -74,7 +74,7 @@ def _with_times(drawn: Scenario, rng: Random) -> Scenario:
         if isinstance(work.options, RandomOptions) and rng.random() < 0.7:
             options = msgspec.structs.replace(
                 work.options, delays=rng.choice(DELAYS), delay_max_us=rng.choice(DELAY_MAX_US),
-                expiries=rng.choice(DELAYS), ttl_max_us=rng.choice(TTL_MAX_US),
+                expiries=rng.choice(DELAYS), ttl_max_us=rng.choice(TTL_MAX_US), priorities=rng.random() < 0.4,
             )  # fmt: skip
             work = msgspec.structs.replace(work, options=options)
         works.append(work)
