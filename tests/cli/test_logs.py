@@ -47,6 +47,28 @@ def test_logs_are_listed_and_described(tmp_path: Path) -> None:
     run(scene())
 
 
+def test_partitions_are_listed_and_described(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with broker("b0", tmp_path) as b0, resprout.connect(str(b0), name="p") as p:
+            server = ("--server", str(b0))
+            done = await said("log", "create", "ev", "ev/#", "--replicas", "1", "--partitions", "3", *server)
+            assert done == "log ev keeps ev/# at b0 in 3 partitions\n"
+            for number in range(12):
+                receipt = await p.publish("ev/x", b"%d" % number, keys=[f"k{number}"])
+            await receipt.safe()
+            inbox = await p.subscribe("ev/#", log="ev", replay_from="earliest")
+            for _ in range(12):
+                await inbox.next(timeout=60)
+            listed = await said("log", "list", *server)
+            assert [line.split()[1] for line in listed.splitlines()] == ["ev~0", "ev~1", "ev~2"]
+            text = await said("log", "describe", "ev", *server)
+            assert all(f"log ev~{number} keeps ev/#" in text for number in range(3))
+            assert "ev~2" not in await said("log", "describe", "ev~1", *server)
+            assert await said("log", "delete", "ev", *server) == "log ev is deleted\n"
+
+    run(scene())
+
+
 def test_logs_are_created_replaced_and_deleted(tmp_path: Path) -> None:
     async def scene() -> None:
         async with broker("b0", tmp_path) as b0, broker("b1", tmp_path, b0), broker("b2", None, b0):
