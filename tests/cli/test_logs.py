@@ -17,7 +17,7 @@ from tests.net.test_logs import is_fed, publish, replica
 LOG = LogDeclaration("ev", "ev/#", ("b0",))
 
 
-async def said(*words: str, status: int = 0) -> str:
+async def said(*words: str, status: int | None = 0) -> str:
     done = await asyncio.to_thread(CliRunner().invoke, command, words, standalone_mode=False)
     if done.exception is not None:
         raise done.exception
@@ -87,5 +87,30 @@ def test_logs_are_created_replaced_and_deleted(tmp_path: Path) -> None:
             assert await said("log", "list", *server) == "no logs are declared\n"
             with pytest.raises(resprout.LogError, match="there is no log ev"):
                 await said("log", "delete", "ev", *server)
+
+    run(scene())
+
+
+def test_the_journal_of_a_replica_is_shown_and_verified(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with broker("b0", tmp_path) as b0, resprout.connect(str(b0), name="p") as p:
+            for _ in range(2):
+                await p.create_log("ev", "ev/#", replicas=["b0"], partitions=2)
+                await p.delete_log("ev")
+            await p.create_log("ev", "ev/#", replicas=["b0"])
+            await publish(p, 0, 10)
+            inbox = await p.subscribe("ev/#", log="ev", replay_from="earliest")
+            for _ in range(10):
+                await inbox.next(timeout=60)
+            text = await said("journal", str(tmp_path / "b0"), "--log", "ev", "--verify", status=None)
+            assert "log ev: offsets 0 to 9" in text and "records are intact" in text
+            facts = msgspec.json.decode(
+                await said("journal", str(tmp_path / "b0"), "--log", "ev", "--json", status=None)
+            )
+            assert (facts["first_offset"], facts["end_offset"]) == (0, 10)
+            with pytest.raises(resprout.UsageError, match="keeps no replica of the log other; it keeps: ev"):
+                await said("journal", str(tmp_path / "b0"), "--log", "other")
+            with pytest.raises(resprout.UsageError, match="different journals"):
+                await said("journal", str(tmp_path / "b0"), "--log", "ev", "--events")
 
     run(scene())
