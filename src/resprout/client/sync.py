@@ -418,13 +418,14 @@ class BlockingClient:
         retain_bytes: int = 1 << 30,
         retain_us: int = 0,
         flush: str = "always",
+        partitions: int = 1,
         timeout: float = CREATE_SECONDS,
     ) -> None:
         """Create a log; see `resprout.Client.create_log`."""
         self._background.call(
             self._client.create_log(
                 name, filter, replicas=replicas, retain_bytes=retain_bytes, retain_us=retain_us, flush=flush,
-                timeout=timeout,
+                partitions=partitions, timeout=timeout,
             )
         )  # fmt: skip
 

@@ -55,6 +55,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     that dies may take the last count along. Always 1 for other subscriptions."""
     retained: bool = False
     """Whether it is the last value of its topic, given to a new subscription; `position` is -1 then."""
+    partition: int = 0
+    """Partition of the log that it was read from; `position` is its offset there."""
 
     @property
     def published_at(self) -> float | None:
