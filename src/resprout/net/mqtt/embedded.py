@@ -60,6 +60,15 @@ RELEASE_SECONDS: Final = 1.0
 """Time after which nothing calls a closed client any more, such as the ends of its connections."""
 
 
+class OpenError(Exception):
+    """Refusal by the tree to serve this client."""
+
+    def __init__(self, reason: str, code: EndCode) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.code = code
+
+
 class EmbeddedClient:
     """Client inside the broker's process. `listener` returns the broker's current host, `hear` is called with
     everything for the client, in the same turn of the event loop, and `door` holds the credentials for other
