@@ -19,6 +19,7 @@ from resprout.core.guarantee import Guarantee
 from resprout.core.limits import ATTRIBUTES_PER_MESSAGE, BUNDLE_BYTES, NAME_BYTES, AttributeValue
 from resprout.core.message import MessageId
 from resprout.core.seen import Seen
+from resprout.core.timing import DUE, EXPIRES
 from resprout.edge.broker.consumers import Consumers, HeldDurable
 from resprout.edge.broker.retries import DeadMessage
 from resprout.edge.durable_messages import Terms, WhenFull
@@ -146,7 +147,9 @@ def _letter(held: HeldDurable, dead: DeadMessage, stamp: int) -> tuple[Bundle, d
     except WireError:
         payload, row = b"", {}
         about["dead_reason"] = "it cannot be read"
-    kept = [(name, row[name]) for name in row if name not in about][: ATTRIBUTES_PER_MESSAGE - len(about)]
+    kept = [(name, row[name]) for name in row if name not in about and name not in (DUE, EXPIRES)][
+        : ATTRIBUTES_PER_MESSAGE - len(about)
+    ]
     attributes = {**dict(kept), **about}
     column, payloads = pack_attributes([attributes]), pack_payloads([payload])
     if len(column) + len(payloads) > max(BUNDLE_BYTES, bundle.cost):

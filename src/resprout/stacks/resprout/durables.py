@@ -95,7 +95,7 @@ class Durables:
         self._served = served
         options = life.options
         self.consumers = Consumers(
-            sessions, self._consumers_changed, log, options.subscriber_room, options.heartbeat_us
+            sessions, self._consumers_changed, log, options.subscriber_room, options.heartbeat_us, life.seat.epoch_us
         )
         self.dead_letters = make_dead_letters(self.consumers)
         self._waiting: dict[str, Consume] = {}
