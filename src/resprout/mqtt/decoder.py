@@ -64,7 +64,7 @@ class PacketDecoder:
         version: int = 0,
     ) -> None:
         self.version = version
-        """Protocol version of this connection; 0 before CONNECT."""
+        """Protocol version of this connection, also if its CONNECT is invalid; 0 before CONNECT."""
         self._packet_bytes_max = packet_bytes_max
         self._bytes_max = packet_bytes_max if version else min(connect_bytes_max, packet_bytes_max)
         self._held = bytearray()
@@ -94,6 +94,7 @@ class PacketDecoder:
             at = self._packets(data, items)
         except MqttError as error:
             self._over = True
+            self.version = self.version or error.version
             items.append(error)
         else:
             if at < len(data):
