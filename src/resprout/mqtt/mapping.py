@@ -28,9 +28,9 @@ from resprout.core.limits import (
     Attributes,
     AttributeValue,
 )
+from resprout.core.timing import EXPIRES
 from resprout.mqtt.packets import NO_PROPERTIES, Properties
 from resprout.mqtt.reasons import MqttError, Reason
-from resprout.values.rows import EXPIRES
 
 PREFIX: Final = "mqtt."
 QOS: Final = "mqtt.qos"
