@@ -231,8 +231,8 @@ class TreeSession:
                 source.done.update({mark.origin: mark.seq for mark in note.done.get(topic_filter, ())})
 
     def forget(self, note: SessionNote, has_will: bool = False) -> None:
-        """End a session of another broker that has the same name. With `has_will`, publish its will if it is delayed. That
-        broker has published one without a delay when the client moved."""
+        """End a session of another broker that has the same name. With `has_will`, publish its will if that is delayed.
+        The other broker has published a will without a delay when the client moved."""
         self._notes.follow(note)
         if has_will and note.will_delay and (will := unpacked_will(note.will)) is not None:
             self.publish_will(will)
