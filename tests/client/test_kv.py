@@ -93,7 +93,6 @@ def test_a_value_expires() -> None:
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        ({"ttl": 1.0}, "ttl=1.0 is for retained publications: give retain=True as well"),
         ({"retain": True, "ttl": 0}, "more than 0 seconds"),
         ({"retain": 1}, "retain=1"),
     ],
@@ -276,3 +275,27 @@ def test_the_blocking_client_has_the_same(blocking: sync.Client) -> None:
     assert bucket.keys() == ["k"] and [entry.value for entry in bucket.entries()] == [b"2"]
     bucket.delete("k")
     assert bucket.get("k") is None and bucket.put("k", b"3", ttl=60) > revision
+
+
+def test_a_watch_shows_writes_and_nothing_else_that_is_published_on_keys() -> None:
+    """A plain publication on the topic of a key was shown as a change, which no broker had applied."""
+
+    async def scene() -> None:
+        async with resprout.local() as network, network.connect("a") as a, network.connect("b") as b:
+            bucket = a.kv("b")
+            await bucket.put("k", b"1")
+            watch = await bucket.watch()
+            assert (await watch.next(PATIENCE_S)).value == b"1"
+            forged = [
+                await b.publish("$kv/b/k", b"forged"),
+                await b.publish("$kv/b/k", b"forged", guarantee="total"),
+                await b.publish("other", b"forged", guarantee="total", keys=["$kv/b/k#x", "$retained#last"]),
+            ]
+            for receipt in forged:
+                await receipt.safe()
+            await bucket.put("k", b"2")
+            assert (await watch.next(PATIENCE_S)).value == b"2"
+            entry = await bucket.get("k")
+            assert entry is not None and entry.value == b"2"
+
+    run(scene())

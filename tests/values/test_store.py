@@ -8,12 +8,12 @@ import pytest
 from resprout.core.bundle import Bundle, pack_attributes, pack_payloads
 from resprout.core.errors import UsageError
 from resprout.core.guarantee import Guarantee
+from resprout.core.timing import EXPIRES
 from resprout.filters.predicate import topic_matches
 from resprout.values import store as store_module
 from resprout.values.rows import (
     DELETES,
     EXPECTED,
-    EXPIRES,
     RETAIN_KEY,
     KnownOutcome,
     KnownValue,
@@ -210,3 +210,28 @@ def test_a_value_that_is_not_larger_than_the_one_that_it_replaces_always_fits() 
 def test_rows_that_no_honest_broker_sends_are_refused(row: Any) -> None:
     with pytest.raises(UsageError):
         check_row(row, payload_max=4)
+
+
+def test_writers_of_one_owner_share_its_room() -> None:
+    """An identity may have many clients: each of them had half of what the others left."""
+    store = LastValues(lambda writer: writer.partition(".")[0])
+    for place, writer in enumerate(("a.1", "a.2", "a.3"), 1):
+        store.apply(retained(f"t/{place}", (b"v", {}), writer=writer, first=place), place, lambda *_: None)
+    assert "retained_topics" in store.excess("a.4", "t/4", 1, 6, 1 << 30)
+    assert not store.excess("b.1", "t/4", 1, 6, 1 << 30)
+    size = store.bytes
+    store.share_by(lambda writer: writer)
+    assert not store.excess("a.4", "t/4", 1, 6, 1 << 30) and store.bytes == size
+
+
+def test_a_page_looks_at_what_it_holds_and_no_more() -> None:
+    """Each page sorted all topics that matched: 1,024 questions of one client took minutes."""
+    store = LastValues()
+    for place in range(1, 1_001):
+        store.apply(retained(f"a/{place:04}/x", (b"v", {}), first=place), place, lambda *_: None)
+    found = store.find("a/#", 0, "a/0500/x")
+    assert [next(found).topic for _ in range(3)] == ["a/0501/x", "a/0502/x", "a/0503/x"]
+    assert store.looked_at <= 4
+    assert [value.topic for value in store.find("a/0007/x", 0)] == ["a/0007/x"] and store.looked_at == 1
+    assert not list(store.find("b/#", 0)) and store.looked_at <= 1
+    assert not list(store.find("a/+/y", 0)) and store.looked_at == 1_000

@@ -22,6 +22,11 @@ class PublishRequest(msgspec.Struct, frozen=True):
     guarantee: Guarantee = Guarantee.CAUSAL
     keys: tuple[str, ...] = ()
     attributes: Mapping[str, AttributeValue] = {}
+    delay_us: int = 0
+    """Of an `eventual` publication: it is delivered so long after it was made, and not before. Whoever runs an
+    application of a scenario turns this and the next one into attributes (`core.timing`)."""
+    ttl_us: int = 0
+    """It expires so long after it was made; 0: never."""
 
 
 class SubscribeRequest(msgspec.Struct, frozen=True):
@@ -383,6 +388,12 @@ class DeliveriesSkipped(msgspec.Struct, frozen=True):
         return sum(span.last - span.first + 1 for span in self.spans)
 
 
+class DeliveriesExpired(msgspec.Struct, frozen=True):
+    """These messages came, and will not be delivered: they have expired (`core.timing`)."""
+
+    spans: tuple[Span, ...]
+
+
 class Refused(msgspec.Struct, frozen=True):
     """A request was not done. `definite`: it has had no effect and never will."""
 
@@ -451,6 +462,7 @@ ClientNews = (
     | ReceiptWaits
     | PublishingHeld
     | DeliveriesSkipped
+    | DeliveriesExpired
     | ForgetAnswered
     | EventsAnswered
     | PositionAnswered
